@@ -1,0 +1,1 @@
+"""The terminal program. One file per command group, imported when the command is used."""

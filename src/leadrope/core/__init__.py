@@ -1,0 +1,1 @@
+"""Values: requests, events, results. No I/O, no clock, no process."""

@@ -1,0 +1,308 @@
+"""Events: one tagged union for all that happens in a run, whoever the agent is.
+
+Each event is stored and streamed inside `Recorded`, which says when and in which order. Consumers `match` on the
+class and end with `assert_never`, so that a new event shows every place that must think about it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from leadrope.core.result import RunResult
+from leadrope.core.tools import ToolCall
+from leadrope.core.usage import Usage
+
+Source = Literal["agent", "supervisor"]
+
+
+class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+    pass
+
+
+class CredentialUsed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which credential pays, without the credential."""
+
+    kind: Literal["oauth_token", "api_key", "auth_token", "own_login", "none"]
+    source: str
+    """Where it was found, in words a person understands: `setup token`, `ANTHROPIC_API_KEY`."""
+    billing: Literal["subscription", "api_key", "none"]
+    masked: str = ""
+
+
+class Connection(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    status: str
+
+
+class SessionStarted(_Event, tag="session.started"):
+    session_id: str
+    provider: str
+    model: str = ""
+    mode: str = ""
+    cwd: str = ""
+    agent_version: str = ""
+    tools: tuple[str, ...] = ()
+    connections: tuple[Connection, ...] = ()
+    credential: CredentialUsed | None = None
+    instructions: tuple[str, ...] = ()
+    """The instruction files whose text the model was given."""
+    resumed: bool = False
+
+
+class TurnStarted(_Event, tag="turn.started"):
+    turn: int
+
+
+class TurnEnded(_Event, tag="turn.ended"):
+    """The agent's own verdict on a turn. Not the end of the run: background agents may go on."""
+
+    turn: int
+    is_error: bool
+    reason: str
+    """The agent's word: success, error_max_turns, error_during_execution …"""
+    text: str = ""
+    stop_reason: str | None = None
+    terminal_reason: str | None = None
+    api_status: int | None = None
+    api_error: str | None = None
+    errors: tuple[str, ...] = ()
+    output: Any = msgspec.UNSET
+    """The structured output, when there is one."""
+    steps: int = 0
+    """Model calls the agent counted in this turn."""
+    usage: Usage = Usage()
+    cost_usd: float = 0.0
+    """This turn's own cost, an estimate by the agent."""
+    denials: tuple[ToolCall, ...] = ()
+    background: bool = False
+    """The answer to a background task's notification, not to a prompt."""
+    startup_failure: str | None = None
+
+
+class MessageDelta(_Event, tag="message.delta"):
+    text: str
+    message_id: str = ""
+    thinking: bool = False
+    agent_id: str | None = None
+
+
+class MessageCompleted(_Event, tag="message.completed"):
+    text: str
+    message_id: str = ""
+    agent_id: str | None = None
+    is_error: bool = False
+    """Written by the agent program itself to report a failed request, not by the model."""
+
+
+class ThinkingCompleted(_Event, tag="thinking.completed"):
+    text: str
+    message_id: str = ""
+    agent_id: str | None = None
+
+
+class ToolRequested(_Event, tag="tool.requested"):
+    call: ToolCall
+    message_id: str = ""
+
+
+class ToolDecided(_Event, tag="tool.decided"):
+    call: ToolCall
+    decision: Literal["allow", "deny"]
+    by: Literal["rule", "person", "timeout", "supervisor"]
+    rule: str
+    """What said so: `mode:plan`, `tools`, `approval` …"""
+    reason: str = ""
+    edited: dict[str, Any] | None = None
+    """The input that runs instead, when a person changed it."""
+
+
+class ToolProgress(_Event, tag="tool.progress"):
+    call_id: str
+    tool: str = ""
+    elapsed_s: float = 0.0
+    heartbeat: bool = False
+
+
+class ToolCompleted(_Event, tag="tool.completed"):
+    call_id: str
+    is_error: bool = False
+    text: str = ""
+    agent_id: str | None = None
+    executed: bool = True
+    """False when the agent program says that the call never ran (denied, or rejected as malformed)."""
+
+
+class ApprovalRequested(_Event, tag="approval.requested"):
+    approval_id: str
+    call: ToolCall
+    reason: str
+    expires_s: float
+    """Seconds from this event until silence becomes a no; 0 means never."""
+
+
+class ApprovalResolved(_Event, tag="approval.resolved"):
+    approval_id: str
+    approved: bool
+    by: str
+    reason: str = ""
+
+
+class Option(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    label: str
+    description: str = ""
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    question: str
+    header: str = ""
+    options: tuple[Option, ...] = ()
+    multi_select: bool = False
+
+
+class QuestionRequested(_Event, tag="question.requested"):
+    """`questions` for a question; `plan` (and what it says it would like to run) for a plan's approval."""
+
+    question_id: str
+    kind: Literal["question", "plan"]
+    questions: tuple[Question, ...] = ()
+    plan: str = ""
+    allowed_prompts: tuple[str, ...] = ()
+    """Shown only: approving the plan approves none of them."""
+    expires_s: float = 0.0
+
+
+class QuestionResolved(_Event, tag="question.resolved"):
+    question_id: str
+    answered: bool
+    answers: dict[str, str] = {}
+    by: str = ""
+    reason: str = ""
+
+
+class SubagentStarted(_Event, tag="subagent.started"):
+    agent_id: str
+    call_id: str = ""
+    description: str = ""
+    kind: str = ""
+    background: bool = False
+
+
+class SubagentEnded(_Event, tag="subagent.ended"):
+    agent_id: str
+    call_id: str = ""
+    status: str = ""
+    summary: str = ""
+    tokens: int = 0
+
+
+class UsageUpdated(_Event, tag="usage.updated"):
+    """One message's tokens, told once per message."""
+
+    message_id: str
+    model: str
+    usage: Usage
+    agent_id: str | None = None
+
+
+class LimitReached(_Event, tag="limit.reached"):
+    """A usage limit of the account: `rejected` stops work, `allowed_warning` is a warning."""
+
+    status: str
+    kind: str = ""
+    resets_at: float | None = None
+    """Seconds since the epoch."""
+    message: str = ""
+
+
+class RetryScheduled(_Event, tag="retry.scheduled"):
+    attempt: int
+    max_attempts: int
+    delay_s: float
+    api_status: int | None = None
+    error: str = ""
+    by: Source = "agent"
+
+
+class Notice(_Event, tag="notice"):
+    level: Literal["debug", "info", "warning", "error"]
+    code: str
+    message: str
+
+
+class Unrecognised(_Event, tag="unrecognised"):
+    """A line that is not understood. Never lost, never fatal."""
+
+    reason: str
+    raw: str = ""
+    size: int = 0
+    path: str | None = None
+    """Where the line lies when it was too long to hold."""
+
+
+class RunEnding(_Event, tag="run.ending"):
+    """The supervisor has decided to end the run, and why; the first one counts."""
+
+    cause: Literal["stopped", "timed_out", "over_budget", "denied", "parked", "failed"]
+    kind: str
+    """An error kind, for instance `timed_out` or `gate_bypassed`."""
+    message: str
+    clock: str | None = None
+    api_status: int | None = None
+    hint: str | None = None
+
+
+class AgentExited(_Event, tag="agent.exited"):
+    """The process is gone, and everything it started."""
+
+    exit_code: int | None
+    stderr_head: tuple[str, ...] = ()
+    stderr_tail: tuple[str, ...] = ()
+    leftovers_killed: int = 0
+    survivors: int = 0
+    """Processes that could not be ended; 0 unless the machine refused."""
+
+
+class RunEnded(_Event, tag="run.ended"):
+    result: RunResult
+
+
+Event = (
+    SessionStarted
+    | TurnStarted
+    | TurnEnded
+    | MessageDelta
+    | MessageCompleted
+    | ThinkingCompleted
+    | ToolRequested
+    | ToolDecided
+    | ToolProgress
+    | ToolCompleted
+    | ApprovalRequested
+    | ApprovalResolved
+    | QuestionRequested
+    | QuestionResolved
+    | SubagentStarted
+    | SubagentEnded
+    | UsageUpdated
+    | LimitReached
+    | RetryScheduled
+    | Notice
+    | Unrecognised
+    | RunEnding
+    | AgentExited
+    | RunEnded
+)
+
+
+class Recorded(msgspec.Struct, frozen=True, gc=False):
+    """An event in its place: `seq` has no gaps within a run."""
+
+    run_id: str
+    attempt: int
+    seq: int
+    time: float
+    """Seconds since the epoch."""
+    source: Source
+    event: Event

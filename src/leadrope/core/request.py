@@ -1,0 +1,203 @@
+"""What a caller asks for: one frozen value, checked before anything is started."""
+
+from __future__ import annotations
+
+import math
+import re
+import uuid
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from leadrope import errors
+from leadrope.core.redaction import Secret
+
+Mode = Literal["plan", "default", "edit", "full", "dontAsk"]
+Billing = Literal["subscription", "api_key", "auto"]
+Effort = Literal["low", "medium", "high", "xhigh", "max"]
+
+# The agent's own spellings are accepted and mean the same thing.
+MODE_ALIASES = {"acceptEdits": "edit", "bypassPermissions": "full", "auto": "default", "manual": "default"}
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Seconds on the monotonic clock, each with its own named ending; 0 switches a clock off."""
+
+    start_s: float = 60
+    """From the start of the process to its first sign of life."""
+    idle_s: float = 300
+    """Silence between events; stands still while a tool runs, an approval waits, or the consumer is slow."""
+    tool_s: float = 900
+    """One tool call, from the yes to its result; interrupts the turn, not the run."""
+    wall_s: float = 0
+    """The whole run, whatever it does."""
+    exit_s: float = 5
+    """From the last result to the end of the process."""
+    approval_s: float = 300
+    """A person's time to answer; after it the answer is no."""
+    stop_s: float = 2
+    """Between asking the process to end and ending it."""
+    budget_usd: float | None = None
+
+
+class McpServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One connection: `command` (stdio) or `url` (http, sse), never both."""
+
+    type: Literal["stdio", "http", "sse"] | None = None
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    url: str | None = None
+    headers: dict[str, str] = {}
+    timeout: int | None = None
+
+
+class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    prompt: str
+    provider: str = "claude-code"
+    agent: str | None = None
+    """The saved agent this run belongs to; appears in the session's name."""
+    model: str | None = None
+    """A tier (opus, sonnet, haiku) or any model id."""
+    fallback_model: str | None = None
+    purpose: str | None = None
+    system_prompt: str | None = None
+    """Replaces the agent's own; None leaves it alone."""
+    append_system_prompt: str | None = None
+    instructions: bool = True
+    """Pass the project's and the user's CLAUDE.md / AGENTS.md to the model."""
+    tools: tuple[str, ...] | None = None
+    """None: the default list. What is named here by the caller needs no further yes in modes that would ask."""
+    disallowed_tools: tuple[str, ...] = ()
+    mode: str = "default"
+    max_turns: int | None = None
+    max_thinking_tokens: int | None = None
+    effort: str | None = None
+    connections: dict[str, McpServer] = {}
+    extra_dirs: tuple[str, ...] = ()
+    subagents: dict[str, dict[str, Any]] = {}
+    """Definitions handed to the agent as they are (its --agents)."""
+    sandbox: dict[str, Any] | None = None
+    """The agent's own sandbox settings."""
+    output_schema: dict[str, Any] | None = None
+    schema_retries: int = 1
+    cwd: str | None = None
+    session_id: str | None = None
+    """A UUID for the new session; made when missing."""
+    resume: str | None = None
+    fork: bool = False
+    persist_session: bool = True
+    limits: Limits = Limits()
+    variables: dict[str, str] = {}
+    billing: str = "subscription"
+    credential: Secret | None = None
+    base_url: str | None = None
+    binary: str | None = None
+    labels: dict[str, str] = {}
+    api_retries: int | None = None
+    max_structured_retries: int | None = None
+    attempts: int = 2
+    """Tries in all, for failures that can heal and before any tool has run."""
+
+
+class _Range(msgspec.Struct, frozen=True):
+    low: int
+    high: int
+
+
+_RANGES = {
+    "max_turns": _Range(1, 100),
+    "max_thinking_tokens": _Range(1000, 100_000),
+    "schema_retries": _Range(0, 5),
+    "api_retries": _Range(0, 100),
+    "max_structured_retries": _Range(0, 100),
+    "attempts": _Range(1, 10),
+}
+_SERVER_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def normal_mode(mode: str) -> Mode:
+    """Our name for a mode; the agent's own spellings are understood."""
+    name = MODE_ALIASES.get(mode, mode)
+    if name not in get_args(Mode):
+        raise errors.BadValue(
+            "mode",
+            f"{mode!r} is not a mode",
+            hint=f"Use one of: {', '.join(get_args(Mode))}.",
+        )
+    return name  # type: ignore[return-value]  # checked against the Literal's own members
+
+
+def check(request: RunRequest) -> None:
+    """Raise the first thing that is wrong with the request. Looks at values only; directories are runtime's."""
+    if not request.prompt.strip():
+        raise errors.EmptyPrompt(
+            "the prompt is empty",
+            hint="Give the agent something to do; if the text came from an earlier step, that step produced nothing.",
+        )
+    normal_mode(request.mode)
+    _one_of("billing", request.billing, get_args(Billing))
+    if request.effort is not None:
+        _one_of("effort", request.effort, get_args(Effort))
+    for field, allowed in _RANGES.items():
+        value = getattr(request, field)
+        if value is not None and not allowed.low <= value <= allowed.high:
+            raise errors.BadValue(field, f"{value} is out of range", hint=f"Use {allowed.low} to {allowed.high}.")
+    _check_limits(request.limits)
+    _check_session(request)
+    if request.output_schema is not None and request.max_turns is not None and request.max_turns < 2:
+        raise errors.BadValue(
+            "max_turns",
+            "an output schema needs at least 2 turns, one of them to hand over the answer",
+            hint="Raise max_turns to 2 or more, or leave it out.",
+        )
+    for name, server in request.connections.items():
+        check_connection(name, server)
+
+
+def check_connection(name: str, server: McpServer) -> None:
+    field = f"connections.{name}"
+    if not _SERVER_NAME.fullmatch(name):
+        raise errors.BadValue(field, "the name may hold letters, digits, - and _ only")
+    if bool(server.command) == bool(server.url):
+        raise errors.BadValue(
+            field,
+            "needs either a command (stdio) or a url (http, sse)",
+            hint='For example {"command": "npx", "args": ["server"]} or {"type": "http", "url": "http://…"}.',
+        )
+    if server.url and not re.match(r"https?://", server.url):
+        raise errors.BadValue(field, f"url {server.url!r} must start with http:// or https://")
+    if server.type == "stdio" and server.url:
+        raise errors.BadValue(field, "type stdio takes a command, not a url")
+    if server.type in ("http", "sse") and server.command:
+        raise errors.BadValue(field, f"type {server.type} takes a url, not a command")
+
+
+def _check_limits(limits: Limits) -> None:
+    for name in Limits.__struct_fields__:
+        value = getattr(limits, name)
+        if value is not None and not (math.isfinite(value) and value >= 0):
+            raise errors.BadValue(f"limits.{name}", f"{value} is not a number of zero or more")
+    if limits.budget_usd == 0:
+        raise errors.BadValue("limits.budget_usd", "a budget of 0 lets nothing happen", hint="Leave it out for no cap.")
+
+
+def _check_session(request: RunRequest) -> None:
+    if request.session_id is not None:
+        try:
+            uuid.UUID(request.session_id)
+        except ValueError:
+            raise errors.BadValue("session_id", f"{request.session_id!r} is not a UUID") from None
+        if request.resume and not request.fork:
+            raise errors.BadValue(
+                "session_id", "a resumed session keeps its id", hint="Add fork, or drop one of the two."
+            )
+    if request.fork and not request.resume:
+        raise errors.BadValue("fork", "there is nothing to fork", hint="Say which session with resume.")
+    if request.resume is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", request.resume):
+        raise errors.BadValue("resume", f"{request.resume!r} is not a session id")
+
+
+def _one_of(field: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise errors.BadValue(field, f"{value!r} is not known", hint=f"Use one of: {', '.join(allowed)}.")

@@ -1,0 +1,95 @@
+"""Tool calls and their classes: what a call would do, told by its name and input alone."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+ToolClass = Literal["read", "edit", "edit_outside", "command", "network", "agent", "control", "other"]
+
+# Read, WebSearch and WebFetch belong to every agent, even one that narrows itself to a short list.
+BASELINE_TOOLS = ("Read", "WebSearch", "WebFetch")
+DEFAULT_TOOLS = (
+    "Read",
+    "Write",
+    "Edit",
+    "Bash",
+    "Glob",
+    "Grep",
+    "LS",
+    "WebFetch",
+    "WebSearch",
+    "TodoWrite",
+    "TodoRead",
+)
+
+# Scheduling and watching tools start commands or agents of their own later, past the call that the gate saw,
+# so they are classed by what they start, not by how they look.
+_CLASSES: dict[str, ToolClass] = {
+    **dict.fromkeys(("Read", "Glob", "Grep", "LS", "NotebookRead", "LSP", "CronList", "ListAgents"), "read"),
+    **dict.fromkeys(("Write", "Edit", "MultiEdit", "NotebookEdit"), "edit"),
+    **dict.fromkeys(("Bash", "PowerShell", "Monitor", "REPL", "EnterWorktree", "ExitWorktree"), "command"),
+    **dict.fromkeys(("WebFetch", "WebSearch"), "network"),
+    **dict.fromkeys(
+        (
+            "Agent",
+            "Task",
+            "Workflow",
+            "CronCreate",
+            "CronDelete",
+            "ScheduleWakeup",
+            "SendMessage",
+            "Skill",
+            "SlashCommand",
+        ),
+        "agent",
+    ),
+    **dict.fromkeys(
+        (
+            "StructuredOutput",
+            "ExitPlanMode",
+            "EnterPlanMode",
+            "AskUserQuestion",
+            "TodoWrite",
+            "TodoRead",
+            "ToolSearch",
+            "BashOutput",
+            "KillShell",
+            "KillBash",
+            "TaskStop",
+            "TaskOutput",
+            "TaskCreate",
+            "TaskGet",
+            "TaskList",
+            "TaskUpdate",
+            "ReportFindings",
+        ),
+        "control",
+    ),
+}
+
+PATH_FIELDS = ("file_path", "notebook_path", "path")
+
+
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One call as the agent wants to make it; the id is the agent's own and unique in its session."""
+
+    id: str
+    name: str
+    input: dict[str, Any] = {}
+    agent_id: str | None = None
+    """Set when a subagent makes the call."""
+
+
+def class_of(name: str) -> ToolClass:
+    """`edit` here means an edit of any place; policy.paths tells inside from outside."""
+    return _CLASSES.get(name, "other")
+
+
+def edited_path(call: ToolCall) -> str | None:
+    for field in PATH_FIELDS:
+        value = call.input.get(field)
+        if isinstance(value, str):
+            return value
+    return None

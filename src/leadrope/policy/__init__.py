@@ -1,0 +1,1 @@
+"""Decisions, pure: a policy and a call in, a verdict with its reason out."""

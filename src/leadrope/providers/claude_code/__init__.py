@@ -1,0 +1,1 @@
+"""Claude Code: where its binary is, how it is called, what its lines mean."""

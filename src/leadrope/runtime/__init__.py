@@ -1,0 +1,1 @@
+"""One run, from request to result. No database, no web: this is the library."""

@@ -1,0 +1,76 @@
+"""Every test gets a scratch home, an environment without credentials, and must leave nothing behind."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+_FORBIDDEN = ("ANTHROPIC_", "CLAUDE_", "CLAUDECODE", "OPENAI_", "PERPLEXITY_", "LEADROPE_")
+
+# pytest-timeout and execnet own these; a test cannot leave them behind.
+_HARNESS_THREADS = ("pytest_timeout", "execnet", "asyncio_0")
+
+
+def in_ci() -> bool:
+    return os.environ.get("CI", "").lower() == "true"
+
+
+@pytest.fixture(autouse=True)
+def scratch_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No test can see the developer's logins, keys or settings: HOME is new and empty."""
+    home = tmp_path_factory.mktemp("home")
+    for name in list(os.environ):
+        if name.upper().startswith(_FORBIDDEN):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("LEADROPE_HOME", str(home / "leadrope"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / ".config"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(home / ".local/share"))
+    return home
+
+
+def _descendants(root: int) -> dict[int, str]:
+    """Living processes below `root`; zombies are the test's own unawaited children and count too."""
+    children: dict[int, list[int]] = {}
+    names: dict[int, str] = {}
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            stat = Path(f"/proc/{entry}/stat").read_text()
+        except OSError:
+            continue
+        name, rest = stat.rsplit(")", 1)
+        fields = rest.split()
+        children.setdefault(int(fields[1]), []).append(int(entry))
+        names[int(entry)] = f"{name.split('(', 1)[1]} ({fields[0]})"
+    found: dict[int, str] = {}
+    todo = [root]
+    while todo:
+        for child in children.get(todo.pop(), []):
+            found[child] = names[child]
+            todo.append(child)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A process or thread that outlives its test fails that test. (Tasks: pytest-asyncio cancels, `-W error` tells.)"""
+    if not Path("/proc/self/stat").exists():
+        yield
+        return
+    processes = set(_descendants(os.getpid()))
+    threads = {t.ident for t in threading.enumerate()}
+    yield
+    left = {pid: name for pid, name in _descendants(os.getpid()).items() if pid not in processes}
+    assert not left, f"processes left behind: {left}"
+    running = [
+        t.name
+        for t in threading.enumerate()
+        if t.ident not in threads and not t.name.startswith(_HARNESS_THREADS) and t.is_alive()
+    ]
+    assert not running, f"threads left behind: {running}"
