@@ -36,7 +36,7 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
     status: str
 
 
-class SessionStarted(_Event, tag="session.started"):
+class SessionStarted(_Event, frozen=True, kw_only=True, tag="session.started"):
     session_id: str
     provider: str
     model: str = ""
@@ -51,11 +51,11 @@ class SessionStarted(_Event, tag="session.started"):
     resumed: bool = False
 
 
-class TurnStarted(_Event, tag="turn.started"):
+class TurnStarted(_Event, frozen=True, kw_only=True, tag="turn.started"):
     turn: int
 
 
-class TurnEnded(_Event, tag="turn.ended"):
+class TurnEnded(_Event, frozen=True, kw_only=True, tag="turn.ended"):
     """The agent's own verdict on a turn. Not the end of the run: background agents may go on."""
 
     turn: int
@@ -81,14 +81,14 @@ class TurnEnded(_Event, tag="turn.ended"):
     startup_failure: str | None = None
 
 
-class MessageDelta(_Event, tag="message.delta"):
+class MessageDelta(_Event, frozen=True, kw_only=True, tag="message.delta"):
     text: str
     message_id: str = ""
     thinking: bool = False
     agent_id: str | None = None
 
 
-class MessageCompleted(_Event, tag="message.completed"):
+class MessageCompleted(_Event, frozen=True, kw_only=True, tag="message.completed"):
     text: str
     message_id: str = ""
     agent_id: str | None = None
@@ -96,18 +96,18 @@ class MessageCompleted(_Event, tag="message.completed"):
     """Written by the agent program itself to report a failed request, not by the model."""
 
 
-class ThinkingCompleted(_Event, tag="thinking.completed"):
+class ThinkingCompleted(_Event, frozen=True, kw_only=True, tag="thinking.completed"):
     text: str
     message_id: str = ""
     agent_id: str | None = None
 
 
-class ToolRequested(_Event, tag="tool.requested"):
+class ToolRequested(_Event, frozen=True, kw_only=True, tag="tool.requested"):
     call: ToolCall
     message_id: str = ""
 
 
-class ToolDecided(_Event, tag="tool.decided"):
+class ToolDecided(_Event, frozen=True, kw_only=True, tag="tool.decided"):
     call: ToolCall
     decision: Literal["allow", "deny"]
     by: Literal["rule", "person", "timeout", "supervisor"]
@@ -118,14 +118,14 @@ class ToolDecided(_Event, tag="tool.decided"):
     """The input that runs instead, when a person changed it."""
 
 
-class ToolProgress(_Event, tag="tool.progress"):
+class ToolProgress(_Event, frozen=True, kw_only=True, tag="tool.progress"):
     call_id: str
     tool: str = ""
     elapsed_s: float = 0.0
     heartbeat: bool = False
 
 
-class ToolCompleted(_Event, tag="tool.completed"):
+class ToolCompleted(_Event, frozen=True, kw_only=True, tag="tool.completed"):
     call_id: str
     is_error: bool = False
     text: str = ""
@@ -134,7 +134,7 @@ class ToolCompleted(_Event, tag="tool.completed"):
     """False when the agent program says that the call never ran (denied, or rejected as malformed)."""
 
 
-class ApprovalRequested(_Event, tag="approval.requested"):
+class ApprovalRequested(_Event, frozen=True, kw_only=True, tag="approval.requested"):
     approval_id: str
     call: ToolCall
     reason: str
@@ -142,7 +142,7 @@ class ApprovalRequested(_Event, tag="approval.requested"):
     """Seconds from this event until silence becomes a no; 0 means never."""
 
 
-class ApprovalResolved(_Event, tag="approval.resolved"):
+class ApprovalResolved(_Event, frozen=True, kw_only=True, tag="approval.resolved"):
     approval_id: str
     approved: bool
     by: str
@@ -161,7 +161,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     multi_select: bool = False
 
 
-class QuestionRequested(_Event, tag="question.requested"):
+class QuestionRequested(_Event, frozen=True, kw_only=True, tag="question.requested"):
     """`questions` for a question; `plan` (and what it says it would like to run) for a plan's approval."""
 
     question_id: str
@@ -173,7 +173,7 @@ class QuestionRequested(_Event, tag="question.requested"):
     expires_s: float = 0.0
 
 
-class QuestionResolved(_Event, tag="question.resolved"):
+class QuestionResolved(_Event, frozen=True, kw_only=True, tag="question.resolved"):
     question_id: str
     answered: bool
     answers: dict[str, str] = {}
@@ -181,7 +181,7 @@ class QuestionResolved(_Event, tag="question.resolved"):
     reason: str = ""
 
 
-class SubagentStarted(_Event, tag="subagent.started"):
+class SubagentStarted(_Event, frozen=True, kw_only=True, tag="subagent.started"):
     agent_id: str
     call_id: str = ""
     description: str = ""
@@ -189,7 +189,7 @@ class SubagentStarted(_Event, tag="subagent.started"):
     background: bool = False
 
 
-class SubagentEnded(_Event, tag="subagent.ended"):
+class SubagentEnded(_Event, frozen=True, kw_only=True, tag="subagent.ended"):
     agent_id: str
     call_id: str = ""
     status: str = ""
@@ -197,7 +197,7 @@ class SubagentEnded(_Event, tag="subagent.ended"):
     tokens: int = 0
 
 
-class UsageUpdated(_Event, tag="usage.updated"):
+class UsageUpdated(_Event, frozen=True, kw_only=True, tag="usage.updated"):
     """One message's tokens, told once per message."""
 
     message_id: str
@@ -206,7 +206,7 @@ class UsageUpdated(_Event, tag="usage.updated"):
     agent_id: str | None = None
 
 
-class LimitReached(_Event, tag="limit.reached"):
+class LimitReached(_Event, frozen=True, kw_only=True, tag="limit.reached"):
     """A usage limit of the account: `rejected` stops work, `allowed_warning` is a warning."""
 
     status: str
@@ -216,7 +216,7 @@ class LimitReached(_Event, tag="limit.reached"):
     message: str = ""
 
 
-class RetryScheduled(_Event, tag="retry.scheduled"):
+class RetryScheduled(_Event, frozen=True, kw_only=True, tag="retry.scheduled"):
     attempt: int
     max_attempts: int
     delay_s: float
@@ -225,13 +225,13 @@ class RetryScheduled(_Event, tag="retry.scheduled"):
     by: Source = "agent"
 
 
-class Notice(_Event, tag="notice"):
+class Notice(_Event, frozen=True, kw_only=True, tag="notice"):
     level: Literal["debug", "info", "warning", "error"]
     code: str
     message: str
 
 
-class Unrecognised(_Event, tag="unrecognised"):
+class Unrecognised(_Event, frozen=True, kw_only=True, tag="unrecognised"):
     """A line that is not understood. Never lost, never fatal."""
 
     reason: str
@@ -241,7 +241,7 @@ class Unrecognised(_Event, tag="unrecognised"):
     """Where the line lies when it was too long to hold."""
 
 
-class RunEnding(_Event, tag="run.ending"):
+class RunEnding(_Event, frozen=True, kw_only=True, tag="run.ending"):
     """The supervisor has decided to end the run, and why; the first one counts."""
 
     cause: Literal["stopped", "timed_out", "over_budget", "denied", "parked", "failed"]
@@ -253,7 +253,7 @@ class RunEnding(_Event, tag="run.ending"):
     hint: str | None = None
 
 
-class AgentExited(_Event, tag="agent.exited"):
+class AgentExited(_Event, frozen=True, kw_only=True, tag="agent.exited"):
     """The process is gone, and everything it started."""
 
     exit_code: int | None
@@ -264,7 +264,7 @@ class AgentExited(_Event, tag="agent.exited"):
     """Processes that could not be ended; 0 unless the machine refused."""
 
 
-class RunEnded(_Event, tag="run.ended"):
+class RunEnded(_Event, frozen=True, kw_only=True, tag="run.ended"):
     result: RunResult
 
 

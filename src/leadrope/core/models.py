@@ -31,7 +31,7 @@ DEFAULT_TIER = "sonnet"
 
 
 def resolve_model(model: str | None, purpose: str | None, tiers: Mapping[str, str] = TIERS) -> str:
-    """Explicit model, else the purpose's tier, else sonnet. A tier's name becomes its id; any other text passes through.
+    """Explicit model, else the purpose's tier, else sonnet. A tier becomes its id; other text passes through.
 
     >>> resolve_model(None, "review")
     'claude-opus-4-5'
