@@ -37,17 +37,15 @@ def _descendants(root: int) -> dict[int, str]:
     """Living processes below `root`; zombies are the test's own unawaited children and count too."""
     children: dict[int, list[int]] = {}
     names: dict[int, str] = {}
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
+    for entry in Path("/proc").glob("[0-9]*"):
         try:
-            stat = Path(f"/proc/{entry}/stat").read_text()
+            stat = (entry / "stat").read_text()
         except OSError:
             continue
         name, rest = stat.rsplit(")", 1)
         fields = rest.split()
-        children.setdefault(int(fields[1]), []).append(int(entry))
-        names[int(entry)] = f"{name.split('(', 1)[1]} ({fields[0]})"
+        children.setdefault(int(fields[1]), []).append(int(entry.name))
+        names[int(entry.name)] = f"{name.split('(', 1)[1]} ({fields[0]})"
     found: dict[int, str] = {}
     todo = [root]
     while todo:
