@@ -1,0 +1,236 @@
+"""One supervised process: starting it, its lines, and an end that leaves nothing; knows no agent's protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from leadrope import errors
+from leadrope.process import hold, lines, reaper
+from leadrope.process.streams import Streams
+
+HIGH_WATER = 4 * lines.MIB
+LOW_WATER = lines.MIB
+"""Output waiting for the consumer: over the high water the child is held, under the low water it goes on. Much less
+and the pipe stops and starts with every batch; more only costs memory."""
+
+STOP_S = 2.0
+"""From SIGTERM to SIGKILL. Claude Code needs up to 1.7 s to end its own children."""
+
+
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
+    exit_code: int
+    """-n when signal n ended the process itself."""
+    leftovers_killed: int
+    """Processes that were still alive when the agent had ended."""
+    survivors: int
+    """What could not be killed: in uninterruptible sleep, or of another user."""
+    rung: hold.Rung
+
+
+class Child:
+    """Made by `start`. Read until `[]`, then `end()`, which is also right at every other moment."""
+
+    def __init__(self, streams: Streams) -> None:
+        loop = asyncio.get_running_loop()
+        self._loop = loop
+        self._streams = streams
+        self._hold: hold.Hold | None = None
+        self._exit: asyncio.Future[int] = loop.create_future()
+        self._ended: asyncio.Future[Ending] = loop.create_future()
+
+    @property
+    def pid(self) -> int:
+        """Of the agent itself, not of its guardian."""
+        return self._hold.pid if self._hold is not None else 0
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._exit.result() if self._exit.done() else None
+
+    @property
+    def stderr_head(self) -> tuple[str, ...]:
+        return self._streams.stderr.head
+
+    @property
+    def stderr_tail(self) -> tuple[str, ...]:
+        return self._streams.stderr.tail
+
+    @property
+    def pauses(self) -> int:
+        """How often the child was held because its lines were not taken."""
+        return self._streams.pauses
+
+    @property
+    def discarded_bytes(self) -> int:
+        """Output dropped during the ending because nobody took it."""
+        return self._streams.discarded_bytes
+
+    @property
+    def last_read_bytes(self) -> int:
+        """What the batch that was read last weighs."""
+        return self._streams.last_read_bytes
+
+    async def read(self) -> list[lines.Line]:
+        """The next batch of lines; `[]` is the end of output, and comes again at every later call."""
+        return await self._streams.read()
+
+    def write(self, data: bytes) -> None:
+        """Queues bytes for stdin; raises errors.RunClosed once the child does not read any more."""
+        self._streams.write(data)
+
+    async def drain(self) -> None:
+        await self._streams.drain()
+
+    def close_stdin(self) -> None:
+        self._streams.close_stdin()
+
+    def terminate(self) -> None:
+        """SIGTERM to the agent itself, and nothing after it; `end` is the whole ladder."""
+        if self._hold is not None:
+            self._hold.terminate()
+
+    async def wait(self) -> int:
+        """The agent's exit code, -n when signal n ended it. Output may still be on its way: read to the end first."""
+        return await asyncio.shield(self._exit)
+
+    async def end(self, *, polite_s: float = 0.0, stop_s: float = STOP_S) -> Ending:
+        """Closes stdin, waits `polite_s`, SIGTERM, waits `stop_s`, then SIGKILL to everything below; verified.
+
+        Any number of calls: each can only shorten the waits. The order is given before the first await and carried
+        out without this task, so cancelling it, even twice, leaves nothing behind. After the agent's own exit it
+        waits for the sweep, which has begun by itself. Output ends a moment before the exit: a `polite_s` lets an
+        agent that is on its way out keep its own exit code.
+        """
+        self._order_end(polite_s, stop_s)
+        return await asyncio.shield(self._ended)
+
+    def _order_end(self, polite_s: float, stop_s: float) -> None:
+        if self._ended.done():
+            return
+        if not self._exit.done():
+            self._streams.begin_ending()
+        if self._hold is not None:
+            self._hold.end(polite_s, stop_s)
+
+    # What the hold reports.
+
+    def agent_exited(self, code: int) -> None:
+        if not self._exit.done():
+            self._exit.set_result(code)
+
+    def tree_ended(self, *, leftovers: int, survivors: int, rung: hold.Rung) -> None:
+        ending = Ending(exit_code=self._exit.result(), leftovers_killed=leftovers, survivors=survivors, rung=rung)
+        self._streams.all_lost.add_done_callback(lambda _: self._ended.set_result(ending))
+        self._streams.finish()
+
+
+async def start(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: str,
+    spool_dir: str,
+    guardian: bool = True,
+    high_water: int = HIGH_WATER,
+    low_water: int = LOW_WATER,
+    on_stderr_line: Callable[[str], None] | None = None,
+) -> Child:
+    """Starts `argv` (never a shell) in its own session with exactly `env`, plus LEADROPE_RUN if that is missing.
+
+    Without `guardian`, or where there is none (not Linux), the tree is held by session and tag alone.
+    """
+    env = {reaper.TAG: secrets.token_hex(8), **env}
+    tag = env[reaper.TAG]
+    command = [_resolve(argv[0], env), *argv[1:]]
+    holder: hold.Guarded | hold.Bare
+    streams = Streams(
+        spool_dir=spool_dir,
+        high_water=high_water,
+        low_water=low_water,
+        on_stderr_line=on_stderr_line,
+        on_process_exited=lambda: holder.exited() if isinstance(holder, hold.Bare) else None,
+    )
+    child = Child(streams)
+    holder = hold.Guarded(child, tag=tag) if guardian and hold.has_guardian() else hold.Bare(child, tag=tag)
+    child._hold = holder  # noqa: SLF001  # the two know each other: orders go down, reports come up
+    try:
+        await holder.start(command, env=env, cwd=cwd, streams=streams)
+    except hold.ExecFailed as error:
+        await child.end(stop_s=0)
+        raise _spawn_error(command[0], cwd, error.errno) from error
+    except hold.GuardianFailed as error:
+        await child.end(stop_s=0)
+        raise errors.SpawnFailed(
+            f"the guardian of {command[0]} ended before it could start it: "
+            + (" | ".join(child.stderr_tail[-3:]) or "it said nothing"),
+            hint="Check that the Python that runs leadrope can start: its memory, its open files, its installation.",
+        ) from error
+    except TimeoutError as error:
+        await child.end(stop_s=0)
+        raise errors.SpawnFailed(
+            f"{command[0]} was not running after {hold.START_S:.0f} s",
+            hint="Look for a machine without free memory, or a binary on a file system that does not answer.",
+        ) from error
+    except OSError as error:
+        raise _spawn_error(command[0], cwd, error.errno or 0) from error
+    except asyncio.CancelledError:
+        await child.end(stop_s=0)
+        raise
+    return child
+
+
+def _resolve(program: str, env: Mapping[str, str]) -> str:
+    """Looked up in the PATH that the child gets, not in ours."""
+    if os.path.dirname(program):  # noqa: PTH120  # pathlib drops the "./" that makes it a path
+        return program
+    found = shutil.which(program, path=env.get("PATH", os.defpath))
+    if found is None:
+        raise errors.CliNotFound(
+            f"{program} is not on the PATH of the run ({env.get('PATH', os.defpath)})",
+            hint=f"Install {program}, or give its full path.",
+        )
+    return os.path.abspath(found)  # noqa: PTH100  # Path.resolve would follow links; a program may look at its name
+
+
+def _spawn_error(program: str, cwd: str, number: int) -> errors.LeadropeError:
+    if not Path(cwd).is_dir():
+        return errors.BadDirectory(
+            f"the working directory {cwd} is gone or is no directory",
+            hint="Create it, or pass another working directory.",
+        )
+    path = Path(cwd, program)
+    match number:
+        case errno.ENOENT if path.exists():
+            return errors.SpawnFailed(
+                f"{program} cannot be started: the interpreter or loader that it names does not exist",
+                hint="Look at its first line (#!), or at whether it was built for this system.",
+            )
+        case errno.ENOENT | errno.ENOTDIR:
+            return errors.CliNotFound(f"{program} does not exist", hint="Install it, or correct its path.")
+        case errno.EACCES | errno.EPERM:
+            return errors.SpawnFailed(
+                f"{program} may not be executed", hint=f"Try: chmod +x {path}; and look at the mount's noexec."
+            )
+        case errno.ENOEXEC:
+            return errors.SpawnFailed(
+                f"{program} is no program that this system can run",
+                hint="A script needs a first line such as #!/bin/sh; a binary must be built for this machine.",
+            )
+        case errno.E2BIG:
+            return errors.SpawnFailed(
+                f"the arguments or variables for {program} are too long for the system (128 KiB each)",
+                hint="Pass long texts on stdin or in a file.",
+            )
+        case _:
+            reason = os.strerror(number) if number else "unknown reason"
+            return errors.SpawnFailed(
+                f"{program} cannot be started: {reason}", hint="Check the limits on processes, files and memory."
+            )

@@ -1,0 +1,326 @@
+"""The two ways to hold a process tree: through its guardian, or bare with the last net; knows no lines and no agent."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal, Protocol
+
+from leadrope.process import guardian, reaper
+from leadrope.process.streams import Pipe, Streams
+
+Rung = Literal["exited", "closed", "stopped", "killed"]
+"""How far the ladder had to go: it ended by itself, after its stdin was closed, after SIGTERM, or by SIGKILL."""
+
+START_S = 15.0
+"""A Python starts in 15 ms here; on a machine that swaps it may take seconds. After this something is broken."""
+
+OVERDUE_S = guardian.SWEEP_S + 3.0
+"""The guardian bounds itself; this long after its last deadline it is stuck (stopped by the agent, say)."""
+
+_REAP_FIRST_S = 0.001
+_REAP_MOST_S = 0.05
+
+
+class Hold(Protocol):
+    """What a child asks of whatever holds its tree. Both orders are given at once, without waiting."""
+
+    pid: int
+
+    def terminate(self) -> None: ...
+
+    def end(self, polite_s: float, stop_s: float) -> None: ...
+
+
+class Owner(Protocol):
+    """Whom a hold reports to, each once, in this order."""
+
+    def agent_exited(self, code: int) -> None: ...
+
+    def tree_ended(self, *, leftovers: int, survivors: int, rung: Rung) -> None: ...
+
+
+class ExecFailed(Exception):
+    """The command itself could not be executed; the child makes a sentence of it."""
+
+    def __init__(self, errno: int) -> None:
+        super().__init__(os.strerror(errno))
+        self.errno = errno
+
+
+class GuardianFailed(Exception):
+    """The guardian ended before it had started anything."""
+
+
+def has_guardian() -> bool:
+    """It needs Linux and a real interpreter: a frozen program's sys.executable is the program itself."""
+    is_frozen = bool(getattr(sys, "frozen", False))
+    return sys.platform == "linux" and bool(sys.executable) and not is_frozen and Path(guardian.__file__).is_file()
+
+
+class Guarded:
+    """A tree below its guardian.
+
+    Started with Popen and not loop.subprocess_exec: asyncio kills a process whose transport is dropped, and a
+    guardian killed like that cannot end its tree, while one whose socket is dropped does. Nor does it need the
+    thread per process that asyncio's watcher takes on Python 3.11.
+    """
+
+    def __init__(self, owner: Owner, *, tag: str) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._owner = owner
+        self._tag = tag
+        self.pid = 0
+        self._started: asyncio.Future[int | Exception] = self._loop.create_future()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._received = b""
+        self._exit_code: int | None = None
+        self._rung: Rung = "exited"
+        self._swept: tuple[int, int] | None = None
+        self._connecting: asyncio.Future[None] | None = None
+        self._net: reaper.Net | None = None
+        self._overdue: asyncio.TimerHandle | None = None
+
+    async def start(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: str, streams: Streams) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                process = subprocess.Popen(  # noqa: ASYNC220  # fork and exec, as asyncio does it; nothing waits
+                    [
+                        *(sys.executable, "-I", "-S", "-X", "utf8", guardian.__file__),
+                        *(str(theirs.fileno()), "--", *argv),
+                    ],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    bufsize=0,
+                    env=env,
+                    cwd=cwd,
+                    pass_fds=(theirs.fileno(),),
+                    start_new_session=True,
+                )
+            except OSError:
+                ours.close()
+                raise
+        self._process = process
+        self._control = ours
+        ours.setblocking(False)
+        self._loop.add_reader(ours.fileno(), self._read_control)
+        # Shielded: a start that is cancelled half-way would leave pipes that nobody closes.
+        self._connecting = asyncio.ensure_future(self._connect(process, streams))
+        await asyncio.shield(self._connecting)
+        async with asyncio.timeout(START_S):
+            started = await self._started
+        if isinstance(started, Exception):
+            raise started
+
+    async def _connect(self, process: subprocess.Popen[bytes], streams: Streams) -> None:
+        await self._loop.connect_write_pipe(lambda: Pipe(0, streams), process.stdin)
+        await self._loop.connect_read_pipe(lambda: Pipe(1, streams), process.stdout)
+        await self._loop.connect_read_pipe(lambda: Pipe(2, streams), process.stderr)
+
+    def terminate(self) -> None:
+        self._tell("TERM")
+
+    def end(self, polite_s: float, stop_s: float) -> None:
+        self._tell(f"END {math.ceil(polite_s * 1000)} {math.ceil(stop_s * 1000)}")
+        if self._process is not None and self._control is not None:
+            # An agent of the same user may have stopped its guardian; this wakes it.
+            self._process.send_signal(signal.SIGCONT)
+            if self._overdue is not None:
+                self._overdue.cancel()
+            self._overdue = self._loop.call_later(polite_s + stop_s + OVERDUE_S, self._replace_guardian)
+
+    def _tell(self, order: str) -> None:
+        if self._control is None:
+            return
+        try:
+            self._control.send(order.encode() + b"\n")
+        except OSError:
+            # It has just ended (the end of file is on its way to _read_control), or it is stuck with a full socket
+            # and _replace_guardian comes.
+            return
+
+    def _read_control(self) -> None:
+        if self._control is None:
+            return
+        try:
+            data = self._control.recv(4096)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._guardian_ended()
+            return
+        *reports, self._received = (self._received + data).split(b"\n")
+        for report in reports:
+            self._take(report.decode().split())
+
+    def _take(self, words: list[str]) -> None:
+        match words:
+            case ["STARTED", pid]:
+                self.pid = int(pid)
+                if not self._started.done():
+                    self._started.set_result(self.pid)
+            case ["FAILED", errno]:
+                self._swept = (0, 0)
+                if not self._started.done():
+                    self._started.set_result(ExecFailed(int(errno)))
+            case ["EXITED", status, "exited" | "closed" | "stopped" | "killed" as rung]:
+                self._rung = rung
+                self._exit_code = os.waitstatus_to_exitcode(int(status))
+                self._owner.agent_exited(self._exit_code)
+            case ["SWEPT", leftovers, survivors]:
+                self._swept = (int(leftovers), int(survivors))
+            case _:
+                raise RuntimeError(f"the guardian of process {self.pid} said {' '.join(words)!r}, which means nothing")
+
+    def _guardian_ended(self) -> None:
+        if self._control is not None:
+            self._loop.remove_reader(self._control.fileno())
+            self._control.close()
+            self._control = None
+        if self._overdue is not None:
+            self._overdue.cancel()
+        self._reap(_REAP_FIRST_S)
+
+    def _reap(self, pause_s: float) -> None:
+        """Its socket closes a moment before it can be waited for."""
+        if self._process is not None and self._process.poll() is None:
+            self._loop.call_later(pause_s, self._reap, min(2 * pause_s, _REAP_MOST_S))
+            return
+        if not self._started.done():
+            self._started.set_result(GuardianFailed())
+        if self._swept is not None:
+            leftovers, survivors = self._swept
+            self._finish(leftovers, survivors)
+        else:
+            # Killed before its work was done. The agent died with it (PDEATHSIG); the net takes the others.
+            self._rung = "killed"
+            net = self._net or reaper.Net(session=self.pid, tag=self._tag)
+            _sweep(self._loop, net, self._finish)
+
+    def _finish(self, leftovers: int, survivors: int) -> None:
+        if self._exit_code is None:
+            self._owner.agent_exited(-signal.SIGKILL)
+        self._owner.tree_ended(leftovers=leftovers, survivors=survivors, rung=self._rung)
+
+    def _replace_guardian(self) -> None:
+        """It did not answer in time: its tree still hangs below it, so the supervisor can do the work."""
+        if self._process is None or self._control is None:
+            return
+        self._net = reaper.Net(session=self.pid, tag=self._tag)
+        self._net.note_descendants(self._process.pid)
+        self._net.sweep()
+        self._process.kill()
+
+
+class Bare:
+    """Without a guardian: own session, and the net after the end.
+
+    What has left the session and cleared its environment escapes, and nothing ends the tree when the supervisor is
+    killed.
+    """
+
+    def __init__(self, owner: Owner, *, tag: str) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._owner = owner
+        self._tag = tag
+        self.pid = 0
+        self._streams: Streams | None = None
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._net: reaper.Net | None = None
+        self._rung: Rung = "exited"
+        self._timers: list[asyncio.TimerHandle] = []
+        self._has_exited = False
+
+    async def start(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: str, streams: Streams) -> None:
+        transport, _ = await self._loop.subprocess_exec(
+            lambda: streams,
+            *argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=env,
+            cwd=cwd,
+            start_new_session=True,
+        )
+        self._streams = streams
+        self._transport = transport
+        self.pid = transport.get_pid()
+        self._net = reaper.Net(session=self.pid, tag=self._tag)
+        if transport.get_returncode() is not None:
+            self.exited()
+
+    def terminate(self) -> None:
+        self._signal(signal.SIGTERM)
+
+    def end(self, polite_s: float, stop_s: float) -> None:
+        if self._has_exited:
+            return
+        if self._rung == "exited":
+            self._rung = "closed"
+        if self._rung == "closed":
+            self._timers.append(self._loop.call_later(polite_s, self._stop))
+        self._timers.append(self._loop.call_later(polite_s + stop_s, self._kill))
+
+    def exited(self) -> None:
+        """Called when asyncio has seen the exit, and once at the start; the first call counts."""
+        if self._has_exited or self._transport is None or self._net is None:
+            return
+        self._has_exited = True
+        for timer in self._timers:
+            timer.cancel()
+        code = self._transport.get_returncode()
+        self._owner.agent_exited(-signal.SIGKILL if code is None else code)
+        _sweep(self._loop, self._net, self._finish)
+
+    def _finish(self, leftovers: int, survivors: int) -> None:
+        self._owner.tree_ended(leftovers=leftovers, survivors=survivors, rung=self._rung)
+        if self._streams is not None and self._transport is not None:
+            # Only now: asyncio kills a process whose transport is closed.
+            transport = self._transport
+            self._streams.all_lost.add_done_callback(lambda _: transport.close())
+
+    def _stop(self) -> None:
+        if self._rung == "closed":
+            self._rung = "stopped"
+            self._signal(signal.SIGTERM)
+
+    def _kill(self) -> None:
+        self._rung = "killed"
+        if self._net is not None:
+            self._net.note_descendants(self.pid)
+        self._signal(signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._transport is None:
+            return
+        try:
+            self._transport.send_signal(number)
+        except ProcessLookupError:
+            return  # it has ended; asyncio is about to say so
+
+
+def _sweep(loop: asyncio.AbstractEventLoop, net: reaper.Net, done: Callable[[int, int], None]) -> None:
+    """Steps of a few milliseconds each, with the loop running in between."""
+    give_up = time.monotonic() + reaper.GIVE_UP_S
+
+    def step() -> None:
+        alive = net.sweep()
+        if alive and time.monotonic() < give_up:
+            loop.call_later(0.005, step)
+        else:
+            done(net.killed, alive)
+
+    step()
