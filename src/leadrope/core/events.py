@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from leadrope.core.result import RunResult
+from leadrope.core.result import Outcome, RunResult
 from leadrope.core.tools import ToolCall
 from leadrope.core.usage import Usage
 
@@ -34,6 +34,15 @@ class CredentialUsed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 class Connection(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     status: str
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a provider's own words mean in ours; in the event, so that a stored log folds without its provider."""
+
+    kind: str
+    """An error kind; for a degraded turn the kind of its warning."""
+    outcome: Outcome = "failed"
+    hint: str | None = None
 
 
 class SessionStarted(_Event, frozen=True, kw_only=True, tag="session.started"):
@@ -79,6 +88,8 @@ class TurnEnded(_Event, frozen=True, kw_only=True, tag="turn.ended"):
     background: bool = False
     """The answer to a background task's notification, not to a prompt."""
     startup_failure: str | None = None
+    problem: Problem | None = None
+    """None when all went well, or when the provider cannot say what did not."""
 
 
 class MessageDelta(_Event, frozen=True, kw_only=True, tag="message.delta"):
@@ -239,6 +250,8 @@ class Unrecognised(_Event, frozen=True, kw_only=True, tag="unrecognised"):
     size: int = 0
     path: str | None = None
     """Where the line lies when it was too long to hold."""
+    problem: Problem | None = None
+    """Set when the text itself tells what is wrong, as a plain `Not logged in` does."""
 
 
 class RunEnding(_Event, frozen=True, kw_only=True, tag="run.ending"):
@@ -262,6 +275,10 @@ class AgentExited(_Event, frozen=True, kw_only=True, tag="agent.exited"):
     leftovers_killed: int = 0
     survivors: int = 0
     """Processes that could not be ended; 0 unless the machine refused."""
+    ended_by: Source = "agent"
+    """`supervisor` when it was ended after its work was done: then the exit code says nothing about the run."""
+    problem: Problem | None = None
+    """What stderr says is wrong."""
 
 
 class RunEnded(_Event, frozen=True, kw_only=True, tag="run.ended"):

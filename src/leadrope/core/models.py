@@ -38,5 +38,6 @@ def resolve_model(model: str | None, purpose: str | None, tiers: Mapping[str, st
     >>> resolve_model("my-local-model", "review")
     'my-local-model'
     """
-    chosen = model or PURPOSES.get(purpose or "", DEFAULT_TIER)
-    return tiers.get(chosen, chosen)
+    chosen = (model or "").strip() or PURPOSES.get((purpose or "").strip().lower(), DEFAULT_TIER)
+    # People write Opus as the screen shows it; an id in capitals that is no tier stays as it is.
+    return tiers.get(chosen) or tiers.get(chosen.lower()) or chosen

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import uuid
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -25,12 +24,13 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     start_s: float = 60
     """From the start of the process to its first sign of life."""
-    idle_s: float = 300
-    """Silence between events; stands still while a tool runs, an approval waits, or the consumer is slow."""
+    idle_s: float | None = None
+    """Silence between events; stands still while a tool runs, an approval waits, or the consumer is slow. Left out:
+    what LEADROPE_SPAWN_IDLE_TIMEOUT_MS says, else 300."""
     tool_s: float = 900
     """One tool call, from the yes to its result; interrupts the turn, not the run."""
-    wall_s: float = 0
-    """The whole run, whatever it does."""
+    wall_s: float | None = None
+    """The whole run, whatever it does. Left out: what LEADROPE_SPAWN_MAX_MS says, else off."""
     exit_s: float = 5
     """From the last result to the end of the process."""
     approval_s: float = 300
@@ -91,6 +91,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     variables: dict[str, str] = {}
     billing: str = "subscription"
     credential: Secret | None = None
+    credential_kind: Literal["api_key", "oauth_token", "auth_token"] | None = None
+    """Told by the credential's shape when left out; a gateway that wants a bearer token needs `auth_token`."""
     base_url: str | None = None
     binary: str | None = None
     labels: dict[str, str] = {}
@@ -113,6 +115,7 @@ _RANGES = {
     "max_structured_retries": _Range(0, 100),
     "attempts": _Range(1, 10),
 }
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _SERVER_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -128,8 +131,12 @@ def normal_mode(mode: str) -> Mode:
     return name  # type: ignore[return-value]  # checked against the Literal's own members
 
 
-def check(request: RunRequest) -> None:
-    """Raise the first thing that is wrong with the request. Looks at values only; directories are runtime's."""
+def check(request: RunRequest) -> RunRequest:
+    """The request with every value of its declared type, or the first thing that is wrong with it.
+
+    Looks at values only; directories are runtime's.
+    """
+    request = _typed(request)
     if not request.prompt.strip():
         raise errors.EmptyPrompt(
             "the prompt is empty",
@@ -151,8 +158,32 @@ def check(request: RunRequest) -> None:
             "an output schema needs at least 2 turns, one of them to hand over the answer",
             hint="Raise max_turns to 2 or more, or leave it out.",
         )
+    if request.output_schema is not None and request.output_schema.get("type") != "object":
+        # The model API takes no other root, and the agent accepts an array here but never validates it.
+        raise errors.BadValue(
+            "output_schema",
+            'the root must say "type": "object"',
+            hint="Put a list, a single value or a combination into a property of an object.",
+        )
+    if request.base_url is not None and not re.fullmatch(r"https?://[^\s/]\S*", request.base_url):
+        raise errors.BadValue("base_url", f"{request.base_url!r} must start with http:// or https://")
     for name, server in request.connections.items():
         check_connection(name, server)
+    return request
+
+
+def _typed(request: RunRequest) -> RunRequest:
+    # A struct takes whatever it is given; a text in place of a number must not surface as a TypeError later.
+    if not isinstance(request.credential, Secret | None):
+        raise errors.BadValue("credential", "is not a Secret", hint="Wrap it: Secret(value).")
+    try:
+        plain = msgspec.to_builtins(msgspec.structs.replace(request, credential=None))
+        return msgspec.structs.replace(msgspec.convert(plain, RunRequest), credential=request.credential)
+    except msgspec.ValidationError as error:
+        message, _, path = str(error).partition(" - at `$.")
+        raise errors.BadValue(path.rstrip("`") or "request", message) from None
+    except (TypeError, msgspec.EncodeError) as error:
+        raise errors.BadValue("request", f"holds a value that JSON cannot carry: {error}") from None
 
 
 def check_connection(name: str, server: McpServer) -> None:
@@ -184,10 +215,9 @@ def _check_limits(limits: Limits) -> None:
 
 def _check_session(request: RunRequest) -> None:
     if request.session_id is not None:
-        try:
-            uuid.UUID(request.session_id)
-        except ValueError:
-            raise errors.BadValue("session_id", f"{request.session_id!r} is not a UUID") from None
+        # Not uuid.UUID(): it also takes braces, a urn: and bare digits, which the agent refuses.
+        if not _UUID.fullmatch(request.session_id):
+            raise errors.BadValue("session_id", f"{request.session_id!r} is not a UUID")
         if request.resume and not request.fork:
             raise errors.BadValue(
                 "session_id", "a resumed session keeps its id", hint="Add fork, or drop one of the two."

@@ -1,0 +1,413 @@
+"""Events into a result: pure, so that a stored log replayed gives the result its run gave. Knows no provider.
+
+What counts, in this order: why the supervisor ended the run; what the agent said of its last turn; its exit code; that
+it said nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, cast, get_args
+
+import msgspec
+
+from leadrope.core import events
+from leadrope.core.events import Problem, Recorded
+from leadrope.core.result import Denial, ErrorKind, Outcome, RunError, RunResult, Warning_
+from leadrope.core.tools import ToolCall
+from leadrope.core.usage import Usage
+
+WARNINGS_LIMIT = 50
+"""A run that warns more often than this says nothing new, and its result must stay small."""
+
+TOOL_TIMED_OUT = "tool_timed_out"
+"""The code of the notice that the supervisor gives when a tool call takes too long."""
+
+_KINDS = frozenset(get_args(ErrorKind))
+_NO_TURN = "The agent ended without a result: look at the end of its stderr, and run `leadrope doctor`."
+_HINTS: dict[str, str] = {
+    "not_authenticated": "Log the agent in, or opt in to a key with billing `api_key`.",
+    "rate_limited": "Wait a moment and try again; fewer runs at once help.",
+    "usage_limit": "Wait until the limit resets, then resume the session.",
+    "overloaded": "The model is at capacity: try again in a moment, or set a fallback model.",
+    "api_error": "Usually temporary: try again; if it stays, look at the status of the model's service or gateway.",
+    "bad_request": "The request was refused as it is: check the model, the tools and the options.",
+    "prompt_too_long": "Shorten the prompt, or start a new session.",
+    "empty_prompt": "Give the agent something to do.",
+    "empty_output": "Ask again, or look at the events: the agent worked but said nothing.",
+    "malformed_output": "Look at the unrecognised lines among the events; the agent may be of an untested version.",
+    "agent_died": _NO_TURN,
+    "spawn_failed": "Run `leadrope doctor` to see what is wrong with the installation.",
+    "connection_failed": "Check the network, the proxy variables and base_url.",
+    "timed_out": "Raise the limit of the clock that ran out, or split the task.",
+    "stopped": "Resume the session to go on.",
+    "denied": "Allow the call, or change the task so that it is not needed.",
+    "over_budget": "Raise the budget, or resume the session with a new one.",
+    "out_of_memory": "Give the machine more memory, or run fewer agents at once.",
+    "gate_unsupported": "Install a supported version of the agent.",
+    "gate_bypassed": "Report this: a tool ran without a decision. Install a supported version of the agent.",
+    "sandbox_unavailable": "Install bubblewrap, or run without a sandbox.",
+    "cli_not_found": "Install the agent, or say where it is.",
+}
+
+
+def fold(records: Iterable[Recorded]) -> RunResult:
+    """The result of a stored log: `fold(store.events(run_id))`."""
+    state = Fold()
+    for record in records:
+        state.add(record)
+    return state.result()
+
+
+def kind_of_status(status: int) -> ErrorKind:
+    """What an HTTP status of a model's API means, whoever serves it."""
+    if status in (401, 403):
+        return "not_authenticated"
+    if status == 429:
+        return "rate_limited"
+    if status == 529:
+        return "overloaded"
+    # 408 and 409 are the server's own trouble: every client tries them again.
+    return "api_error" if status >= 500 or status in (408, 409) else "bad_request"
+
+
+class _Attempt:
+    """What one process said; a later attempt supersedes it."""
+
+    def __init__(self) -> None:
+        self.ending: events.RunEnding | None = None
+        self.exit: events.AgentExited | None = None
+        self.last_turn: events.TurnEnded | None = None
+        self.limit: events.LimitReached | None = None
+        self.plain: events.Unrecognised | None = None
+        """The line that explains a failure, else the first that was not understood."""
+        self.in_turn = False
+        self.tool_timeout: events.Notice | None = None
+        """The tool clock ran out in this turn, which was then interrupted."""
+        self.text = ""
+        self.partial = ""
+        """The model's last words in a turn that has not ended."""
+        self.output: Any = None
+        self.turns = 0
+        self.warnings: list[Warning_] = []
+        self.model = ""
+        self.session_id: str | None = None
+
+
+class Fold:
+    """Adds up events as they come.
+
+    state = Fold(run_id); state.add(recorded); state.result()
+    """
+
+    def __init__(self, run_id: str = "") -> None:
+        self._run_id = run_id
+        self._attempt_no = 1
+        self._now = _Attempt()
+        self._first_time: float | None = None
+        self._last_time = 0.0
+        self._usage = Usage()
+        self._untold: dict[str, Usage] = {}
+        """Tokens of messages whose turn has not ended; the end of a turn tells the whole."""
+        self._cost_usd = 0.0
+        self._denials: dict[str, Denial] = {}
+        self._refusals: dict[str, str] = {}
+        """What the agent was told about calls that did not run."""
+        self._leftovers = 0
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            events.SessionStarted: self._session_started,
+            events.TurnStarted: self._turn_started,
+            events.TurnEnded: self._turn_ended,
+            events.MessageCompleted: self._message_completed,
+            events.ToolDecided: self._tool_decided,
+            events.ToolCompleted: self._tool_completed,
+            events.UsageUpdated: self._usage_updated,
+            events.LimitReached: self._limit_reached,
+            events.Notice: self._notice,
+            events.Unrecognised: self._unrecognised,
+            events.RunEnding: self._run_ending,
+            events.AgentExited: self._agent_exited,
+        }
+
+    def add(self, item: Recorded | events.Event) -> None:
+        """One event, in order; a bare one belongs to the attempt at hand. A result in the log is not asked."""
+        if type(item) is Recorded:
+            event = item.event
+            if type(event) is events.RunEnded:
+                return
+            if item.attempt > self._attempt_no:
+                self._next_attempt(item.attempt)
+            if self._first_time is None:
+                self._first_time = item.time
+                self._run_id = self._run_id or item.run_id
+            self._last_time = item.time
+        else:
+            event = cast("events.Event", item)
+        handler = self._handlers.get(type(event))
+        if handler is not None:
+            handler(event)
+
+    def _next_attempt(self, number: int) -> None:
+        self._settle_usage(Usage())
+        self._attempt_no = number
+        self._now = _Attempt()
+
+    def result(self) -> RunResult:
+        now = self._now
+        outcome, error = self._verdict()
+        well = outcome in ("succeeded", "degraded")
+        usage = self._usage
+        for untold in self._untold.values():
+            usage += untold
+        return RunResult(
+            run_id=self._run_id,
+            outcome=outcome,
+            text=now.text if well and now.text else now.partial or now.text,
+            output=now.output,
+            error=error,
+            usage=usage,
+            cost_usd=self._cost_usd,
+            model=now.model,
+            session_id=now.session_id,
+            turns=now.turns,
+            denials=tuple(self._denials.values()),
+            warnings=self._warnings(outcome),
+            attempts=self._attempt_no,
+            leftovers_killed=self._leftovers,
+            duration_s=max(0.0, self._last_time - self._first_time) if self._first_time is not None else 0.0,
+            resets_at=now.limit.resets_at if outcome == "parked" and now.limit else None,
+        )
+
+    # -- adding up --------------------------------------------------------------------------------------------------
+
+    def _session_started(self, event: events.SessionStarted) -> None:
+        self._now.session_id = event.session_id
+        self._now.model = event.model
+
+    def _turn_started(self, event: events.TurnStarted) -> None:
+        self._now.in_turn = True
+        self._now.tool_timeout = None
+
+    def _message_completed(self, event: events.MessageCompleted) -> None:
+        if event.agent_id is None and not event.is_error:
+            self._now.partial = event.text
+
+    def _turn_ended(self, event: events.TurnEnded) -> None:
+        now = self._now
+        now.in_turn = False
+        now.turns += event.steps
+        self._settle_usage(event.usage)
+        self._cost_usd += event.cost_usd
+        for call in event.denials:
+            if call.id not in self._denials:
+                self._deny(call, self._refusals.get(call.id, "denied by the agent's own rules"))
+        if _is_local(event) and now.last_turn is not None:
+            return
+        now.last_turn = event
+        if event.problem is not None and event.problem.outcome == "degraded":
+            now.text = event.text or now.partial
+        if event.is_error:
+            return
+        now.limit = None
+        if event.text or not event.background:
+            now.text = event.text
+            now.partial = ""
+        if event.output is not msgspec.UNSET:
+            now.output = event.output
+        elif not event.background:
+            now.output = None
+
+    def _settle_usage(self, told: Usage) -> None:
+        if not told.total_tokens:
+            for usage in self._untold.values():
+                told += usage
+        self._untold.clear()
+        self._usage += told
+
+    def _usage_updated(self, event: events.UsageUpdated) -> None:
+        self._untold[event.message_id] = event.usage
+
+    def _tool_decided(self, event: events.ToolDecided) -> None:
+        if event.decision == "deny":
+            self._deny(event.call, event.reason or event.rule)
+
+    def _deny(self, call: ToolCall, reason: str) -> None:
+        self._denials[call.id or f"#{len(self._denials)}"] = Denial(call=call, reason=reason)
+
+    def _tool_completed(self, event: events.ToolCompleted) -> None:
+        if not event.executed:
+            self._refusals[event.call_id] = event.text[:500]
+
+    def _limit_reached(self, event: events.LimitReached) -> None:
+        if event.status == "rejected":
+            self._now.limit = event
+        else:
+            self._warn("usage_limit", event.message or f"{event.kind or 'usage'} limit: {event.status}")
+
+    def _notice(self, event: events.Notice) -> None:
+        if event.code == TOOL_TIMED_OUT:
+            self._now.tool_timeout = event
+        if event.level in ("warning", "error"):
+            self._warn(event.code, event.message)
+
+    def _unrecognised(self, event: events.Unrecognised) -> None:
+        plain = self._now.plain
+        if plain is None or (plain.problem is None and event.problem is not None):
+            self._now.plain = event
+
+    def _run_ending(self, event: events.RunEnding) -> None:
+        if self._now.ending is None:
+            self._now.ending = event
+
+    def _agent_exited(self, event: events.AgentExited) -> None:
+        self._now.exit = event
+        self._leftovers += event.leftovers_killed
+
+    def _warn(self, kind: str, message: str) -> None:
+        warning = Warning_(kind=kind, message=message)
+        if len(self._now.warnings) < WARNINGS_LIMIT and warning not in self._now.warnings:
+            self._now.warnings.append(warning)
+
+    # -- judging ----------------------------------------------------------------------------------------------------
+
+    def _verdict(self) -> tuple[Outcome, RunError | None]:
+        now = self._now
+        if now.ending is not None:
+            return now.ending.cause, self._ended_error(now.ending)
+        turn = now.last_turn
+        if turn is not None and not now.in_turn:
+            if turn.problem is not None or turn.is_error:
+                return self._turn_verdict(turn)
+            if self._exited_badly():
+                code = now.exit.exit_code if now.exit else None
+                return "failed", self._error("agent_died", f"the agent gave a result and then {_how_it_ended(code)}")
+            if not now.text and now.output is None:
+                return "failed", self._error("empty_output", _nothing_said(turn))
+            return "succeeded", None
+        return self._silent_verdict()
+
+    def _turn_verdict(self, turn: events.TurnEnded) -> tuple[Outcome, RunError | None]:
+        problem = turn.problem or Problem(kind=kind_of_status(turn.api_status) if turn.api_status else "api_error")
+        if problem.outcome == "degraded":
+            return "degraded", None
+        message = turn.text or "; ".join(turn.errors) or f"the agent ended its turn with {turn.reason}"
+        if problem.outcome == "stopped" and self._now.tool_timeout is not None:
+            told = self._now.tool_timeout.message
+            return "timed_out", self._error("timed_out", told, clock="tool", code="TIMEOUT_ERROR")
+        if problem.outcome == "stopped":
+            message = f"the turn was interrupted ({turn.terminal_reason or turn.reason})"
+        if problem.kind == "rate_limited" and self._now.limit is not None and self._now.limit.resets_at is not None:
+            return "parked", self._error("usage_limit", message, api_status=turn.api_status)
+        return problem.outcome, self._error(problem.kind, message, problem, api_status=turn.api_status)
+
+    def _silent_verdict(self) -> tuple[Outcome, RunError | None]:
+        """The last turn has no end: what is known comes from the process and from plain text."""
+        now = self._now
+        if now.limit is not None and now.limit.resets_at is not None:
+            return "parked", self._error(
+                "usage_limit", now.limit.message or "the usage limit of the account is reached"
+            )
+        told = self._told_outside()
+        if told is not None:
+            outcome = told.outcome if told.outcome != "degraded" else "failed"
+            return outcome, self._error(told.kind, self._first_words() or "the agent could not work", told)
+        if now.exit is None:
+            return "failed", self._error("agent_died", "the record ends before the agent did")
+        ended = _how_it_ended(now.exit.exit_code)
+        if now.plain is not None and now.last_turn is None and not _by_signal(now.exit.exit_code):
+            return "failed", self._error(
+                "malformed_output", f"the agent {ended} after output that is not understood: {now.plain.raw[:200]}"
+            )
+        words = self._first_words()
+        return "failed", self._error(
+            "agent_died", f"the agent {ended} without a result" + (f": {words}" if words else "")
+        )
+
+    def _told_outside(self) -> Problem | None:
+        """What plain output or stderr explains."""
+        now = self._now
+        if now.plain is not None and now.plain.problem is not None:
+            return now.plain.problem
+        return now.exit.problem if now.exit else None
+
+    def _first_words(self) -> str:
+        now = self._now
+        if now.plain is not None and now.plain.problem is not None:
+            return now.plain.raw.strip()[:500]
+        lines = (now.exit.stderr_head or now.exit.stderr_tail) if now.exit else ()
+        return " ".join(line.strip() for line in lines if line.strip())[:500]
+
+    def _exited_badly(self) -> bool:
+        exited = self._now.exit
+        return exited is not None and exited.ended_by == "agent" and exited.exit_code not in (0, None)
+
+    def _ended_error(self, ending: events.RunEnding) -> RunError:
+        code = None
+        if ending.cause == "timed_out" or ending.kind == "timed_out":
+            code = "APPROVAL_TIMEOUT" if ending.clock == "approval" else "TIMEOUT_ERROR"
+        return self._error(
+            ending.kind,
+            ending.message,
+            Problem(kind=ending.kind, hint=ending.hint),
+            api_status=ending.api_status,
+            clock=ending.clock,
+            code=code,
+        )
+
+    def _error(
+        self,
+        kind: str,
+        message: str,
+        problem: Problem | None = None,
+        *,
+        api_status: int | None = None,
+        clock: str | None = None,
+        code: str | None = None,
+    ) -> RunError:
+        exited = self._now.exit
+        known = cast("ErrorKind", kind if kind in _KINDS else "agent_died")
+        return RunError(
+            kind=known,
+            message=message,
+            code=code,
+            clock=clock,
+            api_status=api_status,
+            exit_code=exited.exit_code if exited else None,
+            stderr_tail=exited.stderr_tail if exited else (),
+            hint=(problem.hint if problem else None) or _HINTS[known],
+        )
+
+    def _warnings(self, outcome: Outcome) -> tuple[Warning_, ...]:
+        turn = self._now.last_turn
+        if outcome != "degraded" or turn is None or turn.problem is None:
+            return tuple(self._now.warnings)
+        message = "; ".join(turn.errors) or turn.reason
+        hint = f" {turn.problem.hint}" if turn.problem.hint else ""
+        return (Warning_(kind=turn.problem.kind, message=f"{message}.{hint}"), *self._now.warnings)
+
+
+def _is_local(turn: events.TurnEnded) -> bool:
+    """A command of the agent program itself, `/compact` for instance: no model was asked, nothing was answered."""
+    return turn.steps == 0 and not turn.text and not turn.is_error and turn.output is msgspec.UNSET
+
+
+def _by_signal(exit_code: int | None) -> bool:
+    return exit_code is not None and (exit_code < 0 or exit_code in (130, 137, 143))
+
+
+def _how_it_ended(exit_code: int | None) -> str:
+    if exit_code is None:
+        return "ended"
+    if not _by_signal(exit_code):
+        return f"exited with code {exit_code}"
+    number = -exit_code if exit_code < 0 else exit_code - 128
+    note = ", perhaps for want of memory" if number == 9 else ""
+    return f"was killed by signal {number}{note}"
+
+
+def _nothing_said(turn: events.TurnEnded) -> str:
+    return (
+        f"the agent ended its turn with {turn.reason} and said nothing "
+        f"(steps: {turn.steps}, stop reason: {turn.stop_reason or 'none'}, "
+        f"terminal reason: {turn.terminal_reason or 'none'}, output tokens: {turn.usage.output_tokens})"
+    )

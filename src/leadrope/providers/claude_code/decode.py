@@ -1,0 +1,447 @@
+"""Lines of the CLI into events, and into the control values that its session must answer. No I/O, no clock.
+
+A line is never lost and never fatal: what cannot be read becomes `Unrecognised` with its text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any, Protocol, cast
+
+import msgspec
+
+from leadrope.core import events
+from leadrope.core.tools import ToolCall
+from leadrope.core.usage import Usage
+from leadrope.providers.claude_code import failures, signals, system_lines, unreadable, wire
+
+WRONG_INPUT = "value"
+"""A tool call's input is an object; a model that sent something else has it under this key."""
+
+
+class SpooledLine(Protocol):
+    """A line that was too long to hold, and lies in a file."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+
+
+Item = events.Event | signals.Control
+Out = list[Item]
+_Attributed = wire.Assistant | wire.User | wire.StreamEvent | wire.ToolUse | wire.ToolResult
+_NOTHING = Usage()
+# Blocks that are known and say nothing that an event should tell: the work of the model's own servers, hidden thoughts.
+_QUIET_BLOCKS = frozenset(
+    ("redacted_thinking", "server_tool_use", "web_search_tool_result", "web_fetch_tool_result", "advisor_tool_result")
+)
+
+
+class _OpenMessage:
+    """A message that is being streamed: its tokens are told once, when they are final."""
+
+    __slots__ = ("agent_id", "id", "model", "usage")
+
+    def __init__(self, message: wire.StartedMessage, agent_id: str | None) -> None:
+        self.id = message.id
+        self.model = message.model or ""
+        self.usage = _usage(message.usage)
+        self.agent_id = agent_id
+
+    def told(self) -> events.UsageUpdated:
+        return events.UsageUpdated(message_id=self.id, model=self.model, usage=self.usage, agent_id=self.agent_id)
+
+
+class Decoder:
+    """Reads one process's lines in order.
+
+    decoder = Decoder()
+    for item in decoder.feed(lines): ...
+    """
+
+    def __init__(self, tell: signals.Tell = list.append) -> None:
+        """`tell` puts a signal into the list of what was said; a session gives one that translates it first."""
+        self._tell = tell
+        self.lines = 0
+        """Lines that came, whatever they were."""
+        self.silent = 0
+        """Lines that were understood and say nothing new: replays of a prompt, frames of the model's stream."""
+        self._turns_ended = 0
+        self._total_cost = 0.0
+        self._streaming: dict[str | None, _OpenMessage] = {}
+        self._system = system_lines.SystemLines(tell)
+        self._agents = self._system.agents
+        self._decode: Callable[[Any], wire.Line] = msgspec.json.Decoder(wire.Line).decode
+        self._handlers: dict[type, Callable[[Any, Any, Out], None]] = {
+            wire.Assistant: self._assistant,
+            wire.User: self._user,
+            wire.StreamEvent: self._stream,
+            wire.System: self._system.read,
+            wire.Result: self._result,
+            wire.ToolUse: self._tool_use,
+            wire.ToolResult: self._tool_result,
+            wire.ToolProgress: self._tool_progress,
+            wire.RateLimitEvent: self._rate_limit,
+            wire.ConversationReset: self._conversation_reset,
+            wire.CommandLifecycle: self._command_lifecycle,
+            wire.ControlRequest: self._control_request,
+            wire.ControlResponse: self._control_response,
+            wire.ControlCancelRequest: self._control_cancel,
+        }
+
+    def feed(self, lines: Iterable[bytes | bytearray | SpooledLine], out: Out | None = None) -> Out:
+        """Append to `out`, in order, what each line means; also returns it."""
+        if out is None:
+            out = []
+        decode, handlers = self._decode, self._handlers
+        count = 0
+        for line in lines:
+            count += 1
+            try:
+                message = decode(line)
+                handlers[type(message)](message, line, out)
+            except unreadable.ERRORS as error:
+                self._salvage(bytes(cast("bytes | bytearray", line)), error, out)
+            except TypeError:
+                # A spooled line is no bytes. To ask before each decode would tax every line for a rare one.
+                if isinstance(line, bytes | bytearray):
+                    raise
+                out.append(events.Unrecognised(reason="line_too_long", size=line.size, path=line.path))
+        self.lines += count
+        return out
+
+    # What the model says and does
+
+    def _assistant(self, line: wire.Assistant, raw: bytes | bytearray, out: Out) -> None:
+        message = line.message
+        message_id = message.id or ""
+        agent_id = line.agent_id if line.parent_tool_use_id is None else self._agent_of(line)
+        is_error = line.error is not None or line.is_api_error_message is True
+        content = message.content
+        if isinstance(content, str):
+            content = [wire.Block(type="text", text=content)]
+        said = False
+        for block in content:
+            if block.type == "text":
+                if text := block.text:
+                    said = True
+                    out.append(
+                        events.MessageCompleted(text=text, message_id=message_id, agent_id=agent_id, is_error=is_error)
+                    )
+            else:
+                said = self._block(block, message_id, agent_id, raw, out) or said
+        if not said:
+            self.silent += 1
+
+    def _block(
+        self, block: wire.Block, message_id: str, agent_id: str | None, raw: bytes | bytearray, out: Out
+    ) -> bool:
+        """Any block but text; says whether it told something."""
+        kind = block.type
+        if kind == "tool_use":
+            call = _call(block.id, block.name, block.input, agent_id)
+            out.append(events.ToolRequested(call=call, message_id=message_id))
+        elif kind == "thinking" and block.thinking:
+            out.append(events.ThinkingCompleted(text=block.thinking, message_id=message_id, agent_id=agent_id))
+        elif kind == "tool_result":
+            out.append(_completed(block, agent_id, None))
+        elif kind == "thinking" or kind in _QUIET_BLOCKS:
+            return False
+        else:
+            out.append(unreadable.unrecognised("unknown_block", raw))
+        return True
+
+    def _user(self, line: wire.User, raw: bytes | bytearray, out: Out) -> None:
+        content = line.message.content
+        said = False
+        if not isinstance(content, str):
+            agent_id = line.agent_id if line.parent_tool_use_id is None else self._agent_of(line)
+            for block in content:
+                if block.type == "tool_result":
+                    said = True
+                    out.append(_completed(block, agent_id, line.tool_result_meta))
+        if not said:
+            self.silent += 1
+
+    def _stream(self, line: wire.StreamEvent, raw: bytes | bytearray, out: Out) -> None:
+        event = line.event
+        agent_id = self._agent_of(line)
+        delta = event.delta
+        message = self._streaming.get(agent_id)
+        if delta is not None and delta.text:
+            out.append(
+                events.MessageDelta(text=delta.text, message_id=message.id if message else "", agent_id=agent_id)
+            )
+        elif delta is not None and delta.thinking:
+            out.append(
+                events.MessageDelta(
+                    text=delta.thinking, message_id=message.id if message else "", thinking=True, agent_id=agent_id
+                )
+            )
+        else:
+            self._frame(event, message, agent_id, out)
+
+    def _frame(self, event: wire.ApiEvent, message: _OpenMessage | None, agent_id: str | None, out: Out) -> None:
+        """Where a message begins and ends, and what it has used so far."""
+        is_start = event.type == "message_start" and event.message is not None
+        before = len(out)
+        if is_start or event.type == "message_stop":
+            self._finish_streaming(agent_id, out)
+        if is_start:
+            self._streaming[agent_id] = _OpenMessage(cast("wire.StartedMessage", event.message), agent_id)
+        elif event.type == "message_delta" and event.usage is not None and message is not None:
+            message.usage = _usage(event.usage, message.usage)
+        if len(out) == before:
+            self.silent += 1
+
+    def _finish_streaming(self, agent_id: str | None, out: Out) -> None:
+        message = self._streaming.pop(agent_id, None)
+        if message is not None and message.usage.total_tokens:
+            out.append(message.told())
+
+    def _tool_use(self, line: wire.ToolUse, raw: bytes | bytearray, out: Out) -> None:
+        tool = line.tool_use
+        out.append(events.ToolRequested(call=_call(tool.id, tool.name, tool.input, self._agent_of(line))))
+
+    def _tool_result(self, line: wire.ToolResult, raw: bytes | bytearray, out: Out) -> None:
+        out.append(_completed(line.tool_result or line, self._agent_of(line), None))
+
+    def _tool_progress(self, line: wire.ToolProgress, raw: bytes | bytearray, out: Out) -> None:
+        # While a hook is pending, the heartbeat's own id is `hook-PreToolUse-<call>` and the call is its parent.
+        is_hook = line.tool_use_id.startswith("hook-") and line.parent_tool_use_id is not None
+        out.append(
+            events.ToolProgress(
+                call_id=(line.parent_tool_use_id or "") if is_hook else line.tool_use_id,
+                tool=line.tool_name or "",
+                elapsed_s=line.elapsed_time_seconds or 0.0,
+                heartbeat=line.heartbeat,
+            )
+        )
+
+    def _result(self, line: wire.Result, raw: bytes | bytearray, out: Out) -> None:
+        for agent_id in tuple(self._streaming):
+            self._finish_streaming(agent_id, out)
+        self._turns_ended += 1
+        usage, cost = self._own_usage(line)
+        reason = line.subtype or ("error" if line.is_error else "success")
+        # A turn whose own word is an error went wrong, also where an older CLI left the flag false.
+        is_error = line.is_error is True or reason.startswith("error")
+        text = line.result or ""
+        errors = tuple(line.errors or ())
+        api_error = line.api_error or line.api_error_type
+        out.append(
+            events.TurnEnded(
+                turn=self._turns_ended,
+                is_error=is_error,
+                reason=reason,
+                text=text,
+                stop_reason=line.stop_reason,
+                terminal_reason=line.terminal_reason,
+                api_status=line.api_error_status,
+                api_error=api_error,
+                errors=errors,
+                output=line.structured_output,
+                steps=line.num_turns or 0,
+                usage=usage,
+                cost_usd=cost,
+                denials=tuple(
+                    _call(denial.tool_use_id, denial.tool_name, denial.tool_input, None)
+                    for denial in line.permission_denials or ()
+                ),
+                background=line.origin is not None and line.origin.kind == "task-notification",
+                startup_failure=line.startup_failure_reason,
+                problem=failures.explain_turn(
+                    is_error=is_error,
+                    reason=reason,
+                    text=text,
+                    errors=errors,
+                    terminal_reason=line.terminal_reason,
+                    api_status=line.api_error_status,
+                    api_error=api_error,
+                    startup_failure=line.startup_failure_reason,
+                ),
+            )
+        )
+
+    def _own_usage(self, line: wire.Result) -> tuple[Usage, float]:
+        """Tokens and cost of this result alone: the CLI's totals go on over the process, and over --resume."""
+        total = line.total_cost_usd or 0.0
+        own = max(0.0, total - self._total_cost)
+        self._total_cost = max(total, self._total_cost)
+        models = line.model_usage_since_last_result
+        if models is None:
+            return _usage(line.usage), own
+        # Counts subagents too, which `usage` of the same line does not.
+        usage = Usage()
+        for model in models.values():
+            usage += Usage(
+                input_tokens=model.input_tokens,
+                output_tokens=model.output_tokens,
+                cache_read_input_tokens=model.cache_read_input_tokens,
+                cache_creation_input_tokens=model.cache_creation_input_tokens,
+            )
+        return usage, sum(model.cost_usd for model in models.values())
+
+    # What the CLI tells about itself
+
+    def _rate_limit(self, line: wire.RateLimitEvent, raw: bytes | bytearray, out: Out) -> None:
+        info = line.rate_limit_info
+        if info.status == "allowed":
+            self.silent += 1
+            return
+        used = f"{info.utilization:.0%} used" if info.utilization is not None else ""
+        out.append(
+            events.LimitReached(
+                status=info.status,
+                kind=info.rate_limit_type or "",
+                resets_at=_epoch_seconds(info.resets_at),
+                message=used,
+            )
+        )
+
+    def _conversation_reset(self, line: wire.ConversationReset, raw: bytes | bytearray, out: Out) -> None:
+        out.append(events.Notice(level="debug", code="conversation_reset", message=line.trigger or ""))
+
+    def _command_lifecycle(self, line: wire.CommandLifecycle, raw: bytes | bytearray, out: Out) -> None:
+        out.append(events.Notice(level="debug", code="command_lifecycle", message=line.state or ""))
+
+    # The control protocol
+
+    def _control_request(self, line: wire.ControlRequest, raw: bytes | bytearray, out: Out) -> None:
+        request = line.request
+        if isinstance(request, wire.HookCallback):
+            hook = request.input
+            if hook.hook_event_name != "PreToolUse":
+                self._tell(
+                    out,
+                    signals.OtherControl(request_id=line.request_id, subtype=f"hook_callback/{hook.hook_event_name}"),
+                )
+                return
+            call_id = request.tool_use_id or hook.tool_use_id
+            self._tell(
+                out,
+                signals.HookCall(
+                    request_id=line.request_id,
+                    call=_call(call_id, hook.tool_name, hook.tool_input, hook.agent_id),
+                    permission_mode=hook.permission_mode or "",
+                    cwd=hook.cwd or "",
+                ),
+            )
+        elif isinstance(request, wire.CanUseTool):
+            self._tell(
+                out,
+                signals.PermissionAsked(
+                    request_id=line.request_id,
+                    call=_call(request.tool_use_id, request.tool_name, request.input, request.agent_id),
+                    reason=request.decision_reason or "",
+                    description=request.description or "",
+                    blocked_path=request.blocked_path,
+                ),
+            )
+        else:
+            self._tell(
+                out, signals.McpMessage(request_id=line.request_id, server=request.server_name, message=request.message)
+            )
+
+    def _control_response(self, line: wire.ControlResponse, raw: bytes | bytearray, out: Out) -> None:
+        answer = line.response
+        self._tell(
+            out,
+            signals.ControlReply(
+                request_id=answer.request_id,
+                ok=answer.subtype == "success",
+                payload=answer.response,
+                error=answer.error or answer.error_code or "",
+            ),
+        )
+
+    def _control_cancel(self, line: wire.ControlCancelRequest, raw: bytes | bytearray, out: Out) -> None:
+        self._tell(out, signals.ControlCancelled(request_id=line.request_id))
+
+    def _agent_of(self, line: _Attributed) -> str | None:
+        if line.agent_id is not None or line.parent_tool_use_id is None:
+            return line.agent_id
+        return self._agents.get(line.parent_tool_use_id, line.parent_tool_use_id)
+
+    # What could not be read
+
+    def _salvage(self, raw: bytes, error: Exception, out: Out) -> None:
+        """Keep the line; read it after all if only its text is damaged; refuse what the agent waits for."""
+        if not raw.strip():
+            self.silent += 1
+            return
+        if not isinstance(error, msgspec.ValidationError):
+            mended = unreadable.mend(raw)
+            if mended is not None:
+                raw = mended
+                try:
+                    message = self._decode(raw)
+                    self._handlers[type(message)](message, raw, out)
+                    return
+                except unreadable.ERRORS:
+                    pass  # its text is whole now, so its shape is what is wrong
+        request = unreadable.refusal(raw)
+        if request is not None:
+            self._tell(out, request)
+        out.append(unreadable.unrecognised(unreadable.why(raw), raw))
+
+
+def _call(call_id: str | None, name: str | None, tool_input: Any, agent_id: str | None) -> ToolCall:
+    if tool_input is None:
+        tool_input = {}
+    elif not isinstance(tool_input, dict):
+        tool_input = {WRONG_INPUT: tool_input}
+    return ToolCall(id=call_id or "", name=name or "", input=tool_input, agent_id=agent_id)
+
+
+def _completed(
+    told: wire.Block | wire.OldToolResult | wire.ToolResult,
+    agent_id: str | None,
+    meta: list[wire.ToolResultMeta] | None,
+) -> events.ToolCompleted:
+    call_id = told.tool_use_id or ""
+    content = told.content
+    if isinstance(content, str):
+        text = content
+    else:
+        text = "\n".join(f"[{block.type}]" if block.text is None else block.text for block in content or ())
+    if told.is_error is not True:
+        return events.ToolCompleted(call_id=call_id, text=text, agent_id=agent_id)
+    return events.ToolCompleted(
+        call_id=call_id, is_error=True, text=text, agent_id=agent_id, executed=_was_executed(call_id, text, meta)
+    )
+
+
+def _was_executed(call_id: str, text: str, meta: list[wire.ToolResultMeta] | None) -> bool:
+    """Whether a failed call ran. A call that the CLI rejects before any hook has no entry and this text.
+
+    Both are asked for: the text alone could be printed by a command that did run.
+    """
+    for entry in meta or ():
+        if entry.id == call_id:
+            return entry.non_execution_kind is None
+    return not text.startswith("<tool_use_error>")
+
+
+def _usage(told: wire.Tokens | None, before: Usage = _NOTHING) -> Usage:
+    """Counts as told; those that are missing or zero keep what was known before."""
+    if told is None:
+        return before
+    return Usage(
+        input_tokens=told.input_tokens or before.input_tokens,
+        output_tokens=told.output_tokens or before.output_tokens,
+        cache_read_input_tokens=told.cache_read_input_tokens or before.cache_read_input_tokens,
+        cache_creation_input_tokens=told.cache_creation_input_tokens or before.cache_creation_input_tokens,
+    )
+
+
+def _epoch_seconds(when: float | str | None) -> float | None:
+    if isinstance(when, str):
+        try:
+            return datetime.fromisoformat(when).timestamp()
+        except (ValueError, OverflowError):
+            return None
+    # Milliseconds of any day since 1973 are larger than seconds of any day before the year 5138.
+    return when / 1000 if when is not None and when > 1e11 else when

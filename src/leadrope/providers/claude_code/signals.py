@@ -1,0 +1,99 @@
+"""What the CLI says that is no event: requests that its session must answer, and states that the runtime must know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from leadrope.core import events
+from leadrope.core.tools import ToolCall
+
+
+class _Control(msgspec.Struct, frozen=True, kw_only=True):
+    pass
+
+
+class Init(_Control, frozen=True, kw_only=True):
+    """How a turn starts; the first one of a process is the start of the session."""
+
+    session_id: str
+    model: str
+    mode: str
+    cwd: str
+    tools: tuple[str, ...]
+    connections: tuple[events.Connection, ...]
+    api_key_source: str
+    version: str
+
+
+class HookCall(_Control, frozen=True, kw_only=True):
+    """The CLI holds a tool call until this is answered."""
+
+    request_id: str
+    call: ToolCall
+    permission_mode: str
+    cwd: str
+
+
+class PermissionAsked(_Control, frozen=True, kw_only=True):
+    """The CLI asks for itself; it comes after the hook, for the same call."""
+
+    request_id: str
+    call: ToolCall
+    reason: str = ""
+    description: str = ""
+    blocked_path: str | None = None
+
+
+class ControlReply(_Control, frozen=True, kw_only=True):
+    request_id: str
+    ok: bool
+    payload: Any = None
+    error: str = ""
+
+
+class ControlCancelled(_Control, frozen=True, kw_only=True):
+    """Stop showing it, and do not answer it."""
+
+    request_id: str
+
+
+class McpMessage(_Control, frozen=True, kw_only=True):
+    request_id: str
+    server: str
+    message: dict[str, Any]
+
+
+class OtherControl(_Control, frozen=True, kw_only=True):
+    """A request that is not understood; unanswered it would hold the agent, so the session refuses it."""
+
+    request_id: str
+    subtype: str
+
+
+class BackgroundTasks(_Control, frozen=True, kw_only=True):
+    """What still runs behind the turn; agents are waited for, commands are not."""
+
+    agents: int
+    commands: int
+
+
+class SessionState(_Control, frozen=True, kw_only=True):
+    state: str
+
+
+Control = (
+    Init
+    | HookCall
+    | PermissionAsked
+    | ControlReply
+    | ControlCancelled
+    | McpMessage
+    | OtherControl
+    | BackgroundTasks
+    | SessionState
+)
+
+Tell = Callable[[list[Any], Control], None]

@@ -1,0 +1,76 @@
+"""What to do with a line that cannot be read: keep it, mend it if only its text is damaged, refuse what waits on it."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import get_args
+
+import msgspec
+
+from leadrope.core import events
+from leadrope.providers.claude_code import failures, signals, wire
+
+RAW_LIMIT = 64 * 1024
+"""Bytes kept of a line that was not understood. Smaller cuts short the JSON that someone will want to read; larger lets
+a child that prints rubbish fill the store."""
+
+ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""All that reading a line can raise."""
+
+_REQUEST = msgspec.json.Decoder(wire.AnyRequest)
+_DEEP_REQUEST = re.compile(rb'\{"type":"control_request","request_id":"([A-Za-z0-9_-]+)"')
+_KNOWN_TYPES = frozenset(kind.__struct_config__.tag for kind in get_args(wire.Line))
+
+
+def unrecognised(reason: str, raw: bytes | bytearray) -> events.Unrecognised:
+    text = raw[:RAW_LIMIT].decode("utf-8", "replace")
+    looks_like_json = text.lstrip()[:1] in ("{", "[")
+    return events.Unrecognised(
+        reason=reason,
+        raw=text,
+        size=len(raw),
+        # Half a JSON line holds the model's words, which may speak of anything.
+        problem=failures.explain_text(text) if reason == "not_json" and not looks_like_json else None,
+    )
+
+
+def why(raw: bytes) -> str:
+    try:
+        # The whole line: `401 Unauthorized` begins like a number, and only its end shows that it is none.
+        value = msgspec.json.decode(raw)
+    except ERRORS:
+        return "not_json"
+    if not isinstance(value, dict):
+        return "not_object"
+    kind = value.get("type")
+    return "wrong_shape" if isinstance(kind, str) and kind in _KNOWN_TYPES else "unknown_type"
+
+
+def refusal(raw: bytes) -> signals.OtherControl | None:
+    """For a request of the CLI, what must be refused; None for every other line."""
+    try:
+        request = _REQUEST.decode(raw)
+    except RecursionError:
+        # An input nested a thousand deep: too deep to read, but its sender still waits.
+        found = _DEEP_REQUEST.match(raw)
+        return signals.OtherControl(request_id=found[1].decode("ascii"), subtype="") if found else None
+    except ERRORS:
+        return None
+    if request.type != "control_request":
+        return None
+    subtype = request.request.get("subtype") if isinstance(request.request, dict) else None
+    return signals.OtherControl(request_id=request.request_id, subtype=str(subtype or ""))
+
+
+def mend(raw: bytes) -> bytes | None:
+    """The same JSON in clean UTF-8, or None if it is no JSON.
+
+    JavaScript cuts texts between the two halves of an emoji and prints a half as an escape that strict readers refuse.
+    """
+    try:
+        value = json.loads(raw.decode("utf-8", "replace"))
+        text = json.dumps(value, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return None
+    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace").encode()
