@@ -1,0 +1,180 @@
+"""The seam between a run and an agent program: what to start, what to say to it, what it said.
+
+A `Provider` turns a request into a `Launch`; a `Session` is the I/O-free translation of one live conversation: lines
+in, events and signals out; intentions in, bytes out. The run owns the process, the clocks and the gate.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from leadrope.core.config import Config
+from leadrope.core.events import Connection, CredentialUsed, Event, Notice, Problem
+from leadrope.core.request import RunRequest
+from leadrope.core.tools import ToolCall
+
+# -- signals: what a session tells the run beside events ------------------------------------------------------------
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True):
+    """The agent has answered the opening. Without `gate` no prompt may be sent."""
+
+    gate: bool
+    reason: str = ""
+    version: str = ""
+    is_tested: bool = True
+    """False for a version whose gate nobody has tried; the run tries it before the first prompt."""
+
+
+class Started(msgspec.Struct, frozen=True, kw_only=True):
+    """The agent describes its session; told again for every turn."""
+
+    session_id: str
+    model: str = ""
+    mode: str = ""
+    cwd: str = ""
+    version: str = ""
+    key_source: str = ""
+    tools: tuple[str, ...] = ()
+    connections: tuple[Connection, ...] = ()
+
+
+class CallHeld(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool call waits for our yes."""
+
+    request_id: str
+    call: ToolCall
+
+
+class PermissionAsked(msgspec.Struct, frozen=True, kw_only=True):
+    """The agent's own second thoughts about a call that was already held, or a question for a person."""
+
+    request_id: str
+    call: ToolCall
+    reason: str = ""
+
+
+class Withdrawn(msgspec.Struct, frozen=True, kw_only=True):
+    request_id: str
+
+
+class Replied(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to something we asked of the agent, an interrupt for instance."""
+
+    request_id: str
+    ok: bool
+    error: str = ""
+
+
+class Background(msgspec.Struct, frozen=True, kw_only=True):
+    """Work that goes on behind the conversation; agents are awaited, commands are not."""
+
+    agents: int
+    commands: int
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True):
+    idle: bool
+
+
+class Unanswerable(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that nobody here can serve; `answer` is the refusal to send."""
+
+    answer: bytes
+
+
+Signal = Ready | Started | CallHeld | PermissionAsked | Withdrawn | Replied | Background | State | Unanswerable
+
+# -- starting -------------------------------------------------------------------------------------------------------
+
+
+class LaunchFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file to write, for its owner only, before the start. The content may hold secrets: it is never logged."""
+
+    path: Path
+    content: bytes
+
+    def __repr__(self) -> str:
+        return f"LaunchFile({str(self.path)!r}, {len(self.content)} bytes)"
+
+
+class Launch(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that starts one agent process. `argv` holds no secret and no prompt."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str
+    session_id: str | None
+    model: str
+    files: tuple[LaunchFile, ...] = ()
+    folders: tuple[str, ...] = ()
+    """Made before the start, for their owner only."""
+    config_dir: str | None = None
+    """The program's private folder, None when it uses the user's own."""
+    credential: CredentialUsed | None = None
+    secrets: tuple[str, ...] = ()
+    """What must be redacted from anything that is shown."""
+    instructions: tuple[str, ...] = ()
+    notices: tuple[Notice, ...] = ()
+    key_sources: frozenset[str] | None = None
+    """What the agent may report as the source of its key; None: anything."""
+    patience_401: int = 1
+
+    def __repr__(self) -> str:
+        return f"Launch(argv={list(self.argv)!r}, env={sorted(self.env)!r}, cwd={self.cwd!r})"
+
+    """The how-manieth refused login ends the run: an agent that refreshes its own login may need two."""
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run lives on this machine; the environment enters here and nowhere below."""
+
+    run_id: str
+    environ: Mapping[str, str]
+    """The caller's, with leadrope's own .env below it."""
+    ambient: Mapping[str, str]
+    """The caller's alone."""
+    settings: Mapping[str, str]
+    """leadrope's own .env alone: a credential there was put there for leadrope."""
+    home: Path
+    """LEADROPE_HOME."""
+    run_dir: Path
+    """Private to this run, removed after it."""
+    config: Config
+    is_root: bool = hasattr(os, "geteuid") and os.geteuid() == 0
+
+
+class Session(Protocol):
+    def open(self) -> bytes:
+        """What is said first; the agent's answer becomes `Ready`."""
+
+    def receive(self, lines: Iterable[Any]) -> list[Event | Signal]: ...
+
+    def prompt(self, text: str) -> bytes: ...
+
+    def answer_held(self, request_id: str, call: ToolCall, *, allowed: bool, reason: str, edited: Any) -> bytes: ...
+
+    def answer_asked(self, request_id: str, *, allowed: bool, reason: str, input_: Any) -> bytes: ...
+
+    def interrupt(self, request_id: str) -> bytes: ...
+
+    def explain(self, stderr: Iterable[str]) -> Problem | None:
+        """What the agent's error output says is wrong, if it says so."""
+
+
+class Provider(Protocol):
+    name: str
+    requires_api_key: bool
+
+    async def prepare(self, request: RunRequest, place: Place, *, attempt: int) -> Launch:
+        """Find the program, the credential and the words; raise what is wrong. Starts no agent."""
+
+    def session(self, request: RunRequest, launch: Launch) -> Session: ...
+
+    def tidy(self, launch: Launch) -> None:
+        """After the last process of the run: remove what no later run needs. Must not fail."""

@@ -1,0 +1,350 @@
+"""Which one credential pays for a run, where it was found, and what the agent may say of it; forwards nothing itself.
+
+Order, first match wins:
+
+1. what the request gives
+2. CLAUDE_CODE_OAUTH_TOKEN, from the environment, then from leadrope's own settings        not with billing api_key
+3. an API key in leadrope's own settings: somebody put it there for leadrope, so it is not ambient
+4. a stored login whose access token is good for another hour                              not with billing api_key
+5. an ambient API key: environment, then the config files                                  not with billing subscription
+6. the agent's own login, used in place
+
+A login's refresh token is never read: two programs that refresh one login log the user out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from leadrope import errors
+from leadrope.core.events import CredentialUsed
+from leadrope.core.redaction import Secret, mask
+from leadrope.providers.claude_code.locate import AuthStatus
+
+Kind = Literal["oauth_token", "api_key", "auth_token", "own_login", "none"]
+
+TOKEN_VARIABLE = "CLAUDE_CODE_OAUTH_TOKEN"  # noqa: S105  # a name, no token
+KEY_VARIABLES = ("ANTHROPIC_API_KEY", "CLAUDE_API_KEY")
+KEY_FILES = (".claude.json.api", ".claude.json", ".claude.json.nathan")
+KEY_FIELDS = ("primaryApiKey", "apiKey", "anthropicApiKey", "customApiKey")
+KEY_PREFIX = "sk-ant-"
+TOKEN_PREFIX = "sk-ant-oat"  # noqa: S105  # a prefix, no token
+
+# A token that runs out in the middle of a run ends it with a 401 and nobody to refresh it; an hour outlasts most runs.
+# A longer margin would push users of eight-hour tokens to the fallback for much of the day.
+MARGIN_S = 3600.0
+
+_ENV_NAMES: Mapping[Kind, str] = {
+    "oauth_token": TOKEN_VARIABLE,
+    "api_key": "ANTHROPIC_API_KEY",
+    "auth_token": "ANTHROPIC_AUTH_TOKEN",
+}
+
+
+class Credential(msgspec.Struct, frozen=True, kw_only=True):
+    kind: Kind
+    source: str
+    billing: Literal["subscription", "api_key", "none"]
+    secret: Secret | None = None
+    notices: tuple[str, ...] = ()
+    """What was found and passed over, in words for the user."""
+
+    @property
+    def env_name(self) -> str | None:
+        """The one variable that carries it; None when nothing is forwarded."""
+        return _ENV_NAMES.get(self.kind)
+
+    def used(self) -> CredentialUsed:
+        masked = mask(self.secret.reveal()) if self.secret else ""
+        return CredentialUsed(kind=self.kind, source=self.source, billing=self.billing, masked=masked)
+
+
+NO_CREDENTIAL = Credential(kind="none", source="nothing", billing="none")
+
+
+class NothingToForward(msgspec.Struct, frozen=True, kw_only=True):
+    billing: str
+    stored_login: str | None = None
+    """A login file that exists, but whose token cannot be forwarded: the agent may still refresh it in place."""
+    ambient_key: str | None = None
+    """A key that was seen and not used, because nobody opted in."""
+    notices: tuple[str, ...] = ()
+
+
+class _Login(msgspec.Struct, frozen=True):
+    # Only these two fields exist for us; the refresh token beside them is skipped by the decoder.
+    accessToken: str  # noqa: N815  # the file's own names
+    expiresAt: Any = None  # noqa: N815
+
+
+class _LoginFile(msgspec.Struct, frozen=True):
+    claudeAiOauth: _Login | None = None  # noqa: N815
+
+
+class _KeyFile(msgspec.Struct, frozen=True):
+    primaryApiKey: Any = None  # noqa: N815
+    apiKey: Any = None  # noqa: N815
+    anthropicApiKey: Any = None  # noqa: N815
+    customApiKey: Any = None  # noqa: N815
+
+
+_File = TypeVar("_File", _LoginFile, _KeyFile)
+
+
+def read_file(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def find(
+    environ: Mapping[str, str],
+    home: Path,
+    *,
+    now: float,
+    given: Secret | None = None,
+    given_kind: Kind | None = None,
+    billing: str = "subscription",
+    settings: Mapping[str, str] | None = None,
+    read_text: Callable[[Path], str] = read_file,
+) -> Credential | NothingToForward:
+    """Look in every place, in the order above.
+
+    `settings` is leadrope's own .env, kept apart from `environ`; `now` is in seconds since the epoch.
+    """
+    settings = settings or {}
+    if given is not None:
+        return _given(given, given_kind)
+    search = _Search(environ, home, now, read_text)
+    wants_token = billing != "api_key"
+    candidates: list[Callable[[], Credential | None]] = []
+    if wants_token:
+        candidates += [
+            lambda: search.token(environ, "setup token"),
+            lambda: search.token(settings, "setup token in leadrope's settings"),
+        ]
+    candidates.append(lambda: search.key_variable(settings, " in leadrope's settings"))
+    if wants_token:
+        candidates.append(search.stored_login)
+    if billing != "subscription":
+        candidates.append(search.ambient_key)
+    for candidate in candidates:
+        found = candidate()
+        if found is not None:
+            return msgspec.structs.replace(found, notices=tuple(search.notices))
+    unused = search.ambient_key() if billing == "subscription" else None
+    return NothingToForward(
+        billing=billing,
+        stored_login=search.expired_login,
+        ambient_key=unused.source if unused else None,
+        notices=tuple(search.notices),
+    )
+
+
+async def resolve(
+    environ: Mapping[str, str],
+    home: Path,
+    *,
+    now: float,
+    own_login: Callable[[], Awaitable[AuthStatus]],
+    given: Secret | None = None,
+    given_kind: Kind | None = None,
+    billing: str = "subscription",
+    settings: Mapping[str, str] | None = None,
+    read_text: Callable[[Path], str] = read_file,
+) -> Credential:
+    """`find`, then the agent's own login, else `NotAuthenticated`. `own_login` asks the program, if need be."""
+    found = find(
+        environ,
+        home,
+        now=now,
+        given=given,
+        given_kind=given_kind,
+        billing=billing,
+        settings=settings,
+        read_text=read_text,
+    )
+    if isinstance(found, Credential):
+        return found
+    if found.stored_login is not None and billing != "api_key":
+        return own_login_credential(f"own login ({found.stored_login})", "subscription", found.notices)
+    status = await own_login()
+    # A login can be a managed API key; a subscription run must not fall back to one.
+    paid_by: Literal["subscription", "api_key"] = "api_key" if status.method == "api_key" else "subscription"
+    if status.logged_in and billing in (paid_by, "auto"):
+        return own_login_credential(f"own login ({status.method or 'unknown kind'})", paid_by, found.notices)
+    if status.logged_in and found.ambient_key is None:
+        found = msgspec.structs.replace(found, ambient_key=f"the agent's own login ({status.method})")
+    notices = (*found.notices, status.reason) if status.reason else found.notices
+    raise not_authenticated(msgspec.structs.replace(found, notices=notices))
+
+
+def own_login_credential(
+    source: str, billing: Literal["subscription", "api_key"], notices: tuple[str, ...] = ()
+) -> Credential:
+    """The agent logs in by itself, in the user's own folder: no private CLAUDE_CONFIG_DIR for such a run."""
+    return Credential(kind="own_login", source=source, billing=billing, notices=notices)
+
+
+def not_authenticated(nothing: NothingToForward) -> errors.NotAuthenticated:
+    message = f"no credential for billing {nothing.billing} was found"
+    if nothing.notices:
+        message += f" ({'; '.join(nothing.notices)})"
+    if nothing.billing == "api_key":
+        return errors.NotAuthenticated(
+            message,
+            hint="Set ANTHROPIC_API_KEY, or leave out billing to use your Claude subscription (`claude auth login`).",
+        )
+    login = (
+        "Log in with `claude auth login`, or make a token with `claude setup-token` and set CLAUDE_CODE_OAUTH_TOKEN."
+    )
+    if nothing.ambient_key is None:
+        return errors.NotAuthenticated(message, hint=login)
+    return errors.NotAuthenticated(
+        f"{message}; {nothing.ambient_key} is there, but is not used without your yes, because it is paid per token",
+        hint=f'{login} Or opt in to the key with `--billing api_key` (billing = "api_key" in config.toml).',
+    )
+
+
+def expected_key_source(credential: Credential) -> frozenset[str]:
+    """What the agent may report as `apiKeySource`; anything else means that it pays with something we did not give.
+
+    It says `none` for a token, for its own subscription login and for nothing at all.
+    """
+    if credential.kind == "api_key":
+        return frozenset({"ANTHROPIC_API_KEY"})
+    if credential.kind == "own_login" and credential.billing == "api_key":
+        return frozenset({"/login managed key"})
+    return frozenset({"none"})
+
+
+def kind_of(value: str) -> Kind:
+    """`sk-ant-oat…` is a subscription token, all else a key: a gateway's keys have shapes of their own.
+
+    A gateway that wants `Authorization: Bearer` needs kind `auth_token`, which only the caller can know.
+    """
+    return "oauth_token" if value.startswith(TOKEN_PREFIX) else "api_key"
+
+
+def expiry(value: object) -> float | None:
+    """Seconds since the epoch, from RFC 3339 text or a number of (milli)seconds; raises ValueError on other things."""
+    if value is None:
+        return None
+    if isinstance(value, str) and not re.fullmatch(r"\d+(\.\d+)?", value.strip()):
+        moment = datetime.fromisoformat(value.strip())
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError(f"{value!r} is no time")  # noqa: TRY004  # a value of a file, not a caller's mistake
+    number = float(value)
+    # Seconds reach this size in the year 5138, milliseconds did in 1973.
+    return number / 1000 if number > 1e11 else number
+
+
+def _given(given: Secret, given_kind: Kind | None) -> Credential:
+    value = given.reveal().strip()
+    if not value or re.search(r"\s", value):
+        raise errors.BadValue("credential", "is empty or holds white space inside")
+    kind = given_kind or kind_of(value)
+    if kind not in _ENV_NAMES:
+        raise errors.BadValue("credential", f"kind {kind} takes no value")
+    return Credential(
+        kind=kind,
+        secret=Secret(value),
+        source="given with the request",
+        billing="subscription" if kind == "oauth_token" else "api_key",
+    )
+
+
+class _Search:
+    """One look through the places of this machine; collects what the user should hear about."""
+
+    def __init__(self, environ: Mapping[str, str], home: Path, now: float, read_text: Callable[[Path], str]) -> None:
+        self._environ = environ
+        self._home = home
+        self._now = now
+        self._read_text = read_text
+        self.notices: list[str] = []
+        self.expired_login: str | None = None
+
+    def token(self, values: Mapping[str, str], source: str) -> Credential | None:
+        value = values.get(TOKEN_VARIABLE, "").strip()
+        if not value:
+            return None
+        if re.search(r"\s", value):
+            self.notices.append(f"{TOKEN_VARIABLE} holds white space inside and is not used")
+            return None
+        return Credential(kind="oauth_token", secret=Secret(value), source=source, billing="subscription")
+
+    def key_variable(self, values: Mapping[str, str], where: str = "") -> Credential | None:
+        for name in KEY_VARIABLES:
+            found = self._key(values.get(name), f"{name}{where}")
+            if found is not None:
+                return found
+        return None
+
+    def stored_login(self) -> Credential | None:
+        config = self._environ.get("CLAUDE_CONFIG_DIR")
+        folder = Path(config) if config else self._home / ".claude"
+        for path in (folder / ".credentials.json", self._home / ".claude-oauth-credentials.json"):
+            content = self._decode(path, _LoginFile)
+            login = content.claudeAiOauth if content else None
+            if login is None or not login.accessToken:
+                continue
+            shown = self._shown(path)
+            try:
+                ends = expiry(login.expiresAt)
+            except ValueError:
+                self.notices.append(f"{shown}: expiresAt is no time")
+                ends = self._now
+            if ends is None or ends > self._now + MARGIN_S:
+                return Credential(
+                    kind="oauth_token",
+                    secret=Secret(login.accessToken),
+                    source=f"stored login ({shown})",
+                    billing="subscription",
+                )
+            self.notices.append(f"{shown}: the access token ends within the hour")
+            # The agent refreshes only the file that it looks after itself.
+            if path.name == ".credentials.json":
+                self.expired_login = shown
+        return None
+
+    def ambient_key(self) -> Credential | None:
+        found = self.key_variable(self._environ)
+        if found is not None:
+            return found
+        for name in KEY_FILES:
+            path = self._home / name
+            content = self._decode(path, _KeyFile)
+            for field in KEY_FIELDS if content else ():
+                found = self._key(getattr(content, field), f"{field} in {self._shown(path)}")
+                if found is not None:
+                    return found
+        return None
+
+    def _key(self, value: object, source: str) -> Credential | None:
+        if value is None or value == "":
+            return None
+        if not isinstance(value, str) or not re.fullmatch(rf"\s*{KEY_PREFIX}\S+\s*", value):
+            self.notices.append(f"{source} does not look like an API key ({KEY_PREFIX}…) and is not used")
+            return None
+        return Credential(kind="api_key", secret=Secret(value.strip()), source=source, billing="api_key")
+
+    def _decode(self, path: Path, kind: type[_File]) -> _File | None:
+        try:
+            return msgspec.json.decode(self._read_text(path), type=kind)
+        except FileNotFoundError:
+            return None
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            # Not the error's own text: it could quote a piece of the file.
+            self.notices.append(f"{self._shown(path)} is not the JSON it should be and is not used")
+        except OSError as error:
+            self.notices.append(f"{self._shown(path)} cannot be read ({error.strerror or type(error).__name__})")
+        return None
+
+    def _shown(self, path: Path) -> str:
+        return f"~/{path.relative_to(self._home)}" if path.is_relative_to(self._home) else str(path)

@@ -1,0 +1,223 @@
+"""The environment of the child, stated whole: a short allow-list, one credential, and nothing inherited by accident.
+
+Pure: the caller hands in the surrounding environment as a mapping; this module reads no other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from leadrope import errors
+from leadrope.core.request import RunRequest, normal_mode
+from leadrope.providers.claude_code.credentials import Credential
+
+ALLOWED = (
+    "PATH",
+    "HOME",
+    "LANG",
+    "TERM",
+    "USERPROFILE",
+    "APPDATA",
+    "LOCALAPPDATA",
+    "TEMP",
+    "TMP",
+    "SystemRoot",
+    "ComSpec",
+)
+
+RUN_TAG = "LEADROPE_RUN"
+"""Every process of a run carries its id, so that a later sweep can tell whose leftovers it has found."""
+
+OUTPUT_TOKENS = "CLAUDE_CODE_MAX_OUTPUT_TOKENS"
+# The program clamps it to the model's own maximum, so a high value cuts no long answer and harms no small model.
+DEFAULT_OUTPUT_TOKENS = "128000"
+
+DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+# Compared in upper case throughout: Windows does not tell cases apart, and a secret spelled in lower case is one too.
+_SERVER_SECRETS = frozenset(
+    {
+        "DATABASE_URL",
+        "SMTP_PASS",
+        "SMTP_PASSWORD",
+        "OPENAI_API_KEY",
+        "PERPLEXITY_API_KEY",
+        "BETTER_AUTH_SECRET",
+    }
+)
+_SECRET_ENDINGS = ("CLIENT_SECRET",)
+
+_OWN_PREFIXES = {
+    "ANTHROPIC_": "it would change the account or the model server; use credential, base_url or model of the request",
+    "CLAUDE_": "it would change the agent's own settings",
+    "LEADROPE_": "it belongs to leadrope itself",
+}
+_OWN_NAMES = {
+    "CLAUDECODE": "the agent would take itself for a nested one and refuse to work",
+    "IS_SANDBOX": "it tells the agent that it is in a sandbox; leadrope alone may say so",
+    "DISABLE_AUTOUPDATER": "leadrope sets it",
+    "MAX_STRUCTURED_OUTPUT_RETRIES": "use max_structured_retries of the request",
+    "MAX_THINKING_TOKENS": "use max_thinking_tokens of the request",
+    **dict.fromkeys(
+        ("PATH", "HOME", "TMPDIR", "TEMP", "TMP", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "SYSTEMROOT", "COMSPEC"),
+        "leadrope sets it, and the child finds its programs and files through it",
+    ),
+}
+
+_LOADS_CODE = "it makes programs load code that nobody approved"
+_TURNING_PREFIXES = ("LD_", "DYLD_", "BASH_FUNC_", "BUN_", "GIT_CONFIG")
+_TURNING_NAMES = frozenset(
+    {
+        "NODE_OPTIONS",
+        "NODE_PATH",
+        "BASH_ENV",
+        "SHELL",
+        "SHELLOPTS",
+        "BASHOPTS",
+        "PROMPT_COMMAND",
+        "PS4",
+        "IFS",
+        "ZDOTDIR",
+        "PYTHONPATH",
+        "PYTHONHOME",
+        "PYTHONSTARTUP",
+        "PERL5LIB",
+        "PERL5OPT",
+        "PERL5DB",
+        "RUBYOPT",
+        "RUBYLIB",
+        "JAVA_TOOL_OPTIONS",
+        "GIT_SSH",
+        "GIT_SSH_COMMAND",
+        "GIT_EXTERNAL_DIFF",
+        "GIT_EXEC_PATH",
+        "GIT_ASKPASS",
+        "GIT_PAGER",
+        "GIT_EDITOR",
+        "GLIBC_TUNABLES",
+        "GCONV_PATH",
+    }
+)
+# `ENV` names a file that sh sources; `env` is an ordinary word for an ordinary variable.
+_TURNING_EXACTLY = frozenset({"ENV"})
+_WEAKENS_TLS = frozenset({"NODE_TLS_REJECT_UNAUTHORIZED"})
+
+# A corporate network needs these, so the user's own configuration may forward them; a run's variable, which may
+# come from a shared workspace, could send the credential to another machine with them.
+_NETWORK = frozenset(
+    {
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+        "NO_PROXY",
+        "NODE_EXTRA_CA_CERTS",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+    }
+)
+
+
+def refused(name: str) -> str | None:
+    """Why nobody may hand this name to the child, or None."""
+    upper = name.upper()
+    if not _NAME.fullmatch(name):
+        return "a name has letters, digits and _ only, and does not start with a digit"
+    if upper in _SERVER_SECRETS or upper.endswith(_SECRET_ENDINGS):
+        return "it is a secret of the server"
+    if upper in _OWN_NAMES:
+        return _OWN_NAMES[upper]
+    for prefix, reason in _OWN_PREFIXES.items():
+        if upper.startswith(prefix):
+            return reason
+    if upper in _TURNING_NAMES or upper.startswith(_TURNING_PREFIXES) or name in _TURNING_EXACTLY:
+        return _LOADS_CODE
+    if upper in _WEAKENS_TLS:
+        return "it switches off the check of the model server's certificate"
+    return None
+
+
+def check_variables(variables: Mapping[str, str]) -> None:
+    """Raise for the first variable of a run that could turn the child; `CLAUDE_CODE_MAX_OUTPUT_TOKENS` may pass."""
+    for name, value in variables.items():
+        if "\0" in value:
+            raise errors.VariableRefused(name, "its value holds a NUL character")
+        if name == OUTPUT_TOKENS:
+            if not re.fullmatch(r"[1-9][0-9]{0,8}", value):
+                raise errors.VariableRefused(name, f"{value!r} is not a whole number of tokens")
+            continue
+        reason = refused(name)
+        if reason is None and name.upper() in _NETWORK:
+            reason = "it redirects the agent's traffic; name it in forward_env of your config.toml instead"
+        if reason is not None:
+            raise errors.VariableRefused(name, reason)
+
+
+def child_env(
+    environ: Mapping[str, str],
+    request: RunRequest,
+    *,
+    credential: Credential,
+    config_dir: Path | None,
+    tmp_dir: Path,
+    run_id: str,
+    is_root: bool,
+    default_home: Path,
+    forward_env: Iterable[str] = (),
+) -> dict[str, str]:
+    """Everything the child will see. `config_dir` None means the program's own login in the user's own folder."""
+    check_variables(request.variables)
+    env = {name: value for name in ALLOWED if (value := _lookup(environ, name)) is not None}
+    # Without HOME the program falls back to the password file, past the home that the caller meant.
+    env["HOME"] = env.get("HOME") or str(default_home)
+    env["PATH"] = env.get("PATH") or DEFAULT_PATH
+    for name in forward_env:
+        reason = refused(name)
+        if reason is not None:
+            raise errors.VariableRefused(name, f"{reason} (named in forward_env)")
+        if name in environ:
+            env[name] = environ[name]
+    env[OUTPUT_TOKENS] = _output_tokens(environ)
+    env |= request.variables
+    env |= {
+        "TMPDIR": str(tmp_dir),
+        "DISABLE_AUTOUPDATER": "1",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        # The end of a run is `idle`, not the first result: background agents may still be at work.
+        "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1",
+        RUN_TAG: run_id,
+    }
+    if config_dir is not None:
+        env["CLAUDE_CONFIG_DIR"] = str(config_dir)
+    elif environ.get("CLAUDE_CONFIG_DIR"):
+        env["CLAUDE_CONFIG_DIR"] = environ["CLAUDE_CONFIG_DIR"]
+    if request.api_retries is not None:
+        env["CLAUDE_CODE_MAX_RETRIES"] = str(request.api_retries)
+    if request.max_structured_retries is not None:
+        env["MAX_STRUCTURED_OUTPUT_RETRIES"] = str(request.max_structured_retries)
+    if request.base_url is not None:
+        env["ANTHROPIC_BASE_URL"] = request.base_url
+    if is_root and normal_mode(request.mode) == "full":
+        # The program refuses this mode to root unless told that it is contained.
+        env["IS_SANDBOX"] = "1"
+    if credential.env_name is not None and credential.secret is not None:
+        env[credential.env_name] = credential.secret.reveal()
+    return env
+
+
+def _lookup(environ: Mapping[str, str], name: str) -> str | None:
+    # A copy of Windows' environment has upper-case names only.
+    value = environ.get(name)
+    return environ.get(name.upper()) if value is None else value
+
+
+def _output_tokens(environ: Mapping[str, str]) -> str:
+    value = environ.get(OUTPUT_TOKENS, "").strip()
+    if value and not re.fullmatch(r"[1-9][0-9]{0,8}", value):
+        raise errors.BadValue(
+            OUTPUT_TOKENS, f"{value!r} is not a whole number of tokens", hint="Correct or unset the variable."
+        )
+    return value or DEFAULT_OUTPUT_TOKENS

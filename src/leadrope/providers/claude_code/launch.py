@@ -1,0 +1,68 @@
+"""One start, planned whole: command, environment and private files; writes nothing and starts nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from leadrope.core.request import RunRequest
+from leadrope.providers.base import LaunchFile
+from leadrope.providers.claude_code.argv import command
+from leadrope.providers.claude_code.credentials import Credential
+from leadrope.providers.claude_code.env import child_env
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """Ready to start once folders (0700) and files (0600) are written. Prints no value of the environment."""
+
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    files: tuple[LaunchFile, ...] = ()
+    folders: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        files = [file.path for file in self.files]
+        return f"Plan(argv={list(self.argv)!r}, env={sorted(self.env)!r}, files={files!r})"
+
+
+def plan_launch(
+    request: RunRequest,
+    *,
+    binary: str,
+    model: str,
+    session_id: str | None,
+    run_id: str,
+    run_dir: Path,
+    config_dir: Path | None,
+    credential: Credential,
+    environ: Mapping[str, str],
+    is_root: bool,
+    default_home: Path,
+    instructions_text: str = "",
+    forward_env: Iterable[str] = (),
+) -> Plan:
+    """Plan the start of one run. `run_dir` is private to the run; the child's temporary files go into its `tmp`."""
+    line = command(
+        request,
+        binary=binary,
+        model=model,
+        session_id=session_id,
+        run_dir=run_dir,
+        instructions_text=instructions_text,
+    )
+    tmp_dir = run_dir / "tmp"
+    env = child_env(
+        environ,
+        request,
+        credential=credential,
+        config_dir=config_dir,
+        tmp_dir=tmp_dir,
+        run_id=run_id,
+        is_root=is_root,
+        default_home=default_home,
+        forward_env=forward_env,
+    )
+    folders = (run_dir, tmp_dir) if config_dir is None else (run_dir, tmp_dir, config_dir)
+    return Plan(argv=line.argv, env=env, files=line.files, folders=tuple(map(str, folders)))

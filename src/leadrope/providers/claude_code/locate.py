@@ -1,0 +1,238 @@
+"""Where the Claude Code program is and which version answers; knows nothing of runs.
+
+`--version` and `auth status` are the only commands started here. Neither is an agent: no prompt, no model, no tool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import os
+import re
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from leadrope import errors
+
+INSTALL_HINT = "Install it with `npm install -g @anthropic-ai/claude-code`, or with `pip install 'leadrope[claude]'`."
+SETTING = "LEADROPE_CLAUDE_BIN"
+
+MINIMUM = (2, 1, 0)
+BELOW = (3, 0, 0)
+TESTED = ("2.1.325",)
+"""Versions whose gate was measured. Another one inside the range works by its promise, not by our measurement."""
+
+# A cold start takes about 2 s on a small machine, and 16 starts at once took 10 s. Much less would call a busy
+# machine broken; much more would make `doctor` hang on a program that waits for input.
+ANSWER_TIMEOUT_S = 20.0
+_ANSWER_BYTES = 64 * 1024
+_VERSION = re.compile(r"\s*v?(\d+)\.(\d+)\.(\d+)")
+
+
+class CliCheck(msgspec.Struct, frozen=True, kw_only=True):
+    path: str | None = None
+    version: str | None = None
+    reason: str | None = None
+    """Why the program cannot be used; None when it can."""
+    supported: bool = False
+    tested: bool = False
+    """False for a supported version that nobody has measured: warn, and check its gate before its first use."""
+
+
+class AuthStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What the program says of its own login."""
+
+    logged_in: bool = False
+    method: str = ""
+    """The program's word: `claude.ai`, `oauth_token`, `api_key`."""
+    reason: str | None = None
+
+
+class _Answer(msgspec.Struct, frozen=True, kw_only=True):
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+class _StatusReply(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    logged_in: bool = False
+    auth_method: str = ""
+
+
+def bundled() -> Path | None:
+    """The program inside an installed `claude_agent_sdk`, found without importing that package (0.8 s of CPU)."""
+    try:
+        spec = importlib.util.find_spec("claude_agent_sdk")
+    except (ImportError, ValueError):
+        return None
+    name = "claude.exe" if sys.platform == "win32" else "claude"
+    for folder in (spec.submodule_search_locations if spec else None) or ():
+        path = Path(folder, "_bundled", name)
+        if _is_program(path):
+            return path
+    return None
+
+
+def find_binary(
+    setting: str | None, environ: Mapping[str, str], *, find_bundled: Callable[[], Path | None] = bundled
+) -> str:
+    """The absolute path of the program: what was set, else `claude` on PATH, else the bundled one.
+
+    A setting that leads nowhere is an error: falling back would run another program than the one asked for.
+    """
+    if setting:
+        return _explicit(setting, "binary", environ)
+    if environ.get(SETTING):
+        return _explicit(environ[SETTING], SETTING, environ)
+    found = _on_path("claude", environ)
+    if found:
+        return found
+    inside = find_bundled()
+    if inside:
+        return str(inside)
+    raise errors.CliNotFound("the claude program was not found, neither on PATH nor in Python", hint=INSTALL_HINT)
+
+
+async def check_cli(
+    binary: str | None = None, environ: Mapping[str, str] | None = None, *, timeout_s: float = ANSWER_TIMEOUT_S
+) -> CliCheck:
+    """Ask the program for its version, in a scratch home that is removed again. Never raises; says the reason.
+
+    check = await check_cli()
+    print(check.version or check.reason)
+    """
+    environ = os.environ if environ is None else environ
+    try:
+        path = find_binary(binary, environ)
+    except errors.CliNotFound as error:
+        return CliCheck(reason=str(error))
+    try:
+        answer = await _ask(path, ["--version"], _bare_env(environ), timeout_s=timeout_s)
+    except TimeoutError:
+        return CliCheck(path=path, reason=f"{path} --version gave no answer within {timeout_s:g} s")
+    except (OSError, ValueError) as error:
+        return CliCheck(path=path, reason=f"{path} cannot be started: {error}")
+    return judge(path, answer.exit_code, answer.stdout, answer.stderr)
+
+
+def judge(path: str, exit_code: int, stdout: str, stderr: str) -> CliCheck:
+    """What an answer to `--version` means."""
+    match = _VERSION.match(stdout)
+    if exit_code != 0 or match is None:
+        said = (stderr.strip() or stdout.strip() or "nothing")[:200]
+        return CliCheck(path=path, reason=f"{path} --version ended with code {exit_code} and said: {said}")
+    number = (int(match[1]), int(match[2]), int(match[3]))
+    version = ".".join(map(str, number))
+    if not MINIMUM <= number < BELOW:
+        low, high = ".".join(map(str, MINIMUM)), ".".join(map(str, BELOW))
+        return CliCheck(
+            path=path,
+            version=version,
+            reason=f"{path} is version {version}; leadrope works with {low} up to, not including, {high}",
+        )
+    return CliCheck(path=path, version=version, supported=True, tested=version in TESTED)
+
+
+async def auth_status(
+    binary: str, environ: Mapping[str, str], *, home: Path, timeout_s: float = ANSWER_TIMEOUT_S
+) -> AuthStatus:
+    """Ask the program whether it is logged in by itself, in the user's own home and without any credential of ours.
+
+    Never raises; a program that cannot say is not logged in, and `reason` tells why.
+    """
+    env = _bare_env(environ) | {"HOME": str(home)}
+    # Without USER the macOS key chain entry is not found; the others are HOME's names on Windows.
+    for name in ("USER", "CLAUDE_CONFIG_DIR", "USERPROFILE", "APPDATA", "LOCALAPPDATA"):
+        if environ.get(name):
+            env[name] = environ[name]
+    try:
+        answer = await _ask(binary, ["auth", "status"], env, timeout_s=timeout_s, own_home=True)
+        reply = msgspec.json.decode(answer.stdout, type=_StatusReply)
+    except TimeoutError:
+        return AuthStatus(reason=f"{binary} auth status gave no answer within {timeout_s:g} s")
+    except (OSError, ValueError) as error:  # msgspec's errors are ValueErrors
+        return AuthStatus(reason=f"{binary} auth status: {error}")
+    return AuthStatus(logged_in=reply.logged_in and answer.exit_code == 0, method=reply.auth_method)
+
+
+def _explicit(setting: str, source: str, environ: Mapping[str, str]) -> str:
+    if os.sep not in setting and (os.altsep is None or os.altsep not in setting):
+        found = _on_path(setting, environ)
+        if found:
+            return found
+        raise errors.CliNotFound(f"{source} is {setting!r}, and no such program is on PATH", hint=INSTALL_HINT)
+    home = environ.get("HOME", "")
+    path = Path(home + setting[1:] if home and setting.startswith("~/") else setting).absolute()
+    if _is_program(path):
+        return str(path)
+    what = "is not an executable file" if path.exists() else "does not exist"
+    raise errors.CliNotFound(f"{source} is {setting!r}, and {path} {what}", hint=f"Correct {source}. {INSTALL_HINT}")
+
+
+def _on_path(name: str, environ: Mapping[str, str]) -> str | None:
+    # An entry like `.` would let the working directory, which may be a stranger's repository, choose the program.
+    folders = [folder for folder in environ.get("PATH", "").split(os.pathsep) if Path(folder).is_absolute()]
+    return shutil.which(name, path=os.pathsep.join(folders)) if folders else None
+
+
+def _is_program(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.X_OK)
+
+
+def _bare_env(environ: Mapping[str, str]) -> dict[str, str]:
+    kept = ("PATH", "LANG", "SystemRoot", "SYSTEMROOT", "ComSpec", "COMSPEC")
+    return {name: environ[name] for name in kept if environ.get(name)} | {
+        "DISABLE_AUTOUPDATER": "1",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    }
+
+
+async def _ask(
+    binary: str, args: Sequence[str], env: Mapping[str, str], *, timeout_s: float, own_home: bool = False
+) -> _Answer:
+    """Run one short command to its end. The output goes to files: a grandchild that holds a pipe cannot hold us."""
+    with tempfile.TemporaryDirectory(prefix="leadrope-ask-", ignore_cleanup_errors=True) as scratch:
+        folder = Path(scratch)
+        out, err = folder / "out", folder / "err"
+        child_env = dict(env) | {"TMPDIR": scratch}
+        if not own_home:
+            child_env |= {"HOME": scratch, "CLAUDE_CONFIG_DIR": str(folder / "config")}
+        with out.open("wb") as stdout, err.open("wb") as stderr:
+            process = await asyncio.create_subprocess_exec(
+                binary,
+                *args,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                env=child_env,
+                cwd=scratch,
+                start_new_session=True,
+            )
+        try:
+            async with asyncio.timeout(timeout_s):
+                exit_code = await process.wait()
+        finally:
+            if process.returncode is None:
+                _kill_group(process)
+                await asyncio.shield(process.wait())
+        return _Answer(exit_code=exit_code, stdout=_head(out), stderr=_head(err))
+
+
+def _kill_group(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        if sys.platform == "win32":
+            process.kill()
+        else:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def _head(path: Path) -> str:
+    with path.open("rb") as file:
+        return file.read(_ANSWER_BYTES).decode(errors="replace")

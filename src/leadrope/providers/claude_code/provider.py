@@ -1,0 +1,128 @@
+"""The provider: finds the program, the credential and the session's folder, and plans one start. Starts no agent."""
+
+from __future__ import annotations
+
+import shutil
+import time
+import uuid
+from pathlib import Path
+
+from leadrope import errors
+from leadrope.core.events import Notice
+from leadrope.core.models import TIERS, resolve_model
+from leadrope.core.request import RunRequest
+from leadrope.providers import base
+from leadrope.providers.claude_code import credentials, instructions, locate
+from leadrope.providers.claude_code.launch import plan_launch
+from leadrope.providers.claude_code.session import ClaudeSession
+
+TRANSCRIPTS = "projects"
+
+
+class ClaudeCode:
+    name = "claude-code"
+    requires_api_key = False
+
+    async def prepare(self, request: RunRequest, place: base.Place, *, attempt: int) -> base.Launch:
+        environ = place.environ
+        user_home = Path(environ.get("HOME") or Path.home())
+        binary = locate.find_binary(request.binary, environ)
+        credential = await credentials.resolve(
+            place.ambient,
+            user_home,
+            now=time.time(),
+            own_login=lambda: locate.auth_status(binary, environ, home=user_home),
+            given=request.credential,
+            given_kind=request.credential_kind,
+            billing=request.billing,
+            settings=place.settings,
+        )
+        session_id = None if request.resume and not request.fork else request.session_id or str(uuid.uuid4())
+        is_own_login = credential.kind == "own_login"
+        config_dir = None if is_own_login else config_folder(request, place, session_id, attempt=attempt)
+        told = instructions.read(Path(request.cwd or "."), user_home, environ) if request.instructions else None
+        model = resolve_model(request.model, request.purpose, {**TIERS, **place.config.models})
+        plan = plan_launch(
+            request,
+            binary=binary,
+            model=model,
+            session_id=session_id,
+            run_id=place.run_id,
+            run_dir=place.run_dir,
+            config_dir=config_dir,
+            credential=credential,
+            environ=environ,
+            is_root=place.is_root,
+            default_home=user_home,
+            instructions_text=told.text if told else "",
+            forward_env=place.config.forward_env,
+        )
+        notices = (*credential.notices, *(told.notices if told else ()))
+        return base.Launch(
+            argv=plan.argv,
+            env=plan.env,
+            cwd=request.cwd or ".",
+            session_id=session_id or request.resume,
+            model=model,
+            files=plan.files,
+            folders=tuple(map(str, plan.folders)),
+            config_dir=str(config_dir) if config_dir else None,
+            credential=credential.used(),
+            secrets=_secrets(request, credential),
+            instructions=tuple(told.files) if told else (),
+            notices=tuple(Notice(level="warning", code="setup", message=text) for text in notices),
+            key_sources=credentials.expected_key_source(credential),
+            # The program refreshes its own login after a first refusal; a forwarded credential stays as it is.
+            patience_401=2 if is_own_login else 1,
+        )
+
+    def session(self, request: RunRequest, launch: base.Launch) -> ClaudeSession:
+        return ClaudeSession(request)
+
+    def tidy(self, launch: base.Launch) -> None:
+        """Of the private folder only the transcripts are worth keeping; the rest is caches and snapshots."""
+        folder = Path(launch.config_dir) if launch.config_dir else None
+        if folder is None or not folder.is_dir():
+            return
+        for entry in folder.iterdir():
+            if entry.name == TRANSCRIPTS:
+                continue
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry, ignore_errors=True)
+            else:
+                entry.unlink(missing_ok=True)
+
+
+def config_folder(request: RunRequest, place: base.Place, session_id: str | None, *, attempt: int) -> Path:
+    """The program's private folder. It stays with the session, because its transcript is what a resume reads."""
+    if not request.persist_session:
+        return place.run_dir / "config"
+    sessions = place.home / "sessions"
+    if request.resume is not None:
+        old = sessions / request.resume / "config"
+        if not old.is_dir():
+            raise errors.BadValue(
+                "resume",
+                f"no session {request.resume!r} is known in {sessions}",
+                hint="Check the id, and LEADROPE_HOME; a run that was told not to persist cannot be resumed.",
+            )
+        if session_id is None:
+            return old
+        new = sessions / session_id / "config"
+        if not new.exists():
+            shutil.copytree(old / TRANSCRIPTS, new / TRANSCRIPTS)
+        return new
+    new = sessions / str(session_id) / "config"
+    if new.exists():
+        if attempt == 1:
+            raise errors.BadValue("session_id", f"{session_id} is in use", hint="Resume it, or choose another.")
+        # A session's id can be used once; what the failed attempt left is nothing that anyone would resume.
+        shutil.rmtree(new)
+    return new
+
+
+def _secrets(request: RunRequest, credential: credentials.Credential) -> tuple[str, ...]:
+    found = [credential.secret.reveal()] if credential.secret else []
+    for server in request.connections.values():
+        found += [*server.env.values(), *server.headers.values()]
+    return tuple(found)

@@ -1,0 +1,167 @@
+"""One conversation with the CLI over its control protocol: lines in, events and signals out; intentions in, bytes out.
+
+The gate rests on one registration: a PreToolUse callback without a matcher, which the CLI calls before every tool call
+in every mode, for subagents too. `onFailure: block` is what makes it a gate: without it, an answer that the CLI cannot
+read lets the tool run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from leadrope.core.events import Event, Problem
+from leadrope.core.request import RunRequest
+from leadrope.core.tools import ToolCall
+from leadrope.providers import base
+from leadrope.providers.claude_code import decode, failures, locate, signals
+from leadrope.providers.claude_code.argv import cli_mode
+
+_encode = msgspec.json.Encoder().encode
+
+OPENING_ID = "leadrope-open"
+GATE_ID = "leadrope-gate"
+# The CLI's own time-out of the callback must come after ours: ours denies with a reason, its blocks without one.
+GATE_MARGIN_S = 60
+# With no limit on approvals the callback must never expire; the CLI takes large numbers as they are.
+GATE_FOREVER_S = 10**9
+
+# Tools that ask a person. Their hook is passed without an opinion: the CLI then asks for the permission itself, and
+# that request carries the answer back.
+_ASKING = ("AskUserQuestion", "ExitPlanMode")
+
+
+class ClaudeSession:
+    def __init__(self, request: RunRequest) -> None:
+        self._approval_s = request.limits.approval_s
+        self._mode = cli_mode(request.mode)
+        self._decoder = decode.Decoder(tell=self._tell)
+        self._meanings: dict[type, Callable[[Any], base.Signal]] = {
+            signals.Init: _started,
+            signals.HookCall: lambda held: base.CallHeld(request_id=held.request_id, call=held.call),
+            signals.PermissionAsked: lambda asked: base.PermissionAsked(
+                request_id=asked.request_id, call=asked.call, reason=asked.reason
+            ),
+            signals.ControlReply: self._replied,
+            signals.ControlCancelled: lambda gone: base.Withdrawn(request_id=gone.request_id),
+            signals.McpMessage: lambda asked: _refusal(
+                asked.request_id, f"no connection {asked.server!r} is served here"
+            ),
+            signals.OtherControl: lambda asked: _refusal(asked.request_id, f"{asked.subtype} is not supported here"),
+            signals.BackgroundTasks: lambda open_: base.Background(agents=open_.agents, commands=open_.commands),
+            signals.SessionState: lambda now: base.State(idle=now.state == "idle"),
+        }
+
+    # -- what we say ------------------------------------------------------------------------------------------------
+
+    def open(self) -> bytes:
+        timeout = self._approval_s + GATE_MARGIN_S if self._approval_s else GATE_FOREVER_S
+        hook = {"matcher": None, "hookCallbackIds": [GATE_ID], "timeout": timeout, "onFailure": "block"}
+        return _request(OPENING_ID, {"subtype": "initialize", "hooks": {"PreToolUse": [hook]}})
+
+    def prompt(self, text: str) -> bytes:
+        """`client_composed` sends the text as it is: without it `/name` runs a command and `@path` reads a file, both
+        past the gate.
+        """
+        return _line(
+            {
+                "type": "user",
+                "session_id": "",
+                "message": {"role": "user", "content": text},
+                "parent_tool_use_id": None,
+                "client_composed": True,
+            }
+        )
+
+    def answer_held(self, request_id: str, call: ToolCall, *, allowed: bool, reason: str, edited: Any) -> bytes:
+        if allowed and call.name in _ASKING:
+            return _answer(request_id, {})
+        output: dict[str, Any] = {
+            "hookEventName": "PreToolUse",
+            "permissionDecision": "allow" if allowed else "deny",
+            "permissionDecisionReason": reason or ("allowed" if allowed else "denied"),
+        }
+        if edited is not None:
+            output["updatedInput"] = edited
+        return _answer(request_id, {"hookSpecificOutput": output})
+
+    def answer_asked(self, request_id: str, *, allowed: bool, reason: str, input_: Any) -> bytes:
+        if allowed:
+            return _answer(request_id, {"behavior": "allow", "updatedInput": input_})
+        return _answer(request_id, {"behavior": "deny", "message": reason or "denied"})
+
+    def interrupt(self, request_id: str) -> bytes:
+        return _request(request_id, {"subtype": "interrupt"})
+
+    # -- what it said -----------------------------------------------------------------------------------------------
+
+    def receive(self, lines: Iterable[Any]) -> list[Event | base.Signal]:
+        out: list[Any] = []
+        self._decoder.feed(lines, out)
+        return out
+
+    def _tell(self, out: list[Any], signal: signals.Control) -> None:
+        out.append(self._meanings[type(signal)](signal))
+
+    def explain(self, stderr: Iterable[str]) -> Problem | None:
+        return failures.explain_lines(stderr)
+
+    def _replied(self, reply: signals.ControlReply) -> base.Signal:
+        if reply.request_id != OPENING_ID:
+            return base.Replied(request_id=reply.request_id, ok=reply.ok, error=reply.error)
+        if not reply.ok:
+            return base.Ready(gate=False, reason=reply.error or "it refused the opening")
+        return ready_from(reply.payload, self._mode)
+
+
+def _line(message: dict[str, Any]) -> bytes:
+    return _encode(message) + b"\n"
+
+
+def _request(request_id: str, request: dict[str, Any]) -> bytes:
+    return _line({"type": "control_request", "request_id": request_id, "request": request})
+
+
+def _answer(request_id: str, response: dict[str, Any]) -> bytes:
+    return _line(
+        {
+            "type": "control_response",
+            "response": {"subtype": "success", "request_id": request_id, "response": response},
+        }
+    )
+
+
+def _refusal(request_id: str, error: str) -> base.Unanswerable:
+    """Unanswered, the request would hold the agent for ever."""
+    answer = {"subtype": "error", "request_id": request_id, "error": error}
+    return base.Unanswerable(answer=_line({"type": "control_response", "response": answer}))
+
+
+def _started(init: signals.Init) -> base.Started:
+    return base.Started(
+        session_id=init.session_id,
+        model=init.model,
+        mode=init.mode,
+        cwd=init.cwd,
+        version=init.version,
+        key_source=init.api_key_source,
+        tools=init.tools,
+        connections=init.connections,
+    )
+
+
+def ready_from(payload: Any, mode: str) -> base.Ready:
+    """Does the CLI's answer to the opening show that the gate will hold?"""
+    told = payload if isinstance(payload, dict) else {}
+    version = told.get("claude_code_version")
+    version = version if isinstance(version, str) else ""
+    reason = ""
+    if told.get("hooks_applied") is not True:
+        reason = "it did not take the gate's hook"
+    elif told.get("hook_on_failure_supported") is not True:
+        reason = "its hooks let a call run when they fail"
+    elif told.get("current_permission_mode", mode) != mode:
+        reason = f"it runs in mode {told['current_permission_mode']!r} and not in {mode!r}"
+    return base.Ready(gate=not reason, reason=reason, version=version, is_tested=version in locate.TESTED)
