@@ -1,0 +1,97 @@
+"""leadrope runs coding agents on a lead rope: supervised, typed, and gated before every tool call.
+
+import leadrope
+
+result = leadrope.run_sync(prompt="Say hello", mode="plan")
+print(result.outcome, result.text)
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from leadrope.version import __version__
+
+if TYPE_CHECKING:
+    from leadrope import errors as errors
+    from leadrope.core import events as events
+    from leadrope.core.events import Recorded as Recorded
+    from leadrope.core.redaction import Secret as Secret
+    from leadrope.core.request import Limits as Limits
+    from leadrope.core.request import McpServer as McpServer
+    from leadrope.core.request import RunRequest as RunRequest
+    from leadrope.core.result import RunResult as RunResult
+    from leadrope.core.tools import ToolCall as ToolCall
+    from leadrope.runtime.approvals import Answer as Answer
+    from leadrope.runtime.approvals import Approver as Approver
+    from leadrope.runtime.approvals import Callback as Callback
+    from leadrope.runtime.approvals import Caller as Caller
+    from leadrope.runtime.approvals import DenyAll as DenyAll
+    from leadrope.runtime.approvals import Reply as Reply
+    from leadrope.runtime.console import Console as Console
+    from leadrope.runtime.run import Run as Run
+    from leadrope.runtime.run import open_run as open_run
+    from leadrope.runtime.run import run as run
+    from leadrope.runtime.run import run_sync as run_sync
+
+# Imported when first used: `leadrope --version` and `--help` must not pay for the library behind them.
+_HOMES = {
+    "errors": "leadrope.errors",
+    "events": "leadrope.core.events",
+    "Recorded": "leadrope.core.events",
+    "Secret": "leadrope.core.redaction",
+    "Limits": "leadrope.core.request",
+    "McpServer": "leadrope.core.request",
+    "RunRequest": "leadrope.core.request",
+    "RunResult": "leadrope.core.result",
+    "ToolCall": "leadrope.core.tools",
+    "Answer": "leadrope.runtime.approvals",
+    "Approver": "leadrope.runtime.approvals",
+    "Callback": "leadrope.runtime.approvals",
+    "Caller": "leadrope.runtime.approvals",
+    "DenyAll": "leadrope.runtime.approvals",
+    "Reply": "leadrope.runtime.approvals",
+    "Console": "leadrope.runtime.console",
+    "Run": "leadrope.runtime.run",
+    "open_run": "leadrope.runtime.run",
+    "run": "leadrope.runtime.run",
+    "run_sync": "leadrope.runtime.run",
+}
+_MODULES = ("errors", "events")
+
+__all__ = [
+    "Answer",
+    "Approver",
+    "Callback",
+    "Caller",
+    "Console",
+    "DenyAll",
+    "Limits",
+    "McpServer",
+    "Recorded",
+    "Reply",
+    "Run",
+    "RunRequest",
+    "RunResult",
+    "Secret",
+    "ToolCall",
+    "__version__",
+    "errors",
+    "events",
+    "open_run",
+    "run",
+    "run_sync",
+]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'leadrope' has no attribute {name!r}")
+    module = importlib.import_module(home)
+    return module if name in _MODULES else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,106 @@
+"""Who says yes: an approver is asked what no rule has settled. No approver, no answer, a broken one: each is a no."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, runtime_checkable
+
+import msgspec
+
+from leadrope.core.events import ApprovalRequested, QuestionRequested
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to one approval; it is good for that one call."""
+
+    approved: bool
+    by: str = "person"
+    reason: str = ""
+    """On a no, the agent reads it."""
+    edited: dict[str, Any] | None = None
+    """The input to run instead of the one that was asked for."""
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a question or a plan; `answered=False` turns it down."""
+
+    answered: bool
+    answers: dict[str, str] = {}
+    """Question text -> the chosen label (several joined by ", "), or free text."""
+    by: str = "person"
+    reason: str = ""
+
+
+@runtime_checkable
+class Approver(Protocol):
+    async def approve(self, asked: ApprovalRequested) -> Answer: ...
+
+    async def answer(self, asked: QuestionRequested) -> Reply: ...
+
+
+class DenyAll:
+    """Nobody is there. The default."""
+
+    def __init__(self, reason: str = "nobody is there to approve it") -> None:
+        self._reason = reason
+
+    async def approve(self, asked: ApprovalRequested) -> Answer:
+        return Answer(approved=False, by="nobody", reason=self._reason)
+
+    async def answer(self, asked: QuestionRequested) -> Reply:
+        return Reply(answered=False, by="nobody", reason="nobody is there to answer")
+
+
+class Caller:
+    """The program that iterates the events answers: run.approve(), run.deny(), run.answer()."""
+
+    async def approve(self, asked: ApprovalRequested) -> Answer:
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError  # the future above never ends; the run's own answer or its clock does
+
+    async def answer(self, asked: QuestionRequested) -> Reply:
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError
+
+
+Approve = Callable[[ApprovalRequested], bool | Answer | Awaitable[bool | Answer]]
+AnswerQuestion = Callable[[QuestionRequested], Reply | Awaitable[Reply]]
+
+
+class Callback:
+    """A function answers.
+
+    approver = Callback(lambda asked: asked.call.name == "Bash")
+    """
+
+    def __init__(self, approve: Approve, answer: AnswerQuestion | None = None) -> None:
+        self._approve = approve
+        self._answer = answer
+
+    async def approve(self, asked: ApprovalRequested) -> Answer:
+        got = self._approve(asked)
+        if inspect.isawaitable(got):
+            got = await got
+        if isinstance(got, Answer):
+            return got
+        # `is True`: a truthy accident (a string "no", a coroutine that was not awaited) is not a yes.
+        return Answer(approved=got is True, by="callback", reason="" if got is True else "the callback said no")
+
+    async def answer(self, asked: QuestionRequested) -> Reply:
+        if self._answer is None:
+            return Reply(answered=False, by="callback", reason="this program answers no questions")
+        got = self._answer(asked)
+        if inspect.isawaitable(got):
+            got = await got
+        return got
+
+
+def as_approver(approver: Approver | Approve | None) -> Approver:
+    """What `open_run` accepts: an approver, a plain function, or nothing."""
+    if approver is None:
+        return DenyAll()
+    if isinstance(approver, Approver):
+        return approver
+    return Callback(approver)

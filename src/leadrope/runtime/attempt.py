@@ -1,0 +1,504 @@
+"""One agent process from its first line to its last: reading, clocks, gate, ending. Does not start it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Literal, Protocol
+
+from leadrope import errors
+from leadrope.core import events
+from leadrope.core.fold import TOOL_TIMED_OUT
+from leadrope.core.request import RunRequest
+from leadrope.policy.decide import Policy
+from leadrope.process.child import Child
+from leadrope.process.deadlines import Clocks
+from leadrope.providers import base
+from leadrope.runtime.approvals import Approver
+from leadrope.runtime.gate import Decision, Gate
+
+Cause = Literal["stopped", "timed_out", "over_budget", "denied", "parked", "failed"]
+
+INTERRUPT_WAIT_S = 10.0
+
+
+TryGate = Callable[[str], Awaitable[str | None]]
+"""A version in; why its gate does not hold out, or None."""
+
+
+class Recorder(Protocol):
+    """Where events go; `publish` makes them visible, once per batch."""
+
+    def record(self, event: events.Event, source: events.Source) -> None: ...
+
+    def publish(self, weight: int = 0) -> None: ...
+
+    @property
+    def is_full(self) -> bool: ...
+
+    async def room(self) -> None: ...
+
+    def trace(self, kind: str, data: object) -> None: ...
+
+
+class Attempt:
+    def __init__(
+        self,
+        *,
+        request: RunRequest,
+        launch: base.Launch,
+        session: base.Session,
+        child: Child,
+        policy: Policy,
+        approver: Approver,
+        recorder: Recorder,
+        prompts: deque[str],
+        keep_open: bool,
+        started_at: float,
+        try_gate: TryGate | None,
+    ) -> None:
+        self._limits = request.limits
+        self._request = request
+        self._launch = launch
+        self._session = session
+        self._child = child
+        self._recorder = recorder
+        self._prompts = prompts
+        self._keep_open = keep_open
+        self._started_at = started_at
+        self._try_gate = try_gate
+        self._loop = asyncio.get_running_loop()
+        self._clocks = Clocks()
+        self._timer: asyncio.TimerHandle | None = None
+        self._group: asyncio.TaskGroup | None = None
+        self._ending: asyncio.Task[Any] | None = None
+        self._checking: asyncio.Task[Any] | None = None
+        self._doomed = False
+        self._replies: dict[str, asyncio.Future[base.Replied]] = {}
+        self._running: set[str] = set()
+        """Calls that were allowed and have no result yet."""
+        self._ready = False
+        self._in_turn = False
+        self._agents = 0
+        self._stdin_closed = False
+        self._refused_logins = 0
+        self._session_told = False
+        self._interrupts = 0
+        self._ended_by: events.Source = "agent"
+        self.tool_ran = False
+        self.prompts_sent = 0
+        self.gate = Gate(policy, approver, self, approval_s=self._limits.approval_s)
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            base.Ready: self._on_ready,
+            base.Started: self._on_started,
+            base.CallHeld: self._on_held,
+            base.PermissionAsked: self._on_asked,
+            base.Withdrawn: self._on_withdrawn,
+            base.Replied: self._on_replied,
+            base.Background: self._on_background,
+            base.State: self._on_state,
+            base.Unanswerable: self._on_unanswerable,
+            events.TurnStarted: self._on_turn_started,
+            events.TurnEnded: self._on_turn_ended,
+            events.ToolRequested: self._on_tool_requested,
+            events.ToolCompleted: self._on_tool_completed,
+            events.RetryScheduled: self._on_retry,
+        }
+
+    # -- the life of the process ----------------------------------------------------------------------------------
+
+    async def live(self) -> None:
+        """Read until the process is gone, whatever the reason; then say how it went."""
+        now = self._loop.time()
+        self._clocks.start("start", self._limits.start_s, now)
+        # The wall clock covers the run, not the attempt: what earlier attempts took is gone.
+        self._clocks.start("wall", self._limits.wall_s or 0, self._started_at)
+        self._arm()
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                if self._doomed:
+                    self._kill()
+                else:
+                    self._send(self._session.open())
+                await self._read()
+                self.gate.close("the agent has ended")
+                if self._checking:
+                    self._checking.cancel()
+        finally:
+            if self._timer:
+                self._timer.cancel()
+            ending = await self._child.end(polite_s=0, stop_s=self._limits.stop_s)
+        self._recorder.record(
+            events.AgentExited(
+                exit_code=ending.exit_code,
+                stderr_head=self._child.stderr_head,
+                stderr_tail=self._child.stderr_tail,
+                ended_by=self._ended_by,
+                problem=self._session.explain((*self._child.stderr_head, *self._child.stderr_tail)),
+                leftovers_killed=ending.leftovers_killed,
+                survivors=ending.survivors,
+            ),
+            "supervisor",
+        )
+        self._recorder.publish()
+
+    async def _read(self) -> None:
+        heard = False
+        while lines := await self._child.read():
+            if not heard:
+                heard = True
+                self._clocks.stop("start")
+                self._clocks.start("idle", self._limits.idle_s or 0, self._loop.time())
+            self._recorder.trace("stdout", lines)
+            if self._take(self._session.receive(lines)):
+                self._clocks.touch("idle", self._loop.time())
+            self._recorder.publish(self._child.last_read_bytes)
+            if self._recorder.is_full:
+                self._clocks.pause("idle", self._loop.time())
+                await self._recorder.room()
+                self._clocks.resume("idle", self._loop.time())
+            self._arm()
+
+    def _take(self, items: list[events.Event | base.Signal]) -> bool:
+        """Handle a batch; True if any of it is more than a heartbeat."""
+        alive = False
+        record, handlers = self._recorder.record, self._handlers
+        for item in items:
+            kind = type(item)
+            handler = handlers.get(kind)
+            if handler is not None:
+                handler(item)
+                alive = True
+            else:
+                record(item, "agent")  # type: ignore[arg-type]  # every signal has a handler
+                alive = alive or kind is not events.ToolProgress
+        return alive
+
+    # -- what the agent says --------------------------------------------------------------------------------------
+
+    def _on_ready(self, ready: base.Ready) -> None:
+        if not ready.gate:
+            self.end(
+                "failed",
+                "gate_unsupported",
+                f"this agent cannot hold a tool call before it runs: {ready.reason}",
+                hint="Update the agent, or name another binary with LEADROPE_CLAUDE_BIN.",
+            )
+            return
+        if ready.is_tested or self._try_gate is None:
+            self._ready = True
+            self._next_prompt()
+        else:
+            self._checking = self.spawn(self._check_version(ready.version, self._try_gate))
+
+    async def _check_version(self, version: str, try_gate: TryGate) -> None:
+        """No prompt is sent to an unknown version before its gate was seen to hold."""
+        self.emit(
+            events.Notice(
+                level="warning",
+                code="untested_version",
+                message=f"agent version {version or '(unknown)'} is untested; its gate is tried before its first use",
+            )
+        )
+        self.hold()
+        wrong = await try_gate(version)
+        self.release()
+        if wrong is not None:
+            self.end("failed", "gate_unsupported", f"the gate of agent version {version} does not hold: {wrong}")
+            return
+        self._ready = True
+        self._next_prompt()
+
+    def _on_started(self, started: base.Started) -> None:
+        if self._session_told:
+            return
+        self._session_told = True
+        self._recorder.record(
+            events.SessionStarted(
+                session_id=started.session_id,
+                provider=self._request.provider,
+                model=started.model,
+                mode=self._request.mode,
+                cwd=started.cwd,
+                agent_version=started.version,
+                tools=started.tools,
+                connections=started.connections,
+                credential=self._launch.credential,
+                instructions=self._launch.instructions,
+                resumed=self._request.resume is not None,
+            ),
+            "agent",
+        )
+        expected = self._launch.key_sources
+        if expected is not None and started.key_source not in expected:
+            self.end(
+                "failed",
+                "not_authenticated",
+                f"the agent reports a key from {started.key_source!r} that was not given to it",
+                hint="Look for a key in the agent's own settings; only one credential may be in play.",
+            )
+
+    def _on_held(self, held: base.CallHeld) -> None:
+        def tell(decision: Decision) -> None:
+            if decision.allowed:
+                self._tool_started(held.call.id)
+            edited = decision.input if decision.allowed and decision.input != held.call.input else None
+            self._send(
+                self._session.answer_held(
+                    held.request_id, held.call, allowed=decision.allowed, reason=decision.reason, edited=edited
+                )
+            )
+
+        self.gate.held(held.request_id, held.call, tell)
+
+    def _on_asked(self, asked: base.PermissionAsked) -> None:
+        def tell(decision: Decision) -> None:
+            self._send(
+                self._session.answer_asked(
+                    asked.request_id,
+                    allowed=decision.allowed,
+                    reason=decision.reason,
+                    input_=decision.input if decision.input is not None else asked.call.input,
+                )
+            )
+
+        self.gate.asked_again(asked.request_id, asked.call, tell)
+
+    def _on_withdrawn(self, withdrawn: base.Withdrawn) -> None:
+        self.gate.withdrawn(withdrawn.request_id)
+
+    def _on_replied(self, replied: base.Replied) -> None:
+        waiter = self._replies.pop(replied.request_id, None)
+        if waiter and not waiter.done():
+            waiter.set_result(replied)
+
+    def _on_unanswerable(self, request: base.Unanswerable) -> None:
+        self._send(request.answer)
+
+    def _on_background(self, background: base.Background) -> None:
+        self._agents = background.agents
+        if not self._agents and self._ready and not self._in_turn and not self._prompts:
+            # The last agent has ended. Its report normally opens another turn, which stops this clock.
+            self._clocks.start("exit", self._limits.exit_s, self._loop.time())
+            self._arm()
+
+    def _on_state(self, state: base.State) -> None:
+        if not state.idle:
+            self._clocks.stop("exit")
+
+    def _on_turn_started(self, started: events.TurnStarted) -> None:
+        self._in_turn = True
+        self._clocks.stop("exit")
+        self._recorder.record(started, "agent")
+
+    def _on_turn_ended(self, ended: events.TurnEnded) -> None:
+        self._in_turn = False
+        for call_id in list(self._running):
+            self._tool_ended(call_id)
+        self._recorder.record(ended, "agent")
+        self._next_prompt()
+
+    def _on_tool_requested(self, requested: events.ToolRequested) -> None:
+        self._recorder.record(requested, "agent")
+        self.gate.requested(requested.call)
+
+    def _on_tool_completed(self, done: events.ToolCompleted) -> None:
+        self._recorder.record(done, "agent")
+        self._tool_ended(done.call_id)
+        self.tool_ran = self.tool_ran or done.executed
+        bypassed = self.gate.completed(done)
+        if bypassed:
+            self.end(
+                "failed",
+                "gate_bypassed",
+                bypassed,
+                hint="This agent version may not honour the gate. Report it, and use a tested version.",
+            )
+
+    def _on_retry(self, retry: events.RetryScheduled) -> None:
+        self._recorder.record(retry, "agent")
+        if retry.api_status in (401, 403):
+            self._refused_logins += 1
+            if self._refused_logins >= self._launch.patience_401:
+                # Left alone, the agent repeats this for three minutes.
+                self.end(
+                    "failed",
+                    "not_authenticated",
+                    f"the model's service refused the credential ({retry.api_status})",
+                    api_status=retry.api_status,
+                    hint="Log in again (claude auth login), or check the token or key that is used.",
+                )
+
+    # -- what we say ------------------------------------------------------------------------------------------------
+
+    def _send(self, data: bytes) -> None:
+        if self._stdin_closed:
+            return
+        self._recorder.trace("stdin", data)
+        try:
+            self._child.write(data)
+        except errors.RunClosed:
+            # It has ended or closed its input; the end of its output says how that went.
+            self._stdin_closed = True
+
+    def prompt_waiting(self) -> None:
+        """A prompt was queued; send it if the agent is free."""
+        if self._ready and not self._in_turn:
+            self._next_prompt()
+
+    def finish(self) -> None:
+        """No more prompts will come: let the agent end after this turn."""
+        self._keep_open = False
+        if self._ready and not self._in_turn:
+            self._next_prompt()
+
+    def _next_prompt(self) -> None:
+        """After a turn: the next prompt, or the end of the conversation."""
+        if self._prompts:
+            self._in_turn = True
+            self._clocks.stop("exit")
+            self.prompts_sent += 1
+            self._send(self._session.prompt(self._prompts.popleft()))
+            self._clocks.start("idle", self._limits.idle_s or 0, self._loop.time())
+        elif self._keep_open:
+            self._clocks.stop("idle")
+        elif not self._agents:
+            self._close_stdin()
+        self._arm()
+
+    def _close_stdin(self) -> None:
+        self._stdin_closed = True
+        self._child.close_stdin()
+        self._clocks.stop("idle")
+        self._clocks.start("exit", self._limits.exit_s, self._loop.time())
+
+    async def interrupt(self) -> None:
+        """End the turn, keep the process; returns when the agent has said that it will."""
+        if not self._in_turn or self._ending or self._stdin_closed:
+            return
+        waiter = self._ask_interrupt()
+        await asyncio.wait((waiter,), timeout=INTERRUPT_WAIT_S)
+
+    def _ask_interrupt(self) -> asyncio.Future[base.Replied]:
+        self._interrupts += 1
+        request_id = f"interrupt-{self._interrupts}"
+        waiter: asyncio.Future[base.Replied] = self._loop.create_future()
+        self._replies[request_id] = waiter
+        self._send(self._session.interrupt(request_id))
+        return waiter
+
+    def end(
+        self,
+        cause: Cause,
+        kind: str,
+        message: str,
+        *,
+        clock: str | None = None,
+        api_status: int | None = None,
+        hint: str | None = None,
+    ) -> None:
+        """End the run for a reason of ours; the first reason counts."""
+        if self._doomed:
+            return
+        self._doomed = True
+        self._recorder.record(
+            events.RunEnding(cause=cause, kind=kind, message=message, clock=clock, api_status=api_status, hint=hint),
+            "supervisor",
+        )
+        self._recorder.publish()
+        if self._group:
+            self._kill()
+
+    def _kill(self) -> None:
+        """Idempotent: the ladder is climbed once, whoever asks."""
+        if self._ending:
+            return
+        self._ended_by = "supervisor"
+        self._stdin_closed = True
+        self.gate.close("the run is ending")
+        self._ending = self.spawn(self._child.end(polite_s=0, stop_s=self._limits.stop_s))
+
+    # -- the gate's host ----------------------------------------------------------------------------------------------
+
+    def emit(self, event: events.Event) -> None:
+        self._recorder.record(event, "supervisor")
+        self._recorder.publish()
+
+    def hold(self) -> None:
+        self._clocks.pause("idle", self._loop.time())
+
+    def release(self) -> None:
+        self._clocks.resume("idle", self._loop.time())
+        self._arm()
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        assert self._group is not None, "an attempt spawns only while it lives"  # noqa: S101
+        return self._group.create_task(work)
+
+    # -- clocks -------------------------------------------------------------------------------------------------------
+
+    def _tool_started(self, call_id: str) -> None:
+        if call_id not in self._running:
+            self._running.add(call_id)
+            now = self._loop.time()
+            self._clocks.pause("idle", now)
+            self._clocks.start(f"tool {call_id}", self._limits.tool_s, now)
+            self._arm()
+
+    def _tool_ended(self, call_id: str) -> None:
+        if call_id in self._running:
+            self._running.discard(call_id)
+            self._clocks.stop(f"tool {call_id}")
+            self._clocks.resume("idle", self._loop.time())
+
+    def _arm(self) -> None:
+        """One timer for all clocks. It is not moved when a clock is touched: it fires, looks, and is set again."""
+        due = self._clocks.next_due()
+        if due is None or self._ending:
+            return
+        if self._timer is not None:
+            if not self._timer.cancelled() and self._timer.when() <= due and self._timer.when() > self._loop.time():
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(due, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if self._ending:
+            return
+        for name in self._clocks.expired(self._loop.time()):
+            self._clocks.stop(name)
+            self._on_expired(name)
+        self._arm()
+
+    def _on_expired(self, name: str) -> None:
+        if name.startswith("tool "):
+            self._on_tool_expired(name.removeprefix("tool "))
+        elif name == "exit":
+            if self._stdin_closed:
+                self._kill()
+            else:
+                self._close_stdin()
+        else:
+            limit = getattr(self._limits, f"{name}_s")
+            told = {
+                "start": f"the agent gave no sign of life in {limit:g} s",
+                "idle": f"the agent was silent for {limit:g} s",
+                "wall": f"the run took longer than {limit:g} s",
+            }[name]
+            hint = f"Raise the limit ({name}_s), or give the agent a smaller task."
+            self.end("timed_out", "timed_out", told, clock=name, hint=hint)
+
+    def _on_tool_expired(self, call_id: str) -> None:
+        """A wedged tool ends its turn, not the run: the agent may still say what it has."""
+        self.emit(
+            events.Notice(
+                level="warning",
+                code=TOOL_TIMED_OUT,
+                message=f"tool call {call_id} ran for more than {self._limits.tool_s:g} s; the turn is interrupted",
+            )
+        )
+        self._tool_ended(call_id)
+        self._ask_interrupt()

@@ -1,0 +1,53 @@
+"""The working directory of a run: it must exist, be a directory, and not be the system's own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from leadrope import errors
+
+# An agent that may edit its working directory must not be given the machine itself.
+FORBIDDEN = ("/etc", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/sys", "/proc", "/dev", "/boot")
+
+
+def working_directory(cwd: str | None) -> str:
+    """The directory with its links resolved, or an error that says what is wrong with it."""
+    given = cwd if cwd is not None else os.getcwd()  # noqa: PTH109  # a text, as the user gave it
+    path = Path(given).expanduser()
+    try:
+        real = path.resolve(strict=True)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise errors.BadDirectory(
+            f"working directory {given!r} cannot be used: {_why(error)}", hint="Make it, or name another with --cwd."
+        ) from None
+    if not real.is_dir():
+        raise errors.BadDirectory(f"working directory {given!r} is not a directory")
+    _refuse_system(given, str(real))
+    return str(real)
+
+
+def extra_directory(given: str, cwd: str) -> str:
+    path = Path(cwd, Path(given).expanduser())
+    if not path.is_dir():
+        raise errors.BadDirectory(f"extra directory {given!r} does not exist or is not a directory")
+    real = str(path.resolve())
+    _refuse_system(given, real)
+    return real
+
+
+def _refuse_system(given: str, real: str) -> None:
+    # Both names count: /bin is a link to /usr/bin on some machines and a folder on others.
+    forbidden = {*FORBIDDEN, *(os.path.realpath(name) for name in FORBIDDEN)}
+    for name in (real, os.path.abspath(given)):  # noqa: PTH100  # abspath keeps links, resolve() follows them
+        if name == "/" or any(name == root or name.startswith(f"{root}/") for root in forbidden):
+            raise errors.BadDirectory(
+                f"directory {given!r} belongs to the system; an agent is not started there",
+                hint="Start it in a project folder.",
+            )
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "it does not exist"
+    return getattr(error, "strerror", None) or str(error)

@@ -1,0 +1,325 @@
+"""An approver that asks a person at a terminal, one question after another. No threads; a closed terminal is a no."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from leadrope.core.events import ApprovalRequested, Question, QuestionRequested
+from leadrope.runtime.approvals import Answer, Reply
+from leadrope.runtime.shown import clean, exact, whole_input
+
+# A call that fills more than a screen would scroll its own beginning away; the rest is shown on demand, and said so.
+SHOWN_LINES = 30
+SHOWN_CHARACTERS = 4000
+_READ_BYTES = 64 * 1024
+_YES, _NO = ("y", "yes"), ("n", "no")
+
+
+class NoTerminal(OSError):
+    """There is no terminal, or this process does not stand in its foreground."""
+
+
+class Console:
+    """Asks on the terminal of the process.
+
+    with Console() as console:
+        async with open_run(request, approver=console) as run: ...
+    """
+
+    def __init__(
+        self,
+        terminal: int | None = None,
+        *,
+        colour: bool = False,
+        before: Callable[[], None] | None = None,
+        after: Callable[[], None] | None = None,
+    ) -> None:
+        """`terminal` is a file descriptor to read and write, by default the process's own terminal; Console closes it.
+
+        `before` and `after` surround each question, so that nothing else is written into it.
+        """
+        self._fd = open_terminal() if terminal is None else terminal
+        self._colour = colour
+        self._before = before
+        self._after = after
+        # One pair of eyes: requests that come together are asked one after another.
+        self._turn = asyncio.Lock()
+        self._typed = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    # -- Approver ---------------------------------------------------------------------------------------------------
+
+    async def approve(self, asked: ApprovalRequested) -> Answer:
+        since = asyncio.get_running_loop().time()
+        async with self._turn, _Asking(self):
+            try:
+                return await self._approve(asked, since)
+            except EOFError:
+                return Answer(approved=False, reason="the terminal was closed")
+
+    async def answer(self, asked: QuestionRequested) -> Reply:
+        since = asyncio.get_running_loop().time()
+        async with self._turn, _Asking(self):
+            try:
+                if asked.kind == "plan":
+                    return await self._plan(asked, since)
+                return await self._questions(asked, since)
+            except EOFError:
+                return Reply(answered=False, reason="the terminal was closed")
+
+    # -- approvals --------------------------------------------------------------------------------------------------
+
+    async def _approve(self, asked: ApprovalRequested, since: float) -> Answer:
+        edited: dict[str, Any] | None = None
+        everything = False
+        while True:
+            is_cut = self._show_call(asked, edited, everything=everything)
+            self._say(self._dim(f"  {self._reason(asked.reason)}{_time_left(asked.expires_s, since)}"))
+            choices = "[y]es / [n]o / [e]dit" + (" / [s]how all" if is_cut else "")
+            said = (await self._ask(f"  Allow? {choices}: ")).lower()
+            if said in _YES:
+                return Answer(approved=True, edited=edited)
+            if said in _NO:
+                return Answer(approved=False, reason=await self._why())
+            if said in ("e", "edit"):
+                edited = await self._edit(asked, edited)
+            elif said in ("s", "show", "show all"):
+                everything = True
+            else:
+                self._say("  Please say y, n or e.")
+
+    def _show_call(self, asked: ApprovalRequested, edited: dict[str, Any] | None, *, everything: bool) -> bool:
+        """True when not all of it is shown."""
+        who = " (a subagent)" if asked.call.agent_id else ""
+        change = ", edited by you" if edited is not None else ""
+        self._say()
+        wants = "wants to run" if "command" in asked.call.input else "waits for your yes"
+        self._say(self._bold(f"? {exact(asked.call.name)}{who} {wants}{change}:"))
+        text = whole_input(asked.call.input if edited is None else edited)
+        lines = text.split("\n")
+        shown = "\n".join(lines if everything else lines[:SHOWN_LINES])
+        if not everything:
+            shown = shown[:SHOWN_CHARACTERS]
+        for line in shown.split("\n"):
+            self._say(f"    {line}")
+        hidden = len(text) - len(shown)
+        if hidden:
+            self._say(f"    … {hidden:,} more characters that you have not seen")
+        return bool(hidden)
+
+    def _reason(self, reason: str) -> str:
+        return f"asked because it is {clean(reason)}" if reason else "asked by the policy"
+
+    async def _why(self) -> str:
+        said = await self._ask("  Tell the agent why (Enter for no reason): ")
+        return said or "the user said no"
+
+    async def _edit(self, asked: ApprovalRequested, edited: dict[str, Any] | None) -> dict[str, Any] | None:
+        """A command is typed anew; any other input is typed as JSON."""
+        now = asked.call.input if edited is None else edited
+        if isinstance(now.get("command"), str):
+            said = await self._ask("  New command (Enter keeps it): ")
+            return {**now, "command": said} if said else edited
+        said = await self._ask("  New input as JSON on one line (Enter keeps it): ")
+        if not said:
+            return edited
+        try:
+            return msgspec.json.decode(said, type=dict[str, Any])
+        except msgspec.MsgspecError as error:
+            self._say(f"  That is not a JSON object: {error}")
+            return edited
+
+    # -- questions --------------------------------------------------------------------------------------------------
+
+    async def _questions(self, asked: QuestionRequested, since: float) -> Reply:
+        answers: dict[str, str] = {}
+        for question in asked.questions:
+            self._say()
+            header = f"[{exact(question.header)}] " if question.header else ""
+            self._say(self._bold(f"? {header}{exact(question.question)}"))
+            for number, option in enumerate(question.options, start=1):
+                about = f": {exact(option.description)}" if option.description else ""
+                self._say(f"    {number}. {exact(option.label)}{self._dim(about)}")
+            how = "numbers like 1,3" if question.multi_select else "a number"
+            left = _time_left(asked.expires_s, since)
+            self._say(
+                self._dim(f"  {how if question.options else 'an answer'}, or your own words; Enter for none{left}")
+            )
+            answer = await self._choice(question)
+            if not answer:
+                return Reply(answered=False, reason="the user did not answer")
+            answers[question.question] = answer
+        return Reply(answered=True, answers=answers)
+
+    async def _choice(self, question: Question) -> str:
+        while True:
+            said = await self._ask("  > ")
+            try:
+                return chosen(question, said)
+            except ValueError as error:
+                self._say(f"  {error}")
+
+    async def _plan(self, asked: QuestionRequested, since: float) -> Reply:
+        self._say()
+        self._say(self._bold("? The agent has a plan:"))
+        for line in exact(asked.plan or "(it says nothing)").split("\n"):
+            self._say(f"    {line}")
+        if asked.allowed_prompts:
+            self._say("  It would like to run, and will still ask for each:")
+            for prompt in asked.allowed_prompts:
+                self._say(f"    · {exact(prompt)}")
+        self._say(
+            self._dim(f"  a yes lets it begin; what it does is still asked for{_time_left(asked.expires_s, since)}")
+        )
+        while True:
+            said = (await self._ask("  Go on with this plan? [y]es / [n]o: ")).lower()
+            if said in _YES:
+                return Reply(answered=True)
+            if said in _NO:
+                return Reply(answered=False, reason=await self._why())
+            self._say("  Please say y or n.")
+
+    # -- the terminal -----------------------------------------------------------------------------------------------
+
+    def _say(self, text: str = "") -> None:
+        self._write(text + "\n")
+
+    def _write(self, text: str) -> None:
+        data = text.encode(errors="replace")
+        # A terminal that has gone away: the read that follows finds it closed and answers no.
+        with contextlib.suppress(OSError):
+            while data:
+                data = data[os.write(self._fd, data) :]
+
+    def _bold(self, text: str) -> str:
+        return f"\x1b[1m{text}\x1b[0m" if self._colour else text
+
+    def _dim(self, text: str) -> str:
+        return f"\x1b[2m{text}\x1b[0m" if self._colour and text else text
+
+    async def _ask(self, prompt: str) -> str:
+        """One line, without its white space at the ends; EOFError when the terminal is closed."""
+        self._write(prompt)
+        loop = asyncio.get_running_loop()
+        while b"\n" not in self._typed:
+            readable: asyncio.Future[None] = loop.create_future()
+            loop.add_reader(self._fd, _wake, readable)
+            try:
+                await readable
+            finally:
+                loop.remove_reader(self._fd)
+            # In a terminal's line mode this returns what there is, a whole line as a rule, and does not block.
+            try:
+                data = os.read(self._fd, _READ_BYTES)
+            except OSError:
+                data = b""  # hung up
+            if not data:
+                self._say()
+                raise EOFError
+            self._typed += data
+        line, _, self._typed = self._typed.partition(b"\n")
+        return line.decode(errors="replace").strip()
+
+    def begin(self) -> None:
+        if self._before:
+            self._before()
+        # What was typed before the question was seen is no answer to it.
+        self._typed = b""
+        if sys.platform != "win32":
+            import termios  # noqa: PLC0415  # POSIX alone has it
+
+            with contextlib.suppress(OSError, termios.error):
+                termios.tcflush(self._fd, termios.TCIFLUSH)
+
+    def end(self, error: BaseException | None) -> None:
+        if isinstance(error, asyncio.CancelledError):
+            self._say()
+            self._say("  (no longer asked)")
+        if self._after:
+            self._after()
+
+
+class _Asking:
+    """Around each request: clears the line before, and says so when the request is taken back."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    async def __aenter__(self) -> None:
+        self._console.begin()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._console.end(error)
+
+
+def open_terminal() -> int:
+    """The terminal of this process, opened anew; NoTerminal when there is none, or another program has it."""
+    if sys.platform == "win32":
+        raise NoTerminal("asking at the terminal works on POSIX systems only")
+    try:
+        # By its own name where possible: some systems cannot wait for input on /dev/tty.
+        name = os.ttyname(0) if sys.stdin is not None and os.isatty(0) else "/dev/tty"
+        fd = os.open(name, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError as error:
+        raise NoTerminal(f"there is no terminal: {error.strerror}") from None
+    try:
+        is_ours = os.tcgetpgrp(fd) == os.getpgrp()
+    except OSError:
+        is_ours = True  # a terminal without job control
+    if not is_ours:
+        # Reading from the background would stop the process.
+        os.close(fd)
+        raise NoTerminal("this process runs in the background of its terminal")
+    return fd
+
+
+def chosen(question: Question, said: str) -> str:
+    """Numbers as the labels they stand for, several joined by ", "; anything else is an answer in its own words."""
+    parts = [part.strip() for part in said.split(",") if part.strip()]
+    if not question.options or not parts or not all(part.isdecimal() for part in parts):
+        return said
+    if len(parts) > 1 and not question.multi_select:
+        raise ValueError("Please choose one.")
+    labels: list[str] = []
+    for part in parts:
+        number = int(part)
+        if not 1 <= number <= len(question.options):
+            raise ValueError(f"There is no {number}; choose 1 to {len(question.options)}.")
+        if question.options[number - 1].label not in labels:
+            labels.append(question.options[number - 1].label)
+    return ", ".join(labels)
+
+
+def _time_left(expires_s: float, since: float) -> str:
+    if not expires_s:
+        return ""
+    left = max(0.0, expires_s - (asyncio.get_running_loop().time() - since))
+    words = f"{left / 60:.0f} min" if left >= 90 else f"{left:.0f} s"
+    return f" · {words} to answer, then it is a no"
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

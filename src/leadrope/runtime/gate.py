@@ -1,0 +1,336 @@
+"""The gate: every tool call is held here until a rule or a person has said yes.
+
+The agent asks twice. First for every call, in every mode, also for subagents (`held`); our answer is binding unless
+the agent has safety checks of its own, which then come as a second request for the same call (`asked_again`) and are
+answered from what was decided the first time. A result for a call that never passed here means that the gate is open:
+`completed` says so, and the run is ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Literal, Protocol, TypeVar
+
+import msgspec
+
+from leadrope.core import events
+from leadrope.core.tools import ToolCall
+from leadrope.policy.decide import Allow, Ask, Deny, Policy, decide
+from leadrope.runtime.approvals import Answer, Approver, Reply
+
+By = Literal["rule", "person", "timeout", "supervisor"]
+T = TypeVar("T")
+
+QUESTION_TOOLS = ("AskUserQuestion", "ExitPlanMode")
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """What the agent is told about one call."""
+
+    allowed: bool
+    reason: str = ""
+    input: dict[str, Any] | None = None
+    """The input that runs: the original, or a person's edit of it."""
+
+
+class Host(Protocol):
+    """What the gate needs of its run."""
+
+    def emit(self, event: events.Event) -> None: ...
+
+    def hold(self) -> None:
+        """A person is waited for: the idle clock stands still."""
+
+    def release(self) -> None: ...
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]: ...
+
+
+Tell = Callable[[Decision], None]
+
+
+class _Pending(msgspec.Struct):
+    call: ToolCall
+    future: asyncio.Future[Any]
+    task: asyncio.Task[None] | None = None
+
+
+class Gate:
+    def __init__(self, policy: Policy, approver: Approver, host: Host, *, approval_s: float) -> None:
+        self._policy = policy
+        self._approver = approver
+        self._host = host
+        self._approval_s = approval_s or None
+        self._decided: dict[str, Decision] = {}
+        self._seen: dict[str, ToolCall] = {}
+        self._pending: dict[str, _Pending] = {}
+        """Approval or question id -> who waits for it."""
+        self._by_request: dict[str, str] = {}
+        """The agent's request id -> our approval id, for requests that it takes back."""
+        self._plans: dict[str, dict[str, Any]] = {}
+        self._count = 0
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self._pending)
+
+    # -- requests of the agent ------------------------------------------------------------------------------------
+
+    def requested(self, call: ToolCall) -> None:
+        """The model's own words; a plan's text stands only here, the request for its approval comes without."""
+        if call.name == "ExitPlanMode":
+            self._plans[call.id] = call.input
+
+    def held(self, request_id: str, call: ToolCall, tell: Tell) -> None:
+        if call.name in QUESTION_TOOLS and self._policy.mode != "dontAsk":
+            # Held a second time, with the person, when the agent asks for the permission itself.
+            self._settle(call, Decision(allowed=True, input=call.input), tell, by="rule", rule="question")
+            return
+        verdict = decide(self._policy, call)
+        match verdict:
+            case Allow():
+                self._settle(call, Decision(allowed=True, input=call.input), tell, by="rule", rule=verdict.rule)
+            case Deny():
+                self._settle(call, _no(verdict.reason), tell, by="rule", rule=verdict.rule)
+            case Ask():
+                self._ask(request_id, call, verdict, tell)
+
+    def asked_again(self, request_id: str, call: ToolCall, tell: Tell) -> None:
+        if call.name in QUESTION_TOOLS:
+            self._question(request_id, call, tell)
+            return
+        first = self._decided.get(call.id)
+        if first is None or call.input not in (first.input, self._seen[call.id].input):
+            # Never seen, or not the call that was judged: judge it now.
+            self.held(request_id, call, tell)
+            return
+        tell(first)
+
+    def withdrawn(self, request_id: str) -> None:
+        """The agent no longer waits for this answer, and will not use it."""
+        pending = self._pending.get(self._by_request.pop(request_id, ""))
+        if pending and not pending.future.done():
+            pending.future.cancel()
+
+    def completed(self, done: events.ToolCompleted) -> str | None:
+        """None, or why this result proves that the gate was passed by."""
+        decision = self._decided.get(done.call_id)
+        if not done.executed or (decision and decision.allowed):
+            return None
+        if decision is None:
+            return f"tool call {done.call_id} has a result, but it never asked at the gate"
+        return None if done.is_error else f"tool call {done.call_id} was denied, but it ran"
+
+    # -- answers from outside -------------------------------------------------------------------------------------
+
+    def resolve(self, pending_id: str, answer: Answer | Reply) -> bool:
+        """Hand in an answer; False if nobody waits for it (any more). The first answer counts."""
+        pending = self._pending.get(pending_id)
+        if pending is None or pending.future.done():
+            return False
+        pending.future.set_result(answer)
+        return True
+
+    def close(self, reason: str) -> None:
+        """The run is ending: whatever still waits is denied."""
+        for pending in list(self._pending.values()):
+            if not pending.future.done():
+                pending.future.cancel(reason)
+
+    # -- approvals --------------------------------------------------------------------------------------------------
+
+    def _ask(self, request_id: str, call: ToolCall, verdict: Ask, tell: Tell) -> None:
+        asked = events.ApprovalRequested(
+            approval_id=self._next_id("approval"),
+            call=call,
+            reason=verdict.reason,
+            expires_s=self._approval_s or 0,
+        )
+        self._start(request_id, asked.approval_id, call, self._approve(asked, verdict.rule, tell))
+        self._host.emit(asked)
+
+    async def _approve(self, asked: events.ApprovalRequested, rule: str, tell: Tell) -> None:
+        by: By = "person"
+        got = await self._wait(asked.approval_id, self._approver.approve(asked))
+        match got:
+            case Answer():
+                answer = got
+            case TimeoutError():
+                by = "timeout"
+                answer = Answer(
+                    approved=False, by="timeout", reason=f"APPROVAL_TIMEOUT: no answer in {asked.expires_s:g} s"
+                )
+            case asyncio.CancelledError():
+                by = "supervisor"
+                answer = Answer(approved=False, by="supervisor", reason="the request was taken back")
+            case Exception():
+                by = "supervisor"
+                answer = Answer(approved=False, by="supervisor", reason=f"the approver failed: {got!r}")
+            case _:
+                by = "supervisor"
+                answer = Answer(approved=False, by="supervisor", reason=f"the approver gave no answer, but {got!r}")
+        self._host.emit(
+            events.ApprovalResolved(
+                approval_id=asked.approval_id, approved=answer.approved, by=answer.by, reason=answer.reason
+            )
+        )
+        if answer.approved:
+            run_input = asked.call.input if answer.edited is None else answer.edited
+            decision = Decision(allowed=True, input=run_input, reason=answer.reason)
+        else:
+            decision = _no(answer.reason or "not approved")
+        self._settle(asked.call, decision, tell, by=by, rule=rule, edited=answer.edited)
+
+    # -- questions and plans ----------------------------------------------------------------------------------------
+
+    def _question(self, request_id: str, call: ToolCall, tell: Tell) -> None:
+        if self._policy.mode == "dontAsk":
+            tell(_no("nobody is asked in this run"))
+            return
+        question_id = self._next_id("question")
+        if call.name == "ExitPlanMode":
+            asked = plan_of(question_id, self._plans.get(call.id, {}) | call.input, self._approval_s or 0)
+        else:
+            asked = questions_of(question_id, call.input, self._approval_s or 0)
+        self._start(request_id, question_id, call, self._answer(asked, call, tell))
+        self._host.emit(asked)
+
+    async def _answer(self, asked: events.QuestionRequested, call: ToolCall, tell: Tell) -> None:
+        got = await self._wait(asked.question_id, self._approver.answer(asked))
+        match got:
+            case Reply():
+                reply = got
+            case TimeoutError():
+                reply = Reply(
+                    answered=False, by="timeout", reason=f"APPROVAL_TIMEOUT: no answer in {asked.expires_s:g} s"
+                )
+            case asyncio.CancelledError():
+                reply = Reply(answered=False, by="supervisor", reason="the question was taken back")
+            case _:
+                reply = Reply(answered=False, by="supervisor", reason=f"the approver failed: {got!r}")
+        self._host.emit(
+            events.QuestionResolved(
+                question_id=asked.question_id,
+                answered=reply.answered,
+                answers=reply.answers,
+                by=reply.by,
+                reason=reply.reason,
+            )
+        )
+        if not reply.answered:
+            tell(_no(reply.reason or "turned down"))
+        elif asked.kind == "plan":
+            if self._policy.mode == "plan":
+                # The person has seen the plan and wants it done: from here on each call is asked for as usual.
+                self._policy = msgspec.structs.replace(self._policy, mode="default")
+            tell(Decision(allowed=True, input=call.input))
+        else:
+            tell(Decision(allowed=True, input=call.input | {"answers": reply.answers}))
+
+    # -- the common part ----------------------------------------------------------------------------------------------
+
+    def _next_id(self, kind: str) -> str:
+        self._count += 1
+        return f"{kind}-{self._count}"
+
+    def _start(self, request_id: str, pending_id: str, call: ToolCall, work: Coroutine[Any, Any, None]) -> None:
+        pending = _Pending(call, asyncio.get_running_loop().create_future())
+        self._pending[pending_id] = pending
+        self._by_request[request_id] = pending_id
+        self._host.hold()
+        pending.task = self._host.spawn(work)
+
+    async def _wait(self, pending_id: str, approver: Coroutine[Any, Any, Any]) -> object:
+        """The first of: the approver's answer, an answer from outside, the clock. A failure is returned, not raised."""
+        pending = self._pending[pending_id]
+        task = asyncio.ensure_future(approver)
+        try:
+            done, _ = await asyncio.wait(
+                (task, pending.future), timeout=self._approval_s, return_when=asyncio.FIRST_COMPLETED
+            )
+            if not done:
+                return TimeoutError()
+            first = pending.future if pending.future in done else task
+            try:
+                return first.result()
+            except (Exception, asyncio.CancelledError) as failure:  # noqa: BLE001  # a person's code; any failure is a no
+                return failure
+        finally:
+            if not task.done():
+                task.cancel()
+                # The approver's own clean-up gets a moment, but cannot hold the call for ever.
+                await asyncio.wait((task,), timeout=1)
+            if task.done() and not task.cancelled():
+                task.exception()  # looked at, so that asyncio does not report it as forgotten
+            self._pending.pop(pending_id, None)
+            self._host.release()
+
+    def _settle(
+        self,
+        call: ToolCall,
+        decision: Decision,
+        tell: Tell,
+        *,
+        by: By,
+        rule: str,
+        edited: dict[str, Any] | None = None,
+    ) -> None:
+        self._decided[call.id] = decision
+        self._seen[call.id] = call
+        self._host.emit(
+            events.ToolDecided(
+                call=call,
+                decision="allow" if decision.allowed else "deny",
+                by=by,
+                rule=rule,
+                reason=decision.reason,
+                edited=edited,
+            )
+        )
+        tell(decision)
+
+
+def _no(reason: str) -> Decision:
+    return Decision(allowed=False, reason=reason)
+
+
+def questions_of(question_id: str, input_: dict[str, Any], expires_s: float) -> events.QuestionRequested:
+    """The agent's question as ours; what is malformed is shown as it came rather than lost."""
+    found: list[events.Question] = []
+    raw = input_.get("questions")
+    for item in raw if isinstance(raw, list) else [input_]:
+        if not isinstance(item, dict):
+            found.append(events.Question(question=str(item)))
+            continue
+        options = item.get("options")
+        found.append(
+            events.Question(
+                question=str(item.get("question", "")),
+                header=str(item.get("header", "")),
+                multi_select=item.get("multiSelect") is True,
+                options=tuple(
+                    events.Option(label=str(o.get("label", "")), description=str(o.get("description", "")))
+                    if isinstance(o, dict)
+                    else events.Option(label=str(o))
+                    for o in (options if isinstance(options, list) else ())
+                ),
+            )
+        )
+    return events.QuestionRequested(
+        question_id=question_id, kind="question", questions=tuple(found), expires_s=expires_s
+    )
+
+
+def plan_of(question_id: str, input_: dict[str, Any], expires_s: float) -> events.QuestionRequested:
+    prompts = input_.get("allowedPrompts")
+    return events.QuestionRequested(
+        question_id=question_id,
+        kind="plan",
+        plan=str(input_.get("plan", "")),
+        allowed_prompts=tuple(
+            f"{p.get('tool', '')}: {p.get('prompt', '')}" if isinstance(p, dict) else str(p)
+            for p in (prompts if isinstance(prompts, list) else ())
+        ),
+        expires_s=expires_s,
+    )

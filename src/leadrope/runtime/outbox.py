@@ -1,0 +1,78 @@
+"""Events on their way to the consumer: whole batches, bounded by size, so that a slow consumer holds the agent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+
+from leadrope.core.events import Recorded
+
+# Enough that a consumer that keeps up never makes the agent wait; small beside the agent's own memory. The pipe and the
+# reader hold up to 5 MiB more.
+LIMIT_BYTES = 4 * 1024 * 1024
+
+
+class Outbox:
+    """One producer, one consumer. `weight` is about what a batch costs in memory."""
+
+    def __init__(self, *, limit: int = LIMIT_BYTES) -> None:
+        self._batches: deque[tuple[list[Recorded], int]] = deque()
+        self._weight = 0
+        self._limit = limit
+        self._closed = False
+        self._discarding = False
+        self._reader: asyncio.Future[None] | None = None
+        self._room: asyncio.Future[None] | None = None
+        self._current: Iterator[Recorded] = iter(())
+
+    @property
+    def is_full(self) -> bool:
+        return self._weight > self._limit and not self._discarding
+
+    def put(self, batch: list[Recorded], weight: int) -> None:
+        """Never blocks and never drops; the producer asks `is_full` and waits with `room`."""
+        if self._discarding or not batch:
+            return
+        self._batches.append((batch, weight))
+        self._weight += weight
+        _wake(self._reader)
+
+    async def room(self) -> None:
+        while self.is_full:
+            self._room = asyncio.get_running_loop().create_future()
+            await self._room
+
+    def close(self) -> None:
+        self._closed = True
+        _wake(self._reader)
+
+    def discard(self) -> None:
+        """Nobody will read any more: drop what is here and all that comes."""
+        self._discarding = True
+        self._batches.clear()
+        self._weight = 0
+        self._current = iter(())
+        _wake(self._room)
+        _wake(self._reader)
+
+    async def next(self) -> Recorded:
+        """The next event, or StopAsyncIteration after the last. The fast path does not suspend."""
+        for recorded in self._current:
+            return recorded
+        while not self._batches:
+            if self._closed or self._discarding:
+                raise StopAsyncIteration
+            self._reader = asyncio.get_running_loop().create_future()
+            await self._reader
+        batch, weight = self._batches.popleft()
+        self._weight -= weight
+        if not self.is_full:
+            _wake(self._room)
+        self._current = iter(batch)
+        return next(self._current)
+
+
+def _wake(waiter: asyncio.Future[None] | None) -> None:
+    if waiter is not None and not waiter.done():
+        waiter.set_result(None)

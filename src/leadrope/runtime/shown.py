@@ -1,0 +1,101 @@
+"""What others wrote, made fit for a terminal, and a tool call in one line. Knows no colours and no layout.
+
+An agent's text may hold escape sequences that move the cursor, set the clipboard or hide a line, and characters that
+make a command look like another one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from leadrope.core.tools import ToolCall, edited_path
+
+_SEQUENCES = re.compile(
+    r"""
+      \x1b\[ [0-?]* [ -/]* [@-~]                      # CSI: colours, cursor, modes
+      # OSC, DCS and their kin: titles, clipboard
+    | (?: \x1b[\]PX^_] | [\x90\x98\x9d-\x9f] ) [^\x07\x1b\x9c]* (?: \x07 | \x1b\\ | \x9c )
+    | \x9b [0-?]* [ -/]* [@-~]
+    | \x1b [ -/]* [0-~]
+    """,
+    re.VERBOSE,
+)
+# Controls but for tab and newline; what reorders text; what has no width; tags; separators that look like newlines.
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
+    "\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff\ud800-\udfff]"
+)
+
+
+def clean(text: str) -> str:
+    r"""The text without what a terminal would act on and what an eye cannot see.
+
+    >>> clean("\x1b[31mred\x1b[0m\u202e!")
+    'red!'
+    """
+    text = text.replace("\r\n", "\n")
+    return _UNSEEN.sub("", _SEQUENCES.sub("", text))
+
+
+def exact(text: str) -> str:
+    r"""The text with the same characters written out: what is approved must not hide anything.
+
+    >>> exact("rm \u202e x")
+    'rm <U+202E> x'
+    """
+    return _UNSEEN.sub(lambda found: f"<U+{ord(found[0]):04X}>", text)
+
+
+def one_line(text: str, width: int) -> str:
+    """White space folded, and cut with an ellipsis."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= width else flat[: max(1, width - 1)] + "…"
+
+
+# The field of a tool's input that says most about the call.
+_TELLING = ("command", "url", "query", "pattern", "skill", "description", "prompt", "script", "name")
+
+
+def describe(call: ToolCall, *, cwd: str = "", width: int = 100) -> str:
+    """The call in a few words: the command, the path, the address."""
+    path = edited_path(call)
+    if path is not None:
+        words = relative(path, cwd)
+        if call.name == "Grep" and isinstance(call.input.get("pattern"), str):
+            words = f"{call.input['pattern']} in {words}"
+    else:
+        telling = next((call.input[field] for field in _TELLING if isinstance(call.input.get(field), str)), None)
+        words = telling if telling is not None else (_json(call.input) if call.input else "")
+    return one_line(exact(words), width)
+
+
+def relative(path: str, cwd: str) -> str:
+    """Inside the working directory the way from there; the full path elsewhere."""
+    root = cwd.rstrip("/") + "/"
+    return path[len(root) :] if cwd and path.startswith(root) else path
+
+
+def whole_input(input_: Mapping[str, Any]) -> str:
+    """All that a call would do, with nothing left out: a command as it is, any other field under its name.
+
+    Lines of a value are indented below its name, so that no value can pass for another field.
+    """
+    lines: list[str] = []
+    fields = dict(input_)
+    if isinstance(fields.get("command"), str):
+        lines.append(exact(fields.pop("command")))
+    for name, value in fields.items():
+        shown = exact(value if isinstance(value, str) else _json(value))
+        if "\n" in shown:
+            lines += [f"{exact(name)}:", *(f"    {line}" for line in shown.split("\n"))]
+        else:
+            lines.append(f"{exact(name)}: {shown}")
+    return "\n".join(lines) or "(no input)"
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
