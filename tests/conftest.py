@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import secrets
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,8 +18,8 @@ _FORBIDDEN = ("ANTHROPIC_", "CLAUDE_", "CLAUDECODE", "OPENAI_", "PERPLEXITY_", "
 _HARNESS_THREADS = ("pytest_timeout", "execnet", "asyncio_0")
 
 
-def in_ci() -> bool:
-    return os.environ.get("CI", "").lower() == "true"
+# Read at import: the fixture below removes LEADROPE_* before every test. `make soak` sets ten times as many.
+FAULT_COUNT = int(os.environ.get("LEADROPE_FAULT_COUNT", "5"))
 
 
 @pytest.fixture(autouse=True)
@@ -72,3 +75,50 @@ def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
         if t.ident not in threads and not t.name.startswith(_HARNESS_THREADS) and t.is_alive()
     ]
     assert not running, f"threads left behind: {running}"
+
+
+@pytest.fixture
+def fault_count() -> int:
+    return FAULT_COUNT
+
+
+@pytest.fixture
+def marker() -> str:
+    """A word that a test puts into the argv of everything it starts, so that the scan below finds it."""
+    return f"leadrope-test-{secrets.token_hex(6)}"
+
+
+@pytest.fixture
+def survivors(marker: str) -> Iterator[Callable[[], dict[int, str]]]:
+    """Living processes with the marker in their argv. It shares no code with the package."""
+
+    def scan() -> dict[int, str]:
+        found: dict[int, str] = {}
+        for entry in Path("/proc").glob("[0-9]*"):
+            if int(entry.name) == os.getpid():
+                continue
+            try:
+                argv = (entry / "cmdline").read_bytes()
+                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+            except OSError:
+                continue
+            if marker.encode() in argv and state not in "ZX":
+                found[int(entry.name)] = argv.replace(b"\0", b" ").decode(errors="replace")
+        return found
+
+    yield scan
+    for pid in scan():  # a failed test cleans up after itself
+        os.kill(pid, 9)
+
+
+@pytest.fixture
+def until() -> Callable[[Callable[[], bool]], Awaitable[None]]:
+    """Waits for a state, with a bound; for states that no event announces."""
+
+    async def until(holds: Callable[[], bool]) -> None:
+        give_up = time.monotonic() + 30
+        while not holds():
+            assert time.monotonic() < give_up, "the state never came"
+            await asyncio.sleep(0.005)
+
+    return until

@@ -23,12 +23,17 @@ if TYPE_CHECKING:
     from leadrope.core.request import RunRequest as RunRequest
     from leadrope.core.result import RunResult as RunResult
     from leadrope.core.tools import ToolCall as ToolCall
+    from leadrope.providers.claude_code.locate import check_cli as check_cli
     from leadrope.runtime.approvals import Answer as Answer
     from leadrope.runtime.approvals import Approver as Approver
     from leadrope.runtime.approvals import Callback as Callback
     from leadrope.runtime.approvals import Caller as Caller
     from leadrope.runtime.approvals import DenyAll as DenyAll
     from leadrope.runtime.approvals import Reply as Reply
+    from leadrope.runtime.complete import Completion as Completion
+    from leadrope.runtime.complete import Context as Context
+    from leadrope.runtime.complete import Message as Message
+    from leadrope.runtime.complete import complete as complete
     from leadrope.runtime.console import Console as Console
     from leadrope.runtime.run import Run as Run
     from leadrope.runtime.run import open_run as open_run
@@ -52,7 +57,12 @@ _HOMES = {
     "Caller": "leadrope.runtime.approvals",
     "DenyAll": "leadrope.runtime.approvals",
     "Reply": "leadrope.runtime.approvals",
+    "Completion": "leadrope.runtime.complete",
     "Console": "leadrope.runtime.console",
+    "Context": "leadrope.runtime.complete",
+    "Message": "leadrope.runtime.complete",
+    "check_cli": "leadrope.providers.claude_code.locate",
+    "complete": "leadrope.runtime.complete",
     "Run": "leadrope.runtime.run",
     "open_run": "leadrope.runtime.run",
     "run": "leadrope.runtime.run",
@@ -65,10 +75,13 @@ __all__ = [
     "Approver",
     "Callback",
     "Caller",
+    "Completion",
     "Console",
+    "Context",
     "DenyAll",
     "Limits",
     "McpServer",
+    "Message",
     "Recorded",
     "Reply",
     "Run",
@@ -77,6 +90,8 @@ __all__ = [
     "Secret",
     "ToolCall",
     "__version__",
+    "check_cli",
+    "complete",
     "errors",
     "events",
     "open_run",

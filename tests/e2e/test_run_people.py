@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+import leadrope
 from leadrope import Caller, Limits, events
+from leadrope.rehearsal import ModelServer
 from leadrope.runtime.run import Run
 
 QUESTION = {
@@ -184,3 +188,23 @@ async def test_a_slash_or_an_at_sign_in_a_prompt_is_only_text(stage: Any) -> Non
             [{"text": "seen", "expect": {"contains": prompt, "lacks": "hidden content"}}], prompt=prompt
         )
         assert played.result.text == "seen"
+
+
+async def test_complete_goes_through_the_gate(stage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chat's answer: named tools pass, all others are held, and ten turns are the limit."""
+    for name, value in stage.environ.items():
+        monkeypatch.setenv(name, value)
+    agent = {"name": "Agent", "input": {"description": "x", "prompt": "y", "subagent_type": "general-purpose"}}
+    async with ModelServer([{"tool": stage.touch}, {"tool": agent}, {"text": "hello"}]) as model:
+        request = stage.request(model)
+        done = await leadrope.complete(
+            leadrope.Context(message="hi", system_prompt="Be kind."),
+            cwd=request.cwd,
+            base_url=model.url,
+            credential=request.credential,
+        )
+    assert (done.text, done.provider) == ("hello", "claude-code")
+    assert done.tokens_used == 330
+    assert stage.marker.exists()
+    assert model.requests[2].tool_results[0].is_error
+    assert "Be kind." in model.requests[0].text

@@ -126,10 +126,14 @@ class Attempt:
                 self.gate.close("the agent has ended")
                 if self._checking:
                     self._checking.cancel()
+        except BaseException:
+            await self._child.end(polite_s=0, stop_s=self._limits.stop_s)
+            raise
         finally:
             if self._timer:
                 self._timer.cancel()
-            ending = await self._child.end(polite_s=0, stop_s=self._limits.stop_s)
+        # Its output ends a moment before the process does: one that is leaving by itself must not get a signal.
+        ending = await self._child.end(polite_s=self._limits.exit_s, stop_s=self._limits.stop_s)
         self._recorder.record(
             events.AgentExited(
                 exit_code=ending.exit_code,

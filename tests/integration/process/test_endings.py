@@ -205,7 +205,8 @@ async def test_processes_that_fork_and_exit_without_pause_are_caught(
 async def test_an_agent_that_stops_its_guardian_ends_all_the_same(
     begin: Starter, survivors: Survivors, marker: str
 ) -> None:
-    child = await begin(f"{SLEEP} & kill -STOP $PPID; echo ready; wait", marker)
+    child = await begin(f"{SLEEP} & read; kill -STOP $PPID; echo ready; wait", marker)
+    child.write(b"\n")
     await ready(child)
     assert (await child.end(stop_s=STOP_S)).survivors == 0
     assert survivors() == {}
@@ -214,8 +215,9 @@ async def test_an_agent_that_stops_its_guardian_ends_all_the_same(
 async def test_an_agent_that_kills_its_guardian_dies_with_its_tagged_children(
     begin: Starter, survivors: Survivors, marker: str
 ) -> None:
-    child = await begin(f"setsid {SLEEP} & echo ready; kill -KILL $PPID; wait", marker)
+    child = await begin(f"setsid {SLEEP} & echo ready; read; kill -KILL $PPID; wait", marker)
     await ready(child)
+    child.write(b"\n")
     assert await child.wait() == -signal.SIGKILL
     ending = await child.end()
     assert ending.rung == "killed"

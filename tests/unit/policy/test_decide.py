@@ -55,9 +55,7 @@ OUTSIDE = {"file_path": "/etc/hosts"}
         ],
     ],
 )
-def test_modes(
-    name: str, input_: dict[str, Any], plan: str, default: str, edit: str, dont_ask: str, full: str
-) -> None:
+def test_modes(name: str, input_: dict[str, Any], plan: str, default: str, edit: str, dont_ask: str, full: str) -> None:
     got = [verdict(mode, name, **input_) for mode in ("plan", "default", "edit", "dontAsk", "full")]
     assert got == [plan, default, edit, dont_ask, full]
 

@@ -1,0 +1,61 @@
+"""Never run: uses the public API as a program would, so that mypy holds its types."""
+
+from __future__ import annotations
+
+import leadrope
+from leadrope import Answer, Caller, Limits, Recorded, RunRequest, RunResult, Secret, events, open_run
+
+
+async def five_lines() -> str:
+    async with open_run(RunRequest(prompt="fix the failing test")) as run:
+        async for recorded in run:
+            print(recorded.event)
+    return (await run.result()).text
+
+
+async def answers_itself() -> None:
+    request = RunRequest(
+        prompt="go", mode="edit", tools=("Read", "Edit"), limits=Limits(budget_usd=1.0), credential=Secret("…")
+    )
+    async with open_run(request, approver=Caller(), keep_open=True) as run:
+        async for recorded in run:
+            match recorded.event:
+                case events.ApprovalRequested(approval_id=waiting, call=call):
+                    answered: bool = run.approve(waiting) if call.name == "Bash" else run.deny(waiting, "no")
+                    print(answered)
+                case events.QuestionRequested(question_id=question):
+                    run.answer(question, {"Which?": "This"})
+                case events.TurnEnded():
+                    await run.send("and now?")
+                    run.finish()
+                case _:
+                    pass
+        await run.interrupt()
+        result: RunResult = await run.stop()
+        result.raise_for_outcome()
+
+
+async def approvers() -> None:
+    def plain(asked: events.ApprovalRequested) -> bool:
+        return asked.call.name == "Read"
+
+    async def edited(asked: events.ApprovalRequested) -> Answer:
+        return Answer(approved=True, edited={**asked.call.input, "timeout": 1000})
+
+    await leadrope.run(prompt="x", approver=plain)
+    await leadrope.run(RunRequest(prompt="x"), approver=edited)
+    await leadrope.run(prompt="x", approver=leadrope.Console())
+
+
+def sync() -> float:
+    result = leadrope.run_sync(prompt="x")
+    recorded: list[Recorded] = []
+    return result.cost_usd + len(recorded)
+
+
+async def chat() -> str:
+    first = await leadrope.complete("hello")
+    context = leadrope.Context(message="and?", history=(leadrope.Message(role="user", text="hello"),))
+    answer: leadrope.Completion = await leadrope.complete(context, session=first.session_id)
+    check = await leadrope.check_cli()
+    return answer.text + (check.version or check.reason or "")
