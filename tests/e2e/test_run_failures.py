@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from leadrope import Limits, errors, events
+from leadrope import Limits, Secret, errors, events
 
 
 def error(status: int, **more: Any) -> dict[str, Any]:
@@ -177,3 +177,20 @@ async def test_stop_leaves_nothing_and_says_so(stage: Any) -> None:
         result = await run.stop()
         assert time.monotonic() - before < 5, "grace and a second, with room for a busy machine"
     assert result.outcome == "stopped"
+
+
+async def test_a_usage_limit_parks_the_run_until_its_reset(stage: Any) -> None:
+    reset = 1_999_999_999
+    headers = {
+        "anthropic-ratelimit-unified-status": "rejected",
+        "anthropic-ratelimit-unified-reset": reset,
+        "anthropic-ratelimit-unified-representative-claim": "five_hour",
+        "anthropic-ratelimit-unified-overage-status": "rejected",
+    }
+    played = await stage.play(
+        [error(429, headers=headers)], credential=Secret("sk-ant-oat-rehearsal-000000000000"), attempts=2
+    )
+    assert played.result.outcome == "parked"
+    assert played.result.resets_at == reset
+    assert played.one(events.LimitReached).kind == "five_hour"
+    assert played.result.attempts == 1

@@ -168,3 +168,12 @@ async def test_calls_of_one_message_are_kept_apart(stage: Any) -> None:
     )
     assert sorted(p.name for p in stage.ws.iterdir()) == ["m1"]
     assert sorted(d.decision for d in played.of(events.ToolDecided)) == ["allow", "deny", "deny"]
+
+
+async def test_thinking_is_told_apart_from_text(stage: Any) -> None:
+    played = await stage.play([{"thinking": "let me see", "text": "the answer"}], max_thinking_tokens=2000)
+    assert played.one(events.ThinkingCompleted).text == "let me see"
+    assert played.result.text == "the answer"
+    deltas = played.of(events.MessageDelta)
+    assert "".join(d.text for d in deltas if d.thinking) == "let me see"
+    assert "".join(d.text for d in deltas if not d.thinking) == "the answer"

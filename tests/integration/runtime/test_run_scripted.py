@@ -29,6 +29,7 @@ class Stage:
         self.claude = folder / "claude"
         self.stdin = folder / "stdin.jsonl"
         self.started = folder / "started.jsonl"
+        self.answers: dict[str, Any] = {}
         self.environ = {
             "PATH": os.environ["PATH"],
             "HOME": str(folder),
@@ -45,6 +46,7 @@ class Stage:
             "version": f"{version} (Claude Code)",
             "stdin_file": str(self.stdin),
             "start_file": str(self.started),
+            "answers": self.answers,
             "steps": steps,
         }
         write_executable(self.claude, script)
@@ -393,6 +395,37 @@ async def test_a_key_that_we_did_not_give_ends_the_run(stage: Stage) -> None:
     assert result.error is not None
     assert result.error.kind == "not_authenticated"
     assert "project settings" in result.error.message
+
+
+def retry(status: int) -> dict[str, Any]:
+    return {"line": {"type": "system", "subtype": "api_retry", "attempt": 1, "error_status": status, "error": "x"}}
+
+
+async def test_the_agents_own_login_is_used_in_place(stage: Stage) -> None:
+    """Nothing to forward: no credential and no private folder, and only the second refusal ends the run."""
+    steps = [{"initialize": True}, {"await_user": True}, {"init": {"apiKeySource": "none"}}]
+    steps += [retry(401), {"text": "refreshed"}, retry(401), {"hang": True}]
+    stage.answers = {"auth status": {"stdout": '{"loggedIn": true, "authMethod": "claude.ai"}'}}
+    found, result = await stage.play(steps, credential=None)
+    (start,) = [json.loads(line) for line in stage.started.read_text().splitlines()]
+    assert not [name for name in start["env"] if name.startswith(("ANTHROPIC_", "CLAUDE_CONFIG", "CLAUDE_CODE_OAUTH"))]
+    assert of(found, events.SessionStarted)[0].credential.kind == "own_login"
+    assert [e.text for e in of(found, events.MessageCompleted)] == ["refreshed"]
+    assert result.error is not None
+    assert result.error.kind == "not_authenticated"
+
+
+async def test_nothing_at_all_is_an_error_that_says_what_to_do(stage: Stage) -> None:
+    stage.answers = {"auth status": {"stdout": '{"loggedIn": false}', "exit": 1}}
+    with pytest.raises(errors.NotAuthenticated, match="claude auth login"):
+        await stage.play(OPEN, credential=None)
+    assert not stage.started.exists()
+
+
+async def test_a_forwarded_credential_gets_no_second_chance(stage: Stage) -> None:
+    _, result = await stage.play([*OPEN, retry(403), {"hang": True}])
+    assert result.error is not None
+    assert (result.error.kind, result.error.api_status) == ("not_authenticated", 403)
 
 
 async def test_leaving_the_block_ends_the_agent(stage: Stage) -> None:
