@@ -96,11 +96,11 @@ Signal = Ready | Started | CallHeld | PermissionAsked | Withdrawn | Replied | Ba
 class LaunchFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file to write, for its owner only, before the start. The content may hold secrets: it is never logged."""
 
-    path: Path
+    path: str
     content: bytes
 
     def __repr__(self) -> str:
-        return f"LaunchFile({str(self.path)!r}, {len(self.content)} bytes)"
+        return f"LaunchFile({self.path!r}, {len(self.content)} bytes)"
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):

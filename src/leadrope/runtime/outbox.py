@@ -22,13 +22,19 @@ class Outbox:
         self._limit = limit
         self._closed = False
         self._discarding = False
+        self._is_held = True
         self._reader: asyncio.Future[None] | None = None
         self._room: asyncio.Future[None] | None = None
         self._current: Iterator[Recorded] = iter(())
 
     @property
     def is_full(self) -> bool:
-        return self._weight > self._limit and not self._discarding
+        return self._is_held and self._weight > self._limit
+
+    @property
+    def is_read(self) -> bool:
+        """Somebody waits for the next event at this moment."""
+        return self._reader is not None and not self._reader.done()
 
     def put(self, batch: list[Recorded], weight: int) -> None:
         """Never blocks and never drops; the producer asks `is_full` and waits with `room`."""
@@ -47,13 +53,18 @@ class Outbox:
         self._closed = True
         _wake(self._reader)
 
+    def let_go(self) -> None:
+        """From here on the producer is never held: what is still to come is bounded, or somebody reads it."""
+        self._is_held = False
+        _wake(self._room)
+
     def discard(self) -> None:
         """Nobody will read any more: drop what is here and all that comes."""
+        self.let_go()
         self._discarding = True
         self._batches.clear()
         self._weight = 0
         self._current = iter(())
-        _wake(self._room)
         _wake(self._reader)
 
     async def next(self) -> Recorded:

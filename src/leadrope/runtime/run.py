@@ -97,6 +97,14 @@ def _request(request: RunRequest | None, fields: dict[str, Any]) -> RunRequest:
         raise errors.RequestError(str(error)) from None
 
 
+def _with_machine(request: RunRequest, config: configs.Config) -> RunRequest:
+    """Where the agent and its model are found belongs to the machine, so a program need not say it."""
+    given = {name: getattr(request, name) for name in ("binary", "base_url")}
+    missing = {name: getattr(config.run, name) for name, value in given.items() if value is None}
+    found = {name: value for name, value in missing.items() if value is not msgspec.UNSET}
+    return msgspec.structs.replace(request, **found) if found else request
+
+
 def _whole_limits(limits: Limits, environ: Mapping[str, str]) -> Limits:
     """What the request leaves open is the operator's to say, then ours."""
     given = {name: value for name in ("idle_s", "wall_s") if (value := getattr(limits, name)) is not None}
@@ -149,7 +157,9 @@ class Run:
         settings = home.load_env(leadrope_home)
         ambient = self._environ
         self._environ = {**settings, **ambient}
-        self.request = check(self.request)
+        if self._config is None:
+            self._config = configs.load(self._environ)
+        self.request = check(_with_machine(self.request, self._config))
         self._provider = registry.provider(self.request.provider)
         cwd = checks.working_directory(self.request.cwd)
         extra = tuple(checks.extra_directory(folder, cwd) for folder in self.request.extra_dirs)
@@ -160,8 +170,6 @@ class Run:
             mode=normal_mode(self.request.mode),
             limits=_whole_limits(self.request.limits, self._environ),
         )
-        if self._config is None:
-            self._config = configs.load(self._environ)
         self._traces = self._environ.get("LEADROPE_DEBUG_SPAWN", "").lower() in ("1", "true")
         self._place = base.Place(
             run_id=self.id,
@@ -194,10 +202,13 @@ class Run:
         return await self._outbox.next()
 
     async def result(self) -> RunResult:
-        """The result, when the run has ended. Events that nobody has read by then are dropped."""
+        """The result, when the run has ended. Events that nobody reads meanwhile are dropped."""
         assert self._task is not None, "result() is called inside or after `async with open_run(...)`"  # noqa: S101
         if self._result is None:
-            self._outbox.discard()
+            if self._outbox.is_read:
+                self._outbox.let_go()
+            else:
+                self._outbox.discard()
         await asyncio.shield(self._task)  # raises what went wrong in leadrope itself
         assert self._result is not None  # noqa: S101  # _supervise always sets it, or has raised above
         return self._result
@@ -226,8 +237,12 @@ class Run:
     async def stop(self, reason: str = "stopped by the caller") -> RunResult:
         """End the run now, and return when nothing of it is left."""
         self._stopped.set()
+        # Whoever iterates still sees the last events; what an ending agent says is bounded.
+        self._outbox.let_go()
         if self._attempt and self._result is None:
             self._attempt.end("stopped", "stopped", reason)
+        assert self._task is not None, "stop() is called inside `async with open_run(...)`"  # noqa: S101
+        await asyncio.shield(self._task)
         return await self.result()
 
     def approve(self, approval_id: str, *, edited: dict[str, Any] | None = None, by: str = "person") -> bool:

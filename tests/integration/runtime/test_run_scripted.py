@@ -149,7 +149,7 @@ async def test_the_second_question_is_answered_from_the_first_decision(stage: St
 
     def approve(request: events.ApprovalRequested) -> bool:
         asked.append(request.call.input["command"])
-        return request.call.input["command"] == "a"
+        return bool(request.call.input["command"] == "a")
 
     _, result = await stage.play([*OPEN, *steps, {"text": "ok"}, *CLOSE], approver=approve)
     assert result.outcome == "succeeded"
@@ -436,6 +436,20 @@ async def test_leaving_the_block_ends_the_agent(stage: Stage) -> None:
     result = await run.result()
     assert result.outcome == "stopped"
     assert result.leftovers_killed == 1
+
+
+async def test_a_stop_from_another_task_lets_the_reader_see_the_end(stage: Stage) -> None:
+    async with stage.open([*OPEN, {"text": "busy"}, {"hang": True}]) as run:
+        stops = []
+        kinds = []
+        async for item in run:
+            kinds.append(type(item.event))
+            if isinstance(item.event, events.MessageCompleted):
+                stops.append(asyncio.create_task(run.stop("enough")))
+        result = await stops[0]
+    assert kinds[-3:] == [events.RunEnding, events.AgentExited, events.RunEnded]
+    assert result.error is not None
+    assert result.error.message == "enough"
 
 
 async def test_stopping_before_the_agent_has_spoken(stage: Stage) -> None:
