@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from leadrope.runtime.console import Console as Console
     from leadrope.runtime.run import Run as Run
     from leadrope.runtime.run import open_run as open_run
-    from leadrope.runtime.run import run as run
-    from leadrope.runtime.run import run_sync as run_sync
+    from leadrope.runtime.whole import run as run
+    from leadrope.runtime.whole import run_sync as run_sync
 
 # Imported when first used: `leadrope --version` and `--help` must not pay for the library behind them.
 _HOMES = {
@@ -65,8 +65,8 @@ _HOMES = {
     "complete": "leadrope.runtime.complete",
     "Run": "leadrope.runtime.run",
     "open_run": "leadrope.runtime.run",
-    "run": "leadrope.runtime.run",
-    "run_sync": "leadrope.runtime.run",
+    "run": "leadrope.runtime.whole",
+    "run_sync": "leadrope.runtime.whole",
 }
 _MODULES = ("errors", "events")
 

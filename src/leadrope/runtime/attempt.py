@@ -11,16 +11,20 @@ from leadrope import errors
 from leadrope.core import events
 from leadrope.core.fold import TOOL_TIMED_OUT
 from leadrope.core.request import RunRequest
+from leadrope.core.tools import class_of
 from leadrope.policy.decide import Policy
 from leadrope.process.child import Child
-from leadrope.process.deadlines import Clocks
 from leadrope.providers import base
 from leadrope.runtime.approvals import Approver
+from leadrope.runtime.clocks import RunClocks
 from leadrope.runtime.gate import Decision, Gate
 
 Cause = Literal["stopped", "timed_out", "over_budget", "denied", "parked", "failed"]
 
 INTERRUPT_WAIT_S = 10.0
+
+# A subagent's own calls are timed one by one, and a question waits for a person: neither is a wedged tool.
+UNTIMED = ("agent", "control")
 
 
 TryGate = Callable[[str], Awaitable[str | None]]
@@ -69,15 +73,12 @@ class Attempt:
         self._started_at = started_at
         self._try_gate = try_gate
         self._loop = asyncio.get_running_loop()
-        self._clocks = Clocks()
-        self._timer: asyncio.TimerHandle | None = None
+        self._clocks = RunClocks(self._limits, self._on_expired)
         self._group: asyncio.TaskGroup | None = None
         self._ending: asyncio.Task[Any] | None = None
         self._checking: asyncio.Task[Any] | None = None
         self._doomed = False
         self._replies: dict[str, asyncio.Future[base.Replied]] = {}
-        self._running: set[str] = set()
-        """Calls that were allowed and have no result yet."""
         self._ready = False
         self._in_turn = False
         self._agents = 0
@@ -110,11 +111,7 @@ class Attempt:
 
     async def live(self) -> None:
         """Read until the process is gone, whatever the reason; then say how it went."""
-        now = self._loop.time()
-        self._clocks.start("start", self._limits.start_s, now)
-        # The wall clock covers the run, not the attempt: what earlier attempts took is gone.
-        self._clocks.start("wall", self._limits.wall_s or 0, self._started_at)
-        self._arm()
+        self._clocks.start(self._started_at)
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
@@ -130,8 +127,7 @@ class Attempt:
             await self._child.end(polite_s=0, stop_s=self._limits.stop_s)
             raise
         finally:
-            if self._timer:
-                self._timer.cancel()
+            self._clocks.stop()
         # Its output ends a moment before the process does: one that is leaving by itself must not get a signal.
         ending = await self._child.end(polite_s=self._limits.exit_s, stop_s=self._limits.stop_s)
         self._recorder.record(
@@ -153,17 +149,15 @@ class Attempt:
         while lines := await self._child.read():
             if not heard:
                 heard = True
-                self._clocks.stop("start")
-                self._clocks.start("idle", self._limits.idle_s or 0, self._loop.time())
+                self._clocks.heard()
             self._recorder.trace("stdout", lines)
             if self._take(self._session.receive(lines)):
-                self._clocks.touch("idle", self._loop.time())
+                self._clocks.touch()
             self._recorder.publish(self._child.last_read_bytes)
             if self._recorder.is_full:
-                self._clocks.pause("idle", self._loop.time())
+                self._clocks.hold()
                 await self._recorder.room()
-                self._clocks.resume("idle", self._loop.time())
-            self._arm()
+                self._clocks.release()
 
     def _take(self, items: list[events.Event | base.Signal]) -> bool:
         """Handle a batch; True if any of it is more than a heartbeat."""
@@ -246,8 +240,8 @@ class Attempt:
 
     def _on_held(self, held: base.CallHeld) -> None:
         def tell(decision: Decision) -> None:
-            if decision.allowed:
-                self._tool_started(held.call.id)
+            if decision.allowed and class_of(held.call.name) not in UNTIMED:
+                self._clocks.tool_begins(held.call.id)
             edited = decision.input if decision.allowed and decision.input != held.call.input else None
             self._send(
                 self._session.answer_held(
@@ -285,22 +279,20 @@ class Attempt:
         self._agents = background.agents
         if not self._agents and self._ready and not self._in_turn and not self._prompts:
             # The last agent has ended. Its report normally opens another turn, which stops this clock.
-            self._clocks.start("exit", self._limits.exit_s, self._loop.time())
-            self._arm()
+            self._clocks.leaving()
 
     def _on_state(self, state: base.State) -> None:
         if not state.idle:
-            self._clocks.stop("exit")
+            self._clocks.work_goes_on()
 
     def _on_turn_started(self, started: events.TurnStarted) -> None:
         self._in_turn = True
-        self._clocks.stop("exit")
+        self._clocks.work_goes_on()
         self._recorder.record(started, "agent")
 
     def _on_turn_ended(self, ended: events.TurnEnded) -> None:
         self._in_turn = False
-        for call_id in list(self._running):
-            self._tool_ended(call_id)
+        self._clocks.all_tools_end()
         self._recorder.record(ended, "agent")
         self._next_prompt()
 
@@ -310,7 +302,7 @@ class Attempt:
 
     def _on_tool_completed(self, done: events.ToolCompleted) -> None:
         self._recorder.record(done, "agent")
-        self._tool_ended(done.call_id)
+        self._clocks.tool_ends(done.call_id)
         self.tool_ran = self.tool_ran or done.executed
         bypassed = self.gate.completed(done)
         if bypassed:
@@ -362,21 +354,19 @@ class Attempt:
         """After a turn: the next prompt, or the end of the conversation."""
         if self._prompts:
             self._in_turn = True
-            self._clocks.stop("exit")
             self.prompts_sent += 1
             self._send(self._session.prompt(self._prompts.popleft()))
-            self._clocks.start("idle", self._limits.idle_s or 0, self._loop.time())
+            self._clocks.work_begins()
         elif self._keep_open:
-            self._clocks.stop("idle")
+            self._clocks.work_ends()
         elif not self._agents:
             self._close_stdin()
-        self._arm()
 
     def _close_stdin(self) -> None:
         self._stdin_closed = True
         self._child.close_stdin()
-        self._clocks.stop("idle")
-        self._clocks.start("exit", self._limits.exit_s, self._loop.time())
+        self._clocks.work_ends()
+        self._clocks.leaving()
 
     async def interrupt(self) -> None:
         """End the turn, keep the process; returns when the agent has said that it will."""
@@ -421,6 +411,7 @@ class Attempt:
             return
         self._ended_by = "supervisor"
         self._stdin_closed = True
+        self._clocks.stop()
         self.gate.close("the run is ending")
         self._ending = self.spawn(self._child.end(polite_s=0, stop_s=self._limits.stop_s))
 
@@ -431,51 +422,16 @@ class Attempt:
         self._recorder.publish()
 
     def hold(self) -> None:
-        self._clocks.pause("idle", self._loop.time())
+        self._clocks.hold()
 
     def release(self) -> None:
-        self._clocks.resume("idle", self._loop.time())
-        self._arm()
+        self._clocks.release()
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         assert self._group is not None, "an attempt spawns only while it lives"  # noqa: S101
         return self._group.create_task(work)
 
     # -- clocks -------------------------------------------------------------------------------------------------------
-
-    def _tool_started(self, call_id: str) -> None:
-        if call_id not in self._running:
-            self._running.add(call_id)
-            now = self._loop.time()
-            self._clocks.pause("idle", now)
-            self._clocks.start(f"tool {call_id}", self._limits.tool_s, now)
-            self._arm()
-
-    def _tool_ended(self, call_id: str) -> None:
-        if call_id in self._running:
-            self._running.discard(call_id)
-            self._clocks.stop(f"tool {call_id}")
-            self._clocks.resume("idle", self._loop.time())
-
-    def _arm(self) -> None:
-        """One timer for all clocks. It is not moved when a clock is touched: it fires, looks, and is set again."""
-        due = self._clocks.next_due()
-        if due is None or self._ending:
-            return
-        if self._timer is not None:
-            if not self._timer.cancelled() and self._timer.when() <= due and self._timer.when() > self._loop.time():
-                return
-            self._timer.cancel()
-        self._timer = self._loop.call_at(due, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        if self._ending:
-            return
-        for name in self._clocks.expired(self._loop.time()):
-            self._clocks.stop(name)
-            self._on_expired(name)
-        self._arm()
 
     def _on_expired(self, name: str) -> None:
         if name.startswith("tool "):
@@ -504,5 +460,5 @@ class Attempt:
                 message=f"tool call {call_id} ran for more than {self._limits.tool_s:g} s; the turn is interrupted",
             )
         )
-        self._tool_ended(call_id)
+        self._clocks.tool_ends(call_id)
         self._ask_interrupt()

@@ -14,8 +14,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import shutil
-import tempfile
 import time
 import uuid
 from collections import defaultdict, deque
@@ -40,6 +38,7 @@ from leadrope.runtime import checks, gatecheck
 from leadrope.runtime.approvals import Answer, Approve, Approver, Reply, as_approver
 from leadrope.runtime.attempt import Attempt
 from leadrope.runtime.outbox import Outbox
+from leadrope.runtime.rundir import RunDir
 
 log = logging.getLogger("leadrope.run")
 spawn_log = logging.getLogger("leadrope.spawn")
@@ -64,37 +63,6 @@ def open_run(
     waiting for `run.send()` after a turn, until `run.finish()`.
     """
     return Run(request, approver=as_approver(approver), keep_open=keep_open, environ=environ, config=config)
-
-
-async def run(
-    request: RunRequest | None = None, /, *, approver: Approver | Approve | None = None, **fields: Any
-) -> RunResult:
-    """Run to the end and return the result.
-
-    result = await leadrope.run(prompt="Say hello", mode="plan")
-    """
-    async with open_run(_request(request, fields), approver=approver) as opened:
-        return await opened.result()
-
-
-def run_sync(
-    request: RunRequest | None = None, /, *, approver: Approver | Approve | None = None, **fields: Any
-) -> RunResult:
-    """The same for programs without asyncio."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(run(_request(request, fields), approver=approver))
-    raise errors.RunClosed("run_sync was called from async code", hint="Use `await leadrope.run(...)` there.")
-
-
-def _request(request: RunRequest | None, fields: dict[str, Any]) -> RunRequest:
-    if request is not None:
-        return msgspec.structs.replace(request, **fields) if fields else request
-    try:
-        return RunRequest(**fields)
-    except TypeError as error:
-        raise errors.RequestError(str(error)) from None
 
 
 def _with_machine(request: RunRequest, config: configs.Config) -> RunRequest:
@@ -171,13 +139,14 @@ class Run:
             limits=_whole_limits(self.request.limits, self._environ),
         )
         self._traces = self._environ.get("LEADROPE_DEBUG_SPAWN", "").lower() in ("1", "true")
+        self._run_dir = RunDir()
         self._place = base.Place(
             run_id=self.id,
             environ=self._environ,
             ambient=ambient,
             settings=settings,
             home=leadrope_home,
-            run_dir=Path(tempfile.mkdtemp(prefix="leadrope-")),
+            run_dir=self._run_dir.path,
             config=self._config,
         )
         self._spool = leadrope_home / "spool" / self.id
@@ -409,7 +378,7 @@ class Run:
     def _clean_up(self) -> None:
         if self._launch:
             self._provider.tidy(self._launch)
-        shutil.rmtree(self._place.run_dir, ignore_errors=True)
+        self._run_dir.remove()
         with contextlib.suppress(OSError):
             self._spool.rmdir()  # stays when a long line was kept there
 

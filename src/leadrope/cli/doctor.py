@@ -1,0 +1,206 @@
+"""`leadrope doctor`: looks at what a run needs and says what to do. Starts an agent only against a scripted model."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import textwrap
+import time
+from collections.abc import Mapping
+from typing import Literal
+
+import click
+import msgspec
+
+from leadrope import errors
+from leadrope.cli.screen import Screen
+from leadrope.core import config as configs
+from leadrope.core import home
+from leadrope.providers.claude_code import credentials, locate
+from leadrope.runtime import gatecheck
+from leadrope.version import __version__
+
+Status = Literal["ok", "warning", "failed"]
+
+OLDEST_PYTHON = (3, 11)
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    name: str
+    status: Status
+    message: str
+    hint: str | None = None
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    version: str
+    ok: bool
+    checks: tuple[Check, ...]
+
+
+@click.command("doctor", short_help="Check the installation, and say what to do.")
+@click.option("--json", "as_json", is_flag=True, help="The report as one JSON object.")
+def command(*, as_json: bool) -> int:
+    """Check what a run needs, and say what to do.
+
+    The gate is tried with a real agent process whose model is a script on this machine; no account is used.
+    """
+    report = asyncio.run(examine(os.environ))
+    if as_json:
+        sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
+    else:
+        _print(report, Screen.of_process())
+    return 0 if report.ok else 1
+
+
+async def examine(environ: Mapping[str, str]) -> Report:
+    checks = [python(), system()]
+    settings, where = _home(environ)
+    checks.append(where)
+    config, written = _config({**settings, **environ})
+    checks.append(written)
+    binary, program = await _program(config, {**settings, **environ})
+    checks.append(program)
+    if binary is not None:
+        checks.append(await _gate(binary, environ))
+        checks.append(await _credential(binary, config, environ, settings))
+    checks.append(_sandbox(environ))
+    return Report(version=__version__, ok=all(c.status != "failed" for c in checks), checks=tuple(checks))
+
+
+def python(version: tuple[int, ...] = sys.version_info[:3]) -> Check:
+    shown = ".".join(map(str, version))
+    if version >= OLDEST_PYTHON:
+        return Check(name="python", status="ok", message=shown)
+    return Check(name="python", status="failed", message=f"{shown} is too old", hint="Install Python 3.11 or newer.")
+
+
+def system(name: str = sys.platform) -> Check:
+    shown = f"{platform.system()} {platform.release()} ({platform.machine()})"
+    if name == "linux":
+        return Check(name="platform", status="ok", message=shown)
+    return Check(name="platform", status="warning", message=f"{shown}: leadrope is tested on Linux only")
+
+
+def _home(environ: Mapping[str, str]) -> tuple[dict[str, str], Check]:
+    try:
+        folder = home.ensure(home.leadrope_home(environ))
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+        return home.load_env(folder), Check(name="home", status="ok", message=f"{folder} is writable")
+    except errors.LeadropeError as error:
+        return {}, Check(name="home", status="failed", message=error.message, hint=error.hint)
+    except OSError as error:
+        return (
+            {},
+            Check(
+                name="home",
+                status="failed",
+                message=f"{error.filename or 'LEADROPE_HOME'} cannot be written: {error.strerror}",
+                hint="Set LEADROPE_HOME to a folder that you may write to.",
+            ),
+        )
+
+
+def _config(environ: Mapping[str, str]) -> tuple[configs.Config, Check]:
+    try:
+        path = home.config_file(environ)
+        config = configs.load(environ)
+    except errors.LeadropeError as error:
+        return configs.Config(), Check(name="config", status="failed", message=error.message, hint=error.hint)
+    what = f"{path} is valid" if path.exists() else f"none ({path} does not exist); defaults hold"
+    return config, Check(name="config", status="ok", message=what)
+
+
+async def _program(config: configs.Config, environ: Mapping[str, str]) -> tuple[str | None, Check]:
+    chosen = config.run.binary if isinstance(config.run.binary, str) else None
+    found = await locate.check_cli(chosen, environ)
+    low, high = (".".join(map(str, number)) for number in (locate.MINIMUM, locate.BELOW))
+    if found.path is None or not found.supported:
+        hint = f"leadrope works with {low} up to, not including, {high}. {locate.INSTALL_HINT}"
+        message = (found.reason or "not found").split("\n")[0]
+        return None, Check(name="agent", status="failed", message=message, hint=hint)
+    shown = f"Claude Code {found.version} ({found.path})"
+    if found.tested:
+        return found.path, Check(name="agent", status="ok", message=f"{shown}, tested")
+    tested = ", ".join(locate.TESTED)
+    return found.path, Check(
+        name="agent",
+        status="warning",
+        message=f"{shown} is in the supported range, but not tested",
+        hint=f"Tested: {tested}. The gate is tried below, and before the first run.",
+    )
+
+
+async def _gate(binary: str, environ: Mapping[str, str]) -> Check:
+    try:
+        wrong = await gatecheck.try_gate("claude-code", binary, environ)
+    except errors.LeadropeError as error:
+        return Check(name="gate", status="failed", message=error.message, hint=error.hint)
+    if wrong is None:
+        return Check(name="gate", status="ok", message="a denied command did not run (tried with a scripted model)")
+    return Check(
+        name="gate", status="failed", message=wrong, hint=f"Install a tested version: {', '.join(locate.TESTED)}."
+    )
+
+
+async def _credential(
+    binary: str, config: configs.Config, environ: Mapping[str, str], settings: Mapping[str, str]
+) -> Check:
+    """Looks where a run would look. The value itself is never shown."""
+    user_home = home.user_home(environ)
+    billing = config.run.billing if isinstance(config.run.billing, str) else "subscription"
+    try:
+        found = await credentials.resolve(
+            environ,
+            user_home,
+            now=time.time(),
+            own_login=lambda: locate.auth_status(binary, environ, home=user_home),
+            billing=billing,
+            settings=settings,
+        )
+    except errors.LeadropeError as error:
+        return Check(name="credential", status="failed", message=error.message, hint=error.hint)
+    used = found.used()
+    masked = f" {used.masked}" if used.masked else ""
+    status: Status = "warning" if found.notices else "ok"
+    return Check(
+        name="credential",
+        status=status,
+        message=f"{used.source}{masked}; billing: {used.billing}",
+        hint="; ".join(found.notices) or None,
+    )
+
+
+def _sandbox(environ: Mapping[str, str]) -> Check:
+    missing = [
+        package
+        for program, package in (("bwrap", "bubblewrap"), ("socat", "socat"))
+        if shutil.which(program, path=environ.get("PATH")) is None
+    ]
+    if not missing:
+        return Check(name="sandbox", status="ok", message="bubblewrap and socat are installed")
+    return Check(
+        name="sandbox",
+        status="warning",
+        message=f"{' and '.join(missing)} not found: a run cannot be sandboxed",
+        hint=f"On Debian: apt install {' '.join(missing)}",
+    )
+
+
+def _print(report: Report, screen: Screen) -> None:
+    style = screen.style
+    marks = {"ok": style.good("✓"), "warning": style.warn("!"), "failed": style.bad("✗")}
+    click.echo(f"leadrope {report.version}")
+    margin = " " * 16
+    for check in report.checks:
+        first, *more = textwrap.wrap(check.message, screen.width - len(margin), break_on_hyphens=False)
+        click.echo(f"  {marks[check.status]} {check.name:<11} {first}")
+        hints = textwrap.wrap(check.hint or "", screen.width - len(margin), break_on_hyphens=False)
+        for line in (*more, *map(style.dim, hints)):
+            click.echo(margin + line)
+    click.echo("All is well." if report.ok else "Something needs your hand: see the lines with ✗.")

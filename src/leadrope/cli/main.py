@@ -1,0 +1,104 @@
+"""The entry point `leadrope`: finds the command, imports it only then, and turns what goes wrong into an exit code.
+
+Knows no command beyond its name and its one line of help, so that `--version` and `--help` cost next to nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from leadrope.version import __version__
+
+if TYPE_CHECKING:
+    import click
+
+    from leadrope.errors import LeadropeError
+
+# Name -> module, attribute, one line of help.
+COMMANDS = {
+    "run": ("leadrope.cli.run", "command", "Run an agent on a prompt, under supervision."),
+    "demo": ("leadrope.cli.demo", "command", "Watch a real agent work on a lead rope; no account needed."),
+    "doctor": ("leadrope.cli.doctor", "command", "Check the installation, and say what to do."),
+}
+
+_HELP = """Run coding agents on a lead rope: supervised, and gated before every tool call.
+
+New here? `leadrope demo` shows it at work in ten seconds, without an account.
+"""
+_EPILOG = "`leadrope COMMAND --help` tells more about a command."
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    if args == ["--version"]:
+        # Before click is imported: scripts ask for the version often, and 30 ms each time add up.
+        print(f"leadrope {__version__}")
+        return 0
+    try:
+        return _dispatch(args)
+    except KeyboardInterrupt:
+        print("leadrope: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader (`| head`) has seen enough. Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _dispatch(args: list[str]) -> int:
+    import click  # noqa: PLC0415  # not needed for --version
+
+    from leadrope.cli.lazy import LazyGroup  # noqa: PLC0415  # the same
+    from leadrope.errors import LeadropeError  # noqa: PLC0415  # the same
+
+    group = LazyGroup(COMMANDS, name="leadrope", help=_HELP, epilog=_EPILOG, no_args_is_help=True)
+    group.params.append(_version_option())
+    try:
+        code = group.main(args, prog_name="leadrope", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return 2
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        return 130
+    except LeadropeError as error:
+        if _debug():
+            raise
+        return _tell(error)
+    return code if isinstance(code, int) else 0
+
+
+def _version_option() -> click.Option:
+    import click  # noqa: PLC0415  # the caller has it already
+
+    def show(context: click.Context, param: click.Parameter, value: bool) -> None:
+        if value and not context.resilient_parsing:
+            click.echo(f"leadrope {__version__}")
+            context.exit()
+
+    return click.Option(
+        ["--version"], is_flag=True, expose_value=False, is_eager=True, callback=show, help="Show the version."
+    )
+
+
+def _tell(error: LeadropeError) -> int:
+    from leadrope.errors import RequestError  # noqa: PLC0415  # imported by the caller already
+
+    print(f"leadrope: {error.message}", file=sys.stderr)
+    if error.hint:
+        print(f"  {error.hint}", file=sys.stderr)
+    return 2 if isinstance(error, RequestError) else 1
+
+
+def _debug() -> bool:
+    return os.environ.get("LEADROPE_DEBUG", "").lower() in ("1", "true")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""`leadrope run`: flags, config and prompt become one request; the run is shown, and its outcome is the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import click
+import msgspec
+
+from leadrope import errors
+from leadrope.cli import live, options, values
+from leadrope.cli.exits import INTERRUPTED, exit_code
+from leadrope.cli.render import Renderer, billing_line, ending_lines
+from leadrope.cli.screen import Screen
+from leadrope.core import config as configs
+from leadrope.core import events, home
+from leadrope.core.request import RunRequest
+from leadrope.core.result import RunResult
+
+_HELP = """Run an agent on PROMPT, under supervision.
+
+PROMPT is the task; `-` reads it from standard input. Text streams as it comes. A tool call that no rule has settled is
+held and asked for here; where nobody can answer, it is denied. Ctrl-C interrupts the turn, a second one stops the run.
+"""
+_EPILOG = """\b
+Examples:
+  leadrope run "why does test_login fail?" --mode plan
+  leadrope run "fix it" --mode edit --tools Read,Edit,Bash --max-turns 20
+  git diff | leadrope run - --purpose review --output json
+  leadrope run "list the routes" --schema routes.schema.json -o json
+  leadrope run "go on" --resume SESSION
+
+\b
+Exit codes:
+  0 succeeded or degraded   1 failed (or degraded, with --strict)   2 usage
+  3 denied   5 over budget   6 timed out   75 parked by a usage limit
+  130 interrupted
+
+Weakest to strongest: built-in defaults, [run] of config.toml, the profile, flags.
+"""
+
+
+@click.command(
+    "run",
+    cls=options.GroupedCommand,
+    params=[click.Argument(["prompt"], required=False), *options.FLAGS],
+    help=_HELP,
+    epilog=_EPILOG,
+    short_help="Run an agent on a prompt, under supervision.",
+)
+def command(prompt: str | None, **given: Any) -> int:
+    environ = dict(os.environ)
+    environ = {**home.load_env(home.leadrope_home(environ)), **environ}
+    config = configs.load(environ)
+    request = build(prompt, given, config, environ)
+    screen = Screen.of_process(environ)
+    output = given["output"] or "text"
+    show = shower(output, screen, quiet=bool(given["quiet"]), resumable=request.persist_session)
+    try:
+        result = asyncio.run(_run(request, screen, show, config, environ))
+    except errors.BadValue as error:
+        raise options.in_flags(error, given) from None
+    except asyncio.CancelledError:
+        return INTERRUPTED
+    if output == "json":
+        _write_json(result)
+    return exit_code(result, strict=bool(given["strict"]))
+
+
+def build(
+    prompt: str | None, given: Mapping[str, Any], config: configs.Config, environ: Mapping[str, str]
+) -> RunRequest:
+    """One request out of the prompt, the flags and the config; what is wrong is raised before anything is started."""
+    fields = options.overrides(given)
+    fields["prompt"] = _prompt(prompt, given.get("file"))
+    servers = options.connections(config, given.get("mcp_config"), given.get("mcp_server") or ())
+    if servers is not None:
+        fields["connections"] = servers
+    try:
+        return configs.apply(config, given.get("profile"), fields, environ=environ)
+    except errors.BadValue as error:
+        raise options.in_flags(error, given) from None
+
+
+def _prompt(prompt: str | None, file: str | None) -> str:
+    if prompt is not None and file is not None:
+        raise errors.RequestError("a prompt and --file were given", hint="Give one of the two.")
+    if file is not None:
+        return values.read_text("--file", file)
+    if prompt is None:
+        raise errors.EmptyPrompt(
+            "there is no prompt", hint='Write leadrope run "…", `-` to read standard input, or --file FILE.'
+        )
+    if prompt != "-":
+        return prompt
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError:
+        raise errors.RequestError("the prompt on standard input is not UTF-8 text") from None
+
+
+async def _run(
+    request: RunRequest,
+    screen: Screen,
+    show: Callable[[events.Recorded], None],
+    config: configs.Config,
+    environ: Mapping[str, str],
+) -> RunResult:
+    # The caller's own environment goes to the run: it knows what leadrope's .env adds, and tells the two apart.
+    with live.logs(screen, environ), live.person(screen) as approver:
+        return await live.drive(request, show=show, screen=screen, approver=approver, config=config)
+
+
+def shower(output: str, screen: Screen, *, quiet: bool, resumable: bool = True) -> Callable[[events.Recorded], None]:
+    """What is done with each event, by the form of output."""
+    if output == "text":
+        return Renderer(screen, quiet=quiet, resumable=resumable).show
+    if output == "json":
+        return Renderer(screen, quiet=quiet, answer=False, resumable=resumable).show
+    encoder = msgspec.json.Encoder()
+    out = sys.stdout.buffer
+
+    def stream(recorded: events.Recorded) -> None:
+        out.write(encoder.encode(recorded) + b"\n")
+        out.flush()
+        match recorded.event:
+            case events.SessionStarted() as started if not quiet:
+                screen.line(billing_line(started))
+            case events.RunEnded(result=result):
+                for line in ending_lines(result):
+                    screen.line(line)
+            case _:
+                pass
+
+    return stream
+
+
+def _write_json(result: RunResult) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(result) + b"\n")
+    sys.stdout.buffer.flush()

@@ -1,0 +1,108 @@
+"""The text after a flag as a value: lists, pairs, files, JSON. Each refusal names the flag; nothing is started."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from leadrope import errors
+from leadrope.core.redaction import Secret
+from leadrope.core.request import McpServer
+
+
+def as_given(flag: str, given: Sequence[str]) -> tuple[str, ...]:
+    return tuple(given)
+
+
+def split_list(flag: str, given: Sequence[str]) -> tuple[str, ...]:
+    """Comma lists and repeated flags become one list; a comma inside parentheses belongs to its pattern.
+
+    >>> split_list("--tools", ["Read,Bash(git log, git diff)", "Edit"])
+    ('Read', 'Bash(git log, git diff)', 'Edit')
+    """
+    found: list[str] = []
+    for value in given:
+        depth, start = 0, 0
+        for place, char in enumerate(value):
+            if char == "(":
+                depth += 1
+            elif char == ")":
+                depth -= 1
+            elif char == "," and depth == 0:
+                found.append(value[start:place])
+                start = place + 1
+        found.append(value[start:])
+    return tuple(entry.strip() for entry in found if entry.strip())
+
+
+def pairs(flag: str, given: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for value in given:
+        name, equals, text = value.partition("=")
+        if not equals or not name.strip():
+            raise errors.BadValue(flag, f"{value!r} is not NAME=VALUE")
+        found[name.strip()] = text
+    return found
+
+
+def variables(flag: str, given: Sequence[str]) -> dict[str, str]:
+    """NAME=VALUE, or NAME alone to pass on what the variable holds here: a secret stays out of the process list."""
+    found: dict[str, str] = {}
+    for value in given:
+        if "=" in value:
+            found |= pairs(flag, [value])
+        elif value in os.environ:
+            found[value] = os.environ[value]
+        else:
+            raise errors.BadValue(flag, f"{value!r} is not set here", hint=f"Write {flag} {value or 'NAME'}=VALUE.")
+    return found
+
+
+def read_text(flag: str, path: str) -> str:
+    try:
+        return Path(path).expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise errors.BadValue(flag, f"{path!r} cannot be read: {why}") from None
+
+
+def json_object(flag: str, value: str) -> dict[str, Any]:
+    """JSON text, or the name of a file that holds it."""
+    is_text = value.lstrip().startswith(("{", "["))
+    text = value if is_text else read_text(flag, value)
+    where = "the text" if is_text else repr(value)
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise errors.BadValue(flag, f"{where} is not a JSON object: {error}") from None
+
+
+def secret_file(flag: str, path: str) -> Secret:
+    value = read_text(flag, path).strip()
+    if not value:
+        raise errors.BadValue(flag, f"{path!r} is empty")
+    return Secret(value)
+
+
+def mcp_file(flag: str, path: str) -> dict[str, McpServer]:
+    """A file shaped like .mcp.json: {"mcpServers": {NAME: {...}}}."""
+    content = json_object(flag, path)
+    servers = content.get("mcpServers")
+    if not isinstance(servers, dict):
+        raise errors.BadValue(
+            flag,
+            f"{path!r} has no object mcpServers",
+            hint='It should look like {"mcpServers": {"name": {"command": "program", "args": []}}}.',
+        )
+    found: dict[str, McpServer] = {}
+    for name, server in servers.items():
+        try:
+            found[name] = msgspec.convert(server, McpServer)
+        except msgspec.ValidationError as error:
+            message, _, place = str(error).partition(" - at `$")
+            raise errors.BadValue(flag, f"{path!r}: mcpServers.{name}{place.rstrip('`')}: {message}") from None
+    return found

@@ -1,0 +1,165 @@
+"""`leadrope` as a user starts it: a process of its own, with the real agent and a scripted model."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import pty
+import sys
+import termios
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leadrope.providers.claude_code.locate import bundled
+from leadrope.rehearsal import ModelServer
+
+TOKEN = "sk-ant-oat01-rehearsal-0000000000"
+
+
+class Ended:
+    def __init__(self, code: int, out: bytes, err: bytes) -> None:
+        self.code = code
+        self.out = out.decode()
+        self.err = err.decode()
+
+
+class Terminal:
+    """A process on a terminal of its own; `reads` waits for what it shows, `types` is the keyboard."""
+
+    def __init__(self, process: asyncio.subprocess.Process, fd: int) -> None:
+        self._process = process
+        self._fd = fd
+        self._read = 0
+        self.seen = ""
+
+    async def reads(self, text: str) -> None:
+        async with asyncio.timeout(60):
+            while text not in self.seen[self._read :]:
+                if not await self._more():
+                    raise AssertionError(f"the program ended before it said {text!r}:\n{self.seen}")
+        self._read = self.seen.index(text, self._read) + len(text)
+
+    def types(self, text: str) -> None:
+        os.write(self._fd, text.encode())
+
+    def signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    async def ends(self) -> int:
+        async with asyncio.timeout(60):
+            while await self._more():
+                pass
+            return await self._process.wait()
+
+    async def _more(self) -> bool:
+        loop = asyncio.get_running_loop()
+        ready: asyncio.Future[None] = loop.create_future()
+        loop.add_reader(self._fd, ready.set_result, None)
+        try:
+            await ready
+        finally:
+            loop.remove_reader(self._fd)
+        try:
+            data = os.read(self._fd, 65536)
+        except OSError:  # Linux says EIO when the last process has closed its end
+            return False
+        self.seen += data.decode(errors="replace")
+        return bool(data)
+
+
+class Desk:
+    """A user's machine: home, project folder, environment."""
+
+    def __init__(self, claude: str, folder: Path) -> None:
+        self.project = folder / "project"
+        self.project.mkdir()
+        self.home = folder / "home"
+        self.home.mkdir()
+        self.tmp = folder / "tmp"
+        self.tmp.mkdir()
+        self.marker = self.project / "marker"
+        self.touch = {"name": "Bash", "input": {"command": f"touch {self.marker}", "description": "make a marker"}}
+        self.environ = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.home),
+            "LEADROPE_HOME": str(self.home / "leadrope"),
+            "TMPDIR": str(self.tmp),
+            "LANG": "C.UTF-8",
+            "LEADROPE_CLAUDE_BIN": claude,
+            "CLAUDE_CODE_OAUTH_TOKEN": TOKEN,
+        }
+
+    async def leadrope(self, *args: str, stdin: bytes | None = None, **environ: str) -> Ended:
+        """Without a terminal: a session of its own has none, whatever the tests themselves run in."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "leadrope.cli.main", *args),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=self.environ | environ,
+            cwd=self.project,
+            start_new_session=True,
+        )
+        async with asyncio.timeout(90):
+            out, err = await process.communicate(stdin)
+        assert process.returncode is not None
+        return Ended(process.returncode, out, err)
+
+    @asynccontextmanager
+    async def at_terminal(self, *args: str, stdin: Path | None = None, **environ: str) -> AsyncIterator[Terminal]:
+        master, slave = pty.openpty()
+        given = os.open(stdin, os.O_RDONLY) if stdin else os.dup(slave)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "leadrope.cli.main", *args),
+                stdin=given,
+                stdout=slave,
+                stderr=slave,
+                env=self.environ | {"TERM": "xterm", "NO_COLOR": "1", "COLUMNS": "120"} | environ,
+                cwd=self.project,
+                start_new_session=True,
+                preexec_fn=lambda: fcntl.ioctl(1, termios.TIOCSCTTY, 0),
+            )
+        finally:
+            os.close(given)
+            os.close(slave)
+        try:
+            yield Terminal(process, master)
+        finally:
+            if process.returncode is None:
+                process.terminate()
+                await process.wait()
+            os.close(master)
+
+
+@pytest.fixture(scope="session")
+def claude_binary() -> str:
+    found = bundled()
+    if found is None:
+        if os.environ.get("CI", "").lower() == "true":
+            pytest.fail("the agent binary is missing: install requirements-dev.lock")
+        pytest.skip("the agent binary is missing: run `make setup-dev`")
+    return str(found)
+
+
+@pytest.fixture
+def desk(claude_binary: str, tmp_path: Path) -> Desk:
+    return Desk(claude_binary, tmp_path)
+
+
+Playing = Callable[..., AbstractAsyncContextManager[ModelServer]]
+
+
+@pytest.fixture
+def playing() -> Playing:
+    @asynccontextmanager
+    async def play(*turns: Any, strict: bool = True) -> AsyncIterator[ModelServer]:
+        async with ModelServer(list(turns), strict=strict) as model:
+            yield model
+
+    return play

@@ -1,0 +1,86 @@
+"""`leadrope demo` and `leadrope doctor` as scripts start them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("args", "told", "final"),
+    [
+        (["--yes"], "approved by --yes", "the tests pass"),
+        (["--no"], "denied: denied by --no", "The tests have not passed here"),
+        ([], "denied: nobody is there to approve it", "The tests have not passed here"),
+    ],
+)
+async def test_the_demo_needs_no_account_and_leaves_nothing(desk: Any, args: list[str], told: str, final: str) -> None:
+    del desk.environ["CLAUDE_CODE_OAUTH_TOKEN"]
+    ended = await desk.leadrope("demo", *args)
+    assert ended.code == 0, ended.err
+    assert final in ended.out
+    assert told in ended.err
+    assert "  ✓ Read calc.py  allowed by mode:edit" in ended.err
+    assert "  +    return a + b" in ended.err
+    assert ("`leadrope demo --yes` approves it" in ended.err) == (not args)
+    assert list(desk.tmp.iterdir()) == []
+    assert list(desk.home.iterdir()) == []
+    assert list(desk.project.iterdir()) == []
+
+
+async def test_the_demo_without_the_agent_says_how_to_install_it(desk: Any) -> None:
+    ended = await desk.leadrope("demo", LEADROPE_CLAUDE_BIN="/no/such/claude")
+    assert ended.code == 1
+    assert "npm install -g" in ended.err
+
+
+async def test_doctor_finds_all_well_and_shows_no_secret(desk: Any) -> None:
+    ended = await desk.leadrope("doctor", "--json")
+    report = json.loads(ended.out)
+    found = {check["name"]: check["status"] for check in report["checks"]}
+    assert ended.code == 0, ended.out
+    assert report["ok"] is True
+    assert {name: found[name] for name in ("python", "home", "config", "agent", "gate", "credential")} == dict.fromkeys(
+        ("python", "home", "config", "agent", "gate", "credential"), "ok"
+    )
+    assert "sandbox" in found
+    assert desk.environ["CLAUDE_CODE_OAUTH_TOKEN"] not in ended.out
+    assert list(desk.tmp.iterdir()) == []
+
+
+async def test_doctor_says_what_to_do_about_each_fault(desk: Any, tmp_path: Path) -> None:
+    old = tmp_path / "claude"
+    old.write_text("#!/bin/sh\necho '1.0.3 (Claude Code)'\n")
+    old.chmod(0o755)
+    config = tmp_path / "config.toml"
+    config.write_text("[run]\nmodell = 'x'\n")
+    nowhere = tmp_path / "file"
+    nowhere.write_text("")
+    ended = await desk.leadrope(
+        *("doctor",),
+        LEADROPE_CLAUDE_BIN=str(old),
+        LEADROPE_CONFIG=str(config),
+        LEADROPE_HOME=str(nowhere / "below"),
+        PATH=str(tmp_path),
+    )
+    assert ended.code == 1
+    assert "✗ agent" in ended.out
+    assert "is version 1.0.3" in ended.out
+    assert "✗ config" in ended.out
+    assert "Did you mean model" in ended.out
+    assert "✗ home" in ended.out
+    assert "! sandbox" in ended.out
+    assert "apt install bubblewrap socat" in ended.out
+    assert "Traceback" not in ended.err
+
+
+async def test_doctor_without_a_credential_names_the_ways_in(desk: Any) -> None:
+    del desk.environ["CLAUDE_CODE_OAUTH_TOKEN"]
+    ended = await desk.leadrope("doctor")
+    assert ended.code == 1
+    assert "✓ gate" in ended.out
+    assert "✗ credential" in ended.out
+    assert "claude setup-token" in ended.out
