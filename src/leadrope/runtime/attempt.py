@@ -277,7 +277,8 @@ class Attempt:
 
     def _on_background(self, background: base.Background) -> None:
         self._agents = background.agents
-        if not self._agents and self._ready and not self._in_turn and not self._prompts:
+        is_over = self._ready and not self._in_turn and not self._prompts and not self._keep_open
+        if is_over and not self._agents:
             # The last agent has ended. Its report normally opens another turn, which stops this clock.
             self._clocks.leaving()
 
