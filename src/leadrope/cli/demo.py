@@ -7,6 +7,7 @@ import difflib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -173,17 +174,27 @@ def _closing(screen: Screen, place: Scene, result: RunResult, *, nobody: bool) -
         paint = style.good if line.startswith("+") else style.bad if line.startswith("-") else style.dim
         screen.line(f"  {paint(line)}")
     screen.line()
+    name = _as_called()
     if nobody and result.denials:
-        screen.line("Nobody could be asked here, so the command was denied. `leadrope demo --yes` approves it.")
+        screen.line(f"Nobody could be asked here, so the command was denied. `{name} demo --yes` approves it.")
     elif result.denials:
-        screen.line("The command was denied and did not run. `leadrope demo --yes` shows the other ending.")
+        screen.line(f"The command was denied and did not run. `{name} demo --yes` shows the other ending.")
     screen.line(style.bold("What to try next:"))
-    for what, why in (
-        ("leadrope doctor", "is everything there for a real run?"),
-        ('leadrope run "explain this folder" --mode plan', "a run that can only read"),
-        ("leadrope run --help", "all that a run can be told"),
-    ):
-        screen.line(f"  {what:<48}{style.dim(why)}")
+    hints = {
+        f"{name} doctor": "is everything there for a real run?",
+        f'{name} run "explain this folder" --mode plan': "a run that can only read",
+        f"{name} run --help": "all that a run can be told",
+    }
+    width = max(map(len, hints)) + 2
+    for what, why in hints.items():
+        screen.line(f"  {what:<{width}}{style.dim(why)}")
+
+
+def _as_called() -> str:
+    """What a person can type: after `make run` the program is not on PATH."""
+    if shutil.which("leadrope") or Path(sys.argv[0]).name != "leadrope":
+        return "leadrope"
+    return os.path.relpath(sys.argv[0])
 
 
 def _diff(repository: Path) -> list[str]:
