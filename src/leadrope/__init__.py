@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from leadrope.runtime.approvals import Callback as Callback
     from leadrope.runtime.approvals import Caller as Caller
     from leadrope.runtime.approvals import DenyAll as DenyAll
+    from leadrope.runtime.approvals import Desk as Desk
     from leadrope.runtime.approvals import Reply as Reply
     from leadrope.runtime.complete import Completion as Completion
     from leadrope.runtime.complete import Context as Context
@@ -56,6 +57,7 @@ _HOMES = {
     "Callback": "leadrope.runtime.approvals",
     "Caller": "leadrope.runtime.approvals",
     "DenyAll": "leadrope.runtime.approvals",
+    "Desk": "leadrope.runtime.approvals",
     "Reply": "leadrope.runtime.approvals",
     "Completion": "leadrope.runtime.complete",
     "Console": "leadrope.runtime.console",
@@ -79,6 +81,7 @@ __all__ = [
     "Console",
     "Context",
     "DenyAll",
+    "Desk",
     "Limits",
     "McpServer",
     "Message",

@@ -15,6 +15,9 @@ from leadrope.core.tools import ToolCall
 from leadrope.core.usage import Usage
 
 Source = Literal["agent", "supervisor"]
+Risk = Literal["low", "medium", "high"]
+Scope = Literal["once", "run"]
+"""`run`: the same call, to the letter, needs no further yes in this run."""
 
 
 class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
@@ -151,6 +154,9 @@ class ApprovalRequested(_Event, frozen=True, kw_only=True, tag="approval.request
     reason: str
     expires_s: float
     """Seconds from this event until silence becomes a no; 0 means never."""
+    fingerprint: str = ""
+    """The hash of the exact call; an answer that names another one is refused."""
+    risk: Risk = "medium"
 
 
 class ApprovalResolved(_Event, frozen=True, kw_only=True, tag="approval.resolved"):
@@ -158,6 +164,7 @@ class ApprovalResolved(_Event, frozen=True, kw_only=True, tag="approval.resolved
     approved: bool
     by: str
     reason: str = ""
+    scope: Scope = "once"
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, Literal
 
 import msgspec
@@ -93,3 +94,17 @@ def edited_path(call: ToolCall) -> str | None:
         if isinstance(value, str):
             return value
     return None
+
+
+def fingerprint(name: str, input_: dict[str, Any]) -> str:
+    """A hash of the exact call: an approval is good for this and nothing else. The order of keys does not matter."""
+    return hashlib.sha256(msgspec.json.encode([name, input_], order="deterministic")).hexdigest()
+
+
+def subject(name: str, input_: dict[str, Any]) -> str:
+    """What a standing approval covers: a command's exact text, whatever its description says; else the whole input."""
+    command = input_.get("command")
+    if class_of(name) == "command" and isinstance(command, str):
+        settings = {key: value for key, value in input_.items() if key != "description"}
+        return fingerprint(name, settings)
+    return fingerprint(name, input_)

@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
-from leadrope.core.events import ApprovalRequested, QuestionRequested
+from leadrope.core.events import ApprovalRequested, QuestionRequested, Scope
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,6 +21,9 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """On a no, the agent reads it."""
     edited: dict[str, Any] | None = None
     """The input to run instead of the one that was asked for."""
+    scope: Scope = "once"
+    fingerprint: str | None = None
+    """When given: the call that was meant. An answer for another call is refused, not used."""
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +66,73 @@ class Caller:
     async def answer(self, asked: QuestionRequested) -> Reply:
         await asyncio.get_running_loop().create_future()
         raise AssertionError
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """A request on the desk."""
+
+    run_id: str
+    asked: ApprovalRequested | QuestionRequested
+
+
+class Desk:
+    """Requests of many runs in one place, for whoever answers them: a page, another terminal, a bot.
+
+    desk = Desk()
+    async with open_run(request, approver=desk.for_run("nightly")) as run: ...
+    # elsewhere
+    for waiting in desk.pending(): desk.answer(waiting.run_id, waiting.asked.approval_id, Answer(approved=True))
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[str, str], tuple[Waiting, asyncio.Future[Any]]] = {}
+
+    def for_run(self, run_id: str) -> Approver:
+        return _AtDesk(self, run_id)
+
+    def pending(self) -> tuple[Waiting, ...]:
+        """In the order in which they came."""
+        return tuple(waiting for waiting, _ in self._open.values())
+
+    def answer(self, run_id: str, request_id: str, answer: Answer | Reply) -> bool:
+        """False if nobody waits for it (any more), or if it is meant for another call. The first answer counts."""
+        waiting, future = self._open.get((run_id, request_id), (None, None))
+        if waiting is None or future is None or future.done() or not _fits(waiting.asked, answer):
+            return False
+        future.set_result(answer)
+        return True
+
+    async def hold(self, run_id: str, request_id: str, asked: ApprovalRequested | QuestionRequested) -> Any:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._open[run_id, request_id] = (Waiting(run_id=run_id, asked=asked), future)
+        try:
+            return await future
+        finally:
+            del self._open[run_id, request_id]
+
+
+class _AtDesk:
+    def __init__(self, desk: Desk, run_id: str) -> None:
+        self._desk = desk
+        self._run_id = run_id
+
+    async def approve(self, asked: ApprovalRequested) -> Answer:
+        answer: Answer = await self._desk.hold(self._run_id, asked.approval_id, asked)
+        return answer
+
+    async def answer(self, asked: QuestionRequested) -> Reply:
+        reply: Reply = await self._desk.hold(self._run_id, asked.question_id, asked)
+        return reply
+
+
+def _fits(asked: ApprovalRequested | QuestionRequested, answer: Answer | Reply) -> bool:
+    match asked, answer:
+        case ApprovalRequested(), Answer():
+            return answer.fingerprint in (None, asked.fingerprint)
+        case QuestionRequested(), Reply():
+            return True
+        case _:
+            return False
 
 
 Approve = Callable[[ApprovalRequested], bool | Answer | Awaitable[bool | Answer]]

@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol, TypeVar
 import msgspec
 
 from leadrope.core import events
-from leadrope.core.tools import ToolCall
+from leadrope.core.tools import ToolCall, fingerprint, subject
 from leadrope.policy.decide import Allow, Ask, Deny, Policy, decide
 from leadrope.runtime.approvals import Answer, Approver, Reply
 
@@ -69,6 +69,8 @@ class Gate:
         self._by_request: dict[str, str] = {}
         """The agent's request id -> our approval id, for requests that it takes back."""
         self._plans: dict[str, dict[str, Any]] = {}
+        self._standing: set[str] = set()
+        """Calls that a person has approved for the whole run, to the letter."""
         self._count = 0
 
     @property
@@ -88,6 +90,8 @@ class Gate:
             self._settle(call, Decision(allowed=True, input=call.input), tell, by="rule", rule="question")
             return
         verdict = decide(self._policy, call)
+        if isinstance(verdict, Ask) and subject(call.name, call.input) in self._standing:
+            verdict = Allow("approval", "approved before, for this run")
         match verdict:
             case Allow():
                 self._settle(call, Decision(allowed=True, input=call.input), tell, by="rule", rule=verdict.rule)
@@ -129,6 +133,12 @@ class Gate:
         pending = self._pending.get(pending_id)
         if pending is None or pending.future.done():
             return False
+        is_for_another = isinstance(answer, Answer) and answer.fingerprint not in (
+            None,
+            fingerprint(pending.call.name, pending.call.input),
+        )
+        if is_for_another:
+            return False
         pending.future.set_result(answer)
         return True
 
@@ -146,6 +156,7 @@ class Gate:
             call=call,
             reason=verdict.reason,
             expires_s=self._approval_s or 0,
+            fingerprint=fingerprint(call.name, call.input),
         )
         self._start(request_id, asked.approval_id, call, self._approve(asked, verdict.rule, tell))
         self._host.emit(asked)
@@ -154,6 +165,9 @@ class Gate:
         by: By = "person"
         got = await self._wait(asked.approval_id, self._approver.approve(asked))
         match got:
+            case Answer() if got.fingerprint not in (None, asked.fingerprint):
+                by = "supervisor"
+                answer = Answer(approved=False, by="supervisor", reason="the answer was meant for another call")
             case Answer():
                 answer = got
             case TimeoutError():
@@ -172,12 +186,18 @@ class Gate:
                 answer = Answer(approved=False, by="supervisor", reason=f"the approver gave no answer, but {got!r}")
         self._host.emit(
             events.ApprovalResolved(
-                approval_id=asked.approval_id, approved=answer.approved, by=answer.by, reason=answer.reason
+                approval_id=asked.approval_id,
+                approved=answer.approved,
+                by=answer.by,
+                reason=answer.reason,
+                scope=answer.scope,
             )
         )
         if answer.approved:
             run_input = asked.call.input if answer.edited is None else answer.edited
             decision = Decision(allowed=True, input=run_input, reason=answer.reason)
+            if answer.scope == "run":
+                self._standing.add(subject(asked.call.name, run_input))
         else:
             decision = _no(answer.reason or "not approved")
         self._settle(asked.call, decision, tell, by=by, rule=rule, edited=answer.edited)

@@ -214,9 +214,18 @@ class Run:
         await asyncio.shield(self._task)
         return await self.result()
 
-    def approve(self, approval_id: str, *, edited: dict[str, Any] | None = None, by: str = "person") -> bool:
-        """Answer an `approval.requested`; False if it no longer waits."""
-        return self._resolve(approval_id, Answer(approved=True, by=by, edited=edited))
+    def approve(
+        self,
+        approval_id: str,
+        *,
+        edited: dict[str, Any] | None = None,
+        scope: events.Scope = "once",
+        fingerprint: str | None = None,
+        by: str = "person",
+    ) -> bool:
+        """Answer an `approval.requested`; False if it no longer waits, or if the fingerprint is another call's."""
+        answer = Answer(approved=True, by=by, edited=edited, scope=scope, fingerprint=fingerprint)
+        return self._resolve(approval_id, answer)
 
     def deny(self, approval_id: str, reason: str = "not approved", *, by: str = "person") -> bool:
         return self._resolve(approval_id, Answer(approved=False, by=by, reason=reason))

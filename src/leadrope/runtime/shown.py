@@ -30,6 +30,13 @@ _UNSEEN = re.compile(
     "\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff\ud800-\udfff]"
 )
 
+_WORD = re.compile(r"[^\s/]+")
+_LATIN = re.compile("[A-Za-z]")
+# Greek, Cyrillic, Armenian, Cherokee, letter-like symbols, full-width and mathematical forms of Latin letters.
+_LOOKALIKE = re.compile(
+    "[\u0370-\u03ff\u0400-\u052f\u0531-\u058f\u13a0-\u13ff\u2100-\u214f\uab70-\uabbf\uff01-\uff5e\U0001d400-\U0001d7ff]"
+)
+
 
 def clean(text: str) -> str:
     r"""The text without what a terminal would act on and what an eye cannot see.
@@ -47,7 +54,21 @@ def exact(text: str) -> str:
     >>> exact("rm \u202e x")
     'rm <U+202E> x'
     """
-    return _UNSEEN.sub(lambda found: f"<U+{ord(found[0]):04X}>", text)
+    return _WORD.sub(_mark_lookalikes, _UNSEEN.sub(_written_out, text))
+
+
+def _written_out(found: re.Match[str]) -> str:
+    return f"<U+{ord(found[0]):04X}>"
+
+
+def _mark_lookalikes(word: re.Match[str]) -> str:
+    """An address with one Cyrillic letter is another address: in a word with Latin letters, what only looks so is
+    written out. A word that is wholly Greek or Cyrillic is somebody's language, and stays.
+    """
+    text = word[0]
+    if text.isascii() or not _LATIN.search(text):
+        return text
+    return _LOOKALIKE.sub(_written_out, text)
 
 
 def one_line(text: str, width: int) -> str:

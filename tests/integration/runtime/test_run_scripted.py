@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from leadrope import Answer, Caller, Limits, Recorded, RunRequest, RunResult, Secret, errors, events, open_run
+from leadrope import Answer, Caller, Desk, Limits, Recorded, RunRequest, RunResult, Secret, errors, events, open_run
 from leadrope.core.fold import fold
 from leadrope.rehearsal import write_executable
 from leadrope.runtime.run import Run
@@ -196,6 +196,62 @@ async def test_an_edited_approval_is_told_and_recorded(stage: Stage) -> None:
     assert of(found, events.ToolDecided)[0].edited == {"command": "y"}
     answer = stage.said()[2]["response"]["response"]["hookSpecificOutput"]
     assert answer["updatedInput"] == {"command": "y"}
+
+
+def same_call(number: int, command: str = "x", **more: Any) -> dict[str, Any]:
+    return {"call": {"tool": "Bash", "id": f"t{number}", "input": {"command": command, **more}}}
+
+
+async def test_an_approval_for_the_run_covers_the_same_command_and_no_other(stage: Stage) -> None:
+    asked: list[str] = []
+
+    def approve(request: events.ApprovalRequested) -> Answer:
+        asked.append(request.call.input["command"])
+        return Answer(approved=request.call.input["command"] == "x", scope="run")
+
+    steps = [same_call(1), same_call(2, description="again"), same_call(3, "x; y"), same_call(4, timeout=5)]
+    found, _ = await stage.play([*OPEN, *steps, {"text": "ok"}, *CLOSE], approver=approve)
+    assert asked == ["x", "x; y", "x"], "another text and another setting are other calls"
+    assert [d.rule for d in of(found, events.ToolDecided)] == [
+        "mode:default",
+        "approval",
+        "mode:default",
+        "mode:default",
+    ]
+
+
+async def test_an_approval_for_one_call_is_not_used_for_another(stage: Stage) -> None:
+    prints: list[str] = []
+
+    def approve(request: events.ApprovalRequested) -> Answer:
+        prints.append(request.fingerprint)
+        return Answer(approved=True, fingerprint=prints[0])
+
+    found, _ = await stage.play([*OPEN, same_call(1), same_call(2, "y"), {"text": "ok"}, *CLOSE], approver=approve)
+    assert [d.decision for d in of(found, events.ToolDecided)] == ["allow", "deny"]
+    assert "another call" in of(found, events.ToolDecided)[1].reason
+
+
+async def test_a_desk_holds_the_requests_of_many_runs(stage: Stage) -> None:
+    """Each is answered once, by whoever comes first, and an answer for another call is not taken."""
+    desk = Desk()
+    async with stage.open([*OPEN, same_call(1), {"text": "ok"}, *CLOSE], approver=desk.for_run("one")) as run:
+        found = []
+        async for item in run:
+            found.append(item.event)
+            if isinstance(item.event, events.ApprovalRequested):
+                while not desk.pending():  # noqa: ASYNC110  # it comes to the desk in the loop's next round
+                    await asyncio.sleep(0)
+                (waiting,) = desk.pending()
+                assert waiting.run_id == "one"
+                assert isinstance(waiting.asked, events.ApprovalRequested)
+                name = waiting.asked.approval_id
+                assert not desk.answer("two", name, Answer(approved=True))
+                assert not desk.answer("one", name, Answer(approved=True, fingerprint="of another call"))
+                assert desk.answer("one", name, Answer(approved=True, fingerprint=waiting.asked.fingerprint))
+                assert not desk.answer("one", name, Answer(approved=False)), "the first answer counts"
+    assert [d.decision for d in of(found, events.ToolDecided)] == ["allow"]
+    assert desk.pending() == ()
 
 
 async def test_requests_that_nobody_can_serve_are_refused(stage: Stage) -> None:

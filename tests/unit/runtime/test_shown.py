@@ -84,3 +84,17 @@ def test_the_whole_input_leaves_nothing_out_and_no_value_passes_for_a_field() ->
     shown = whole_input({"command": "ls", "timeout": 5, "run_in_background": True, "note": "x\ncommand: rm -rf /"})
     assert shown == "ls\ntimeout: 5\nrun_in_background: true\nnote:\n    x\n    command: rm -rf /"
     assert whole_input({}) == "(no input)"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("curl p\u0430ypal.com", "curl p<U+0430>ypal.com"),
+        ("rm \uff0drf", "rm <U+FF0D>rf"),
+        ("echo \u043f\u0440\u0438\u0432\u0435\u0442", "echo \u043f\u0440\u0438\u0432\u0435\u0442"),
+        ("caf\u00e9 \u65e5\u672c", "caf\u00e9 \u65e5\u672c"),
+        ("/home/\u0438\u0432\u0430\u043d/app.py", "/home/\u0438\u0432\u0430\u043d/app.py"),
+    ],
+)
+def test_letters_that_only_look_latin_are_marked(text: str, shown: str) -> None:
+    assert exact(text) == shown
