@@ -255,6 +255,7 @@ FLAGS: tuple[Flag, ...] = (
     _seconds("start-secs", "start_s", "To the first sign of life; 60."),
     _seconds("tool-secs", "tool_s", "One tool call; 900."),
     _seconds("approval-secs", "approval_s", "Your time to answer, after which it is a no; 300."),
+    _seconds("connection-secs", "connection_s", "For a connection to answer at the start; 30."),
     _seconds("exit-secs", "exit_s", "From the result to the end of the process; 5."),
     _seconds("stop-secs", "stop_s", "Between asking the process to end and ending it; 2."),
     Flag(

@@ -29,6 +29,7 @@ class LimitDefaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     wall_s: float | UnsetType = UNSET
     exit_s: float | UnsetType = UNSET
     approval_s: float | UnsetType = UNSET
+    connection_s: float | UnsetType = UNSET
     stop_s: float | UnsetType = UNSET
     budget_usd: float | UnsetType = UNSET
 

@@ -35,6 +35,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """From the last result to the end of the process."""
     approval_s: float = 300
     """A person's time to answer; after it the answer is no."""
+    connection_s: float = 30
+    """For a connection to answer when the run starts."""
     stop_s: float = 2
     """Between asking the process to end and ending it."""
     budget_usd: float | None = None
@@ -50,6 +52,9 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     url: str | None = None
     headers: dict[str, str] = {}
     timeout: int | None = None
+    """Milliseconds for one call of its tools."""
+    required: bool = True
+    """A run whose required connection cannot be made ends with an error that names it; False only warns."""
 
 
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Literal, Protocol
 
 from leadrope import errors
@@ -22,6 +22,9 @@ from leadrope.runtime.gate import Decision, Gate
 Cause = Literal["stopped", "timed_out", "over_budget", "denied", "parked", "failed"]
 
 INTERRUPT_WAIT_S = 10.0
+
+# `pending`: a server that is still starting when the first turn begins; its tools come when it is there.
+CONNECTED = ("connected", "pending")
 
 # A subagent's own calls are timed one by one, and a question waits for a person: neither is a wedged tool.
 UNTIMED = ("agent", "control")
@@ -237,6 +240,20 @@ class Attempt:
                 f"the agent reports a key from {started.key_source!r} that was not given to it",
                 hint="Look for a key in the agent's own settings; only one credential may be in play.",
             )
+        self._check_connections({connection.name: connection.status for connection in started.connections})
+
+    def _check_connections(self, statuses: Mapping[str, str]) -> None:
+        """A run that was promised a connection does not go on without it, unless it was told to."""
+        for name, server in self._request.connections.items():
+            status = statuses.get(name, "missing")
+            if status in CONNECTED:
+                continue
+            told = f"connection {name} could not be made ({status})"
+            if server.required:
+                hint = f"Try its command or url by hand; `required = false` for {name} goes on without it."
+                self.end("failed", "connection_failed", told, hint=hint)
+            else:
+                self.emit(events.Notice(level="warning", code="connection_failed", message=told))
 
     def _on_held(self, held: base.CallHeld) -> None:
         def tell(decision: Decision) -> None:

@@ -73,7 +73,9 @@ def mcp_config(connections: Mapping[str, McpServer]) -> dict[str, Any]:
     servers: dict[str, Any] = {}
     for name, server in connections.items():
         kind = server.type or ("http" if server.url else "stdio")
-        servers[name] = {"type": kind, **msgspec.to_builtins(msgspec.structs.replace(server, type=None))}
+        told = msgspec.to_builtins(msgspec.structs.replace(server, type=None))
+        told.pop("required", None)  # ours to judge
+        servers[name] = {"type": kind, **told}
     return {"mcpServers": servers}
 
 

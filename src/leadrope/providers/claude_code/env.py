@@ -198,6 +198,9 @@ def child_env(
         env["CLAUDE_CODE_MAX_RETRIES"] = str(request.api_retries)
     if request.max_structured_retries is not None:
         env["MAX_STRUCTURED_OUTPUT_RETRIES"] = str(request.max_structured_retries)
+    if request.connections and request.limits.connection_s:
+        # One hanging server would hold the first turn for half a minute, and longer with a larger default.
+        env["MCP_TIMEOUT"] = str(round(request.limits.connection_s * 1000))
     if request.base_url is not None:
         env["ANTHROPIC_BASE_URL"] = request.base_url
     if is_root and normal_mode(request.mode) == "full":

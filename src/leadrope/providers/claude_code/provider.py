@@ -7,7 +7,10 @@ import time
 import uuid
 from pathlib import Path
 
+import msgspec
+
 from leadrope import errors
+from leadrope.core import connections
 from leadrope.core.events import Notice
 from leadrope.core.models import TIERS, resolve_model
 from leadrope.core.request import RunRequest
@@ -37,6 +40,8 @@ class ClaudeCode:
             billing=request.billing,
             settings=place.settings,
         )
+        filled = connections.fill(request.connections, environ)
+        request = msgspec.structs.replace(request, connections=filled.servers)
         session_id = None if request.resume and not request.fork else request.session_id or str(uuid.uuid4())
         is_own_login = credential.kind == "own_login"
         config_dir = None if is_own_login else config_folder(request, place, session_id, attempt=attempt)
@@ -68,7 +73,7 @@ class ClaudeCode:
             folders=tuple(map(str, plan.folders)),
             config_dir=str(config_dir) if config_dir else None,
             credential=credential.used(),
-            secrets=_secrets(request, credential),
+            secrets=(*filled.secrets, *((credential.secret.reveal(),) if credential.secret else ())),
             instructions=tuple(told.files) if told else (),
             notices=tuple(Notice(level="warning", code="setup", message=text) for text in notices),
             key_sources=credentials.expected_key_source(credential),
@@ -120,9 +125,3 @@ def config_folder(request: RunRequest, place: base.Place, session_id: str | None
         shutil.rmtree(new)
     return new
 
-
-def _secrets(request: RunRequest, credential: credentials.Credential) -> tuple[str, ...]:
-    found = [credential.secret.reveal()] if credential.secret else []
-    for server in request.connections.values():
-        found += [*server.env.values(), *server.headers.values()]
-    return tuple(found)

@@ -1,0 +1,60 @@
+"""Connections with their secrets filled in: `${NAME}` stands for a variable, so that no file need hold a key."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from leadrope import errors
+from leadrope.core.request import McpServer
+
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+
+
+class Filled(msgspec.Struct, frozen=True, kw_only=True):
+    servers: dict[str, McpServer]
+    secrets: tuple[str, ...]
+    """What must not be shown: every value that a server is given in its environment or its headers."""
+
+
+def fill(connections: Mapping[str, McpServer], values: Mapping[str, str]) -> Filled:
+    """Replace `${NAME}` and `${NAME:-default}` in commands, arguments, urls, environments and headers."""
+    servers: dict[str, McpServer] = {}
+    secrets: list[str] = []
+    for name, server in connections.items():
+
+        def value(text: str, field: str, name: str = name) -> str:
+            return _filled(text, values, f"connections.{name}.{field}")
+
+        env = {key: value(text, f"env.{key}") for key, text in server.env.items()}
+        headers = {key: value(text, f"headers.{key}") for key, text in server.headers.items()}
+        servers[name] = msgspec.structs.replace(
+            server,
+            command=value(server.command, "command") if server.command else None,
+            args=tuple(value(text, "args") for text in server.args),
+            url=value(server.url, "url") if server.url else None,
+            env=env,
+            headers=headers,
+        )
+        secrets += [*env.values(), *headers.values()]
+        # `Bearer KEY` is two words; the key alone must not be shown either.
+        secrets += [word for text in headers.values() for word in text.split() if len(word) > 8]
+    return Filled(servers=servers, secrets=tuple(secrets))
+
+
+def _filled(text: str, values: Mapping[str, str], field: str) -> str:
+    def replaced(match: re.Match[str]) -> str:
+        found = values.get(match[1])
+        if found is None:
+            found = match[2]
+        if found is None:
+            raise errors.BadValue(
+                field,
+                f"names the variable {match[1]}, which is not set",
+                hint=f"Set {match[1]} in your environment or in the .env of LEADROPE_HOME.",
+            )
+        return found
+
+    return _REFERENCE.sub(replaced, text)

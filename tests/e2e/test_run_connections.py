@@ -1,0 +1,103 @@
+"""Real MCP servers: their tools are gated like all others, their secrets appear nowhere, a dead one is named."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leadrope import Limits, McpServer, events
+
+SERVER = str(Path(__file__).parents[1] / "data" / "mcp_server.py")
+SECRET = "token-of-the-server-4711"
+
+
+@pytest.fixture
+def http_url(tmp_path: Path) -> Iterator[str]:
+    with subprocess.Popen(
+        [sys.executable, SERVER, "http", str(tmp_path / "seen")], stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdout is not None
+        yield f"http://127.0.0.1:{server.stdout.readline().strip()}/mcp"
+        server.kill()
+
+
+def connection(kind: str, seen: Path, url: str) -> McpServer:
+    if kind == "stdio":
+        return McpServer(command=sys.executable, args=(SERVER, "stdio", str(seen)), env={"SERVER_TOKEN": "${TOKEN}"})
+    return McpServer(type="http", url=url, headers={"Authorization": "Bearer ${TOKEN}"})
+
+
+@pytest.mark.parametrize("kind", ["stdio", "http"])
+async def test_a_servers_tools_are_gated_and_its_secret_appears_nowhere(
+    stage: Any, tmp_path: Path, http_url: str, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.environ |= {"TOKEN": SECRET, "LEADROPE_DEBUG_SPAWN": "1"}
+    seen = tmp_path / "seen"
+    touch = {"name": "mcp__files__touch", "input": {"path": str(stage.marker)}}
+    asked: list[str] = []
+
+    def approve(request: events.ApprovalRequested) -> bool:
+        assert not stage.marker.exists() or request.call.name == "Bash"
+        asked.append(request.call.name)
+        return len(asked) > 1
+
+    env_file = stage.ws / "env.txt"
+    show = {"name": "Bash", "input": {"command": f"env > {env_file}", "description": "show"}}
+    with caplog.at_level(logging.INFO, logger="leadrope.spawn"):
+        played = await stage.play(
+            [{"tool": touch}, {"tool": touch}, {"tool": show}, {"text": "done"}],
+            approver=approve,
+            connections={"files": connection(kind, seen, http_url)},
+        )
+    assert played.result.outcome == "succeeded"
+    assert stage.marker.exists()
+    assert asked == ["mcp__files__touch", "mcp__files__touch", "Bash"]
+    assert [d.decision for d in played.of(events.ToolDecided)] == ["deny", "allow", "allow"]
+    assert SECRET not in env_file.read_text()
+    assert SECRET in seen.read_text(), "the server itself has it"
+    assert SECRET not in str(played.events)
+    assert SECRET not in caplog.text
+    assert [c.status for c in played.one(events.SessionStarted).connections] == ["connected"]
+
+
+async def test_a_tool_of_a_server_can_be_granted_by_its_name(stage: Any, tmp_path: Path) -> None:
+    stage.environ["TOKEN"] = SECRET
+    touch = {"name": "mcp__files__touch", "input": {"path": str(stage.marker)}}
+    played = await stage.play(
+        [{"tool": touch}, {"text": "done"}],
+        tools=("mcp__files__*",),
+        connections={"files": connection("stdio", tmp_path / "seen", "")},
+    )
+    assert stage.marker.exists()
+    assert played.of(events.ApprovalRequested) == []
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        McpServer(command=sys.executable, args=(SERVER, "hang")),
+        McpServer(command=sys.executable, args=("-c", "raise SystemExit(3)")),
+        McpServer(command="/no/such/server"),
+    ],
+    ids=["hangs", "crashes", "missing"],
+)
+async def test_a_connection_that_cannot_be_made_ends_in_its_own_error(stage: Any, server: McpServer) -> None:
+    played = await stage.play(
+        [{"text": "hello"}], strict=False, connections={"broken": server}, limits=Limits(connection_s=1, idle_s=60)
+    )
+    assert played.result.outcome == "failed"
+    assert played.result.error.kind == "connection_failed"
+    assert "broken" in played.result.error.message
+
+
+async def test_a_connection_that_is_not_required_only_warns(stage: Any) -> None:
+    server = McpServer(command="/no/such/server", required=False)
+    played = await stage.play([{"text": "hello"}], connections={"broken": server})
+    assert played.result.outcome == "succeeded"
+    assert [w.kind for w in played.result.warnings] == ["connection_failed"]
