@@ -34,9 +34,10 @@ class CredentialUsed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     masked: str = ""
 
 
-class Connection(msgspec.Struct, frozen=True, kw_only=True):
+class Connection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     status: str
+    error: str = ""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -12,10 +12,17 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: int = 0
     cache_read_input_tokens: int = 0
     cache_creation_input_tokens: int = 0
+    cache_creation_1h_input_tokens: int = 0
+    """Those of `cache_creation_input_tokens` that are stored for an hour, which costs more; the rest for 5 minutes."""
 
     @property
     def total_tokens(self) -> int:
-        return self.input_tokens + self.output_tokens + self.cache_read_input_tokens + self.cache_creation_input_tokens
+        return self.prompt_tokens + self.output_tokens
+
+    @property
+    def prompt_tokens(self) -> int:
+        """All that the model has read, wherever it came from."""
+        return self.input_tokens + self.cache_read_input_tokens + self.cache_creation_input_tokens
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -23,4 +30,17 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
             output_tokens=self.output_tokens + other.output_tokens,
             cache_read_input_tokens=self.cache_read_input_tokens + other.cache_read_input_tokens,
             cache_creation_input_tokens=self.cache_creation_input_tokens + other.cache_creation_input_tokens,
+            cache_creation_1h_input_tokens=self.cache_creation_1h_input_tokens + other.cache_creation_1h_input_tokens,
+        )
+
+    def at_least(self, other: Usage) -> Usage:
+        """The larger of both, count by count: what is told of one message only grows."""
+        return Usage(
+            input_tokens=max(self.input_tokens, other.input_tokens),
+            output_tokens=max(self.output_tokens, other.output_tokens),
+            cache_read_input_tokens=max(self.cache_read_input_tokens, other.cache_read_input_tokens),
+            cache_creation_input_tokens=max(self.cache_creation_input_tokens, other.cache_creation_input_tokens),
+            cache_creation_1h_input_tokens=max(
+                self.cache_creation_1h_input_tokens, other.cache_creation_1h_input_tokens
+            ),
         )

@@ -69,6 +69,7 @@ class Replied(msgspec.Struct, frozen=True, kw_only=True):
     request_id: str
     ok: bool
     error: str = ""
+    payload: Any = None
 
 
 class Background(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,6 +163,11 @@ class Session(Protocol):
     def answer_asked(self, request_id: str, *, allowed: bool, reason: str, input_: Any) -> bytes: ...
 
     def interrupt(self, request_id: str) -> bytes: ...
+
+    def ask_connections(self, request_id: str) -> bytes:
+        """How the connections stand; `connections_of` reads the reply's payload."""
+
+    def connections_of(self, payload: Any) -> tuple[Connection, ...]: ...
 
     def explain(self, stderr: Iterable[str]) -> Problem | None:
         """What the agent's error output says is wrong, if it says so."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
 
 from leadrope import errors
 from leadrope.core import events
@@ -15,23 +15,16 @@ from leadrope.core.tools import class_of
 from leadrope.policy.decide import Policy
 from leadrope.process.child import Child
 from leadrope.providers import base
+from leadrope.runtime import preflight
 from leadrope.runtime.approvals import Approver
 from leadrope.runtime.clocks import RunClocks
 from leadrope.runtime.gate import Decision, Gate
+from leadrope.runtime.preflight import Cause, TryGate
 
-Cause = Literal["stopped", "timed_out", "over_budget", "denied", "parked", "failed"]
-
-INTERRUPT_WAIT_S = 10.0
-
-# `pending`: a server that is still starting when the first turn begins; its tools come when it is there.
-CONNECTED = ("connected", "pending")
+REPLY_WAIT_S = 10.0
 
 # A subagent's own calls are timed one by one, and a question waits for a person: neither is a wedged tool.
 UNTIMED = ("agent", "control")
-
-
-TryGate = Callable[[str], Awaitable[str | None]]
-"""A version in; why its gate does not hold out, or None."""
 
 
 class Recorder(Protocol):
@@ -88,7 +81,7 @@ class Attempt:
         self._stdin_closed = False
         self._refused_logins = 0
         self._session_told = False
-        self._interrupts = 0
+        self._asked = 0
         self._ended_by: events.Source = "agent"
         self.tool_ran = False
         self.prompts_sent = 0
@@ -188,29 +181,25 @@ class Attempt:
                 hint="Update the agent, or name another binary with LEADROPE_CLAUDE_BIN.",
             )
             return
-        if ready.is_tested or self._try_gate is None:
-            self._ready = True
-            self._next_prompt()
+        needs_trial = not ready.is_tested and self._try_gate is not None
+        if needs_trial or self._request.connections:
+            self._checking = self.spawn(self._check_before_prompt(ready.version if needs_trial else None))
         else:
-            self._checking = self.spawn(self._check_version(ready.version, self._try_gate))
+            self._begin()
 
-    async def _check_version(self, version: str, try_gate: TryGate) -> None:
-        """No prompt is sent to an unknown version before its gate was seen to hold."""
-        self.emit(
-            events.Notice(
-                level="warning",
-                code="untested_version",
-                message=f"agent version {version or '(unknown)'} is untested; its gate is tried before its first use",
-            )
-        )
-        self.hold()
-        wrong = await try_gate(version)
-        self.release()
-        if wrong is not None:
-            self.end("failed", "gate_unsupported", f"the gate of agent version {version} does not hold: {wrong}")
-            return
+    def _begin(self) -> None:
         self._ready = True
         self._next_prompt()
+
+    async def _check_before_prompt(self, untested: str | None) -> None:
+        self.hold()
+        if untested is not None and self._try_gate is not None:
+            await preflight.check_version(self, untested, self._try_gate)
+        if self._request.connections and not self._doomed:
+            await preflight.check_connections(self, self._request, self._session)
+        self.release()
+        if not self._doomed:
+            self._begin()
 
     def _on_started(self, started: base.Started) -> None:
         if self._session_told:
@@ -240,20 +229,6 @@ class Attempt:
                 f"the agent reports a key from {started.key_source!r} that was not given to it",
                 hint="Look for a key in the agent's own settings; only one credential may be in play.",
             )
-        self._check_connections({connection.name: connection.status for connection in started.connections})
-
-    def _check_connections(self, statuses: Mapping[str, str]) -> None:
-        """A run that was promised a connection does not go on without it, unless it was told to."""
-        for name, server in self._request.connections.items():
-            status = statuses.get(name, "missing")
-            if status in CONNECTED:
-                continue
-            told = f"connection {name} could not be made ({status})"
-            if server.required:
-                hint = f"Try its command or url by hand; `required = false` for {name} goes on without it."
-                self.end("failed", "connection_failed", told, hint=hint)
-            else:
-                self.emit(events.Notice(level="warning", code="connection_failed", message=told))
 
     def _on_held(self, held: base.CallHeld) -> None:
         def tell(decision: Decision) -> None:
@@ -390,16 +365,17 @@ class Attempt:
         """End the turn, keep the process; returns when the agent has said that it will."""
         if not self._in_turn or self._ending or self._stdin_closed:
             return
-        waiter = self._ask_interrupt()
-        await asyncio.wait((waiter,), timeout=INTERRUPT_WAIT_S)
+        await self.ask("interrupt", self._session.interrupt)
 
-    def _ask_interrupt(self) -> asyncio.Future[base.Replied]:
-        self._interrupts += 1
-        request_id = f"interrupt-{self._interrupts}"
+    async def ask(self, what: str, say: Callable[[str], bytes]) -> base.Replied | None:
+        """The agent's reply to a request of ours; None if it does not come."""
+        self._asked += 1
+        request_id = f"{what}-{self._asked}"
         waiter: asyncio.Future[base.Replied] = self._loop.create_future()
         self._replies[request_id] = waiter
-        self._send(self._session.interrupt(request_id))
-        return waiter
+        self._send(say(request_id))
+        await asyncio.wait((waiter,), timeout=REPLY_WAIT_S)
+        return waiter.result() if waiter.done() else None
 
     def end(
         self,
@@ -479,4 +455,4 @@ class Attempt:
             )
         )
         self._clocks.tool_ends(call_id)
-        self._ask_interrupt()
+        self.spawn(self.ask("interrupt", self._session.interrupt))

@@ -124,4 +124,3 @@ def config_folder(request: RunRequest, place: base.Place, session_id: str | None
         # A session's id can be used once; what the failed attempt left is nothing that anyone would resume.
         shutil.rmtree(new)
     return new
-

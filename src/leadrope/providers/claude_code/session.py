@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from leadrope.core.events import Event, Problem
+from leadrope.core.events import Connection, Event, Problem
 from leadrope.core.request import RunRequest
 from leadrope.core.tools import ToolCall
 from leadrope.providers import base
@@ -31,6 +31,10 @@ GATE_FOREVER_S = 10**9
 # Tools that ask a person. Their hook is passed without an opinion: the CLI then asks for the permission itself, and
 # that request carries the answer back.
 _ASKING = ("AskUserQuestion", "ExitPlanMode")
+
+
+class _McpStatus(msgspec.Struct, frozen=True, kw_only=True):
+    servers: tuple[Connection, ...] = msgspec.field(default=(), name="mcpServers")
 
 
 class ClaudeSession:
@@ -95,6 +99,16 @@ class ClaudeSession:
     def interrupt(self, request_id: str) -> bytes:
         return _request(request_id, {"subtype": "interrupt"})
 
+    def ask_connections(self, request_id: str) -> bytes:
+        return _request(request_id, {"subtype": "mcp_status"})
+
+    def connections_of(self, payload: Any) -> tuple[Connection, ...]:
+        try:
+            told = msgspec.convert(payload, _McpStatus)
+        except msgspec.ValidationError:
+            return ()
+        return told.servers
+
     # -- what it said -----------------------------------------------------------------------------------------------
 
     def receive(self, lines: Iterable[Any]) -> list[Event | base.Signal]:
@@ -110,7 +124,7 @@ class ClaudeSession:
 
     def _replied(self, reply: signals.ControlReply) -> base.Signal:
         if reply.request_id != OPENING_ID:
-            return base.Replied(request_id=reply.request_id, ok=reply.ok, error=reply.error)
+            return base.Replied(request_id=reply.request_id, ok=reply.ok, error=reply.error, payload=reply.payload)
         if not reply.ok:
             return base.Ready(gate=False, reason=reply.error or "it refused the opening")
         return ready_from(reply.payload, self._mode)

@@ -1,0 +1,69 @@
+"""What must hold before the first prompt is sent: an untested agent's gate, and the connections that were promised."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Literal, Protocol
+
+from leadrope.core import events
+from leadrope.core.request import RunRequest
+from leadrope.providers import base
+
+Cause = Literal["stopped", "timed_out", "over_budget", "denied", "parked", "failed"]
+
+TryGate = Callable[[str], Awaitable[str | None]]
+"""A version in; why its gate does not hold out, or None."""
+
+# The agent's own time-out of a connection comes first and says why; ours is for an agent that does not.
+CONNECTION_MARGIN_S = 2.0
+CONNECTION_LOOK_S = 0.05
+
+
+class Host(Protocol):
+    """What the checks need of the attempt."""
+
+    def emit(self, event: events.Event) -> None: ...
+
+    def end(self, cause: Cause, kind: str, message: str, *, hint: str | None = None) -> None: ...
+
+    async def ask(self, what: str, say: Callable[[str], bytes]) -> base.Replied | None: ...
+
+
+async def check_version(host: Host, version: str, try_gate: TryGate) -> None:
+    """No prompt is sent to an unknown version before its gate was seen to hold."""
+    name = version or "(unknown)"
+    told = f"agent version {name} is untested; its gate is tried before its first use"
+    host.emit(events.Notice(level="warning", code="untested_version", message=told))
+    wrong = await try_gate(version)
+    if wrong is not None:
+        host.end("failed", "gate_unsupported", f"the gate of agent version {name} does not hold: {wrong}")
+
+
+async def check_connections(host: Host, request: RunRequest, session: base.Session) -> None:
+    """Each has connected or failed before the first prompt: what a run was promised is there from its start."""
+    loop = asyncio.get_running_loop()
+    give_up = loop.time() + (request.limits.connection_s or 30) + CONNECTION_MARGIN_S
+    while True:
+        reply = await host.ask("connections", session.ask_connections)
+        if reply is None or not reply.ok:
+            _judge(host, request, {})
+            return
+        found = {one.name: one for one in session.connections_of(reply.payload)}
+        if all(one.status != "pending" for one in found.values()) or loop.time() > give_up:
+            _judge(host, request, found)
+            return
+        await asyncio.sleep(CONNECTION_LOOK_S)
+
+
+def _judge(host: Host, request: RunRequest, found: Mapping[str, events.Connection]) -> None:
+    for name, server in request.connections.items():
+        one = found.get(name, events.Connection(name=name, status="the agent does not know it"))
+        if one.status == "connected":
+            continue
+        told = f"connection {name} could not be made: {one.error or one.status}"
+        if server.required:
+            hint = f"Try its command or url by hand; `required = false` for {name} goes on without it."
+            host.end("failed", "connection_failed", told, hint=hint)
+        else:
+            host.emit(events.Notice(level="warning", code="connection_failed", message=told))
