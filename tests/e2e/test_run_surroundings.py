@@ -11,6 +11,7 @@ import pytest
 
 from leadrope import events
 from leadrope.providers.claude_code.env import ALLOWED
+from leadrope.runtime import trust
 
 OWN = {
     "CLAUDE_CODE_MAX_OUTPUT_TOKENS",
@@ -145,3 +146,27 @@ async def test_the_model_follows_the_purpose(stage: Any, purpose: str) -> None:
     played = await stage.play([{"text": "ok"}], purpose=purpose)
     expected = {"review": "claude-opus-4-5", "chat": "claude-haiku-4-5"}[purpose]
     assert played.model.requests[0].model == expected
+
+
+async def test_a_trusted_repository_has_its_hooks_and_servers_until_they_change(stage: Any) -> None:
+    """The gate holds all the same: its rule `allow Bash` opens nothing."""
+    marks = _hostile(stage.ws)
+    for name in ("settings.json", "settings.local.json"):
+        settings = json.loads((stage.ws / ".claude" / name).read_text())
+        del settings["env"]
+        (stage.ws / ".claude" / name).write_text(json.dumps(settings))
+    home = Path(stage.environ["LEADROPE_HOME"])
+    cwd = str(stage.ws.resolve())
+    trust.remember(home, trust.look(home, cwd))
+    played = await stage.play([{"tool": stage.touch}, {"text": "ok"}])
+    assert played.result.outcome == "succeeded"
+    assert marks["hook"].exists()
+    assert marks["mcp"].exists()
+    assert not stage.marker.exists()
+    for mark in marks.values():
+        mark.unlink(missing_ok=True)
+    with (stage.ws / ".mcp.json").open("a") as file:
+        file.write(" ")
+    played = await stage.play([{"text": "ok"}])
+    assert [name for name, path in marks.items() if path.exists()] == []
+    assert "repository_changed" in [n.code for n in played.of(events.Notice)]

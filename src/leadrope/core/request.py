@@ -57,6 +57,12 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """A run whose required connection cannot be made ends with an error that names it; False only warns."""
 
 
+class McpFile(msgspec.Struct, frozen=True, kw_only=True):
+    """The shape of a .mcp.json file."""
+
+    servers: dict[str, McpServer] = msgspec.field(default={}, name="mcpServers")
+
+
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     prompt: str
     provider: str = "claude-code"

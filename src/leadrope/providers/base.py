@@ -147,6 +147,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     run_dir: Path
     """Private to this run, removed after it."""
     config: Config
+    is_trusted: bool = False
+    """The user has said yes to the repository's own settings, hooks, servers and agents as they are."""
     is_root: bool = hasattr(os, "geteuid") and os.geteuid() == 0
 
 

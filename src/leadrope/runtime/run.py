@@ -22,19 +22,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import msgspec
-
 from leadrope import errors
 from leadrope.core import config as configs
 from leadrope.core import events, home
 from leadrope.core.fold import Fold
 from leadrope.core.redaction import Redactor
-from leadrope.core.request import Limits, RunRequest, check, normal_mode
+from leadrope.core.request import RunRequest, normal_mode
 from leadrope.core.result import RunResult
 from leadrope.policy.decide import Policy
 from leadrope.process import child as processes
 from leadrope.providers import base, registry
-from leadrope.runtime import checks, gatecheck
+from leadrope.runtime import gatecheck, prepare
 from leadrope.runtime.approvals import Answer, Approve, Approver, Reply, as_approver
 from leadrope.runtime.attempt import Attempt
 from leadrope.runtime.outbox import Outbox
@@ -63,20 +61,6 @@ def open_run(
     waiting for `run.send()` after a turn, until `run.finish()`.
     """
     return Run(request, approver=as_approver(approver), keep_open=keep_open, environ=environ, config=config)
-
-
-def _with_machine(request: RunRequest, config: configs.Config) -> RunRequest:
-    """Where the agent and its model are found belongs to the machine, so a program need not say it."""
-    given = {name: getattr(request, name) for name in ("binary", "base_url")}
-    missing = {name: getattr(config.run, name) for name, value in given.items() if value is None}
-    found = {name: value for name, value in missing.items() if value is not msgspec.UNSET}
-    return msgspec.structs.replace(request, **found) if found else request
-
-
-def _whole_limits(limits: Limits, environ: Mapping[str, str]) -> Limits:
-    """What the request leaves open is the operator's to say, then ours."""
-    given = {name: value for name in ("idle_s", "wall_s") if (value := getattr(limits, name)) is not None}
-    return msgspec.structs.replace(limits, **{"idle_s": 300.0, "wall_s": 0.0, **configs.env_limits(environ), **given})
 
 
 class Run:
@@ -116,6 +100,7 @@ class Run:
         self._result: RunResult | None = None
         self._stopped = asyncio.Event()
         self._redactor = Redactor()
+        self._notices: tuple[events.Notice, ...] = ()
         self._traces = False
 
     # -- using it -------------------------------------------------------------------------------------------------
@@ -127,17 +112,9 @@ class Run:
         self._environ = {**settings, **ambient}
         if self._config is None:
             self._config = configs.load(self._environ)
-        self.request = check(_with_machine(self.request, self._config))
         self._provider = registry.provider(self.request.provider)
-        cwd = checks.working_directory(self.request.cwd)
-        extra = tuple(checks.extra_directory(folder, cwd) for folder in self.request.extra_dirs)
-        self.request = msgspec.structs.replace(
-            self.request,
-            cwd=cwd,
-            extra_dirs=extra,
-            mode=normal_mode(self.request.mode),
-            limits=_whole_limits(self.request.limits, self._environ),
-        )
+        ready = prepare.complete(self.request, self._config, self._environ, leadrope_home)
+        self.request, self._notices = ready.request, ready.notices
         self._traces = self._environ.get("LEADROPE_DEBUG_SPAWN", "").lower() in ("1", "true")
         self._run_dir = RunDir()
         self._place = base.Place(
@@ -148,6 +125,7 @@ class Run:
             home=leadrope_home,
             run_dir=self._run_dir.path,
             config=self._config,
+            is_trusted=ready.is_trusted,
         )
         self._spool = leadrope_home / "spool" / self.id
         self._started_at = asyncio.get_running_loop().time()
@@ -354,7 +332,7 @@ class Run:
             started_at=self._started_at,
             try_gate=None if self._is_trial else self._try_gate,
         )
-        for notice in launch.notices:
+        for notice in (*self._notices, *launch.notices):
             self.record(notice, "supervisor")
         if self._stopped.is_set():
             self._attempt.end("stopped", "stopped", "stopped by the caller")

@@ -85,14 +85,22 @@ def session_name(agent: str | None) -> str:
 
 
 def command(
-    request: RunRequest, *, binary: str, model: str, session_id: str | None, run_dir: Path, instructions_text: str = ""
+    request: RunRequest,
+    *,
+    binary: str,
+    model: str,
+    session_id: str | None,
+    run_dir: Path,
+    instructions_text: str = "",
+    is_trusted: bool = False,
 ) -> Command:
     """The whole command of a run. `session_id` names the new session (or the fork's); a plain resume keeps its own."""
     line = _Line(run_dir)
     line.words(binary, "-p", "--verbose", "--output-format", "stream-json", "--input-format", "stream-json")
     line.words("--permission-prompt-tool", "stdio", "--include-partial-messages")
-    # Both keep a repository's own hooks and servers from running before anyone was asked.
-    line.words("--setting-sources", "", "--strict-mcp-config")
+    # Both keep a repository's own hooks and servers from running before anyone was asked. The servers of a trusted one
+    # are handed over as connections, where they can be named and judged.
+    line.words("--setting-sources", "project,local" if is_trusted else "", "--strict-mcp-config")
     line.words("--permission-mode", cli_mode(request.mode))
     _session(line, request, session_id)
     line.option("agent", "--name", session_name(request.agent))

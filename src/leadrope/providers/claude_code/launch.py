@@ -42,6 +42,7 @@ def plan_launch(
     default_home: Path,
     instructions_text: str = "",
     forward_env: Iterable[str] = (),
+    is_trusted: bool = False,
 ) -> Plan:
     """Plan the start of one run. `run_dir` is private to the run; the child's temporary files go into its `tmp`."""
     line = command(
@@ -51,6 +52,7 @@ def plan_launch(
         session_id=session_id,
         run_dir=run_dir,
         instructions_text=instructions_text,
+        is_trusted=is_trusted,
     )
     tmp_dir = run_dir / "tmp"
     env = child_env(

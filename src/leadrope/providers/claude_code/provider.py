@@ -61,6 +61,7 @@ class ClaudeCode:
             default_home=user_home,
             instructions_text=told.text if told else "",
             forward_env=place.config.forward_env,
+            is_trusted=place.is_trusted,
         )
         notices = (*credential.notices, *(told.notices if told else ()))
         return base.Launch(

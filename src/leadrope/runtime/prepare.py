@@ -1,0 +1,82 @@
+"""A request completed by what this machine knows: where the agent is, the folder it works in, what is trusted there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from leadrope import errors
+from leadrope.core import config as configs
+from leadrope.core import events
+from leadrope.core.request import Limits, McpFile, RunRequest, check, normal_mode
+from leadrope.runtime import checks, trust
+
+
+class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+    request: RunRequest
+    is_trusted: bool
+    notices: tuple[events.Notice, ...]
+
+
+def complete(request: RunRequest, config: configs.Config, environ: Mapping[str, str], leadrope_home: Path) -> Prepared:
+    """The request with nothing left open, or the first thing that is wrong with it. Starts nothing."""
+    request = check(_with_machine(request, config))
+    cwd = checks.working_directory(request.cwd)
+    found = trust.look(leadrope_home, cwd)
+    request = msgspec.structs.replace(
+        request,
+        cwd=cwd,
+        extra_dirs=tuple(checks.extra_directory(folder, cwd) for folder in request.extra_dirs),
+        mode=normal_mode(request.mode),
+        limits=_whole_limits(request.limits, environ),
+    )
+    is_trusted = found.state == "trusted"
+    if is_trusted:
+        request = check(_with_repository(request))
+    return Prepared(request=request, is_trusted=is_trusted, notices=_about_trust(found))
+
+
+def _with_machine(request: RunRequest, config: configs.Config) -> RunRequest:
+    """Where the agent and its model are found belongs to the machine, so a program need not say it."""
+    given = {name: getattr(request, name) for name in ("binary", "base_url")}
+    missing = {name: getattr(config.run, name) for name, value in given.items() if value is None}
+    found = {name: value for name, value in missing.items() if value is not msgspec.UNSET}
+    return msgspec.structs.replace(request, **found) if found else request
+
+
+def _with_repository(request: RunRequest) -> RunRequest:
+    """A trusted repository's own servers; what the caller gives under the same name wins."""
+    path = Path(request.cwd or ".", ".mcp.json")
+    if not path.is_file():
+        return request
+    try:
+        told = msgspec.json.decode(path.read_bytes(), type=McpFile)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise errors.BadConfig(
+            f"{path} cannot be read: {error}", hint="Correct it, or `leadrope trust --forget`."
+        ) from None
+    # The repository's wishes must not stop a run that would do without them.
+    servers = {name: msgspec.structs.replace(server, required=False) for name, server in told.servers.items()}
+    return msgspec.structs.replace(request, connections={**servers, **request.connections})
+
+
+def _about_trust(found: trust.Trust) -> tuple[events.Notice, ...]:
+    if found.state in ("nothing", "trusted"):
+        return ()
+    names = ", ".join(sorted(found.changed or found.files)[:5])
+    told = {
+        "untrusted": f"the repository's own settings are ignored ({names}); `leadrope trust` lets them have effect",
+        "changed": f"the repository's settings changed since they were trusted ({names}) and are ignored; "
+        "`leadrope trust` looks again",
+    }[found.state]
+    level: Literal["info", "warning"] = "warning" if found.state == "changed" else "info"
+    return (events.Notice(level=level, code=f"repository_{found.state}", message=told),)
+
+
+def _whole_limits(limits: Limits, environ: Mapping[str, str]) -> Limits:
+    """What the request leaves open is the operator's to say, then ours."""
+    given = {name: value for name in ("idle_s", "wall_s") if (value := getattr(limits, name)) is not None}
+    return msgspec.structs.replace(limits, **{"idle_s": 300.0, "wall_s": 0.0, **configs.env_limits(environ), **given})
