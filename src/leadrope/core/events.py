@@ -20,8 +20,8 @@ Scope = Literal["once", "run"]
 """`run`: the same call, to the letter, needs no further yes in this run."""
 
 
-class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
-    pass
+class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", gc=False):
+    """Values without cycles: the collector need not look at them, and a fast run makes many."""
 
 
 class CredentialUsed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

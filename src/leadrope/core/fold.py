@@ -6,6 +6,7 @@ it said nothing.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, cast, get_args
 
@@ -114,6 +115,7 @@ class Fold:
         self._refusals: dict[str, str] = {}
         """What the agent was told about calls that did not run."""
         self._leftovers = 0
+        self._unread: deque[str] = deque(maxlen=5)
         self._handlers: dict[type, Callable[[Any], None]] = {
             events.SessionStarted: self._session_started,
             events.TurnStarted: self._turn_started,
@@ -132,20 +134,27 @@ class Fold:
     def add(self, item: Recorded | events.Event) -> None:
         """One event, in order; a bare one belongs to the attempt at hand. A result in the log is not asked."""
         if type(item) is Recorded:
-            event = item.event
-            if type(event) is events.RunEnded:
-                return
-            if item.attempt > self._attempt_no:
-                self._next_attempt(item.attempt)
-            if self._first_time is None:
-                self._first_time = item.time
-                self._run_id = self._run_id or item.run_id
-            self._last_time = item.time
+            if type(item.event) is not events.RunEnded:
+                self.add_batch((item.event,), run_id=item.run_id, attempt=item.attempt, time=item.time)
         else:
-            event = cast("events.Event", item)
-        handler = self._handlers.get(type(event))
-        if handler is not None:
-            handler(event)
+            self._take((cast("events.Event", item),))
+
+    def add_batch(self, batch: Iterable[events.Event], *, run_id: str, attempt: int, time: float) -> None:
+        """Events of one moment, as a run records them."""
+        if attempt > self._attempt_no:
+            self._next_attempt(attempt)
+        if self._first_time is None:
+            self._first_time = time
+            self._run_id = self._run_id or run_id
+        self._last_time = time
+        self._take(batch)
+
+    def _take(self, batch: Iterable[events.Event]) -> None:
+        find = self._handlers.get
+        for event in batch:
+            handler = find(type(event))
+            if handler is not None:
+                handler(event)
 
     def _next_attempt(self, number: int) -> None:
         self._settle_usage(Usage())
@@ -250,7 +259,13 @@ class Fold:
         if event.level in ("warning", "error"):
             self._warn(event.code, event.message)
 
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """The last lines that were not understood, cut short, for whoever tells of a failure."""
+        return tuple(self._unread)
+
     def _unrecognised(self, event: events.Unrecognised) -> None:
+        self._unread.append(event.raw[:200])
         plain = self._now.plain
         if plain is None or (plain.problem is None and event.problem is not None):
             self._now.plain = event

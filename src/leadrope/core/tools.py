@@ -73,7 +73,7 @@ _CLASSES: dict[str, ToolClass] = {
 PATH_FIELDS = ("file_path", "notebook_path", "path")
 
 
-class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One call as the agent wants to make it; the id is the agent's own and unique in its session."""
 
     id: str

@@ -57,26 +57,23 @@ class LineFramer:
         self._spool: _Spool | None = None
 
     def feed(self, chunk: bytes) -> list[Line]:
-        lines: list[Line]
+        lines: list[Line] = []
         if len(chunk) > self._limit:  # never from a pipe; cut, so that no line over the limit passes whole
-            lines = []
             for at in range(0, len(chunk), self._limit):
                 lines += self.feed(chunk[at : at + self._limit])
             return lines
-        if not self._held and self._spool is None:
-            pieces = chunk.split(b"\n")
-            rest = pieces.pop()
-            lines = _without_ends(pieces) if b"\r\n" in chunk else [piece for piece in pieces if piece]
-        else:
-            end = chunk.find(b"\n")
-            if end < 0:
-                self._hold(chunk)
-                return []
-            self._hold(chunk[:end])
+        # Split once and never slice: a copy of every chunk costs as much as all the rest of the framing.
+        pieces = chunk.split(b"\n")
+        rest = pieces.pop()
+        if not pieces:
+            self._hold(rest)
+            return []
+        if self._held or self._spool is not None:
+            self._hold(pieces[0])
             lines = self._finish()
-            pieces = chunk[end + 1 :].split(b"\n")
-            rest = pieces.pop()
-            lines += _without_ends(pieces)
+            del pieces[0]
+        # JSON escapes a carriage return, so one in the bytes is rare. One byte is found ten times as fast as two.
+        lines += _without_ends(pieces) if b"\r" in chunk else [piece for piece in pieces if piece]
         if rest:
             self._hold(rest)
         return lines

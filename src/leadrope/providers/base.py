@@ -7,7 +7,7 @@ in, events and signals out; intentions in, bytes out. The run owns the process, 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -156,7 +156,7 @@ class Session(Protocol):
     def open(self) -> bytes:
         """What is said first; the agent's answer becomes `Ready`."""
 
-    def receive(self, lines: Iterable[Any]) -> list[Event | Signal]: ...
+    def receive(self, lines: Sequence[Any]) -> list[Event | Signal]: ...
 
     def prompt(self, text: str) -> bytes: ...
 

@@ -18,7 +18,7 @@ from leadrope.providers import base
 from leadrope.runtime import preflight
 from leadrope.runtime.approvals import Approver
 from leadrope.runtime.clocks import RunClocks
-from leadrope.runtime.gate import Decision, Gate
+from leadrope.runtime.gate import PLAN_TOOL, Decision, Gate
 from leadrope.runtime.preflight import Cause, TryGate
 
 REPLY_WAIT_S = 10.0
@@ -28,9 +28,11 @@ UNTIMED = ("agent", "control")
 
 
 class Recorder(Protocol):
-    """Where events go; `publish` makes them visible, once per batch."""
+    """Where events go: the agent's into `incoming`, ours through `record`; `publish` makes them visible, by batches."""
 
-    def record(self, event: events.Event, source: events.Source) -> None: ...
+    incoming: list[events.Event]
+
+    def record(self, event: events.Event) -> None: ...
 
     def publish(self, weight: int = 0) -> None: ...
 
@@ -64,6 +66,8 @@ class Attempt:
         self._session = session
         self._child = child
         self._recorder = recorder
+        self._keep = recorder.incoming.append
+        self._heartbeats = 0
         self._prompts = prompts
         self._keep_open = keep_open
         self._started_at = started_at
@@ -96,6 +100,7 @@ class Attempt:
             base.Background: self._on_background,
             base.State: self._on_state,
             base.Unanswerable: self._on_unanswerable,
+            events.ToolProgress: self._on_progress,
             events.TurnStarted: self._on_turn_started,
             events.TurnEnded: self._on_turn_ended,
             events.ToolRequested: self._on_tool_requested,
@@ -135,8 +140,7 @@ class Attempt:
                 problem=self._session.explain((*self._child.stderr_head, *self._child.stderr_tail)),
                 leftovers_killed=ending.leftovers_killed,
                 survivors=ending.survivors,
-            ),
-            "supervisor",
+            )
         )
         self._recorder.publish()
 
@@ -155,20 +159,17 @@ class Attempt:
                 await self._recorder.room()
                 self._clocks.release()
 
-    def _take(self, items: list[events.Event | base.Signal]) -> bool:
-        """Handle a batch; True if any of it is more than a heartbeat."""
-        alive = False
-        record, handlers = self._recorder.record, self._handlers
+    def _take(self, items: list[Any]) -> bool:
+        """Handle a batch; True if any of it is more than a heartbeat. This loop sees every event of every run."""
+        find, keep = self._handlers.get, self._keep
+        self._heartbeats = 0
         for item in items:
-            kind = type(item)
-            handler = handlers.get(kind)
-            if handler is not None:
-                handler(item)
-                alive = True
+            handler = find(type(item))
+            if handler is None:
+                keep(item)
             else:
-                record(item, "agent")  # type: ignore[arg-type]  # every signal has a handler
-                alive = alive or kind is not events.ToolProgress
-        return alive
+                handler(item)
+        return len(items) > self._heartbeats
 
     # -- what the agent says --------------------------------------------------------------------------------------
 
@@ -205,7 +206,7 @@ class Attempt:
         if self._session_told:
             return
         self._session_told = True
-        self._recorder.record(
+        self._keep(
             events.SessionStarted(
                 session_id=started.session_id,
                 provider=self._request.provider,
@@ -218,8 +219,7 @@ class Attempt:
                 credential=self._launch.credential,
                 instructions=self._launch.instructions,
                 resumed=self._request.resume is not None,
-            ),
-            "agent",
+            )
         )
         expected = self._launch.key_sources
         if expected is not None and started.key_source not in expected:
@@ -281,23 +281,34 @@ class Attempt:
     def _on_turn_started(self, started: events.TurnStarted) -> None:
         self._in_turn = True
         self._clocks.work_goes_on()
-        self._recorder.record(started, "agent")
+        self._keep(started)
 
     def _on_turn_ended(self, ended: events.TurnEnded) -> None:
         self._in_turn = False
         self._clocks.all_tools_end()
-        self._recorder.record(ended, "agent")
+        self._keep(ended)
         self._next_prompt()
 
+    def _on_progress(self, progress: events.ToolProgress) -> None:
+        self._keep(progress)
+        self._heartbeats += 1
+
     def _on_tool_requested(self, requested: events.ToolRequested) -> None:
-        self._recorder.record(requested, "agent")
-        self.gate.requested(requested.call)
+        self._keep(requested)
+        if requested.call.name == PLAN_TOOL:
+            self.gate.plan_told(requested.call)
 
     def _on_tool_completed(self, done: events.ToolCompleted) -> None:
-        self._recorder.record(done, "agent")
-        self._clocks.tool_ends(done.call_id)
-        self.tool_ran = self.tool_ran or done.executed
-        bypassed = self.gate.completed(done)
+        self._keep(done)
+        call_id = done.call_id
+        if call_id in self._clocks.tools:
+            self._clocks.tool_ends(call_id)
+        if not done.executed:
+            return
+        self.tool_ran = True
+        if call_id in self.gate.allowed:
+            return
+        bypassed = self.gate.bypassed_by(done)
         if bypassed:
             self.end(
                 "failed",
@@ -307,7 +318,7 @@ class Attempt:
             )
 
     def _on_retry(self, retry: events.RetryScheduled) -> None:
-        self._recorder.record(retry, "agent")
+        self._keep(retry)
         if retry.api_status in (401, 403):
             self._refused_logins += 1
             if self._refused_logins >= self._launch.patience_401:
@@ -392,8 +403,7 @@ class Attempt:
             return
         self._doomed = True
         self._recorder.record(
-            events.RunEnding(cause=cause, kind=kind, message=message, clock=clock, api_status=api_status, hint=hint),
-            "supervisor",
+            events.RunEnding(cause=cause, kind=kind, message=message, clock=clock, api_status=api_status, hint=hint)
         )
         self._recorder.publish()
         if self._group:
@@ -412,7 +422,7 @@ class Attempt:
     # -- the gate's host ----------------------------------------------------------------------------------------------
 
     def emit(self, event: events.Event) -> None:
-        self._recorder.record(event, "supervisor")
+        self._recorder.record(event)
         self._recorder.publish()
 
     def hold(self) -> None:

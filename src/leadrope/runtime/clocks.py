@@ -18,7 +18,7 @@ class RunClocks:
         self._clocks = Clocks()
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
-        self._tools: set[str] = set()
+        self.tools: set[str] = set()
         """Calls that were allowed and have no result yet."""
 
     def start(self, started_at: float) -> None:
@@ -67,20 +67,20 @@ class RunClocks:
         self._arm()
 
     def tool_begins(self, call_id: str) -> None:
-        if call_id not in self._tools:
-            self._tools.add(call_id)
+        if call_id not in self.tools:
+            self.tools.add(call_id)
             self.hold()
             self._clocks.start(f"tool {call_id}", self._limits.tool_s, self._loop.time())
             self._arm()
 
     def tool_ends(self, call_id: str) -> None:
-        if call_id in self._tools:
-            self._tools.discard(call_id)
+        if call_id in self.tools:
+            self.tools.discard(call_id)
             self._clocks.stop(f"tool {call_id}")
             self.release()
 
     def all_tools_end(self) -> None:
-        for call_id in list(self._tools):
+        for call_id in list(self.tools):
             self.tool_ends(call_id)
 
     def _arm(self) -> None:

@@ -3,7 +3,7 @@
 The agent asks twice. First for every call, in every mode, also for subagents (`held`); our answer is binding unless
 the agent has safety checks of its own, which then come as a second request for the same call (`asked_again`) and are
 answered from what was decided the first time. A result for a call that never passed here means that the gate is open:
-`completed` says so, and the run is ended.
+`bypassed_by` says so, and the run is ended.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from leadrope.runtime.approvals import Answer, Approver, Reply
 By = Literal["rule", "person", "timeout", "supervisor"]
 T = TypeVar("T")
 
-QUESTION_TOOLS = ("AskUserQuestion", "ExitPlanMode")
+PLAN_TOOL = "ExitPlanMode"
+QUESTION_TOOLS = ("AskUserQuestion", PLAN_TOOL)
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +65,8 @@ class Gate:
         self._approval_s = approval_s or None
         self._decided: dict[str, Decision] = {}
         self._seen: dict[str, ToolCall] = {}
+        self.allowed: set[str] = set()
+        """Ids of calls whose results are expected."""
         self._pending: dict[str, _Pending] = {}
         """Approval or question id -> who waits for it."""
         self._by_request: dict[str, str] = {}
@@ -79,10 +82,9 @@ class Gate:
 
     # -- requests of the agent ------------------------------------------------------------------------------------
 
-    def requested(self, call: ToolCall) -> None:
-        """The model's own words; a plan's text stands only here, the request for its approval comes without."""
-        if call.name == "ExitPlanMode":
-            self._plans[call.id] = call.input
+    def plan_told(self, call: ToolCall) -> None:
+        """A plan's text stands in the model's own call; the request for its approval comes without."""
+        self._plans[call.id] = call.input
 
     def held(self, request_id: str, call: ToolCall, tell: Tell) -> None:
         if call.name in QUESTION_TOOLS and self._policy.mode != "dontAsk":
@@ -117,12 +119,11 @@ class Gate:
         if pending and not pending.future.done():
             pending.future.cancel()
 
-    def completed(self, done: events.ToolCompleted) -> str | None:
-        """None, or why this result proves that the gate was passed by."""
-        decision = self._decided.get(done.call_id)
-        if not done.executed or (decision and decision.allowed):
+    def bypassed_by(self, done: events.ToolCompleted) -> str | None:
+        """None, or why the result of a call that ran proves that the gate was passed by."""
+        if done.call_id in self.allowed:
             return None
-        if decision is None:
+        if done.call_id not in self._decided:
             return f"tool call {done.call_id} has a result, but it never asked at the gate"
         return None if done.is_error else f"tool call {done.call_id} was denied, but it ran"
 
@@ -209,7 +210,7 @@ class Gate:
             tell(_no("nobody is asked in this run"))
             return
         question_id = self._next_id("question")
-        if call.name == "ExitPlanMode":
+        if call.name == PLAN_TOOL:
             asked = plan_of(question_id, self._plans.get(call.id, {}) | call.input, self._approval_s or 0)
         else:
             asked = questions_of(question_id, call.input, self._approval_s or 0)
@@ -298,6 +299,10 @@ class Gate:
     ) -> None:
         self._decided[call.id] = decision
         self._seen[call.id] = call
+        if decision.allowed:
+            self.allowed.add(call.id)
+        else:
+            self.allowed.discard(call.id)
         self._host.emit(
             events.ToolDecided(
                 call=call,

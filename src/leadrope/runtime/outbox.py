@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 from leadrope.core.events import Recorded
 
@@ -67,21 +67,21 @@ class Outbox:
         self._current = iter(())
         _wake(self._reader)
 
-    async def next(self) -> Recorded:
-        """The next event, or StopAsyncIteration after the last. The fast path does not suspend."""
-        for recorded in self._current:
-            return recorded
-        while not self._batches:
-            if self._closed or self._discarding:
-                raise StopAsyncIteration
-            self._reader = asyncio.get_running_loop().create_future()
-            await self._reader
-        batch, weight = self._batches.popleft()
-        self._weight -= weight
-        if not self.is_full:
-            _wake(self._room)
-        self._current = iter(batch)
-        return next(self._current)
+    async def events(self) -> AsyncIterator[Recorded]:
+        """To the end. An iteration that was left goes on where it stopped when another one begins."""
+        while True:
+            for recorded in self._current:
+                yield recorded
+            while not self._batches:
+                if self._closed or self._discarding:
+                    return
+                self._reader = asyncio.get_running_loop().create_future()
+                await self._reader
+            batch, weight = self._batches.popleft()
+            self._weight -= weight
+            if not self.is_full:
+                _wake(self._room)
+            self._current = iter(batch)
 
 
 def _wake(waiter: asyncio.Future[None] | None) -> None:

@@ -16,8 +16,8 @@ import logging
 import os
 import time
 import uuid
-from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -86,9 +86,9 @@ class Run:
         self._is_trial = is_trial
         self._outbox = Outbox()
         self._fold = Fold(self.id)
-        self._tally: dict[type[events.Event], int] = defaultdict(int)
-        self._unread: deque[str] = deque(maxlen=5)
-        """The last lines that were not understood, cut short, for the line that tells of a failure."""
+        self._tally: Counter[type[events.Event]] = Counter()
+        self.incoming: list[events.Event] = []
+        """What the agent said and is not numbered yet."""
         self._batch: list[events.Recorded] = []
         self._seq = 0
         self._attempt_no = 1
@@ -142,11 +142,8 @@ class Run:
     ) -> None:
         await self.stop("the caller left the run")
 
-    def __aiter__(self) -> Run:
-        return self
-
-    async def __anext__(self) -> events.Recorded:
-        return await self._outbox.next()
+    def __aiter__(self) -> AsyncIterator[events.Recorded]:
+        return self._outbox.events()
 
     async def result(self) -> RunResult:
         """The result, when the run has ended. Events that nobody reads meanwhile are dropped."""
@@ -219,20 +216,30 @@ class Run:
 
     # -- the recorder, for the attempt ------------------------------------------------------------------------------
 
-    def record(self, event: events.Event, source: events.Source) -> None:
-        self._seq += 1
-        kind = type(event)
-        self._tally[kind] += 1
-        if kind is events.Unrecognised:
-            self._unread.append(event.raw[:200])  # type: ignore[union-attr]  # told by its type above
-        recorded = events.Recorded(self.id, self._attempt_no, self._seq, self._now, source, event)
-        self._fold.add(recorded)
-        self._batch.append(recorded)
+    def record(self, event: events.Event) -> None:
+        """An event of the supervisor; what the agent said before it comes first."""
+        self._number_incoming()
+        self._number((event,), "supervisor")
 
     def publish(self, weight: int = 0) -> None:
+        self._number_incoming()
         batch, self._batch = self._batch, []
         self._outbox.put(batch, weight)
         self._now = time.time()
+
+    def _number_incoming(self) -> None:
+        if self.incoming:
+            self._number(self.incoming, "agent")
+            self.incoming.clear()
+
+    def _number(self, batch: Sequence[events.Event], source: events.Source) -> None:
+        """Whole batches at once: this is done for every event of every run."""
+        run_id, attempt, now, first = self.id, self._attempt_no, self._now, self._seq + 1
+        recorded = events.Recorded
+        self._batch += [recorded(run_id, attempt, seq, now, source, event) for seq, event in enumerate(batch, first)]
+        self._seq += len(batch)
+        self._tally.update(map(type, batch))
+        self._fold.add_batch(batch, run_id=run_id, attempt=attempt, time=now)
 
     @property
     def is_full(self) -> bool:
@@ -284,8 +291,7 @@ class Run:
                         delay_s=RETRY_DELAY_S,
                         error=result.error.message if result.error else "",
                         by="supervisor",
-                    ),
-                    "supervisor",
+                    )
                 )
                 self.publish()
                 try:
@@ -296,9 +302,7 @@ class Run:
                     break
         except errors.LeadropeError as error:
             # Only a second start can raise here; the first one's errors went to the caller.
-            self.record(
-                events.RunEnding(cause="failed", kind=error.kind, message=error.message, hint=error.hint), "supervisor"
-            )
+            self.record(events.RunEnding(cause="failed", kind=error.kind, message=error.message, hint=error.hint))
         finally:
             self._result = self._fold.result()
             self._attempt = None
@@ -333,7 +337,7 @@ class Run:
             try_gate=None if self._is_trial else self._try_gate,
         )
         for notice in (*self._notices, *launch.notices):
-            self.record(notice, "supervisor")
+            self.record(notice)
         if self._stopped.is_set():
             self._attempt.end("stopped", "stopped", "stopped by the caller")
         await self._attempt.live()
@@ -386,5 +390,5 @@ class Run:
             len(result.text),
             ",".join(sorted(f"{kind.__struct_config__.tag}:{count}" for kind, count in self._tally.items())),
             self._redactor.clean(" | ".join(error.stderr_tail[-5:]) if error else ""),
-            self._redactor.clean(" | ".join(self._unread)),
+            self._redactor.clean(" | ".join(self._fold.unread)),
         )

@@ -5,7 +5,7 @@ A line is never lost and never fatal: what cannot be read becomes `Unrecognised`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Protocol, cast
 
@@ -37,6 +37,9 @@ _NOTHING = Usage()
 _QUIET_BLOCKS = frozenset(
     ("redacted_thinking", "server_tool_use", "web_search_tool_result", "web_fetch_tool_result", "advisor_tool_result")
 )
+
+
+_META = msgspec.json.Decoder(list[wire.ToolResultMeta] | None)
 
 
 class _OpenMessage:
@@ -91,14 +94,13 @@ class Decoder:
             wire.ControlCancelRequest: self._control_cancel,
         }
 
-    def feed(self, lines: Iterable[bytes | bytearray | SpooledLine], out: Out | None = None) -> Out:
+    def feed(self, lines: Sequence[bytes | bytearray | SpooledLine], out: Out | None = None) -> Out:
         """Append to `out`, in order, what each line means; also returns it."""
         if out is None:
             out = []
         decode, handlers = self._decode, self._handlers
-        count = 0
+        self.lines += len(lines)
         for line in lines:
-            count += 1
             try:
                 message = decode(line)
                 handlers[type(message)](message, line, out)
@@ -109,7 +111,6 @@ class Decoder:
                 if isinstance(line, bytes | bytearray):
                     raise
                 out.append(events.Unrecognised(reason="line_too_long", size=line.size, path=line.path))
-        self.lines += count
         return out
 
     # What the model says and does
@@ -118,7 +119,6 @@ class Decoder:
         message = line.message
         message_id = message.id or ""
         agent_id = line.agent_id if line.parent_tool_use_id is None else self._agent_of(line)
-        is_error = line.error is not None or line.is_api_error_message is True
         content = message.content
         if isinstance(content, str):
             content = [wire.Block(type="text", text=content)]
@@ -127,6 +127,7 @@ class Decoder:
             if block.type == "text":
                 if text := block.text:
                     said = True
+                    is_error = line.error is not None or line.is_api_error_message is True
                     out.append(
                         events.MessageCompleted(text=text, message_id=message_id, agent_id=agent_id, is_error=is_error)
                     )
@@ -146,7 +147,7 @@ class Decoder:
         elif kind == "thinking" and block.thinking:
             out.append(events.ThinkingCompleted(text=block.thinking, message_id=message_id, agent_id=agent_id))
         elif kind == "tool_result":
-            out.append(_completed(block, agent_id, None))
+            out.append(_completed(block, agent_id))
         elif kind == "thinking" or kind in _QUIET_BLOCKS:
             return False
         else:
@@ -156,12 +157,18 @@ class Decoder:
     def _user(self, line: wire.User, raw: bytes | bytearray, out: Out) -> None:
         content = line.message.content
         said = False
-        if not isinstance(content, str):
+        if isinstance(content, list):
             agent_id = line.agent_id if line.parent_tool_use_id is None else self._agent_of(line)
             for block in content:
                 if block.type == "tool_result":
                     said = True
-                    out.append(_completed(block, agent_id, line.tool_result_meta))
+                    text = block.content
+                    if block.is_error is not True and isinstance(text, str):
+                        # The usual case, and in a busy run every second line.
+                        told = events.ToolCompleted(call_id=block.tool_use_id or "", text=text, agent_id=agent_id)
+                        out.append(told)
+                    else:
+                        out.append(_completed(block, agent_id, line.tool_result_meta))
         if not said:
             self.silent += 1
 
@@ -206,7 +213,7 @@ class Decoder:
         out.append(events.ToolRequested(call=_call(tool.id, tool.name, tool.input, self._agent_of(line))))
 
     def _tool_result(self, line: wire.ToolResult, raw: bytes | bytearray, out: Out) -> None:
-        out.append(_completed(line.tool_result or line, self._agent_of(line), None))
+        out.append(_completed(line.tool_result or line, self._agent_of(line)))
 
     def _tool_progress(self, line: wire.ToolProgress, raw: bytes | bytearray, out: Out) -> None:
         # While a hook is pending, the heartbeat's own id is `hook-PreToolUse-<call>` and the call is its parent.
@@ -399,7 +406,7 @@ def _call(call_id: str | None, name: str | None, tool_input: Any, agent_id: str 
 def _completed(
     told: wire.Block | wire.OldToolResult | wire.ToolResult,
     agent_id: str | None,
-    meta: list[wire.ToolResultMeta] | None,
+    meta: msgspec.Raw | None = None,
 ) -> events.ToolCompleted:
     call_id = told.tool_use_id or ""
     content = told.content
@@ -414,12 +421,12 @@ def _completed(
     )
 
 
-def _was_executed(call_id: str, text: str, meta: list[wire.ToolResultMeta] | None) -> bool:
+def _was_executed(call_id: str, text: str, meta: msgspec.Raw | None) -> bool:
     """Whether a failed call ran. A call that the CLI rejects before any hook has no entry and this text.
 
     Both are asked for: the text alone could be printed by a command that did run.
     """
-    for entry in meta or ():
+    for entry in _META.decode(meta) or () if meta else ():
         if entry.id == call_id:
             return entry.non_execution_kind is None
     return not text.startswith("<tool_use_error>")

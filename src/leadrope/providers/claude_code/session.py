@@ -7,7 +7,7 @@ read lets the tool run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -111,7 +111,7 @@ class ClaudeSession:
 
     # -- what it said -----------------------------------------------------------------------------------------------
 
-    def receive(self, lines: Iterable[Any]) -> list[Event | base.Signal]:
+    def receive(self, lines: Sequence[Any]) -> list[Event | base.Signal]:
         out: list[Any] = []
         self._decoder.feed(lines, out)
         return out

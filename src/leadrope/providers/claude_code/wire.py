@@ -63,7 +63,8 @@ class User(_Line, frozen=True, kw_only=True, gc=False, tag="user"):
     message: UserMessage
     parent_tool_use_id: str | None = None
     agent_id: str | None = None
-    tool_result_meta: list[ToolResultMeta] | None = None
+    # Only a failed call's is read; left as text, the others cost nothing.
+    tool_result_meta: msgspec.Raw = msgspec.Raw()
 
 
 class Tokens(_Wire, frozen=True, kw_only=True, gc=False):
