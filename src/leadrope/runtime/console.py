@@ -20,7 +20,7 @@ from leadrope.runtime.shown import clean, exact, whole_input
 SHOWN_LINES = 30
 SHOWN_CHARACTERS = 4000
 _READ_BYTES = 64 * 1024
-_YES, _NO = ("y", "yes"), ("n", "no")
+_YES, _ALWAYS, _NO = ("y", "yes"), ("a", "always"), ("n", "no")
 
 
 class NoTerminal(OSError):
@@ -95,10 +95,13 @@ class Console:
         while True:
             is_cut = self._show_call(asked, edited, everything=everything)
             self._say(self._dim(f"  {self._reason(asked.reason)}{_time_left(asked.expires_s, since)}"))
-            choices = "[y]es / [n]o / [e]dit" + (" / [s]how all" if is_cut else "")
+            choices = "[y]es / [a]lways in this run / [n]o / [e]dit" + (" / [s]how all" if is_cut else "")
             said = (await self._ask(f"  Allow? {choices}: ")).lower()
             if said in _YES:
                 return Answer(approved=True, edited=edited)
+            if said in _ALWAYS:
+                # The same call to the letter, not every call of this tool.
+                return Answer(approved=True, edited=edited, scope="run")
             if said in _NO:
                 return Answer(approved=False, reason=await self._why())
             if said in ("e", "edit"):
@@ -106,7 +109,7 @@ class Console:
             elif said in ("s", "show", "show all"):
                 everything = True
             else:
-                self._say("  Please say y, n or e.")
+                self._say("  Please say y, a, n or e.")
 
     def _show_call(self, asked: ApprovalRequested, edited: dict[str, Any] | None, *, everything: bool) -> bool:
         """True when not all of it is shown."""

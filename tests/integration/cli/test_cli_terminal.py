@@ -16,7 +16,7 @@ async def test_a_yes_at_the_terminal_lets_the_command_run(desk: Any, playing: An
     ):
         await terminal.reads("I try.\r\n")
         await terminal.reads("? Bash wants to run:\r\n")
-        await terminal.reads("Allow? [y]es / [n]o / [e]dit: ")
+        await terminal.reads("Allow? [y]es / [a]lways in this run / [n]o / [e]dit: ")
         assert not desk.marker.exists()
         terminal.types("y\n")
         await terminal.reads("approved by you")

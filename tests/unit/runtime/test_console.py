@@ -79,6 +79,14 @@ async def test_yes_approves_what_was_shown(terminal: Terminal, word: str) -> Non
     assert await answer == Answer(approved=True)
 
 
+async def test_always_stands_for_the_same_call_in_this_run(terminal: Terminal) -> None:
+    answering = asyncio.create_task(terminal.console.approve(asked()))
+    await terminal.person.reads("Allow?")
+    terminal.person.types("a\n")
+    answer = await answering
+    assert (answer.approved, answer.scope) == (True, "run")
+
+
 async def test_no_denies_with_the_reason_that_the_agent_reads(terminal: Terminal) -> None:
     answer = asyncio.create_task(terminal.console.approve(asked()))
     await terminal.person.reads("Allow?")
