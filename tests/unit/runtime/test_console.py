@@ -101,7 +101,7 @@ async def test_anything_else_is_asked_again_and_never_a_yes(terminal: Terminal, 
     answer = asyncio.create_task(terminal.console.approve(asked()))
     await terminal.person.reads("Allow?")
     terminal.person.types(f"{word}\n")
-    await terminal.person.reads("Please say y, n or e.")
+    await terminal.person.reads("Please say y, a, n or e.")
     await terminal.person.reads("Allow?")
     terminal.person.types("n\n\n")
     assert (await answer).approved is False
