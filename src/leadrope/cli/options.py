@@ -289,6 +289,13 @@ FLAGS: tuple[Flag, ...] = (
         type=click.Choice(["api_key", "oauth_token", "auth_token"]),
         help="What it is, where its shape does not tell.",
     ),
+    Flag(
+        "--broker/--no-broker",
+        section=PAYING,
+        field="broker",
+        is_flag=True,
+        help="Keep the credential out of the agent's reach (for keys by default).",
+    ),
     Flag("--base-url", section=PAYING, field="base_url", metavar="URL", help="A gateway or a local model."),
     Flag("--binary", section=PAYING, field="binary", metavar=_FILE, help="The agent program to start."),
     Flag(

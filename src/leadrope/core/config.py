@@ -16,6 +16,7 @@ from msgspec import UNSET, UnsetType
 
 from leadrope import errors
 from leadrope.core import home, models
+from leadrope.core.prices import Prices, read_prices
 from leadrope.core.redaction import Secret
 from leadrope.core.request import McpServer, RunRequest, check_connection
 
@@ -68,6 +69,7 @@ class RunDefaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     labels: dict[str, str] | UnsetType = UNSET
     api_retries: int | UnsetType = UNSET
     max_structured_retries: int | UnsetType = UNSET
+    broker: bool | UnsetType = UNSET
     attempts: int | UnsetType = UNSET
 
 
@@ -81,11 +83,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     models: dict[str, str] = {}
     """Tiers, and names of the user's own, with the model ids behind them."""
 
+    prices: Prices = Prices()
+    """The user's own prices above the list's."""
+
     def tiers(self) -> Mapping[str, str]:
         return {**models.TIERS, **self.models}
 
 
-_SECTIONS = ("run", "profiles", "connections", "forward_env", "models")
+_SECTIONS = ("run", "profiles", "connections", "forward_env", "models", "prices")
 _ELSEWHERE = {"credential": "Credentials do not belong here: put them into the .env file of LEADROPE_HOME."}
 # These grow from layer to layer; every other field is replaced whole.
 _MERGED = ("limits", "variables", "labels")
@@ -124,13 +129,15 @@ def parse(text: str, source: str = "config.toml") -> Config:
             check_connection(name, server)
         except errors.BadValue as error:
             raise errors.BadConfig(f"{source}: {error.message}", hint=error.hint) from None
+    tiers = _section(source, "models", data.get("models", {}), dict[str, str])
     config = Config(
         source=source,
         run=_section(source, "run", data.get("run", {}), RunDefaults),
         profiles=_each(source, data, "profiles", RunDefaults),
         connections=connections,
         forward_env=_section(source, "forward_env", data.get("forward_env", []), tuple[str, ...]),
-        models=_section(source, "models", data.get("models", {}), dict[str, str]),
+        models=tiers,
+        prices=read_prices(data.get("prices", {}), source=source, tiers={**models.TIERS, **tiers}),
     )
     named = [("run", config.run), *((f"profiles.{name}", profile) for name, profile in config.profiles.items())]
     for where, defaults in named:

@@ -283,6 +283,8 @@ class AgentExited(_Event, frozen=True, kw_only=True, tag="agent.exited"):
     leftovers_killed: int = 0
     survivors: int = 0
     """Processes that could not be ended; 0 unless the machine refused."""
+    spent_usd: float = 0.0
+    """What the run has spent until now by the supervisor's own meter, an estimate."""
     ended_by: Source = "agent"
     """`supervisor` when it was ended after its work was done: then the exit code says nothing about the run."""
     problem: Problem | None = None

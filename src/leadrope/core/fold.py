@@ -111,6 +111,8 @@ class Fold:
         self._untold: dict[str, Usage] = {}
         """Tokens of messages whose turn has not ended; the end of a turn tells the whole."""
         self._cost_usd = 0.0
+        self._spent_usd = 0.0
+        """What the supervisor has metered: a turn that was cut off tells no cost of its own."""
         self._denials: dict[str, Denial] = {}
         self._refusals: dict[str, str] = {}
         """What the agent was told about calls that did not run."""
@@ -175,7 +177,7 @@ class Fold:
             output=now.output,
             error=error,
             usage=usage,
-            cost_usd=self._cost_usd,
+            cost_usd=max(self._cost_usd, self._spent_usd),
             model=now.model,
             session_id=now.session_id,
             turns=now.turns,
@@ -277,6 +279,7 @@ class Fold:
     def _agent_exited(self, event: events.AgentExited) -> None:
         self._now.exit = event
         self._leftovers += event.leftovers_killed
+        self._spent_usd = max(self._spent_usd, event.spent_usd)
 
     def _warn(self, kind: str, message: str) -> None:
         warning = Warning_(kind=kind, message=message)

@@ -104,6 +104,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     credential: Secret | None = None
     credential_kind: Literal["api_key", "oauth_token", "auth_token"] | None = None
     """Told by the credential's shape when left out; a gateway that wants a bearer token needs `auth_token`."""
+    broker: bool | None = None
+    """Keep the credential out of the agent's reach behind a broker of ours. Left out: for API keys, not for tokens."""
     base_url: str | None = None
     binary: str | None = None
     labels: dict[str, str] = {}

@@ -7,7 +7,7 @@ in, events and signals out; intentions in, bytes out. The run owns the process, 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ import msgspec
 
 from leadrope.core.config import Config
 from leadrope.core.events import Connection, CredentialUsed, Event, Notice, Problem
+from leadrope.core.redaction import Secret
 from leadrope.core.request import RunRequest
 from leadrope.core.tools import ToolCall
 
@@ -132,6 +133,17 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """The how-manieth refused login ends the run: an agent that refreshes its own login may need two."""
 
 
+class Brokered(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the agent reaches its model instead, and the token that is good for this run alone."""
+
+    url: str
+    token: Secret
+
+
+OpenBroker = Callable[[str, Secret, str], Awaitable[Brokered]]
+"""Upstream url, credential and its kind in."""
+
+
 class Place(msgspec.Struct, frozen=True, kw_only=True):
     """Where a run lives on this machine; the environment enters here and nowhere below."""
 
@@ -147,6 +159,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     run_dir: Path
     """Private to this run, removed after it."""
     config: Config
+    open_broker: OpenBroker | None = None
     is_trusted: bool = False
     """The user has said yes to the repository's own settings, hooks, servers and agents as they are."""
     is_root: bool = hasattr(os, "geteuid") and os.geteuid() == 0

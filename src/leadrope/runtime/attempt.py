@@ -17,6 +17,7 @@ from leadrope.process.child import Child
 from leadrope.providers import base
 from leadrope.runtime import preflight
 from leadrope.runtime.approvals import Approver
+from leadrope.runtime.budget import Meter
 from leadrope.runtime.clocks import RunClocks
 from leadrope.runtime.gate import PLAN_TOOL, Decision, Gate
 from leadrope.runtime.preflight import Cause, TryGate
@@ -59,6 +60,7 @@ class Attempt:
         keep_open: bool,
         started_at: float,
         try_gate: TryGate | None,
+        meter: Meter,
     ) -> None:
         self._limits = request.limits
         self._request = request
@@ -72,6 +74,9 @@ class Attempt:
         self._keep_open = keep_open
         self._started_at = started_at
         self._try_gate = try_gate
+        self._meter = meter
+        meter.on_over = self._on_over_budget
+        meter.notify = self.emit
         self._loop = asyncio.get_running_loop()
         self._clocks = RunClocks(self._limits, self._on_expired)
         self._group: asyncio.TaskGroup | None = None
@@ -106,6 +111,7 @@ class Attempt:
             events.ToolRequested: self._on_tool_requested,
             events.ToolCompleted: self._on_tool_completed,
             events.RetryScheduled: self._on_retry,
+            events.UsageUpdated: self._on_usage,
         }
 
     # -- the life of the process ----------------------------------------------------------------------------------
@@ -140,6 +146,7 @@ class Attempt:
                 problem=self._session.explain((*self._child.stderr_head, *self._child.stderr_tail)),
                 leftovers_killed=ending.leftovers_killed,
                 survivors=ending.survivors,
+                spent_usd=self._meter.spent_usd,
             )
         )
         self._recorder.publish()
@@ -287,7 +294,16 @@ class Attempt:
         self._in_turn = False
         self._clocks.all_tools_end()
         self._keep(ended)
+        self._meter.take(ended)
         self._next_prompt()
+
+    def _on_usage(self, used: events.UsageUpdated) -> None:
+        self._keep(used)
+        self._meter.take(used)
+
+    def _on_over_budget(self, reason: str) -> None:
+        hint = "Raise the budget, or resume the session with a new one."
+        self.end("over_budget", "over_budget", reason, hint=hint)
 
     def _on_progress(self, progress: events.ToolProgress) -> None:
         self._keep(progress)

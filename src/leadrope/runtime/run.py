@@ -20,13 +20,13 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from leadrope import errors
 from leadrope.core import config as configs
 from leadrope.core import events, home
 from leadrope.core.fold import Fold
-from leadrope.core.redaction import Redactor
+from leadrope.core.redaction import Redactor, Secret
 from leadrope.core.request import RunRequest, normal_mode
 from leadrope.core.result import RunResult
 from leadrope.policy.decide import Policy
@@ -35,8 +35,12 @@ from leadrope.providers import base, registry
 from leadrope.runtime import gatecheck, prepare
 from leadrope.runtime.approvals import Answer, Approve, Approver, Reply, as_approver
 from leadrope.runtime.attempt import Attempt
+from leadrope.runtime.broker import Broker
+from leadrope.runtime.broker import Kind as BrokerKind
+from leadrope.runtime.budget import Meter
 from leadrope.runtime.outbox import Outbox
 from leadrope.runtime.rundir import RunDir
+from leadrope.runtime.upstream import proxy_for
 
 log = logging.getLogger("leadrope.run")
 spawn_log = logging.getLogger("leadrope.spawn")
@@ -95,6 +99,7 @@ class Run:
         self._now = time.time()
         self._prompts: deque[str] = deque([request.prompt])
         self._attempt: Attempt | None = None
+        self._broker: Broker | None = None
         self._launch: base.Launch | None = None
         self._task: asyncio.Task[None] | None = None
         self._result: RunResult | None = None
@@ -125,13 +130,16 @@ class Run:
             home=leadrope_home,
             run_dir=self._run_dir.path,
             config=self._config,
+            open_broker=self._open_broker,
             is_trusted=ready.is_trusted,
         )
         self._spool = leadrope_home / "spool" / self.id
+        self._meter = Meter(self.request.limits.budget_usd, self._config.prices)
         self._started_at = asyncio.get_running_loop().time()
         try:
             launch, child = await self._start()
         except BaseException:
+            await self._close_broker()
             self._clean_up()
             raise
         self._task = asyncio.create_task(self._supervise(launch, child), name=f"leadrope run {self.id}")
@@ -259,6 +267,7 @@ class Run:
     async def _start(self) -> tuple[base.Launch, processes.Child]:
         """The only start of an agent in this package."""
         launch = await self._provider.prepare(self.request, self._place, attempt=self._attempt_no)
+        self._place.config.prices.require(launch.model)
         self._redactor = Redactor(launch.secrets)
         self._launch = launch
         for folder in (*launch.folders, str(self._spool)):
@@ -311,6 +320,7 @@ class Run:
             self._batch.append(events.Recorded(self.id, self._attempt_no, self._seq, time.time(), "supervisor", ended))
             self.publish()
             self._outbox.close()
+            await self._close_broker()
             self._clean_up()
             self._say_what_failed(self._result)
 
@@ -335,6 +345,7 @@ class Run:
             keep_open=self._keep_open,
             started_at=self._started_at,
             try_gate=None if self._is_trial else self._try_gate,
+            meter=self._meter,
         )
         for notice in (*self._notices, *launch.notices):
             self.record(notice)
@@ -363,6 +374,32 @@ class Run:
             and self._attempt.prompts_sent <= 1
             and not self._stopped.is_set()
         )
+
+    async def _open_broker(self, upstream: str, credential: Secret, kind: str) -> base.Brokered:
+        """One for the run: a second attempt goes on with the same budget and the same token."""
+        if self._broker is None:
+            # A corporate proxy is the model's way out only where the user has said that the agent may use it.
+            allowed = {name: self._environ[name] for name in self._place.config.forward_env if name in self._environ}
+            broker = Broker(
+                upstream,
+                credential,
+                cast("BrokerKind", kind),
+                meter=self._meter,
+                notify=self.notify,
+                proxy=proxy_for(upstream, allowed),
+                ca_file=allowed.get("NODE_EXTRA_CA_CERTS") or allowed.get("SSL_CERT_FILE"),
+            )
+            self._broker = await broker.__aenter__()
+        return base.Brokered(url=self._broker.url, token=Secret(self._broker.token))
+
+    async def _close_broker(self) -> None:
+        broker, self._broker = self._broker, None
+        if broker is not None:
+            await broker.close()
+
+    def notify(self, notice: events.Notice) -> None:
+        self.record(notice)
+        self.publish()
 
     # -- after it -----------------------------------------------------------------------------------------------------
 

@@ -40,6 +40,7 @@ _QUIET_BLOCKS = frozenset(
 
 
 _META = msgspec.json.Decoder(list[wire.ToolResultMeta] | None)
+_TOKENS = msgspec.json.Decoder(wire.Tokens | None)
 
 
 class _OpenMessage:
@@ -73,6 +74,8 @@ class Decoder:
         """Lines that were understood and say nothing new: replays of a prompt, frames of the model's stream."""
         self._turns_ended = 0
         self._total_cost = 0.0
+        self._counted: set[str] = set()
+        """Messages of subagents whose tokens were told."""
         self._streaming: dict[str | None, _OpenMessage] = {}
         self._system = system_lines.SystemLines(tell)
         self._agents = self._system.agents
@@ -133,8 +136,23 @@ class Decoder:
                     )
             else:
                 said = self._block(block, message_id, agent_id, raw, out) or said
+        if agent_id is not None and message_id not in self._counted:
+            said = self._count_subagent(message, agent_id, out) or said
         if not said:
             self.silent += 1
+
+    def _count_subagent(self, message: wire.AssistantMessage, agent_id: str, out: Out) -> bool:
+        """A subagent's messages are not streamed: here is what one has read; what it wrote is told later."""
+        if not message.id or not message.usage:
+            return False
+        self._counted.add(message.id)
+        usage = _usage(_TOKENS.decode(message.usage))
+        if not usage.total_tokens:
+            return False
+        out.append(
+            events.UsageUpdated(message_id=message.id, model=message.model or "", usage=usage, agent_id=agent_id)
+        )
+        return True
 
     def _block(
         self, block: wire.Block, message_id: str, agent_id: str | None, raw: bytes | bytearray, out: Out
@@ -441,6 +459,8 @@ def _usage(told: wire.Tokens | None, before: Usage = _NOTHING) -> Usage:
         output_tokens=told.output_tokens or before.output_tokens,
         cache_read_input_tokens=told.cache_read_input_tokens or before.cache_read_input_tokens,
         cache_creation_input_tokens=told.cache_creation_input_tokens or before.cache_creation_input_tokens,
+        cache_creation_1h_input_tokens=(told.cache_creation.ephemeral_1h_input_tokens if told.cache_creation else None)
+        or before.cache_creation_1h_input_tokens,
     )
 
 

@@ -78,6 +78,9 @@ _CONFIG = Problem(kind="bad_request", hint="Correct the agent's own configuratio
 # Looked for in plain lines and in the text of failed turns, in this order, without regard to case. The first that is
 # found decides, so the narrower text stands first.
 _TEXTS: tuple[tuple[str, Problem], ...] = (
+    # Our own broker's words, which come back through the agent.
+    ("leadrope: the run's budget", OVER_BUDGET),
+    ("leadrope: the model's server", _UNREACHABLE),
     ("cannot be used with root", _ROOT),
     ("not logged in", NOT_AUTHENTICATED),
     ("please run /login", NOT_AUTHENTICATED),
@@ -168,6 +171,8 @@ def explain_turn(
         return _PROMPT_TOO_LONG
     if api_error == "connection_failed":
         return _UNREACHABLE
+    if "leadrope: " in text and (told := explain_text(text)):
+        return told
     if api_error == "billing_error" or "Credit balance is too low" in text:
         return _CREDIT
     if api_status is not None:

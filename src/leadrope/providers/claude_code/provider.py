@@ -20,6 +20,7 @@ from leadrope.providers.claude_code.launch import plan_launch
 from leadrope.providers.claude_code.session import ClaudeSession
 
 TRANSCRIPTS = "projects"
+MODEL_URL = "https://api.anthropic.com"
 
 
 class ClaudeCode:
@@ -40,6 +41,11 @@ class ClaudeCode:
             billing=request.billing,
             settings=place.settings,
         )
+        used = credential.used()
+        secrets = [credential.secret.reveal()] if credential.secret else []
+        request, credential = await _behind_broker(request, credential, place)
+        if credential.secret:
+            secrets.append(credential.secret.reveal())
         filled = connections.fill(request.connections, environ)
         request = msgspec.structs.replace(request, connections=filled.servers)
         session_id = None if request.resume and not request.fork else request.session_id or str(uuid.uuid4())
@@ -73,8 +79,8 @@ class ClaudeCode:
             files=plan.files,
             folders=tuple(map(str, plan.folders)),
             config_dir=str(config_dir) if config_dir else None,
-            credential=credential.used(),
-            secrets=(*filled.secrets, *((credential.secret.reveal(),) if credential.secret else ())),
+            credential=used,
+            secrets=(*filled.secrets, *secrets),
             instructions=tuple(told.files) if told else (),
             notices=tuple(Notice(level="warning", code="setup", message=text) for text in notices),
             key_sources=credentials.expected_key_source(credential),
@@ -125,3 +131,21 @@ def config_folder(request: RunRequest, place: base.Place, session_id: str | None
         # A session's id can be used once; what the failed attempt left is nothing that anyone would resume.
         shutil.rmtree(new)
     return new
+
+
+async def _behind_broker(
+    request: RunRequest, credential: credentials.Credential, place: base.Place
+) -> tuple[RunRequest, credentials.Credential]:
+    """The agent gets a token of this run in place of the credential, of the same kind, so that it behaves the same."""
+    wanted = credential.kind == "api_key" if request.broker is None else request.broker
+    if not wanted or place.open_broker is None:
+        return request, credential
+    if credential.secret is None:
+        raise errors.BadValue(
+            "broker",
+            "the agent's own login cannot be kept out of its reach",
+            hint="Give a token (`claude setup-token`) or a key, or leave broker out.",
+        )
+    brokered = await place.open_broker(request.base_url or MODEL_URL, credential.secret, credential.kind)
+    request = msgspec.structs.replace(request, base_url=brokered.url)
+    return request, msgspec.structs.replace(credential, secret=brokered.token)

@@ -40,6 +40,9 @@ class Block(_Wire, frozen=True, kw_only=True, gc=False):
 class AssistantMessage(_Wire, frozen=True, kw_only=True, gc=False):
     content: list[Block] | str
     id: str | None = None
+    model: str | None = None
+    # Read for subagents only, whose messages are not streamed.
+    usage: msgspec.Raw = msgspec.Raw()
 
 
 class Assistant(_Line, frozen=True, kw_only=True, gc=False, tag="assistant"):
@@ -67,11 +70,16 @@ class User(_Line, frozen=True, kw_only=True, gc=False, tag="user"):
     tool_result_meta: msgspec.Raw = msgspec.Raw()
 
 
+class CacheCreation(_Wire, frozen=True, kw_only=True, gc=False):
+    ephemeral_1h_input_tokens: int | None = None
+
+
 class Tokens(_Wire, frozen=True, kw_only=True, gc=False):
     input_tokens: int | None = None
     output_tokens: int | None = None
     cache_read_input_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
+    cache_creation: CacheCreation | None = None
 
 
 class Delta(_Wire, frozen=True, kw_only=True, gc=False):

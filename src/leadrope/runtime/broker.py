@@ -1,0 +1,199 @@
+"""A broker between the agent and its model: the agent holds a token of this run, and only the broker the credential.
+
+    async with Broker("https://api.anthropic.com", credential, "api_key", meter=meter) as broker:
+        ...  # start the agent with base_url=broker.url and credential=Secret(broker.token)
+
+It lives in the supervisor's own loop and dies with the run. Bodies pass through piece by piece and are never kept or
+logged; of an answer only the counts of tokens are read. Whether the budget is reached is the meter's to say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+from leadrope.core import events
+from leadrope.core.redaction import Secret
+from leadrope.core.usage import Usage
+from leadrope.runtime import http1, tally
+from leadrope.runtime.budget import Meter
+from leadrope.runtime.exchange import Client, Exchange, Refusal
+from leadrope.runtime.upstream import Upstream
+
+Kind = Literal["api_key", "oauth_token", "auth_token"]
+
+MESSAGES = "/v1/messages"
+PATHS = frozenset({MESSAGES, "/v1/messages/count_tokens"})
+"""All that the agent asks of its model while nonessential traffic is off."""
+AGENT_HEADER = "x-claude-code-agent-id"
+BEHIND_SOCKET = "http://127.0.0.1:8899"
+"""The address to give an agent that reaches us over a unix socket: it is asked for one, and never connects to it."""
+
+# The agent itself keeps a handful of connections; more than this is something that loops.
+_MOST_CLIENTS = 256
+# The same beginnings as the real ones have, so that everything that recognises a key or a token recognises these.
+_TOKEN_STARTS: dict[Kind, str] = {
+    "api_key": "sk-ant-leadrope-",
+    "oauth_token": "sk-ant-oat01-leadrope-",
+    "auth_token": "sk-ant-leadrope-",
+}
+
+
+class Broker:
+    """`url` (or `socket_path`) and `token` are what the agent is given; the credential never leaves but upstream."""
+
+    def __init__(
+        self,
+        upstream_url: str,
+        credential: Secret,
+        kind: Kind,
+        *,
+        meter: Meter | None = None,
+        listen: Path | None = None,
+        notify: Callable[[events.Notice], None] | None = None,
+        proxy: str | None = None,
+        ca_file: str | None = None,
+    ) -> None:
+        """`listen` is the path of a unix socket; without it a free port of 127.0.0.1 is taken."""
+        self.token = _TOKEN_STARTS[kind] + secrets.token_urlsafe(32)
+        self.url = ""
+        self.socket_path = listen
+        self.requests = 0
+        """Requests that were passed on."""
+        self.upstream = Upstream(upstream_url, proxy=proxy, ca_file=ca_file)
+        self._credential = credential
+        self._header = "x-api-key" if kind == "api_key" else "authorization"
+        self._prefix = "" if kind == "api_key" else "Bearer "
+        self._expected = (self._prefix + self.token).encode()
+        self._meter = meter
+        self._notify = notify
+        self._server: asyncio.Server | None = None
+        self._clients: set[asyncio.Task[None]] = set()
+        self._owners: dict[str, int] = {}
+        """Which request a message id came with."""
+        self._complaint = ""
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        if self.socket_path is not None:
+            self._server = await loop.create_unix_server(self._protocol, str(self.socket_path))
+            self.socket_path.chmod(0o600)
+            self.url = BEHIND_SOCKET
+        else:
+            self._server = await loop.create_server(self._protocol, "127.0.0.1", 0)
+            self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        self.upstream.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End every connection on both sides. What an answer has cost until now is counted."""
+        server, self._server = self._server, None
+        if server is None:
+            return
+        server.close()
+        clients = list(self._clients)
+        for task in clients:
+            task.cancel()
+        await asyncio.gather(*clients, return_exceptions=True)
+        await self.upstream.close()
+        await server.wait_closed()
+        if self.socket_path is not None:
+            self.socket_path.unlink(missing_ok=True)
+
+    # -- connections of the agent's -----------------------------------------------------------------------------------
+
+    def _protocol(self) -> Client:
+        return Client(asyncio.StreamReader(limit=http1.HEAD_LIMIT), self._connected)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is None or self._server is None or len(self._clients) >= _MOST_CLIENTS:
+            writer.transport.abort()
+            return
+        self._clients.add(task)
+        exchange = Exchange(self, reader, writer)
+        try:
+            while await exchange.serve():
+                pass
+            writer.close()
+        except (ConnectionError, http1.Closed, http1.BadHttp, TimeoutError):
+            # Cut on one side, so it is cut on the other: an answer that lacks its end must not look whole.
+            writer.transport.abort()
+        except asyncio.CancelledError:
+            writer.transport.abort()  # only close() cancels, and it waits for this task
+        finally:
+            self._clients.discard(task)
+
+    # -- for the exchange ---------------------------------------------------------------------------------------------
+
+    def number(self) -> int:
+        self.requests += 1
+        return self.requests
+
+    def refuse(self, request: http1.RequestHead) -> Refusal | None:
+        """Why this request goes nowhere: the token first, so that nobody without it learns anything else."""
+        given = http1.values(request.headers, self._header)
+        if len(given) != 1 or not hmac.compare_digest(given[0].encode("latin-1"), self._expected):
+            return Refusal(
+                status=401,
+                type="authentication_error",
+                message="leadrope: this is not the token of this run",
+                is_final=True,
+            )
+        path = request.target.partition("?")[0]
+        if request.method != "POST" or path not in PATHS:
+            return Refusal(
+                status=404,
+                type="not_found_error",
+                message=f"leadrope: {request.method} {path[:200]} does not pass; only the model's own paths do",
+            )
+        if self._meter is not None and self._meter.is_over:
+            return Refusal(status=402, type="billing_error", message=f"leadrope: {self._meter.reason}", is_final=True)
+        return None
+
+    def swapped(self, request: http1.RequestHead) -> http1.Headers:
+        """The request's headers as the model's server shall see them; those that we do not know stay as they are."""
+        dropped = ("host", "accept-encoding", "x-api-key", "authorization", "expect")
+        return [
+            ("Host", self.upstream.authority),
+            *http1.without(request.headers, *dropped),
+            # A compressed answer could not be metered without unpacking it.
+            ("Accept-Encoding", "identity"),
+            (self._header, self._prefix + self._credential.reveal()),
+        ]
+
+    def tally(self, request: http1.RequestHead, answer: http1.AnswerHead, number: int) -> tally.Tally | None:
+        """Who counts this answer, if it is one that costs something."""
+        if self._meter is None or answer.status != 200 or request.target.partition("?")[0] != MESSAGES:
+            return None
+        meter = self._meter
+        agent_id = (http1.first(request.headers, AGENT_HEADER) or "")[:200] or None
+
+        def told(message_id: str, model: str, usage: Usage) -> None:
+            # A gateway may give every answer the same id, or none; each request is still paid for.
+            if not message_id or self._owners.setdefault(message_id, number) != number:
+                message_id = f"{message_id} of request {number}".strip()
+            meter.count(message_id, model, usage, agent_id)
+
+        kind = (http1.first(answer.headers, "content-type") or "").lower()
+        return tally.StreamTally(told) if kind.startswith("text/event-stream") else tally.WholeTally(told)
+
+    def cannot_meter(self, answer: http1.AnswerHead) -> bool:
+        packed = http1.tokens(answer.headers, "content-encoding") - {"identity"}
+        return bool(packed) and self._meter is not None and self._meter.cap_usd is not None
+
+    def complain(self, code: str, message: str) -> None:
+        """Tell the run once; the agent's own retries would say the same thing ten times."""
+        if self._notify is not None and message != self._complaint:
+            self._complaint = message
+            self._notify(events.Notice(level="warning", code=code, message=message))

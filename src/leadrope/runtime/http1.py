@@ -1,0 +1,277 @@
+"""HTTP/1.1 for a proxy: heads parsed and written, bodies passed on piece by piece. Knows no API and no credential.
+
+Whoever reads differently from the next one in line can be lied to, so what is ambiguous is refused: two lengths, a
+length beside chunks, a folded header, a name with a space.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterable
+from http import HTTPStatus
+from typing import Literal
+
+import msgspec
+
+HEAD_LIMIT = 64 * 1024
+"""The longest head; the agent's own is below 4 KiB. It also bounds what asyncio buffers, to twice this."""
+PIECE = 64 * 1024
+_MOST_CHUNK = 1 << 40
+
+Headers = list[tuple[str, str]]
+
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+# A line break or a NUL inside of a value would end it early for somebody further on.
+_BAD_VALUE = re.compile(r"[\x00\r\n]")
+_REQUEST = re.compile(r"([A-Z]{1,20}) (\S{1,8000}) HTTP/1\.([01])")
+_STATUS = re.compile(r"HTTP/1\.([01]) ([1-5][0-9]{2})(?: ([^\r\n]*))?")
+_LENGTH = re.compile(r"[0-9]{1,15}")
+
+# These belong to one connection and not to the message. `transfer-encoding` does too; it is decided with the body.
+HOP_BY_HOP = frozenset(
+    {
+        "connection",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "upgrade",
+    }
+)
+
+
+class BadHttp(Exception):
+    """The other side does not speak HTTP as we understand it; the connection is closed."""
+
+
+class Closed(Exception):
+    """The other side has closed the connection before the message was whole."""
+
+
+class Body(msgspec.Struct, frozen=True, kw_only=True):
+    """How the end of a body is found."""
+
+    kind: Literal["none", "length", "chunked", "until_close"]
+    length: int = 0
+
+
+NO_BODY = Body(kind="none")
+
+
+class RequestHead(msgspec.Struct, frozen=True, kw_only=True):
+    method: str
+    target: str
+    minor: int
+    headers: Headers
+    body: Body
+
+    @property
+    def keeps_alive(self) -> bool:
+        return self.minor == 1 and "close" not in tokens(self.headers, "connection")
+
+
+class AnswerHead(msgspec.Struct, frozen=True, kw_only=True):
+    status: int
+    phrase: str
+    minor: int
+    headers: Headers
+    body: Body
+
+    @property
+    def keeps_alive(self) -> bool:
+        return self.minor == 1 and "close" not in tokens(self.headers, "connection") and self.body.kind != "until_close"
+
+
+def values(headers: Headers, name: str) -> list[str]:
+    return [value for key, value in headers if key.lower() == name]
+
+
+def first(headers: Headers, name: str) -> str | None:
+    return next((value for key, value in headers if key.lower() == name), None)
+
+
+def tokens(headers: Headers, name: str) -> set[str]:
+    return {word.strip().lower() for value in values(headers, name) for word in value.split(",")} - {""}
+
+
+def without(headers: Headers, *names: str) -> Headers:
+    """Without the named headers and without those that belong to one connection only."""
+    dropped = HOP_BY_HOP | tokens(headers, "connection") | set(names)
+    return [(key, value) for key, value in headers if key.lower() not in dropped]
+
+
+def _lines(head: bytes) -> tuple[str, Headers]:
+    start, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
+    headers: Headers = []
+    for line in lines:
+        name, colon, value = line.partition(":")
+        value = value.strip(" \t")
+        if not colon or not _NAME.fullmatch(name) or _BAD_VALUE.search(value):
+            raise BadHttp("a header cannot be read")
+        headers.append((name, value))
+    return start, headers
+
+
+def _length(headers: Headers) -> int | None:
+    lengths = {word.strip() for value in values(headers, "content-length") for word in value.split(",")}
+    if not lengths:
+        return None
+    if len(lengths) > 1 or not _LENGTH.fullmatch(length := lengths.pop()):
+        raise BadHttp("the length of the body is not one number")
+    return int(length)
+
+
+def parse_request(head: bytes) -> RequestHead:
+    start, headers = _lines(head)
+    match = _REQUEST.fullmatch(start)
+    if match is None:
+        raise BadHttp("not a request line")
+    length = _length(headers)
+    encodings = tokens(headers, "transfer-encoding")
+    if encodings:
+        if encodings != {"chunked"} or length is not None or match[3] == "0":
+            raise BadHttp("the end of the body is told in two ways, or in an unknown one")
+        body = Body(kind="chunked")
+    else:
+        body = Body(kind="length", length=length) if length else NO_BODY
+    return RequestHead(method=match[1], target=match[2], minor=int(match[3]), headers=headers, body=body)
+
+
+def parse_answer(head: bytes) -> AnswerHead:
+    start, headers = _lines(head)
+    match = _STATUS.fullmatch(start)
+    if match is None:
+        raise BadHttp("not a status line")
+    status = int(match[2])
+    length = _length(headers)
+    encodings = tokens(headers, "transfer-encoding")
+    if status < 200 or status in (204, 304):
+        body = NO_BODY
+    elif encodings:
+        if encodings != {"chunked"} or length is not None:
+            raise BadHttp("the end of the body is told in two ways, or in an unknown one")
+        body = Body(kind="chunked")
+    elif length is None:
+        body = Body(kind="until_close")
+    else:
+        body = Body(kind="length", length=length) if length else NO_BODY
+    return AnswerHead(status=status, phrase=match[3] or "", minor=int(match[1]), headers=headers, body=body)
+
+
+async def read_head(reader: asyncio.StreamReader) -> bytes | None:
+    """The next head, or None when the other side has closed the connection between two messages."""
+    try:
+        return await reader.readuntil(b"\r\n\r\n")
+    except asyncio.IncompleteReadError as error:
+        if error.partial:
+            raise Closed("the connection ended inside a head") from error
+        return None
+    except asyncio.LimitOverrunError as error:
+        raise BadHttp(f"a head is longer than {HEAD_LIMIT} bytes") from error
+
+
+def write_head(start: str, headers: Iterable[tuple[str, str]]) -> bytes:
+    return "\r\n".join([start, *(f"{name}: {value}" for name, value in headers), "", ""]).encode("latin-1")
+
+
+def status_line(status: int, phrase: str = "") -> str:
+    if not phrase:
+        try:
+            phrase = HTTPStatus(status).phrase
+        except ValueError:
+            phrase = "Error"
+    return f"HTTP/1.1 {status} {phrase}"
+
+
+async def pieces(reader: asyncio.StreamReader, body: Body) -> AsyncIterator[bytes]:
+    """The content of a body as it comes, without its framing; raises Closed if it is cut."""
+    framing = Framing(body)
+    while not framing.is_done:
+        data = await reader.read(framing.wants)
+        if not data:
+            if body.kind == "until_close":
+                return
+            raise Closed("the connection ended inside a body")
+        for piece in framing.feed(data):
+            yield piece
+        if framing.extra:
+            raise BadHttp("more bytes than the body has")
+
+
+class Framing:
+    """Finds the content and the end of a body in the bytes as they came; the bytes themselves can be passed on."""
+
+    def __init__(self, body: Body) -> None:
+        self._kind = body.kind
+        self._left = body.length
+        """Of the body, or of the chunk at hand with the line break behind it."""
+        self._line = b""
+        self._state: Literal["size", "data", "trailer"] = "size"
+        self.is_done = body.kind == "none"
+        self.extra = 0
+        """Bytes at the end of what was fed that do not belong to this body."""
+
+    @property
+    def wants(self) -> int:
+        """How much may be read now: never a byte of the next message where that is known."""
+        return min(PIECE, self._left) if self._kind == "length" else PIECE
+
+    def feed(self, data: bytes) -> list[bytes]:
+        if self._kind == "length":
+            self._left -= len(data)  # never more than `wants`, so never below zero
+            self.is_done = self._left <= 0
+            return [data]
+        if self._kind == "until_close":
+            return [data]
+        return self._chunks(data)
+
+    def _chunks(self, data: bytes) -> list[bytes]:
+        found: list[bytes] = []
+        at = 0
+        while at < len(data):
+            if self.is_done:
+                self.extra = len(data) - at
+                break
+            if self._state == "data":
+                part = data[at : at + self._left]
+                at += len(part)
+                content = part[: max(0, self._left - 2)]
+                self._left -= len(part)
+                if content:
+                    found.append(content)
+                if not self._left:
+                    self._state = "size"
+                continue
+            end = data.find(b"\n", at)
+            if end < 0:
+                self._line += data[at:]
+                if len(self._line) > HEAD_LIMIT:
+                    raise BadHttp("a line between chunks is too long")
+                break
+            line, self._line = (self._line + data[at:end]).rstrip(b"\r"), b""
+            at = end + 1
+            self._end_line(line)
+        return found
+
+    def _end_line(self, line: bytes) -> None:
+        if self._state == "trailer":
+            self.is_done = not line
+            return
+        digits = line.split(b";", 1)[0].strip()
+        if not re.fullmatch(rb"[0-9A-Fa-f]{1,11}", digits):
+            raise BadHttp("the size of a chunk cannot be read")
+        size = int(digits, 16)
+        if size > _MOST_CHUNK:
+            raise BadHttp("the size of a chunk cannot be right")
+        self._state = "data" if size else "trailer"
+        self._left = size + 2 if size else 0
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+LAST_CHUNK = b"0\r\n\r\n"

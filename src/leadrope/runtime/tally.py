@@ -1,0 +1,155 @@
+"""The tokens of one answer of the Messages API, read from its bytes as they pass. Keeps no text, opens no socket."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from leadrope.core.usage import Usage
+
+Told = Callable[[str, str, Usage], None]
+"""Message id, model, and the tokens so far."""
+
+# The two events with counts are below a few kilobytes. A longer block that began like one of them is not read.
+_MOST_BLOCK = 256 * 1024
+# An answer that does not stream has its counts at the end; the longest one that a model can write fits.
+_MOST_WHOLE = 8 * 1024 * 1024
+
+# What stands around the text in one event of a stream, and how many bytes of text make a token at the least: only for
+# an answer that was cut before its count came.
+_DELTA_FRAME = 110
+_TOKEN_BYTES = 4
+
+
+class _Stored(msgspec.Struct, frozen=True):
+    ephemeral_1h_input_tokens: int | None = None
+
+
+class _Tokens(msgspec.Struct, frozen=True):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    cache_creation: _Stored | None = None
+
+    def usage(self) -> Usage:
+        stored = self.cache_creation
+        return Usage(
+            input_tokens=self.input_tokens or 0,
+            output_tokens=self.output_tokens or 0,
+            cache_read_input_tokens=self.cache_read_input_tokens or 0,
+            cache_creation_input_tokens=self.cache_creation_input_tokens or 0,
+            cache_creation_1h_input_tokens=(stored.ephemeral_1h_input_tokens or 0) if stored else 0,
+        )
+
+
+class _Message(msgspec.Struct, frozen=True):
+    id: str = ""
+    model: str = ""
+    usage: _Tokens | None = None
+
+
+class _Event(msgspec.Struct, frozen=True):
+    message: _Message | None = None
+    usage: _Tokens | None = None
+
+
+_event = msgspec.json.Decoder(_Event).decode
+_whole = msgspec.json.Decoder(_Message).decode
+
+
+class StreamTally:
+    """A stream of events: its first one owes the prompt, a later one tells what was written.
+
+    Only those two are decoded. Everything else is looked at just long enough to find its end.
+    """
+
+    def __init__(self, told: Told) -> None:
+        self._told = told
+        self._rest = b""
+        self._skipped = 0
+        """Bytes of a long block that is not kept."""
+        self._skips_delta = False
+        self._id = ""
+        self._model = ""
+        self._usage = Usage()
+        self._is_counted = False
+        self._written = 0
+        """Tokens that an answer would have, had it ended here."""
+
+    def feed(self, data: bytes) -> None:
+        if b"\r" in data:
+            data = data.replace(b"\r", b"")
+        blocks = (self._rest + data).split(b"\n\n")
+        self._rest = blocks.pop()
+        for block in blocks:
+            self._block(block)
+        if len(self._rest) > _MOST_BLOCK:
+            # The last byte stays: the empty line that ends the block may lie across two pieces.
+            if not self._skipped:
+                self._skips_delta = self._rest.startswith(b"event: content_block_delta")
+            self._skipped += len(self._rest) - 1
+            self._rest = self._rest[-1:]
+
+    def _block(self, block: bytes) -> None:
+        if self._skipped:
+            size, self._skipped = self._skipped + len(block), 0
+            if self._skips_delta:
+                self._wrote(size)
+        elif block.startswith(b"event: content_block_delta"):
+            self._wrote(len(block))
+        elif block.startswith((b"event: message_start", b"event: message_delta")):
+            self._read(block)
+
+    def _wrote(self, size: int) -> None:
+        self._written += max(1, (size - _DELTA_FRAME) // _TOKEN_BYTES)
+
+    def _read(self, block: bytes) -> None:
+        start = block.find(b"data:")
+        if start < 0:
+            return
+        try:
+            event = _event(block[start + 5 :])
+        except msgspec.DecodeError:
+            return  # the agent will complain of it; a stream that cannot be read here is owed by its length
+        if event.message is not None:
+            self._id, self._model = event.message.id, event.message.model
+            if event.message.usage is not None:
+                self._usage = self._usage.at_least(event.message.usage.usage())
+        elif event.usage is not None:
+            self._is_counted = True
+            self._usage = self._usage.at_least(event.usage.usage())
+        self._told(self._id, self._model, self._usage)
+
+    def end(self) -> None:
+        """The stream is over, or was cut. What was written before a cut is owed, and is told nowhere else."""
+        if self._id and not self._is_counted and self._written:
+            self._told(self._id, self._model, self._usage.at_least(Usage(output_tokens=self._written)))
+
+
+class WholeTally:
+    """An answer in one piece."""
+
+    def __init__(self, told: Told) -> None:
+        self._told = told
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def feed(self, data: bytes) -> None:
+        self._size += len(data)
+        if self._size <= _MOST_WHOLE:
+            self._parts.append(data)
+
+    def end(self) -> None:
+        if self._size > _MOST_WHOLE:
+            return
+        try:
+            message = _whole(b"".join(self._parts))
+        except msgspec.DecodeError:
+            return  # cut, or not a message; nothing in it says what was used
+        if message.usage is not None:
+            self._told(message.id, message.model, message.usage.usage())
+
+
+Tally = StreamTally | WholeTally

@@ -1,0 +1,83 @@
+"""A budget ends the run within one request, and the credential stays with the supervisor: as every run is made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from leadrope import Limits, Secret, errors, events
+
+DEAR = {"input_tokens": 100_000, "output_tokens": 0}
+"""0.30 USD of the model that these runs use."""
+ONE = 0.3
+AGENT = {
+    "name": "Agent",
+    "input": {"description": "d", "prompt": "go", "subagent_type": "general-purpose", "run_in_background": False},
+}
+
+
+def read(stage: Any) -> dict[str, Any]:
+    return {"tool": {"name": "Read", "input": {"file_path": str(stage.ws / "a.txt")}}, "usage": DEAR}
+
+
+@pytest.mark.parametrize("broker", [True, False])
+async def test_a_run_ends_within_one_request_of_its_budget(stage: Any, broker: bool) -> None:
+    (stage.ws / "a.txt").write_text("x")
+    played = await stage.play(
+        [{**read(stage), "repeat": 10}], strict=False, limits=Limits(budget_usd=2 * ONE), broker=broker
+    )
+    assert played.result.outcome == "over_budget"
+    assert played.result.error.kind == "over_budget"
+    assert len(played.model.requests) <= 3
+    assert 2 * ONE <= played.result.cost_usd <= 3 * ONE + 0.01
+
+
+@pytest.mark.parametrize("broker", [True, False])
+async def test_a_subagents_spending_counts(stage: Any, broker: bool) -> None:
+    (stage.ws / "a.txt").write_text("x")
+    script = {
+        "turns": [{"tool": AGENT, "usage": DEAR}, {"text": "done", "optional": True}],
+        "subagents": [[{**read(stage), "repeat": 10}]],
+    }
+    played = await stage.play(
+        script, strict=False, approver=lambda _: True, limits=Limits(budget_usd=3 * ONE), broker=broker
+    )
+    assert played.result.outcome == "over_budget"
+    assert len(played.model.requests) <= 4
+    assert played.result.cost_usd >= 3 * ONE - 0.01
+
+
+async def test_an_unknown_model_is_metered_at_the_dearest_price_and_says_so(stage: Any) -> None:
+    played = await stage.play([{"text": "ok"}], model="my-own-model")
+    assert played.result.outcome == "succeeded"
+    assert [w.kind for w in played.result.warnings] == ["unknown_price"]
+
+
+async def test_a_key_is_out_of_reach_by_default(stage: Any) -> None:
+    out = stage.ws / "env.txt"
+    show = {"name": "Bash", "input": {"command": f"env > {out}", "description": "show"}}
+    real = "sk-ant-the-real-one-0123456789abcdef"
+    played = await stage.play([{"tool": show}, {"text": "ok"}], approver=lambda _: True, credential=Secret(real))
+    assert played.model.requests[0].headers["x-api-key"] == real
+    assert real not in out.read_text()
+    assert "ANTHROPIC_API_KEY=sk-ant-leadrope-" in out.read_text()
+    assert real not in str(played.events)
+    assert played.one(events.SessionStarted).credential.masked.startswith("sk-ant-the")
+
+
+async def test_a_token_is_given_to_the_agent_unless_a_broker_is_asked_for(stage: Any) -> None:
+    token = "sk-ant-oat01-0123456789abcdef0123"
+    for broker in (None, True):
+        played = await stage.play([{"text": "ok"}], credential=Secret(token), broker=broker)
+        assert played.result.outcome == "succeeded"
+        assert played.model.requests[0].headers["authorization"] == f"Bearer {token}"
+
+
+async def test_an_own_login_cannot_be_brokered(stage: Any) -> None:
+    """Said before anything is started."""
+    (stage.home / ".claude").mkdir()
+    login = '{"claudeAiOauth": {"accessToken": "a", "expiresAt": 1}}'
+    (stage.home / ".claude" / ".credentials.json").write_text(login)
+    with pytest.raises(errors.BadValue, match="broker"):
+        await stage.play([], credential=None, broker=True)
