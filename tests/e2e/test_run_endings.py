@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,8 @@ import pytest
 from leadrope import Limits, events
 from leadrope.rehearsal import ModelServer
 
+# By its full path: `env -i` takes PATH away, and a substitution would be a command that nobody can read beforehand.
+SETSID = shutil.which("setsid") or "setsid"
 # {m} is a word that the scan of /proc looks for in argv. Each command stays in the foreground.
 SLEEP = "bash -c 'exec -a {m} sleep 1000'"
 COMMANDS = {
@@ -23,7 +26,7 @@ COMMANDS = {
     "ignores SIGTERM": "bash -c 'trap \"\" TERM; while :; do sleep 0.1; done' {m}",
     "setsid grandchild": f"setsid {SLEEP} & tail -f /dev/null",
     "double fork": f"( ( {SLEEP} & ) & ); tail -f /dev/null",
-    "cleared environment": f"( env -i $(command -v setsid) {SLEEP} & ); tail -f /dev/null",
+    "cleared environment": f"( env -i {SETSID} {SLEEP} & ); tail -f /dev/null",
 }
 STOP_S = 2.0
 
@@ -63,7 +66,7 @@ async def test_a_stopped_run_leaves_nothing(
 async def test_a_background_job_does_not_outlive_a_run_that_ended_well(
     stage: Any, marker: str, survivors: Any, fault_count: int
 ) -> None:
-    command = f"( env -i $(command -v setsid) {SLEEP} > /dev/null 2>&1 & ) ; echo started".format(m=marker)
+    command = f"( env -i {SETSID} {SLEEP} > /dev/null 2>&1 & ) ; echo started".format(m=marker)
     for _ in range(fault_count):
         played = await stage.play([{"tool": bash(command)}, {"text": "done"}], mode="full")
         assert survivors() == {}

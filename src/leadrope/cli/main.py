@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "run": ("leadrope.cli.run", "command", "Run an agent on a prompt, under supervision."),
     "demo": ("leadrope.cli.demo", "command", "Watch a real agent work on a lead rope; no account needed."),
+    "policy": ("leadrope.cli.policy", "command", "Show, check and try the rules that hold here."),
     "trust": ("leadrope.cli.trust", "command", "Let a repository's own settings and servers have effect."),
     "doctor": ("leadrope.cli.doctor", "command", "Check the installation, and say what to do."),
 }

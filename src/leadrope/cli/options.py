@@ -198,6 +198,14 @@ FLAGS: tuple[Flag, ...] = (
         help="Tools it may never use; repeatable.",
     ),
     Flag(
+        "--policy",
+        section=SAFETY,
+        field="policy_files",
+        multiple=True,
+        metavar=_FILE,
+        help="A policy file for this run; it can only tighten. Repeatable.",
+    ),
+    Flag(
         "--sandbox-settings",
         section=SAFETY,
         field="sandbox",

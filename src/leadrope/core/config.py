@@ -90,7 +90,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         return {**models.TIERS, **self.models}
 
 
-_SECTIONS = ("run", "profiles", "connections", "forward_env", "models", "prices")
+_SECTIONS = ("run", "profiles", "connections", "forward_env", "models", "prices", "policy", "agents")
+"""`policy` and `agents` are read by leadrope.policy, which tells the lines of what is wrong."""
 _ELSEWHERE = {"credential": "Credentials do not belong here: put them into the .env file of LEADROPE_HOME."}
 # These grow from layer to layer; every other field is replaced whole.
 _MERGED = ("limits", "variables", "labels")

@@ -128,6 +128,8 @@ class ToolDecided(_Event, frozen=True, kw_only=True, tag="tool.decided"):
     by: Literal["rule", "person", "timeout", "supervisor"]
     rule: str
     """What said so: `mode:plan`, `tools`, `approval` …"""
+    layer: str = ""
+    """Where that rule came from: `default`, `global`, `agent:NAME`, `project`, `run` …"""
     reason: str = ""
     edited: dict[str, Any] | None = None
     """The input that runs instead, when a person changed it."""
@@ -158,6 +160,8 @@ class ApprovalRequested(_Event, frozen=True, kw_only=True, tag="approval.request
     fingerprint: str = ""
     """The hash of the exact call; an answer that names another one is refused."""
     risk: Risk = "medium"
+    reading: str = ""
+    """For a command, which programs it would start, as far as that can be known."""
 
 
 class ApprovalResolved(_Event, frozen=True, kw_only=True, tag="approval.resolved"):

@@ -81,6 +81,9 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """None: the default list. What is named here by the caller needs no further yes in modes that would ask."""
     disallowed_tools: tuple[str, ...] = ()
     mode: str = "default"
+    policy: dict[str, Any] = {}
+    """Rules of this run's own, as in a policy file; they can only tighten what other layers say."""
+    policy_files: tuple[str, ...] = ()
     max_turns: int | None = None
     max_thinking_tokens: int | None = None
     effort: str | None = None

@@ -1,11 +1,18 @@
-"""Whether a path lies inside a workspace, with links resolved. Knows nothing of tools or modes."""
+"""Paths as an agent writes them: inside or outside of a workspace, and matched by a glob. Knows no tools, no modes."""
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from leadrope import errors
 
 Resolve = Callable[[str], str]
+
+# The kernel opens no longer path (PATH_MAX); nobody has to look through it.
+MAX_LENGTH = 4096
 
 
 def is_inside(path: str, roots: Iterable[str], *, cwd: str, resolve: Resolve = os.path.realpath) -> bool:
@@ -16,8 +23,172 @@ def is_inside(path: str, roots: Iterable[str], *, cwd: str, resolve: Resolve = o
     if not path or "\0" in path or path.startswith("~"):
         return False
     real = resolve(path if os.path.isabs(path) else os.path.join(cwd, path))
-    return any(_below(real, resolve(root)) for root in roots)
+    return any(_below(real, resolve(root)) is not None for root in roots)
 
 
-def _below(path: str, root: str) -> bool:
-    return path == root or path.startswith(root.rstrip(os.sep) + os.sep)
+def _below(path: str, root: str) -> str | None:
+    """The part of `path` below `root` ("" for the root itself), or None."""
+    if path == root:
+        return ""
+    start = root.rstrip(os.sep) + os.sep
+    return path[len(start) :] if path.startswith(start) else None
+
+
+def user_home() -> str:
+    return os.path.expanduser("~")
+
+
+class Ground:
+    """Where paths are seen from: the workspace's folders, the working directory (the first), the user's home."""
+
+    def __init__(self, roots: Sequence[str], *, home: str, resolve: Resolve = os.path.realpath) -> None:
+        self.cwd = roots[0]
+        self.home = home
+        self._resolve = resolve
+        # As written and with links followed: a path is compared in both spellings.
+        self.roots = tuple(dict.fromkeys((*(os.path.normpath(root) for root in roots), *map(resolve, roots))))
+
+    def spellings(self, path: str, *, cwd: str | None = None) -> tuple[str, ...]:
+        """The path made absolute: as its text says, and with every link followed. () for what is no path."""
+        if not path or "\0" in path or len(path) > MAX_LENGTH:
+            return ()
+        if path == "~" or path.startswith("~/"):
+            path = self.home + path[1:]
+        if cwd is not None and (cwd == "~" or cwd.startswith("~/")):
+            cwd = self.home + cwd[1:]
+        joined = os.path.join(self.cwd, cwd or "", path)
+        # realpath gets the text before `..` is folded: link/.. is the parent of the link's target.
+        return tuple(dict.fromkeys((os.path.normpath(joined), self._resolve(joined))))
+
+    def is_inside(self, path: str, *, cwd: str | None = None) -> bool:
+        return self.holds(self.spellings(path, cwd=cwd))
+
+    def holds(self, spellings: Sequence[str]) -> bool:
+        """Is the place behind the links inside of the workspace?"""
+        return bool(spellings) and any(_below(spellings[-1], root) is not None for root in self.roots)
+
+
+class Glob:
+    """A path pattern: `*` and `?` stay inside a name, `**` crosses folders, `name/` is a folder and all below it.
+
+    A relative one is anchored at the workspace's folders, `/x` at the root, `~/x` at the home. A floating one (the
+    entries of path lists) also matches outside of the workspace, at any depth, and without regard to case; if it is a
+    single name it matches at any depth inside too.
+    """
+
+    __slots__ = ("_anchored", "_anywhere", "_base", "_single", "text")
+
+    def __init__(self, text: str, *, floating: bool = False) -> None:
+        self.text = text
+        body = text.removeprefix("./")
+        self._base = "home" if body.startswith("~/") else "absolute" if body.startswith("/") else "root"
+        if self._base == "home":
+            body = body[2:]
+        body = _checked(text, body)
+        flags = re.DOTALL | (re.IGNORECASE if floating else 0)
+        source = _regex(body.lstrip("/"))
+        self._anchored = re.compile(source, flags)
+        self._anywhere = re.compile(f"(?:.*/)?{source}", flags) if floating else None
+        self._single = "/" not in body.rstrip("/")
+
+    def matches(self, path: str, ground: Ground) -> bool:
+        """Does one absolute spelling of a path match?"""
+        if self._base == "absolute":
+            return self._anchored.fullmatch(path.lstrip("/")) is not None
+        if self._base == "home":
+            rest = _below(path, ground.home)
+            return rest is not None and self._anchored.fullmatch(rest) is not None
+        # Inside a workspace only the part below its root counts: a checkout under ~/.claude/worktrees is no secret.
+        inside = [rest for root in ground.roots if (rest := _below(path, root)) is not None]
+        if not inside:
+            return self._anywhere is not None and self._anywhere.fullmatch(path.lstrip("/")) is not None
+        regex = self._anywhere if self._anywhere is not None and self._single else self._anchored
+        return any(regex.fullmatch(rest) for rest in inside)
+
+    def matches_any(self, spellings: Iterable[str], ground: Ground) -> bool:
+        return any(self.matches(path, ground) for path in spellings)
+
+    def matches_all(self, spellings: Sequence[str], ground: Ground) -> bool:
+        return bool(spellings) and all(self.matches(path, ground) for path in spellings)
+
+
+@functools.lru_cache(maxsize=4096)
+def glob(text: str, *, floating: bool = False) -> Glob:
+    """The compiled pattern, kept: a policy is asked about the same few over and over."""
+    return Glob(text, floating=floating)
+
+
+def _checked(text: str, body: str) -> str:
+    if not body.strip("/") and body != "/":
+        raise errors.BadValue("path", f"{text!r} is not a path pattern", hint="Write for example src/** or .env.")
+    if "\\" in body:
+        raise errors.BadValue(
+            "path", f"{text!r} holds a backslash", hint=f"Write it with slashes: {text.replace(chr(92), '/')}."
+        )
+    if text.startswith("!"):
+        raise errors.BadValue("path", f"{text!r}: a pattern cannot be turned around", hint="List what is meant.")
+    if body.startswith("~"):
+        raise errors.BadValue(
+            "path",
+            f"{text!r}: another user's home is not known",
+            hint="Write the folder from / on, or ~/ for your own.",
+        )
+    if ".." in body.split("/") or "//" in body or "/./" in body:
+        raise errors.BadValue(
+            "path",
+            f"{text!r} can never match: paths are compared with `..`, `.` and `//` already removed",
+            hint=f"Write {os.path.normpath(text)}.",
+        )
+    return body
+
+
+def _regex(body: str) -> str:
+    is_folder = body.endswith("/") or not body
+    names = [name for name in body.split("/") if name]
+    # `src/**` means the folder too: who may not touch what is below it may not remove it.
+    while names and names[-1] == "**":
+        names.pop()
+        is_folder = True
+    if not names:
+        return ".*"
+    runs: list[list[str]] = [[]]
+    for name in names:
+        if name == "**":
+            runs.append([])
+        else:
+            runs[-1].append(_name_regex(name))
+    first, *later = runs
+    parts = ["/".join(first)]
+    later = [run for run in later if run]
+    if first and later:
+        parts.append("/")
+    for place, run in enumerate(later):
+        # The first place where a run fits is as good as any later one, so there is no going back for it: a pattern with
+        # many stars stays cheap, whoever wrote it.
+        text = "/".join(run)
+        parts.append(f"(?:[^/]+/)*{text}" if place == len(later) - 1 else f"(?>(?:[^/]+/)*?{text}/)")
+    if is_folder:
+        parts.append("(?:/.*)?")
+    return "".join(parts)
+
+
+def _name_regex(name: str) -> str:
+    fixed: list[str] = [""]
+    place = 0
+    while place < len(name):
+        char = name[place]
+        end = name.find("]", place + 2)
+        if char == "*":
+            fixed.append("")
+        elif char == "?":
+            fixed[-1] += "[^/]"
+        elif char == "[" and end > 0:
+            inner = name[place + 1 : end].replace("\\", "\\\\").replace("[", "\\[")
+            fixed[-1] += f"[^/{inner[1:]}]" if inner.startswith(("!", "^")) else f"[{inner}]"
+            place = end
+        else:
+            fixed[-1] += re.escape(char)
+        place += 1
+    first, *later = fixed
+    inner_parts = "".join(f"(?>[^/]*?{part})" for part in later[:-1] if part)
+    return first + inner_parts + (f"[^/]*{later[-1]}" if later else "")

@@ -16,8 +16,9 @@ import msgspec
 
 from leadrope.core import events
 from leadrope.core.tools import ToolCall, fingerprint, subject
-from leadrope.policy.decide import Allow, Ask, Deny, Policy, decide
-from leadrope.runtime.approvals import Answer, Approver, Reply
+from leadrope.policy import commands, shell
+from leadrope.policy.decide import Allow, Ask, Deny, Facts, Policy, class_of_call, decide
+from leadrope.runtime.approvals import Answer, Approver, DenyAll, Reply
 
 By = Literal["rule", "person", "timeout", "supervisor"]
 T = TypeVar("T")
@@ -58,11 +59,15 @@ class _Pending(msgspec.Struct):
 
 
 class Gate:
-    def __init__(self, policy: Policy, approver: Approver, host: Host, *, approval_s: float) -> None:
+    def __init__(
+        self, policy: Policy, approver: Approver, host: Host, *, approval_s: float, is_sandboxed: bool = False
+    ) -> None:
         self._policy = policy
         self._approver = approver
         self._host = host
         self._approval_s = approval_s or None
+        self._is_sandboxed = is_sandboxed
+        self._has_person = not isinstance(approver, DenyAll)
         self._decided: dict[str, Decision] = {}
         self._seen: dict[str, ToolCall] = {}
         self.allowed: set[str] = set()
@@ -76,6 +81,9 @@ class Gate:
         """Calls that a person has approved for the whole run, to the letter."""
         self._count = 0
 
+    def _facts(self) -> Facts:
+        return Facts(person=self._has_person, sandboxed=self._is_sandboxed, tool_calls=len(self.allowed))
+
     @property
     def waiting(self) -> bool:
         return bool(self._pending)
@@ -87,18 +95,19 @@ class Gate:
         self._plans[call.id] = call.input
 
     def held(self, request_id: str, call: ToolCall, tell: Tell) -> None:
-        if call.name in QUESTION_TOOLS and self._policy.mode != "dontAsk":
+        if call.name in QUESTION_TOOLS and not self._policy.never_asks:
             # Held a second time, with the person, when the agent asks for the permission itself.
             self._settle(call, Decision(allowed=True, input=call.input), tell, by="rule", rule="question")
             return
-        verdict = decide(self._policy, call)
+        verdict = decide(self._policy, call, self._facts())
         if isinstance(verdict, Ask) and subject(call.name, call.input) in self._standing:
             verdict = Allow("approval", "approved before, for this run")
         match verdict:
             case Allow():
-                self._settle(call, Decision(allowed=True, input=call.input), tell, by="rule", rule=verdict.rule)
+                decision = Decision(allowed=True, input=call.input)
+                self._settle(call, decision, tell, by="rule", rule=verdict.rule, layer=verdict.layer)
             case Deny():
-                self._settle(call, _no(verdict.reason), tell, by="rule", rule=verdict.rule)
+                self._settle(call, _no(verdict.reason), tell, by="rule", rule=verdict.rule, layer=verdict.layer)
             case Ask():
                 self._ask(request_id, call, verdict, tell)
 
@@ -158,11 +167,13 @@ class Gate:
             reason=verdict.reason,
             expires_s=self._approval_s or 0,
             fingerprint=fingerprint(call.name, call.input),
+            risk=risk_of(call, self._policy.workspace),
+            reading=verdict.reading,
         )
-        self._start(request_id, asked.approval_id, call, self._approve(asked, verdict.rule, tell))
+        self._start(request_id, asked.approval_id, call, self._approve(asked, verdict, tell))
         self._host.emit(asked)
 
-    async def _approve(self, asked: events.ApprovalRequested, rule: str, tell: Tell) -> None:
+    async def _approve(self, asked: events.ApprovalRequested, verdict: Ask, tell: Tell) -> None:
         by: By = "person"
         got = await self._wait(asked.approval_id, self._approver.approve(asked))
         match got:
@@ -201,12 +212,20 @@ class Gate:
                 self._standing.add(subject(asked.call.name, run_input))
         else:
             decision = _no(answer.reason or "not approved")
-        self._settle(asked.call, decision, tell, by=by, rule=rule, edited=answer.edited)
+        if decision.allowed and answer.edited is not None:
+            decision = self._judge_edit(asked.call, decision)
+        self._settle(asked.call, decision, tell, by=by, rule=verdict.rule, layer=verdict.layer, edited=answer.edited)
+
+    def _judge_edit(self, call: ToolCall, decision: Decision) -> Decision:
+        """A person may change a call, but not into one that the rules forbid."""
+        edited = msgspec.structs.replace(call, input=decision.input or {})
+        verdict = decide(self._policy, edited, self._facts())
+        return _no(f"the edited call is forbidden: {verdict.reason}") if isinstance(verdict, Deny) else decision
 
     # -- questions and plans ----------------------------------------------------------------------------------------
 
     def _question(self, request_id: str, call: ToolCall, tell: Tell) -> None:
-        if self._policy.mode == "dontAsk":
+        if self._policy.never_asks:
             tell(_no("nobody is asked in this run"))
             return
         question_id = self._next_id("question")
@@ -295,6 +314,7 @@ class Gate:
         *,
         by: By,
         rule: str,
+        layer: str = "",
         edited: dict[str, Any] | None = None,
     ) -> None:
         self._decided[call.id] = decision
@@ -309,11 +329,21 @@ class Gate:
                 decision="allow" if decision.allowed else "deny",
                 by=by,
                 rule=rule,
+                layer=layer,
                 reason=decision.reason,
                 edited=edited,
             )
         )
         tell(decision)
+
+
+def risk_of(call: ToolCall, workspace: tuple[str, ...]) -> events.Risk:
+    """How much could go wrong, for the eye of whoever is asked; it decides nothing."""
+    kind = class_of_call(call, workspace)
+    command = call.input.get("command")
+    if kind == "command" and isinstance(command, str):
+        return commands.risk(shell.read(command))
+    return {"edit_outside": "high", "network": "low", "read": "low"}.get(kind, "medium")  # type: ignore[return-value]  # of the Literal
 
 
 def _no(reason: str) -> Decision:

@@ -10,13 +10,18 @@ import msgspec
 
 from leadrope import errors
 from leadrope.core import config as configs
-from leadrope.core import events
+from leadrope.core import events, home
 from leadrope.core.request import Limits, McpFile, RunRequest, check, normal_mode
+from leadrope.policy import sources
+from leadrope.policy.limits import capped
+from leadrope.policy.resolve import EffectivePolicy
 from leadrope.runtime import checks, trust
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     request: RunRequest
+    rules: EffectivePolicy
+    """Of all layers together."""
     is_trusted: bool
     notices: tuple[events.Notice, ...]
 
@@ -25,18 +30,39 @@ def complete(request: RunRequest, config: configs.Config, environ: Mapping[str, 
     """The request with nothing left open, or the first thing that is wrong with it. Starts nothing."""
     request = check(_with_machine(request, config))
     cwd = checks.working_directory(request.cwd)
+    layers = _layers(request, cwd, environ)
+    rules = layers.effective()
     found = trust.look(leadrope_home, cwd)
     request = msgspec.structs.replace(
-        request,
+        _with_project(request, layers),
         cwd=cwd,
         extra_dirs=tuple(checks.extra_directory(folder, cwd) for folder in request.extra_dirs),
         mode=normal_mode(request.mode),
-        limits=_whole_limits(request.limits, environ),
+        limits=capped(_whole_limits(request.limits, environ), rules),
     )
     is_trusted = found.state == "trusted"
     if is_trusted:
         request = check(_with_repository(request))
-    return Prepared(request=request, is_trusted=is_trusted, notices=_about_trust(found))
+    ignored = tuple(events.Notice(level="warning", code="project_ignored", message=told) for told in layers.notices)
+    return Prepared(request=request, rules=rules, is_trusted=is_trusted, notices=(*_about_trust(found), *ignored))
+
+
+def _layers(request: RunRequest, cwd: str, environ: Mapping[str, str]) -> sources.Sources:
+    config = home.config_file(environ)
+    return sources.gather(
+        config=config if config.is_file() else None,
+        agent=request.agent,
+        cwd=Path(cwd),
+        policies=tuple(Path(name).expanduser() for name in request.policy_files),
+        values=request.policy or None,
+    )
+
+
+def _with_project(request: RunRequest, layers: sources.Sources) -> RunRequest:
+    """A project may propose a model or a prompt; whoever starts the run has the last word."""
+    proposed = layers.project.run if layers.project else {}
+    unsaid = {name: value for name, value in proposed.items() if getattr(request, name) is None}
+    return msgspec.structs.replace(request, **unsaid) if unsaid else request
 
 
 def _with_machine(request: RunRequest, config: configs.Config) -> RunRequest:

@@ -119,7 +119,7 @@ class Run:
             self._config = configs.load(self._environ)
         self._provider = registry.provider(self.request.provider)
         ready = prepare.complete(self.request, self._config, self._environ, leadrope_home)
-        self.request, self._notices = ready.request, ready.notices
+        self.request, self._notices, self._rules = ready.request, ready.notices, ready.rules
         self._traces = self._environ.get("LEADROPE_DEBUG_SPAWN", "").lower() in ("1", "true")
         self._run_dir = RunDir()
         self._place = base.Place(
@@ -331,6 +331,7 @@ class Run:
             workspace=(cwd, *self.request.extra_dirs),
             tools=self.request.tools,
             disallowed_tools=self.request.disallowed_tools,
+            rules=self._rules,
         )
         session = self._provider.session(self.request, launch)
         self._attempt = Attempt(

@@ -68,7 +68,8 @@ def test_given_flags_become_fields(args: list[str], fields: dict[str, Any]) -> N
 
 def test_every_field_of_a_request_has_a_flag() -> None:
     named = {flag.field for flag in options.FLAGS if flag.field}
-    wanted = set(RunRequest.__struct_fields__) - {"prompt", "limits", "connections"}
+    # A policy comes in files here; its rules as values are for programs.
+    wanted = set(RunRequest.__struct_fields__) - {"prompt", "limits", "connections", "policy"}
     wanted |= {f"limits.{name}" for name in Limits.__struct_fields__}
     assert wanted == named
 

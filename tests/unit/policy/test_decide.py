@@ -1,4 +1,4 @@
-"""Which verdict each mode has for each class of tool, and what the lists of tools change."""
+"""Which verdict each mode has for each class of tool, what the lists of tools change, and what the rules add."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 
 from leadrope.core.request import Mode
 from leadrope.core.tools import ToolCall
-from leadrope.policy.decide import Allow, Ask, Deny, Policy, decide
+from leadrope.policy.decide import MODES, Allow, Ask, Deny, Facts, Policy, Verdict, decide
+from leadrope.policy.resolve import Layer, resolve, rules_of
 
 WS = "/ws"
 
@@ -76,6 +77,9 @@ def test_modes(name: str, input_: dict[str, Any], plan: str, default: str, edit:
         ("default", ("Write",), "Write", INSIDE, "allow"),
         # A pattern lets the tool be used, and asks: what it matches is a policy's matter.
         ("default", ("Bash(git *)",), "Bash", {"command": "git status"}, "ask"),
+        ("default", ("Bash(git *)",), "Bash", {"command": "git status && ls"}, "deny"),
+        ("full", ("Bash(git *)", "Bash(ls)"), "Bash", {"command": "git status && ls"}, "allow"),
+        ("full", ("Bash(git *)",), "Bash", {"command": 'eval "$X"'}, "deny"),
         ("default", ("mcp__db",), "mcp__db__query", {}, "allow"),
         ("default", ("mcp__db__*",), "mcp__db__query", {}, "allow"),
         ("default", ("mcp__db__get*",), "mcp__db__query", {}, "deny"),
@@ -89,9 +93,23 @@ def test_a_list_of_tools_limits_and_grants(
 
 
 def test_disallowed_wins_over_everything() -> None:
-    policy = Policy(mode="full", workspace=(WS,), tools=("Bash",), disallowed_tools=("Bash", "Write(/etc/*)"))
-    assert isinstance(decide(policy, ToolCall(id="t", name="Bash")), Deny)
-    assert isinstance(decide(policy, ToolCall(id="t", name="Write", input=INSIDE)), Ask)
+    policy = Policy(mode="full", workspace=(WS,), disallowed_tools=("Bash", "Write(/etc/*)", "Edit(a:b:*)"))
+
+    def judged(name: str, **input_: Any) -> object:
+        return decide(policy, ToolCall(id="t", name=name, input=input_), resolve=same)
+
+    assert isinstance(judged("Bash"), Deny)
+    assert isinstance(judged("Monitor", command="ls"), Deny)
+    assert isinstance(judged("Write", **OUTSIDE), Deny)
+    assert isinstance(judged("Write", **INSIDE), Allow)
+
+
+def test_an_entry_in_a_foreign_grammar_limits_a_tool_and_asks() -> None:
+    """`Bash(git:*)` is the agent's own form: it still goes to the agent, and here nobody knows what it covers."""
+    policy = Policy(mode="full", workspace=(WS,), disallowed_tools=("Bash(git:*)",))
+    assert isinstance(decide(policy, ToolCall(id="t", name="Bash", input={"command": "ls"})), Ask)
+    policy = Policy(mode="default", workspace=(WS,), tools=("Bash(git:*)",))
+    assert isinstance(decide(policy, ToolCall(id="t", name="Bash", input={"command": "ls"})), Ask)
 
 
 def test_a_link_out_of_the_workspace_is_outside(tmp_path: Path) -> None:
@@ -107,3 +125,119 @@ def test_a_link_out_of_the_workspace_is_outside(tmp_path: Path) -> None:
     assert isinstance(write("relative.txt"), Allow)
     for path in (str(ws / "out/a.txt"), str(ws / "../a.txt"), "../a.txt", f"{ws}x/a.txt", "~/a.txt", "", "a\0b"):
         assert isinstance(write(path), Ask), path
+
+
+# -- rules, modes and facts together -------------------------------------------------------------------------------
+
+
+def judged(
+    rules: dict[str, Any], name: str, input_: dict[str, Any], *, mode: Mode = "full", facts: Facts | None = None
+) -> Verdict:
+    policy = Policy(mode=mode, workspace=(WS,), rules=resolve([Layer("test", rules_of(rules))]))
+    return decide(policy, ToolCall(id="t", name=name, input=input_), facts, resolve=same)
+
+
+def bash(rules: dict[str, Any], command: str, *, mode: Mode = "full", facts: Facts | None = None) -> str:
+    return judged(rules, "Bash", {"command": command}, mode=mode, facts=facts).word
+
+
+BLOCKS = {"blocked_commands": ["dd"]}
+ASKS = {"require_approval": ["git push"]}
+NOBODY = Facts(person=False)
+
+
+@pytest.mark.parametrize(
+    ("rules", "mode", "command", "expected"),
+    [
+        # Blocked first, then approval, then the mode; the strictest word counts.
+        ({**BLOCKS, **ASKS}, "full", "git push && dd if=a of=b", "deny"),
+        (ASKS, "full", "git push", "ask"),
+        (ASKS, "full", "git status", "allow"),
+        (ASKS, "default", "git status", "ask"),
+        (ASKS, "plan", "git push", "deny"),
+        (ASKS, "dontAsk", "git push", "deny"),
+        ({**ASKS, "on_ask": "deny"}, "full", "git push", "deny"),
+        ({"on_ask": "deny"}, "default", "ls", "deny"),
+        ({"on_ask": "deny"}, "full", "ls", "allow"),
+        # A layer's mode is the most that a run's own mode may be.
+        ({"permission_mode": "default"}, "full", "ls", "ask"),
+        ({"permission_mode": "plan"}, "full", "ls", "deny"),
+        ({"permission_mode": "full"}, "default", "ls", "ask"),
+        ({"permission_mode": "dontAsk"}, "full", "ls", "deny"),
+        ({"permission_mode": "dontAsk", **ASKS}, "full", "git push", "deny"),
+    ],
+)
+def test_the_order_of_rules_and_modes(rules: dict[str, Any], mode: Mode, command: str, expected: str) -> None:
+    assert bash(rules, command, mode=mode) == expected
+
+
+@pytest.mark.parametrize("name", ["Read", "Edit", "Bash", "WebFetch", "Agent", "TodoWrite", "SomethingNew"])
+@pytest.mark.parametrize("one", MODES)
+@pytest.mark.parametrize("other", MODES)
+def test_of_two_modes_the_stricter_counts_for_each_class(name: str, one: Mode, other: Mode) -> None:
+    order = {"allow": 0, "ask": 1, "deny": 2}
+    alone = [verdict(mode, name, None, **INSIDE) for mode in (one, other)]
+    wanted = max(alone, key=order.__getitem__)
+    if "dontAsk" in (one, other) and wanted == "ask":
+        wanted = "deny"
+    assert judged({"permission_mode": one}, name, INSIDE, mode=other).word == wanted
+
+
+def test_a_grant_of_the_caller_does_not_open_a_layers_mode() -> None:
+    rules = resolve([Layer("global", rules_of({"permission_mode": "default"}))])
+    policy = Policy(mode="full", workspace=(WS,), tools=("Bash",), rules=rules)
+    found = decide(policy, ToolCall(id="t", name="Bash", input={"command": "ls"}))
+    assert isinstance(found, Ask)
+    assert (found.rule, found.layer) == ("mode:default", "global")
+
+
+OPAQUE = 'eval "$X"'
+
+
+@pytest.mark.parametrize(
+    ("rules", "facts", "expected"),
+    [
+        ({}, Facts(), "allow"),
+        ({}, NOBODY, "allow"),
+        ({"opaque": "deny"}, Facts(), "allow"),  # nothing looks at commands
+        ({"protected_paths": [".git/"]}, NOBODY, "allow"),
+        ({**BLOCKS, "opaque": "ask"}, Facts(), "ask"),
+        ({**BLOCKS, "opaque": "ask"}, NOBODY, "deny"),
+        ({**ASKS, "opaque": "ask"}, Facts(), "ask"),
+        ({"require_approval": ["Bash(git push *)"], "opaque": "ask"}, Facts(), "ask"),
+        ({"require_approval": ["Write"], "opaque": "ask"}, Facts(), "allow"),
+        ({"disallowed_tools": ["Bash(git push *)"], "opaque": "ask"}, NOBODY, "deny"),
+        ({"destructive": "deny", "opaque": "ask"}, NOBODY, "deny"),
+        ({**BLOCKS, "opaque": "deny"}, Facts(), "deny"),
+        ({**BLOCKS, "opaque": "deny"}, Facts(sandboxed=True), "deny"),
+        ({**BLOCKS, "opaque": "ask"}, Facts(sandboxed=True), "ask"),
+        ({**BLOCKS, "opaque": "sandbox"}, Facts(sandboxed=True), "allow"),
+        ({**BLOCKS, "opaque": "sandbox"}, Facts(person=False, sandboxed=True), "allow"),
+        ({**BLOCKS, "opaque": "sandbox"}, Facts(), "ask"),
+        ({**BLOCKS, "opaque": "sandbox"}, NOBODY, "deny"),
+        (BLOCKS, NOBODY, "deny"),
+    ],
+)
+def test_a_command_that_cannot_be_read(rules: dict[str, Any], facts: Facts, expected: str) -> None:
+    assert bash(rules, OPAQUE, facts=facts) == expected
+
+
+@pytest.mark.parametrize("name", ["Bash", "PowerShell", "REPL"])
+def test_a_call_without_a_readable_command_is_opaque(name: str) -> None:
+    assert judged({**BLOCKS, "opaque": "ask"}, name, {}, facts=NOBODY).word == "deny"
+    assert judged({}, name, {}, facts=NOBODY).word == "allow"
+
+
+def test_a_verdict_tells_rule_layer_reason_and_how_the_command_was_read() -> None:
+    found = judged(ASKS, "Bash", {"command": "cd sub && sudo git push > log.txt"})
+    assert isinstance(found, Ask)
+    assert (found.rule, found.layer) == ("require_approval", "test")
+    assert "git push" in found.reason
+    assert "runs git push (through sudo) (in sub)" in found.reading
+    assert "writes log.txt" in found.reading
+
+
+def test_control_tools_pass_every_limit_but_a_block_of_their_own() -> None:
+    rules: dict[str, Any] = {"require_approval": True, "allowed_tools": ["Read"], "max_tool_calls": 0}
+    assert judged(rules, "StructuredOutput", {}).word == "allow"
+    assert judged({"disallowed_tools": ["TodoWrite"]}, "TodoWrite", {}).word == "deny"

@@ -1,0 +1,177 @@
+"""What one part of a command line does to a later one: files it writes, variables it sets. Knows no grammar.
+
+A program that does what files say (make, python x.py, ./x, git with its hooks) is no longer plain once the same command
+line could have written those files; no program is once its folder, or PATH, may have changed.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from leadrope.policy.shell_words import UNKNOWN_PATH, Word, names
+from leadrope.policy.wrappers import Role
+
+_STREAMS = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"))
+_OUTPUTS = re.compile(r"[^*?\[]*\.(?:txt|log|out|err|csv|tap|md|html)\Z")
+_PROGRAM_FOLDERS = frozenset(("bin", "sbin", "libexec"))
+_SYSTEM = ("/usr", "/lib", "/etc", "/bin", "/sbin", "/opt", "/proc", "/sys")
+_REACHES_GIT = re.compile(r"(?:^|/)(?:\.git|\.husky|hooks|config|\.config)")
+_DOTTED = re.compile(r"\.[A-Za-z]\w*\Z")
+
+# Variables that make known programs start others, or change which program a name means.
+_DANGEROUS = re.compile(
+    r"(?:PATH|HOME|ENV|SHELL|SHELLOPTS|BASHOPTS|PS4|PROMPT_COMMAND|CDPATH|EXECIGNORE|FUNCNEST|POSIXLY_CORRECT|PAGER"
+    r"|MANPAGER|BROWSER|EDITOR|VISUAL|FCEDIT|LESS|LESSOPEN|LESSCLOSE|LESSKEY\w*|MORE|MAKEFLAGS|MFLAGS|GNUMAKEFLAGS"
+    r"|TAR_OPTIONS|TAPE|RSYNC_\w+|RSH|GIT_\w+|SSH_\w+|GPG\w*|LD_\w+|DYLD_\w+|BASH\w*|PERL\w*|RUBY\w*|NODE_OPTIONS"
+    r"|NODE_PATH|NPM_\w+|JAVA\w*|_JAVA\w*|JDK_\w+|XDG_\w+|GREP_\w+|RIPGREP_\w+|ZDOTDIR|FPATH|TMUX\w*|AWK\w*|GAWK\w*"
+    r"|PYTHON(?!PATH\Z|DONTWRITEBYTECODE\Z|UNBUFFERED\Z|HASHSEED\Z|WARNINGS\Z|IOENCODING\Z|UTF8\Z)\w*"
+    r"|COMP_\w+|COMPREPLY|DIRSTACK|OPTIND|HISTCMD|RANDOM|SRANDOM|SECONDS|LINENO|UID|EUID|PPID|GROUPS|IGNOREEOF|_)\Z",
+    re.IGNORECASE,
+)
+_HARMLESS = names(
+    """NODE_ENV CI DEBUG LANG LANGUAGE TZ FORCE_COLOR NO_COLOR TERM PORT RUST_BACKTRACE RUST_LOG LOG_LEVEL COLUMNS
+    LINES IFS PYTHONPATH PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED PYTHONHASHSEED PYTHONWARNINGS
+    PYTHONIOENCODING PYTHONUTF8 DISPLAY CGO_ENABLED GOOS GOARCH DJANGO_SETTINGS_MODULE FLASK_APP FLASK_ENV
+    APP_ENV RAILS_ENV TMPDIR CLICOLOR OPTARG REPLY"""
+)
+_PLAIN_VALUE = re.compile(r"[\d.:-]*\Z|(?:true|false|yes|no|on|off)\Z", re.IGNORECASE)
+
+
+class _Write(msgspec.Struct, frozen=True):
+    order: int
+    target: Word
+    path: str
+    own: int = -1
+    """For a redirection: the program whose output it takes."""
+
+
+class _Start(msgspec.Struct, frozen=True):
+    order: int
+    role: Role
+    name: str
+    texts: tuple[str, ...]
+    cwd: str | None
+
+
+class Aftermath:
+    """Writes, starts and assignments in the order of the text."""
+
+    def __init__(self) -> None:
+        self._order = 1
+        self._groups = 0
+        self._writes: list[_Write] = []
+        self._starts: list[_Start] = []
+        self._reasons: dict[str, None] = {}
+        self._carried: list[str] = []
+        self.exported = False
+        """A variable that is not known to be harmless reaches the programs."""
+
+    def open_group(self) -> None:
+        """A pipeline: its parts run side by side and count as one moment."""
+        self._order += not self._groups
+        self._groups += 1
+
+    def close_group(self) -> None:
+        self._groups -= 1
+
+    def start(self, role: Role, words: list[Word], *, cwd: str | None, loose: bool) -> None:
+        self._order += not self._groups
+        texts = tuple(word.text for word in words if word.text is not None)
+        self._starts.append(_Start(self._order + (1 << 30) * loose, role, words[0].text or "", texts, cwd))
+
+    def redirect(self, target: Word, cwd: str | None, *, loose: bool) -> None:
+        """The output of the program whose start follows. It holds what that program says, so it is no danger to it."""
+        self._note(target, cwd, loose=loose, own=self._order + (not self._groups))
+
+    def write(self, target: Word, cwd: str | None, *, loose: bool) -> None:
+        self._note(target, cwd, loose=loose, own=-1)
+
+    def _note(self, target: Word, cwd: str | None, *, loose: bool, own: int) -> None:
+        if target.text in _STREAMS:
+            return
+        path = UNKNOWN_PATH
+        if target.text is not None and not target.splits and not target.glob:
+            path = target.text
+            if cwd is not None and path[:1] not in "/~":
+                path = UNKNOWN_PATH if cwd == UNKNOWN_PATH else posixpath.join(cwd, path)
+        order = 0 if loose else self._order + (own >= 0 and not self._groups)
+        self._writes.append(_Write(order, target, path, own))
+
+    def assign(self, name: str, value: Word, *, exported: bool) -> None:
+        if _DANGEROUS.match(name):
+            self._reasons[f"{name} is set, which may change what is started"] = None
+        elif name in _HARMLESS or name.startswith("LC_"):
+            return
+        elif (exported or name.isupper()) and (value.text is None or not _PLAIN_VALUE.match(value.text)):
+            self._carried.append(name)
+
+    def export(self, name: str) -> None:
+        self.assign(name, Word(None), exported=True)
+
+    def written(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(write.path for write in self._writes))
+
+    def reasons(self) -> Iterator[str]:
+        yield from self._reasons
+        if self._carried and any(start.role not in ("inert", "builtin", "writer") for start in self._starts):
+            yield f"{self._carried[0]} is set, which a program may run"
+        for start in self._starts:
+            if start.role == "script" and start.cwd is not None and (start.cwd[:1] in "/~?" or ".." in start.cwd):
+                yield f"{start.name} in a folder that is not known"
+        for write in self._writes:
+            yield from self._after(write)
+
+    def _after(self, write: _Write) -> Iterator[str]:
+        where = _where(write)
+        if where == "programs":
+            yield f"writes {write.path}, where programs are started from"
+            return
+        for start in self._starts:
+            if start.order < write.order or (
+                write.own >= 0 and start.order == write.own and not self._groups_of(start)
+            ):
+                continue
+            if (
+                start.role in ("inert", "writer", "wrapper", "git")
+                and where == "anywhere"
+                and self._others(start, write)
+            ):
+                yield f"{start.name} after something was written to a place that is not known"
+            elif start.role == "git" and (where in ("anywhere", "named") or _REACHES_GIT.search(write.path)):
+                yield f"{start.name} after files that it may obey were written"
+            elif start.role in ("runner", "script", "unknown") and not _is_output(write, start):
+                yield f"{start.name} after files that it may run were written"
+
+    def _groups_of(self, start: _Start) -> bool:
+        return sum(other.order == start.order for other in self._starts) > 1
+
+    def _others(self, start: _Start, write: _Write) -> bool:
+        return len(self._starts) > 1
+
+
+def _where(write: _Write) -> str:
+    """programs: where programs lie; anywhere: not known; named: not known but with an ending; here: a known place."""
+    path = write.path
+    if path == UNKNOWN_PATH:
+        if write.target.tail and _DOTTED.search(write.target.tail):
+            return "named"
+        lead = write.target.lead
+        return "named" if write.target.glob and not lead.startswith(("/", "~", "*", "?", "[")) else "anywhere"
+    normal = posixpath.normpath(path)
+    if _PROGRAM_FOLDERS & set(normal.split("/")[:]) or normal.startswith(_SYSTEM):
+        return "programs"
+    if normal.startswith(("/tmp/", "/var/tmp/", "/dev/")):  # noqa: S108 - a name in a text, not a file of ours
+        return "here"
+    return "anywhere" if normal.startswith(("/", "~", "..")) else "here"
+
+
+def _is_output(write: _Write, start: _Start) -> bool:
+    """A text file that the program is not told about."""
+    if not _OUTPUTS.match(write.path):
+        return False
+    name = posixpath.basename(write.path)
+    return not any(name in text for text in start.texts)

@@ -1,0 +1,318 @@
+"""Command patterns (`rm -rf /`, `git push`) compared by words, and the harm that a reading can do. Knows no policy.
+
+Options are compared by what they mean (`-fr`, `-r -f`, `--recursive --force`), paths by where they lead, and a name by
+its last part. A word that is not known never matches; `may_match` tells where it could.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import posixpath
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from leadrope.policy.programs import tell
+from leadrope.policy.shell import Program, Reading, read
+from leadrope.policy.shell_words import UNKNOWN, UNKNOWN_PATH, known, names
+
+_TEXT = "text:"
+_EVERYTHING_INSIDE = re.compile(r"(?:^|/)(?:\*|\.\*|\.\[!\.\]\*|\{\*,\.\*\}|\.\?\*)\Z")
+
+# What a long option, or another letter, means for programs whose options decide what a rule is about.
+_RM = {"--recursive": "r", "-R": "r", "--force": "f", "--verbose": "v", "--dir": "d", "--interactive": "i"}
+_TREE = {"--recursive": "R", "--verbose": "v", "--changes": "c", "--quiet": "f", "--silent": "f"}
+_MEANINGS: dict[str, dict[str, str]] = {
+    "rm": _RM,
+    "chmod": _TREE,
+    "chown": _TREE,
+    "chgrp": _TREE,
+    "cp": {"--recursive": "r", "-R": "r", "--archive": "a", "--force": "f"},
+    "mv": {"--force": "f"},
+}
+_PUSH_FORCES = ("--force-with-lease", "--force-if-includes", "--mirror")
+
+
+Risk = Literal["high", "medium", "low"]
+
+_SYSTEM_FOLDERS = names(
+    """/ ~ /bin /boot /dev /etc /home /lib /lib32 /lib64 /opt /proc /root /sbin /srv /sys /usr /usr/bin /usr/lib
+    /usr/sbin /usr/local /usr/share /var /var/lib /Users /System /Library /Applications /mnt /media /run"""
+)
+_HOMES = re.compile(r"(?:/home|/Users)/[^/]+\Z")
+_DISKS = re.compile(r"/dev/(?:sd|hd|vd|xvd|nvme|mmcblk|disk|rdisk|mapper/|md|dm-|loop|mem\b|kmem\b|port\b)")
+_VITAL_FILES = re.compile(r"(?:/etc/(?:passwd|shadow|group|sudoers|fstab)|/boot/.*|/proc/sysrq-trigger)\Z")
+_FORK_BOMB = re.compile(r"(?P<name>[^\s(){};|&]+)\s*\(\s*\)\s*\{[^}]*?(?P=name)\s*(?:\|\s*(?P=name)\s*)?&")
+_DISK_TOOLS = names("mkfs wipefs fdisk sfdisk cfdisk parted sgdisk gdisk blkdiscard mkswap cryptsetup hdparm badblocks")
+
+_HIGH_PROGRAMS = names(
+    "sudo doas su reboot shutdown poweroff halt crontab systemctl iptables nft passwd useradd userdel"
+)
+_HIGH_VERBS = {
+    "npm": {"publish", "unpublish", "deprecate"},
+    "yarn": {"publish"},
+    "pnpm": {"publish"},
+    "cargo": {"publish", "yank"},
+    "gem": {"push"},
+    "twine": {"upload"},
+    "poetry": {"publish"},
+    "uv": {"publish"},
+    "docker": {"rm", "rmi", "push", "prune", "kill", "system", "volume"},
+    "kubectl": {"delete", "apply", "exec", "drain", "scale"},
+    "helm": {"install", "upgrade", "uninstall", "delete"},
+    "terraform": {"apply", "destroy"},
+    "gh": {"release", "secret"},
+    "git": {"filter-branch", "filter-repo"},
+    "aws": {"s3", "ec2", "iam"},
+    "vercel": {""},
+    "netlify": {"deploy"},
+    "fly": {"deploy"},
+}
+_MEDIUM_GIT = names("push reset clean checkout restore rebase merge pull fetch clone stash branch tag config rm")
+_NETWORK = names("curl wget ssh scp sftp rsync nc ncat socat ftp telnet")
+_DATABASE = re.compile(r"\b(?:drop (?:table|database|schema)|truncate table|delete from)\b")
+
+
+class Options(msgspec.Struct, frozen=True):
+    """The words of one program after its name, told apart."""
+
+    options: frozenset[str]
+    operands: tuple[str | None, ...]
+    leading: tuple[bool, ...]
+    """For each operand: stands it right after an option that may own it?"""
+    unknown: bool
+    """Some word is not known."""
+
+
+class CommandPattern(msgspec.Struct, frozen=True):
+    """A program, or the beginning of a command; or, as `text:...`, a text anywhere in a command line."""
+
+    source: str
+    words: tuple[str, ...] = ()
+    text: str = ""
+
+    @classmethod
+    def parse(cls, source: str) -> CommandPattern:
+        """`rm`, `rm -rf /`, `git push *`, `text:DROP TABLE`. Raises ValueError with the reason if it is none."""
+        if source.startswith(_TEXT):
+            folded = fold(source[len(_TEXT) :])
+            if not folded:
+                raise ValueError(f"the pattern {source!r} has no text; write for example text:DROP TABLE")
+            return cls(source, (), folded)
+        reading = read(source)
+        first = reading.programs[0] if reading.programs else None
+        if first is None or first.words[0] is None:
+            raise ValueError(f"the pattern {source!r} names no program; write for example rm, or git push")
+        words = tuple(word for word in first.words if word is not None)
+        if len(words) != len(first.words) or reading.writes or not _is_one_command(source, reading):
+            raise ValueError(f"the pattern {source!r} is more than one plain command; write one program and its words")
+        while len(words) > 1 and words[-1] == "*":
+            words = words[:-1]
+        return cls(source, words)
+
+    def matches(self, program: Program) -> bool:
+        """Is this program certainly one that the pattern means?"""
+        return self._compare(program, guess=False)
+
+    def may_match(self, program: Program) -> bool:
+        """Could it be, given the words that are not known?"""
+        return self._compare(program, guess=True)
+
+    def found_in(self, reading: Reading) -> bool:
+        """Does the whole command line hold what the pattern means?"""
+        if self.text:
+            return self.text in fold(reading.text) or any(self.matches(program) for program in reading.programs)
+        return any(self.matches(program) for program in reading.programs)
+
+    def _compare(self, program: Program, *, guess: bool) -> bool:
+        if self.text:
+            return self.text in fold(" ".join(word or "" for word in program.words))
+        name = program.words[0]
+        if name is None:
+            return guess
+        if not _same_program(self.words[0], name):
+            return False
+        wanted = options_of(self.words[0], self.words[1:])
+        given = options_of(self.words[0], program.words[1:])
+        guess = guess and given.unknown
+        missing = wanted.options - given.options
+        return (not missing or guess) and _operands_match(wanted.operands, given, program.cwd, guess=guess)
+
+
+def fold(text: str) -> str:
+    return " ".join(text.split()).casefold()
+
+
+def base(name: str | None) -> str:
+    return posixpath.basename(name) if name else ""
+
+
+def options_of(name: str, words: Sequence[str | None]) -> Options:
+    """Options by their meaning, operands in order."""
+    name = base(name)
+    meanings = _MEANINGS.get(name, {})
+    options: set[str] = set()
+    operands: list[str | None] = []
+    leading: list[bool] = []
+    ended = after_option = False
+    for word in words:
+        if word is None or ended or word == "-" or word[:1] != "-":
+            operands.append(word)
+            leading.append(after_option)
+            after_option = False
+        elif word == "--":
+            ended = True
+        elif word.startswith("--"):
+            long = word.partition("=")[0]
+            full = next((meaning for meaning in meanings if len(long) > 2 and meaning.startswith(long)), long)
+            options.add(f"-{meanings[full]}" if full in meanings else full)
+            after_option = "=" not in word
+        else:
+            after_option = True
+            if meanings or (name == "git" and len(word) > 2 and "push" in words):
+                options.update(f"-{meanings.get(f'-{letter}', letter)}" for letter in word[1:])
+            else:
+                options.add(word)
+    if name == "git" and "push" in operands:
+        _push(options, operands)
+    return Options(frozenset(options), tuple(operands), tuple(leading), None in words)
+
+
+def _push(options: set[str], operands: list[str | None]) -> None:
+    """A push has several spellings for overwriting and for deleting."""
+    if "-f" in options or options & set(_PUSH_FORCES) or any(word and word.startswith("+") for word in operands):
+        options |= {"--force", "-f"}
+    if "-d" in options or any(word and word.startswith(":") and len(word) > 1 for word in operands):
+        options |= {"--delete", "-d"}
+    if "--force" in options:
+        options.add("-f")
+    if "--delete" in options:
+        options.add("-d")
+
+
+def path_of(word: str, cwd: str | None) -> str:
+    """Where a word leads, as seen from `cwd`. All that is in a folder (`*`) counts as the folder."""
+    inside = _EVERYTHING_INSIDE.search(word)
+    if inside:
+        word = word[: inside.start()] or ("/" if word.startswith("/") else ".")
+    if word[:1] not in ("/", "~"):
+        if cwd == UNKNOWN_PATH:
+            return UNKNOWN_PATH
+        word = posixpath.join(cwd or ".", word)
+    if word[:1] == "~":
+        below = posixpath.normpath(word.partition("/")[2] or ".")
+        home = word.partition("/")[0]
+        # Whatever the home is, the folders above it are nobody's to delete.
+        return "/" if below.startswith("..") else posixpath.normpath(posixpath.join(home, below))
+    return re.sub(r"\A//+", "/", posixpath.normpath(word))
+
+
+def _is_one_command(source: str, reading: Reading) -> bool:
+    """Programs of a pattern other than the first are those that it starts in turn (`sudo rm`)."""
+    return all(program.wrappers for program in reading.programs[1:]) and not re.search(r"[;&|\n`]|\$\(", source)
+
+
+def _same_program(wanted: str, given: str) -> bool:
+    if "/" not in wanted:
+        return wanted == base(given)
+    return posixpath.normpath(wanted) == posixpath.normpath(given) or ("/" not in given and base(wanted) == given)
+
+
+def _operands_match(wanted: Sequence[str | None], given: Options, cwd: str | None, *, guess: bool) -> bool:
+    places = [word for word in wanted if word and word[:1] in ("/", "~")]
+    paths = {path_of(word, cwd) for word in given.operands if word is not None}
+    if any(path_of(place, None) not in paths for place in places) and not (guess and None in given.operands):
+        return False
+    at = 0
+    for word in wanted:
+        if word is None or word in places:
+            continue
+        while at < len(given.operands):
+            found = given.operands[at]
+            if (found is None and guess) or (found is not None and fnmatch.fnmatchcase(found, word)):
+                break
+            # Only the value of an option may stand before the word that is looked for: `git -C x push`.
+            if not given.leading[at]:
+                return False
+            at += 1
+        else:
+            return False
+        at += 1
+    return True
+
+
+def is_destructive(reading: Reading) -> str | None:
+    """Why this command line would destroy a system, a home or a disk; None if nothing in it says so."""
+    if _FORK_BOMB.search(reading.text):
+        return "a function that starts itself without end"
+    for path in reading.writes:
+        if _DISKS.match(path):
+            return f"overwrites the device {path}"
+        if _VITAL_FILES.match(path):
+            return f"overwrites {path}"
+    roots = [reason for program in reading.programs if (reason := _destroys(program, reading))]
+    return roots[0] if roots else None
+
+
+def _destroys(program: Program, reading: Reading) -> str | None:
+    name = base(program.words[0])
+    given = options_of(name, program.words[1:])
+    paths = [path_of(word, program.cwd) for word in given.operands if word is not None]
+    hit = next((path for path in paths if path in _SYSTEM_FOLDERS or _HOMES.match(path)), None)
+    if name in _DISK_TOOLS or name.startswith(("mkfs.", "newfs")):
+        only_looks = given.options & {"-l", "--list", "-n", "--no-act", "--help", "--version", "-V"}
+        return None if only_looks else f"{name} changes a disk"
+    if name == "rm" and "-r" in given.options and hit:
+        return f"deletes {hit} and everything in it"
+    if name == "rm" and "--no-preserve-root" in given.options:
+        return "deletes without sparing the root"
+    if name in ("chmod", "chown", "chgrp") and "-R" in given.options and hit:
+        return f"changes owner or rights of everything in {hit}"
+    if name == "mv" and (hit := next((p for p in paths[:-1] if p in _SYSTEM_FOLDERS or _HOMES.match(p)), None)):
+        return f"moves {hit} away"
+    if name == "shred" and any(_DISKS.match(path) or path in _SYSTEM_FOLDERS for path in paths):
+        return "shreds a device"
+    if name == "find" and hit and _find_deletes(program, reading):
+        return f"deletes what it finds in {hit}"
+    if name == "kill" and "-1" in program.words[2:]:
+        return "kills every process"
+    return None
+
+
+def _find_deletes(program: Program, reading: Reading) -> bool:
+    if "-delete" in program.words:
+        return True
+    removers = [p for p in reading.programs if "find" in p.wrappers and base(p.words[0]) in ("rm", "shred", "unlink")]
+    return bool(removers)
+
+
+def risk(reading: Reading) -> Risk:
+    """How carefully a person should look: high for what destroys, rises in rights or reaches others."""
+    if is_destructive(reading) or _DATABASE.search(fold(reading.text)):
+        return "high"
+    levels = [_risk_of(program) for program in reading.programs]
+    fetches = any(base(program.words[0]) in _NETWORK for program in reading.programs)
+    if "high" in levels or (fetches and reading.opaque):
+        return "high"
+    return "medium" if reading.opaque or "medium" in levels or reading.writes else "low"
+
+
+def _risk_of(program: Program) -> Risk:
+    name = base(program.words[0])
+    given = options_of(name, program.words[1:])
+    operands = set(given.operands)
+    if name in _HIGH_PROGRAMS or operands & _HIGH_VERBS.get(name, set()) or (name == "rm" and "-r" in given.options):
+        return "high"
+    if name == "git":
+        forced = "push" in operands and given.options & {"--force", "--delete"}
+        if forced or ("reset" in operands and "--hard" in given.options) or ("clean" in operands and given.options):
+            return "high"
+        return "medium" if operands & _MEDIUM_GIT else "low"
+    if name in ("chmod", "chown") and ("-R" in given.options or "777" in operands):
+        return "high"
+    if name in _NETWORK or name in ("rm", "chmod", "chown", "kill", "pkill", "killall", "truncate", "shred", "dd"):
+        return "medium"
+    role = tell([known(word) if word is not None else UNKNOWN for word in program.words], frozenset()).role
+    return "low" if role in ("inert", "builtin", "wrapper") else "medium"

@@ -1,0 +1,342 @@
+"""Policy files: read, checked as a whole, and refused with file, line and a suggestion. Decides about no call.
+
+A `[policy]` table holds rules, `include` (other policy files, seen from this one) and `[[policy.examples]]`; a file
+whose examples fail is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from leadrope import errors
+from leadrope.policy import defaults, examples
+from leadrope.policy.document import Document, Key, Problem, Problems, inner_key, shown, suggest
+from leadrope.policy.examples import Example
+from leadrope.policy.resolve import EffectivePolicy, Layer, resolve, said, validate, with_defaults
+from leadrope.policy.schema import FILE_KEYS, McpRules, NetworkRules, PolicyRules
+
+# Far more than a policy has, and little enough that a stranger's file cannot keep a decision busy.
+MAX_INCLUDES = 50
+MAX_ENTRIES = 1000
+MAX_EXAMPLES = 500
+_TABLES: Mapping[str, type[msgspec.Struct]] = {"network": NetworkRules, "mcp": McpRules}
+
+
+class PolicyFile(msgspec.Struct, frozen=True, kw_only=True):
+    """One `[policy]` table with all that it includes."""
+
+    source: str
+    parts: tuple[PolicyRules, ...] = ()
+    """Its own rules, and those of each included file; every part counts."""
+    examples: tuple[Example, ...] = ()
+    lines: tuple[Problem, ...] = ()
+    """For each example, where it stands; a failure is told with it."""
+    defaults: bool = True
+    """False: the shipped lists are not wanted. Only the user's own configuration may say so."""
+    is_users: bool = False
+    """`[policy]` of the user's own configuration, whose values replace the shipped ones; all others only tighten."""
+
+    def layers(self, name: str) -> tuple[Layer, ...]:
+        return tuple(Layer(name, rules, True) for rules in self.parts)
+
+    def effective(self) -> EffectivePolicy:
+        """This file on top of the shipped defaults, which is what its examples speak of."""
+        shipped = defaults.rules(lists=self.defaults)
+        if self.is_users:
+            return resolve(with_defaults(self.parts, shipped, name=self.source))
+        return resolve((Layer("default", shipped, True), *self.layers(self.source)))
+
+
+class UserFile(msgspec.Struct, frozen=True, kw_only=True):
+    """`[policy]` and `[agents.NAME.policy]` of the user's configuration."""
+
+    policy: PolicyFile
+    agents: dict[str, PolicyFile] = {}
+
+
+def read_policy(path: Path, *, try_examples: bool = True) -> PolicyFile:
+    """A file given by the user for one run (`--policy FILE`). `try_examples=False` is for whoever runs them himself."""
+    try:
+        document = Document.read(path)
+    except FileNotFoundError:
+        raise Problems([Problem(file=str(path), message="does not exist")]) from None
+    return _finished(Reader(try_examples=try_examples), document)
+
+
+def parse_policy(text: str, source: str = "policy.toml") -> PolicyFile:
+    """A policy as text; `include` is looked for beside `source`."""
+    return _finished(Reader(), Document(text, source))
+
+
+def read_user(path: Path, *, try_examples: bool = True) -> UserFile:
+    """The policies in the user's config.toml; a missing file is an empty one. Its other sections are not looked at."""
+    try:
+        document = Document.read(path)
+    except FileNotFoundError:
+        return UserFile(policy=PolicyFile(source=str(path)))
+    reader = Reader(may_drop_defaults=True, try_examples=try_examples)
+    policy = reader.table(document, ("policy",))
+    found = document.table(("agents",))
+    agents: dict[str, PolicyFile] = {}
+    for name, agent in found.items() if isinstance(found, dict) else ():
+        if isinstance(agent, dict) and "policy" in agent:
+            agents[name] = reader.table(document, ("agents", name, "policy"))
+    reader.finish(policy, *agents.values())
+    return UserFile(policy=policy, agents=agents)
+
+
+def _finished(reader: Reader, document: Document) -> PolicyFile:
+    reader.only_policy(document)
+    policy = reader.table(document, ("policy",))
+    reader.finish(policy)
+    return policy
+
+
+class Reader:
+    """Collects every problem before it refuses, so that one look at the message is enough."""
+
+    def __init__(
+        self, *, may_drop_defaults: bool = False, inside: Path | None = None, try_examples: bool = True
+    ) -> None:
+        self.problems: list[Problem] = []
+        self.ignored: list[Key] = []
+        """What a project said and may not say."""
+        self._try_examples = try_examples
+        self._may_drop_defaults = may_drop_defaults
+        self._inside = inside
+        """A folder that included files may not leave."""
+        self._including: list[Path] = []
+        self._included_files = 0
+
+    def finish(self, *policies: PolicyFile) -> None:
+        if not self.problems and self._try_examples:
+            for policy in policies:
+                self.problems += failing_examples(policy)
+        if self.problems:
+            raise Problems(self.problems)
+
+    def only_policy(self, document: Document) -> None:
+        for key in document.data:
+            if key == "policy":
+                continue
+            is_ours = key in (*PolicyRules.__struct_fields__, *FILE_KEYS)
+            hint = "Put it below a line [policy]." if is_ours else suggest(key, ("policy",))
+            self.problems.append(document.problem((key,), "is not a known key of a policy file", hint))
+
+    def table(self, document: Document, at: Key) -> PolicyFile:
+        table = document.table(at)
+        if not isinstance(table, dict):
+            self.problems.append(document.problem(at, "is not a table", f"Write [{shown(at)}] on a line of its own."))
+            return PolicyFile(source=document.source)
+        parts: list[PolicyRules] = []
+        found: list[tuple[Example, Problem]] = []
+        rules = dict(self._rules(document, at, table))
+        if rules:
+            parts.append(msgspec.convert(rules, PolicyRules))
+        wants_defaults = self._defaults(document, at, table)
+        found.extend(self._examples(document, at, table.get("examples", [])))
+        for place, included in self._included(document, at, table.get("include", [])):
+            inner = self._include(document, (*at, "include", place), included)
+            parts += inner.parts
+            found += zip(inner.examples, inner.lines, strict=True)
+        return PolicyFile(
+            source=document.source,
+            parts=tuple(parts),
+            examples=tuple(example for example, _ in found),
+            lines=tuple(line for _, line in found),
+            defaults=wants_defaults,
+            is_users=self._may_drop_defaults and at == ("policy",),
+        )
+
+    # -- rules ----------------------------------------------------------------------------------------------------
+
+    def _rules(self, document: Document, at: Key, table: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+        """Each usable rule, one by one: the decoder alone would stop at the first that is not."""
+        for key, value in table.items():
+            if key in FILE_KEYS:
+                continue
+            try:
+                rules = msgspec.convert({key: value}, PolicyRules)
+            except msgspec.ValidationError as error:
+                self.problems.append(self._refused(document, at, key, value, error))
+                continue
+            bad = list(_bad_values(document, at, rules))
+            self.problems += bad
+            if not bad:
+                yield key, value
+
+    def _refused(self, document: Document, at: Key, key: str, value: Any, error: msgspec.ValidationError) -> Problem:
+        message, inner = inner_key(error)
+        unknown = re.fullmatch(r"Object contains unknown field `(.*)`", message)
+        if unknown:
+            kind = _TABLES[str(inner[0])] if inner else PolicyRules
+            known = (*kind.__struct_fields__, *(() if inner else FILE_KEYS))
+            return document.problem((*at, *inner, unknown[1]), "is not a known rule", suggest(unknown[1], known))
+        named: Any = value
+        for part in inner[1:]:
+            named = named[part]
+        return document.problem((*at, *inner), _in_words(message), _hint(inner, message, named))
+
+    def _defaults(self, document: Document, at: Key, table: dict[str, Any]) -> bool:
+        wanted = table.get("defaults", True)
+        key = (*at, "defaults")
+        if not isinstance(wanted, bool):
+            self.problems.append(document.problem(key, "is not true or false"))
+        elif not wanted and self._inside is not None:
+            self.ignored.append(key)
+            return True
+        elif not wanted and not (self._may_drop_defaults and at == ("policy",) and not self._including):
+            hint = "Only [policy] of your own config.toml can drop the shipped rules."
+            self.problems.append(document.problem(key, "cannot be said here", hint))
+        return wanted is not False
+
+    # -- examples and includes --------------------------------------------------------------------------------------
+
+    def _examples(self, document: Document, at: Key, given: Any) -> Iterator[tuple[Example, Problem]]:
+        key = (*at, "examples")
+        if not isinstance(given, list):
+            how = f"Begin each with a line [[{shown(key)}]]."
+            self.problems.append(document.problem(key, "is not a list of examples", how))
+            return
+        if len(given) > MAX_EXAMPLES:
+            self.problems.append(document.problem(key, f"holds more than {MAX_EXAMPLES} examples"))
+            return
+        for place, item in enumerate(given):
+            here = (*key, place)
+            try:
+                example = msgspec.convert(item, Example)
+                examples.check(example)
+            except msgspec.ValidationError as error:
+                message, inner = inner_key(error)
+                unknown = re.fullmatch(r"Object contains unknown field `(.*)`", message)
+                where = (*here, *inner, unknown[1]) if unknown else (*here, *inner)
+                hint = suggest(unknown[1], Example.__struct_fields__) if unknown else None
+                told = "is not a key of an example" if unknown else _in_words(message)
+                self.problems.append(document.problem(where, told, hint))
+            except errors.BadValue as error:
+                self.problems.append(document.problem(here, error.message, error.hint))
+            else:
+                # The line is looked up when it is needed: a policy that holds pays nothing for it.
+                yield example, Problem(file=document.source, where=shown(here), message="")
+
+    def _included(self, document: Document, at: Key, given: Any) -> Iterator[tuple[int, str]]:
+        key = (*at, "include")
+        if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
+            self.problems.append(document.problem(key, "is not a list of files", 'Write include = ["other.toml"].'))
+            return
+        yield from enumerate(given)
+
+    def _include(self, document: Document, key: Key, name: str) -> PolicyFile:
+        nothing = PolicyFile(source=name)
+        here = Path(document.source).resolve()
+        path = (here.parent / name).resolve()
+        if not name.strip() or Path(name).is_absolute() or name.startswith("~"):
+            self.problems.append(document.problem(key, f"{name!r} is not relative to this file"))
+            return nothing
+        if self._inside is not None and not path.is_relative_to(self._inside.resolve()):
+            self.problems.append(document.problem(key, f"{name!r} leads out of {self._inside}"))
+            return nothing
+        self._included_files += 1
+        chain = [*self._including, here]
+        if path in chain:
+            around = " -> ".join(step.name for step in (*chain[chain.index(path) :], path))
+            self.problems.append(document.problem(key, f"the files include each other: {around}", "Drop one of them."))
+            return nothing
+        if self._included_files > MAX_INCLUDES:
+            if self._included_files == MAX_INCLUDES + 1:
+                self.problems.append(document.problem(key, f"more than {MAX_INCLUDES} files are included"))
+            return nothing
+        try:
+            inner = Document.read(path)
+        except FileNotFoundError:
+            close = suggest(Path(name).name, (found.name for found in path.parent.glob("*.toml") if found != here))
+            self.problems.append(document.problem(key, f"{path} does not exist", close))
+            return nothing
+        except Problems as refused:
+            self.problems += refused.problems
+            return nothing
+        before, self._including = self._including, chain
+        self.only_policy(inner)
+        found = self.table(inner, ("policy",))
+        self._including = before
+        return found
+
+
+def failing_examples(policy: PolicyFile) -> list[Problem]:
+    """The examples that the policy does not satisfy, each as a problem of its file."""
+    if not policy.examples:
+        return []
+    outcomes = examples.run(policy.effective(), policy.examples)
+    found: list[Problem] = []
+    for place, outcome in zip(policy.lines, outcomes, strict=True):
+        if not outcome.holds:
+            hint = "Change the rules or the example; `leadrope policy explain` shows how a call is read."
+            found.append(msgspec.structs.replace(place, line=_line(place), message=str(outcome), hint=hint))
+    return found
+
+
+def _line(place: Problem) -> int | None:
+    key: list[str | int] = []
+    for name, number in re.findall(r"([^.\[\]]+)|\[(\d+)\]", place.where):
+        key.append(name or int(number))
+    try:
+        return Document.read(Path(place.file)).line(tuple(key))
+    except (FileNotFoundError, Problems):
+        return None  # the policy was text without a file
+
+
+def _bad_values(document: Document, at: Key, rules: PolicyRules) -> Iterator[Problem]:
+    for rule, value in said(rules):
+        key = (*at, *rule.name.split("."))
+        if isinstance(value, tuple) and len(value) > MAX_ENTRIES:
+            yield document.problem(key, f"has more than {MAX_ENTRIES} entries")
+            continue
+        entries = enumerate(value) if isinstance(value, tuple) else ()
+        listed = False
+        for place, entry in entries:
+            listed = True
+            try:
+                validate(rule, (entry,))
+            except errors.BadValue as error:
+                yield document.problem((*key, place), error.message.partition(": ")[2], error.hint)
+        if not listed:
+            try:
+                validate(rule, value)
+            except errors.BadValue as error:
+                yield document.problem(key, error.message.partition(": ")[2], error.hint)
+
+
+_KINDS = {"array": "a list", "str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false"}
+
+
+def _in_words(message: str) -> str:
+    """The decoder's message in the words of a file."""
+    found = re.fullmatch(r"Expected `(.*?)`(?: (>=?) (\S+))?(?:, got `(.*)`)?", message)
+    if not found:
+        return message[:1].lower() + message[1:]
+    wanted = " or ".join(_KINDS.get(word, word) for word in found[1].split(" | "))
+    if found[2]:
+        return f"must be {wanted} {found[2]} {found[3].rstrip('.0') or '0'}"
+    return f"must be {wanted}" + (f", not {_KINDS.get(found[4], found[4])}" if found[4] else "")
+
+
+def _hint(inner: Key, message: str, value: Any) -> str | None:
+    name = inner[-1] if inner else ""
+    if "array" in message and isinstance(value, str) and isinstance(name, str):
+        return f'Write {name} = ["{value}"].'
+    enum = re.fullmatch(r"Invalid enum value (.*)", message)
+    if enum and inner:
+        return suggest(str(value), _choices(inner))
+    return None
+
+
+def _choices(inner: Key) -> tuple[str, ...]:
+    from leadrope.policy.rules import BY_NAME  # noqa: PLC0415  # only for a message
+
+    rule = BY_NAME.get(".".join(map(str, inner)))
+    return tuple(str(word) for word in getattr(rule, "order", ()))

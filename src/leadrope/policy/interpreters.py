@@ -1,0 +1,121 @@
+"""Interpreters and the two little languages of the shell's friends: running a file of the project, or a text?"""
+
+from __future__ import annotations
+
+import re
+
+from leadrope.policy.scripts import judge_awk, judge_sed
+from leadrope.policy.shell_words import UNKNOWN, Word, names
+from leadrope.policy.wrappers import Grammar, Told, Words, parse, unknown_options
+
+_PYTHON = Grammar("uBOsSEIqvbdP", "", ("--version", "--help"), (), r"-V|-W(?:ignore|error|default)|-OO")
+# Modules with code of their own, and those that are a program's other name.
+_MODULES = names("unittest venv json.tool http.server build compileall py_compile ensurepip site doctest")
+_MODULE_PROGRAMS = names("pytest pip mypy ruff black isort flake8 pylint coverage")
+_INTERPRETERS: dict[str, Grammar] = {
+    "node": Grammar(
+        "v", "", ("--version", "--help", "--test", "--check", "--enable-source-maps", "--no-warnings", "--watch")
+    ),
+    "perl": Grammar("wvtT"),
+    "ruby": Grammar("wv", "", ("--version",)),
+    "php": Grammar("v", "", ("--version",)),
+    "lua": Grammar("v"),
+    "Rscript": Grammar("", "", ("--vanilla", "--version")),
+    "ts-node": Grammar("", "", ("--version",)),
+    "tsx": Grammar("", "", ("--version",)),
+    "deno": Grammar("", "", ("--version",)),
+    "bun": Grammar("", "", ("--version",)),
+    "java": Grammar("", "", ("--version",), (), r"-version"),
+}
+
+
+_AWKS = frozenset(("awk", "gawk", "mawk", "nawk"))
+_PYTHONS = re.compile(r"python(?:\d(?:\.\d+)?)?|pypy3?")
+
+
+def interpreter(name: str, words: Words) -> Told | None:
+    """What is known of an interpreter with these words; None if `name` is none."""
+    if _PYTHONS.fullmatch(name):
+        return _python(words)
+    if name in _INTERPRETERS:
+        return _interpreter(name, words)
+    if name == "sed":
+        return _sed(words)
+    return _awk(words) if name in _AWKS else None
+
+
+def is_stream(word: Word) -> bool:
+    return word.text is None or word.glob or word.text == "-" or word.text.startswith(("/dev/", "/proc/"))
+
+
+def _python(words: Words) -> Told:
+    for place, word in enumerate(words):
+        if word.text == "-m":
+            if parse(words[:place], _PYTHON) is None:
+                return unknown_options("python")
+            module = words[place + 1].text if place + 1 < len(words) else None
+            if module in _MODULE_PROGRAMS:
+                return Told(role="runner", starts=(tuple(words[place + 1 :]),))
+            return Told(
+                role="runner", opaque="" if module in _MODULES else "python -m with a module that is not known here"
+            )
+        if word.text is None or not word.text.startswith("-"):
+            break
+    return _file_of("python", words, _PYTHON)
+
+
+def _interpreter(name: str, words: Words) -> Told:
+    if name in ("deno", "bun") and words and words[0].text in ("test", "lint", "fmt", "check", "install"):
+        return Told(role="runner")
+    if name == "java" and words and words[0].text == "-jar":
+        words = words[1:]
+    return _file_of(name, words, _INTERPRETERS[name])
+
+
+def _file_of(name: str, words: Words, grammar: Grammar) -> Told:
+    """An interpreter with a file of the project is a runner; with a text or its input it is opaque."""
+    parsed = parse(words, grammar)
+    if parsed is None:
+        return Told(role="runner", opaque=f"{name} with a text or options that are not known here")
+    if not parsed.rest:
+        asks = any(option in ("--version", "--help", "-V", "-v", "--test", "-version") for option, _ in parsed.options)
+        return Told(role="runner", opaque="" if asks else f"{name} runs what it reads from its input")
+    if is_stream(parsed.rest[0]) or parsed.rest[0].splits:
+        return Told(role="runner", opaque=f"{name} runs a text that is not known")
+    return Told(role="runner")
+
+
+def _sed(words: Words) -> Told:
+    grammar = Grammar(
+        "nErsuz",
+        "el",
+        ("--quiet", "--silent", "--regexp-extended", "--separate", "--null-data", "--posix"),
+        ("--expression",),
+        r"-i\S*|--in-place(?:=\S*)?|-[nErsuz]+i",
+    )
+    parsed = parse(words, grammar, permute=True)
+    scripts = [value for option, value in parsed.options if option in ("-e", "--expression")] if parsed else []
+    rest = parsed.rest if parsed else ()
+    if parsed and not scripts:
+        scripts, rest = list(rest[:1]), rest[1:]
+    if parsed is None or not scripts:
+        return unknown_options("sed")
+    for script in scripts:
+        if script is None or script.text is None or script.glob:
+            return Told(opaque="sed with a script that is not known")
+        judged = judge_sed(script.text)
+        if judged.opaque:
+            return Told(opaque=judged.opaque)
+    changes = any(option.startswith(("-i", "--in-place")) or option.endswith("i") for option, _ in parsed.options)
+    return Told(role="writer" if changes else "inert", writes=tuple(rest) if changes else ())
+
+
+def _awk(words: Words) -> Told:
+    parsed = parse(words, Grammar("", "Fv"))
+    if parsed is None or not parsed.rest:
+        return unknown_options("awk")
+    text = parsed.rest[0]
+    if text.text is None or text.glob:
+        return Told(opaque="awk with a program that is not known")
+    judged = judge_awk(text.text)
+    return Told(opaque=judged.opaque, writes=(UNKNOWN,) if judged.writes else ())

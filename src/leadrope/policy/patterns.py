@@ -1,0 +1,375 @@
+"""The one grammar of tool patterns, anchored at both ends. Knows what a pattern speaks of, not what follows from it.
+
+Bash                          every call of the tool
+Bash(git push *)              a program and its words; `*` at the end stands for any further words, also none
+Bash(text:DROP TABLE)         text anywhere in the command, without regard to case
+Write(src/**)                 a path, seen from the workspace
+WebFetch(domain:example.com)  a host; `*.example.com` for the hosts below it
+mcp__github__*                tools of an MCP server; `mcp__github` is all of them
+"""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import functools
+import re
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from leadrope import errors
+from leadrope.policy import hosts, paths
+from leadrope.policy.look import SHELL_TOOLS, UNREADABLE_TOOLS, Look
+
+if TYPE_CHECKING:
+    from leadrope.policy.commands import CommandPattern
+    from leadrope.policy.shell import Program
+
+Kind = Literal["command", "path", "domain", "nothing"]
+Match = Literal["yes", "maybe", "no"]
+"""`maybe`: the command is not known well enough to say no."""
+
+_TAKES: dict[str, Kind] = {
+    **dict.fromkeys(SHELL_TOOLS, "command"),
+    **dict.fromkeys(
+        ("Read", "Write", "Edit", "MultiEdit", "NotebookEdit", "NotebookRead", "Glob", "Grep", "LS"), "path"
+    ),
+    **dict.fromkeys(("WebFetch", "WebSearch"), "domain"),
+    **dict.fromkeys(
+        (
+            *UNREADABLE_TOOLS,
+            "EnterWorktree",
+            "ExitWorktree",
+            "Workflow",
+            "LSP",
+            "CronList",
+            "ListAgents",
+            "Agent",
+            "Task",
+            "CronCreate",
+            "CronDelete",
+            "ScheduleWakeup",
+            "SendMessage",
+            "Skill",
+            "SlashCommand",
+            "StructuredOutput",
+            "ExitPlanMode",
+            "EnterPlanMode",
+            "AskUserQuestion",
+            "TodoWrite",
+            "TodoRead",
+            "ToolSearch",
+            "BashOutput",
+            "KillShell",
+            "KillBash",
+            "TaskStop",
+            "TaskOutput",
+            "TaskCreate",
+            "TaskGet",
+            "TaskList",
+            "TaskUpdate",
+            "ReportFindings",
+        ),
+        "nothing",
+    ),
+}
+KNOWN_TOOLS = tuple(_TAKES)
+# The same tool under two names: the agent lists one and calls the other.
+_SAME = {"Task": "Agent"}
+
+_EXAMPLE = {
+    "command": "{}(git push *)",
+    "path": "{}(src/**)",
+    "domain": "{}(domain:example.com)",
+    "nothing": "{}",
+}
+_FORM = re.compile(r"([^()\s]+)\s*(?:\((.*)\))?", re.DOTALL)
+_TOOL_NAME = re.compile(r"[A-Z][A-Za-z0-9_]*")
+_MCP_NAME = re.compile(r"mcp__([A-Za-z0-9_.-]+?|\*)(?:__([A-Za-z0-9_.*?-]+))?")
+# Outside of quotes these belong to the shell, never to the words of one program.
+_OPERATORS = re.compile(r"[;&|<>`\n]|\$\(")
+
+
+class ToolPattern:
+    """One parsed pattern. `parse` refuses what could never match, and says what to write instead."""
+
+    __slots__ = ("_host", "_kind", "_path", "_text", "_words", "text", "tool")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tool, argument = _split(text)
+        self._kind: Kind = "nothing"
+        self._words: tuple[str, ...] = ()
+        self._text = self._host = ""
+        self._path: paths.Glob | None = None
+        if argument is None or argument.strip() == "*":
+            return
+        self._kind = _TAKES.get(self.tool, "nothing")
+        argument = _checked(text, self.tool, self._kind, argument)
+        if self._kind == "command":
+            if argument.lower().startswith("text:"):
+                self._text = _one_line(argument[len("text:") :])
+            else:
+                self._words = command_words(text, argument)
+        elif self._kind == "path":
+            self._path = paths.glob(argument)
+        else:
+            self._host = hosts.check(argument[len("domain:") :])
+
+    def __repr__(self) -> str:
+        return f"ToolPattern({self.text!r})"
+
+    @property
+    def is_bare(self) -> bool:
+        """Speaks of the tool as a whole."""
+        return self._kind == "nothing"
+
+    @property
+    def is_about_words(self) -> bool:
+        return bool(self._words)
+
+    @property
+    def gates_commands(self) -> bool:
+        return self.tool in SHELL_TOOLS
+
+    def names(self, tool: str) -> bool:
+        """Does it speak of this tool, whatever the call?"""
+        if self.tool.startswith("mcp__"):
+            # The whole server, or a star that says how far it goes.
+            return fnmatch.fnmatchcase(tool, self.tool) or ("*" not in self.tool and tool.startswith(self.tool + "__"))
+        return _SAME.get(self.tool, self.tool) == _SAME.get(tool, tool)
+
+    def touches(self, look: Look) -> Match:
+        """For what is blocked or asked for: does any part of the call match?
+
+        A rule for Bash holds for every tool that takes a line for bash, or the next tool would be the way around it.
+        """
+        tool = look.call.name
+        if not (self.names(tool) or (self.tool == "Bash" and tool in SHELL_TOOLS)):
+            return "no"
+        if self._path is not None:
+            return "yes" if any(self._path.matches_any(each, look.ground) for each in look.paths) else "no"
+        if self._host:
+            wanted = look.searched if tool == "WebSearch" else (look.host,)
+            # An address that cannot be read might be this one.
+            return "yes" if any(host is None or hosts.blocks(self._host, host) for host in wanted) else "no"
+        if self._text:
+            return "yes" if self._text in _one_line(look.command or "") else "no"
+        if self._words and look.reading is not None:
+            found = {self._match(program) for program in look.reading.programs}
+            return "yes" if "yes" in found else "maybe" if "maybe" in found else "no"
+        return "yes"
+
+    def admits(self, look: Look) -> bool:
+        """For what is allowed: does the pattern cover the whole call, with nothing about it unknown?"""
+        if not self.names(look.call.name):
+            return False
+        if self._path is not None:
+            return bool(look.paths) and all(self._path.matches_all(each, look.ground) for each in look.paths)
+        if self._host:
+            wanted = look.searched if look.call.name == "WebSearch" else (look.host,)
+            return bool(wanted) and all(host is not None and hosts.admits(self._host, host) for host in wanted)
+        # Alone, a command pattern covers one program; a line of several is judged by `admitted`.
+        return self.is_bare or _covered((self,), look)
+
+    def covers(self, program: Program) -> bool:
+        # What a wrapper starts is a program of its own in a reading, and so is the wrapper: both need a pattern.
+        return bool(self._words) and match_words(self._words, program.words, exact=True) == "yes"
+
+    def _match(self, program: Program) -> Match:
+        found = match_words(self._words, program.words)
+        if found == "yes" or self._words[-1] != "*" or any(_is_glob(word) for word in self._words[:-1]):
+            return found
+        # `git push *` says the same as the command `git push`, which knows the options of git and its kin.
+        pattern = command(shlex.join(self._words[:-1]))
+        if pattern.matches(program):
+            return "yes"
+        return "maybe" if pattern.may_match(program) else found
+
+
+@functools.lru_cache(maxsize=4096)
+def parse(text: str) -> ToolPattern:
+    """The pattern, or BadValue with what to write instead. Kept: a policy asks for the same few over and over."""
+    return ToolPattern(text)
+
+
+@functools.lru_cache(maxsize=4096)
+def is_tool_pattern(text: str) -> bool:
+    """In a list that takes both: is this entry about a tool, or about a command (`rm`, `git push`, `text:…`)?"""
+    name = text.partition("(")[0].strip()
+    if name.startswith("mcp__") or name in KNOWN_TOOLS:
+        return True
+    return "(" in text and _TOOL_NAME.fullmatch(name) is not None
+
+
+def admitted(entries: Sequence[str], look: Look) -> bool:
+    """Does a list of what is allowed cover the call? Of a command line, every program must be covered by some entry."""
+    found = [pattern for entry in entries if (pattern := parse(entry)).names(look.call.name)]
+    return any(pattern.admits(look) for pattern in found) or _covered(found, look)
+
+
+def _covered(found: Sequence[ToolPattern], look: Look) -> bool:
+    if not any(pattern.is_about_words for pattern in found):
+        return False
+    reading = look.reading
+    if reading is None or reading.opaque or not reading.programs:
+        return False
+    if any(path != "/dev/null" for path in reading.writes):
+        return False
+    return all(any(pattern.covers(program) for pattern in found) for program in reading.programs)
+
+
+def match_words(wanted: Sequence[str], words: Sequence[str | None], *, exact: bool = False) -> Match:
+    """Compare word by word. `exact` is for what is allowed: `./git` is not git, and an unknown word matches nothing.
+
+    >>> match_words(("git", "push", "*"), ("git", "push"))
+    'yes'
+    >>> match_words(("git", "push", "*"), ("git", None))
+    'maybe'
+    """
+    has_rest = wanted[-1] == "*"
+    fixed = wanted[:-1] if has_rest else wanted
+    for place, pattern in enumerate(fixed):
+        if place >= len(words):
+            return "no"
+        word = words[place]
+        if word is None:
+            # It may become any number of words when the shell expands it.
+            return "no" if exact else "maybe"
+        if place == 0 and not exact and "/" not in pattern:
+            word = word.rpartition("/")[2]
+        if not fnmatch.fnmatchcase(word, pattern):
+            return "no"
+    rest = words[len(fixed) :]
+    if has_rest or not rest:
+        return "yes" if not exact or None not in rest else "no"
+    return "maybe" if not exact and all(word is None for word in rest) else "no"
+
+
+def command_words(text: str, argument: str) -> tuple[str, ...]:
+    """The words of a command pattern, quotes read as a shell reads them."""
+    if _OPERATORS.search(argument):
+        raise errors.BadValue(
+            "pattern",
+            f"{text!r} can never match: each program of a line is compared on its own, without ; & | < > ` and $(",
+            hint="Write one pattern per program.",
+        )
+    if argument.endswith(":*"):
+        raise errors.BadValue(
+            "pattern", f"{text!r}: `:*` is not of this grammar", hint=f"Write {text.replace(':*', ' *')}."
+        )
+    try:
+        words = tuple(shlex.split(argument))
+    except ValueError as error:
+        raise errors.BadValue("pattern", f"{text!r} is not readable: {error}", hint="Close the quote.") from None
+    if words and "**" in words[0]:
+        raise errors.BadValue(
+            "pattern",
+            f"{text!r} can never match: a path stands where a program belongs",
+            hint="Write Bash(git push *).",
+        )
+    if not words or words[0] == "*":
+        raise errors.BadValue(
+            "pattern", f"{text!r} names no program", hint="Write the program first, or the tool alone."
+        )
+    return words
+
+
+def _is_glob(word: str) -> bool:
+    return any(char in word for char in "*?[")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _split(text: str) -> tuple[str, str | None]:
+    found = _FORM.fullmatch(text.strip())
+    if found is None:
+        hint = "Close the parenthesis." if text.count("(") > text.count(")") else _forms()
+        raise errors.BadValue("pattern", f"{text!r} is not a tool pattern", hint=hint)
+    name, argument = found[1], found[2]
+    if name.startswith("mcp__"):
+        if not _MCP_NAME.fullmatch(name):
+            raise errors.BadValue(
+                "pattern", f"{text!r} is not an MCP tool", hint="Write mcp__SERVER__TOOL or mcp__SERVER."
+            )
+        if argument is not None:
+            raise errors.BadValue(
+                "pattern", f"{text!r}: an MCP tool takes no parentheses", hint=f"Write {name}, or {name}__*."
+            )
+        return name, None
+    if name not in _TAKES:
+        _refuse_unknown(text, name)
+    return name, argument
+
+
+def _refuse_unknown(text: str, name: str) -> None:
+    same = [known for known in KNOWN_TOOLS if known.lower() == name.lower()]
+    close = same or difflib.get_close_matches(name, KNOWN_TOOLS, n=1, cutoff=0.75)
+    if close:
+        raise errors.BadValue(
+            "pattern", f"{text!r}: there is no tool {name!r}", hint=f"Did you mean {text.replace(name, close[0], 1)}?"
+        )
+    # A name that is like no other may be a tool of a newer agent; nothing is known of what it takes.
+    if not _TOOL_NAME.fullmatch(name):
+        raise errors.BadValue("pattern", f"{text!r} is not a tool pattern", hint=_forms())
+
+
+def _checked(text: str, tool: str, kind: Kind, argument: str) -> str:
+    if not argument.strip():
+        raise errors.BadValue(
+            "pattern",
+            f"{text!r} can never match: the parentheses are empty",
+            hint=f"Write {tool} for every call of it.",
+        )
+    if kind == "nothing":
+        raise errors.BadValue(
+            "pattern", f"{text!r} can never match: {tool} takes no parentheses", hint=f"Write {tool}."
+        )
+    if kind == "domain" and not argument.startswith("domain:"):
+        host = hosts.host_of(argument) or (argument if hosts.host_of(f"http://{argument}") else "example.com")
+        raise errors.BadValue(
+            "pattern",
+            f"{text!r} can never match: {tool} is limited by a host",
+            hint=f"Write {tool}(domain:{host}).",
+        )
+    if kind == "path" and argument.startswith("domain:"):
+        raise errors.BadValue(
+            "pattern", f"{text!r} can never match: {tool} takes a path", hint=f"Write {_EXAMPLE[kind].format(tool)}."
+        )
+    if kind == "command" and argument.lower().startswith("text:") and not argument[len("text:") :].strip():
+        raise errors.BadValue(
+            "pattern", f"{text!r} can never match: text: is empty", hint="Write Bash(text:DROP TABLE)."
+        )
+    return argument
+
+
+def _forms() -> str:
+    return "Write Bash, Bash(git push *), Write(src/**), WebFetch(domain:example.com) or mcp__SERVER__TOOL."
+
+
+# -- commands -----------------------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=4096)
+def command(text: str) -> CommandPattern:
+    """A command of `blocked_commands` and its kin: a program or a command prefix (`rm`, `git push`), or `text:…`."""
+    from leadrope.policy import commands  # noqa: PLC0415  # with the shell's reader behind it
+
+    try:
+        return commands.CommandPattern.parse(text)
+    except ValueError as error:
+        message, _, hint = str(error).partition("; ")
+        raise errors.BadValue("command", message, hint=f"{hint[:1].upper()}{hint[1:]}." if hint else None) from None
+
+
+def command_touches(text: str, look: Look) -> Match:
+    """Does any program of the line match?"""
+    if look.reading is None:
+        return "no"
+    pattern = command(text)
+    if pattern.found_in(look.reading):
+        return "yes"
+    return "maybe" if any(pattern.may_match(program) for program in look.reading.programs) else "no"

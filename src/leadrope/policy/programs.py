@@ -1,0 +1,229 @@
+"""Every program that is known here, and what its words let it do. A program that is not known may start its words."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable
+
+import msgspec
+
+from leadrope.policy.shell_words import UNKNOWN, Word, is_name, is_number, known, names
+from leadrope.policy.toolchains import toolchain
+from leadrope.policy.wrappers import Grammar, Told, Words, parse, wrapper
+
+# These start nothing whatever their words are, and write nothing that could be run.
+_INERT = names(
+    """ls cat head tail wc true false whoami id uname hostname sleep seq basename dirname realpath readlink stat
+    file du df which cut tr nl paste join comm cmp diff rev tac fold fmt expand unexpand column md5sum
+    sha1sum sha224sum sha256sum sha384sum sha512sum b2sum cksum sum od hexdump strings ps pgrep pkill
+    killall free uptime nproc lscpu lsblk lsof ss netstat printenv jq grep egrep fgrep mkdir rmdir touch rm
+    unlink chmod chown chgrp chattr tput clear locale getconf groups tty who w last arch bc expr factor
+    numfmt shred truncate mktemp mkfifo sync ping host dig nslookup whereis lsattr findmnt mount umount
+    dos2unix zcat xzcat bzcat zstdcat getent stty logname users pidof vmstat iostat mkfs wipefs tokei scc
+    pstree fuser yes tsort ldconfig reset ifconfig mdfind pbpaste reboot shutdown poweroff halt"""
+)
+_BUILTINS = names(
+    """echo : true false cd pushd popd dirs pwd bg fg kill
+    ulimit umask shift return break continue exit times type disown"""
+)
+_RUNNERS = names(
+    """pytest py.test tsc eslint prettier jest vitest mocha ruff black isort flake8 vue-tsc biome rustfmt gofmt
+    golangci-lint shellcheck yamllint hadolint actionlint rspec rubocop phpunit stylelint codespell
+    lint-imports coverage bandit oxlint"""
+)
+# Reserved words stand where a command stands only if grammar and bash disagree.
+_RESERVED = names("if then else elif fi for while until do done case esac select function in { } ! [[ ]] ( )")
+_ASKS = frozenset(("--version", "--help", "-V", "-h", "version", "help"))
+_SYSTEM = ("/bin/", "/usr/bin/", "/usr/local/bin/", "/sbin/", "/usr/sbin/", "/usr/local/sbin/", "/opt/homebrew/bin/")
+_SHOPTS = names("nullglob globstar dotglob failglob nocaseglob")
+_SET_LETTERS = re.compile(r"[-+][eufxvCE]*o?\Z")
+_SET_NAMES = names("pipefail errexit nounset xtrace noglob noclobber verbose")
+
+
+def tell(words: Words, functions: frozenset[str]) -> Told:
+    """What the program that `words` name would start and write. The first word is known."""
+    first = words[0]
+    path = first.text or ""
+    rest = tuple(words[1:])
+    if path in functions:
+        return Told(role="builtin")
+    if path in _RESERVED:
+        return Told(role="unknown", opaque=f"{path!r} stands where a program should")
+    name = posixpath.basename(path)
+    if not name:
+        return Told(role="unknown", opaque="a folder stands where a program should")
+    if "/" not in path and name in _BUILTINS:
+        return Told(role="builtin")
+    if "/" not in path and name in _SHELL_OWN:
+        return _SHELL_OWN[name](rest)
+    told = wrapper(name, rest) or toolchain(name, rest)
+    if told is None and name in _WRITERS:
+        told = _WRITERS[name](rest)
+    if told is None and (
+        name in _INERT or name.startswith("mkfs.") or name in ("echo", "printf", "pwd", "test", "[", "kill")
+    ):
+        told = Told()
+    if told is None and name in _RUNNERS:
+        told = Told(role="runner")
+    if told is not None:
+        return told if "/" not in path or path.startswith(_SYSTEM) else _as_script(told)
+    if "/" in path and not path.startswith(("/", "~")) and ".." not in path.split("/"):
+        return Told(role="script")
+    if not rest or all(word.text in _ASKS for word in rest):
+        return Told(role="unknown")
+    return Told(role="unknown", opaque=f"{name} is not known here: it may start what its words say")
+
+
+def _as_script(told: Told) -> Told:
+    """A file that has the name of a known program need not be it: it counts as a file of the project as well."""
+    return msgspec.structs.replace(told, role="runner") if told.role in ("inert", "writer") else told
+
+
+def _copies(words: Words) -> Told:
+    """cp, mv and ln write their last word, or the folder of -t."""
+    operands = [word for word in words if not (word.text or "").startswith("-")]
+    into = [w for w in words if (w.text or "").startswith(("-t", "--target"))]
+    if into or not operands:
+        return Told(role="writer", writes=(UNKNOWN,))
+    sources = [word.text for word in operands[:-1]]
+    target = operands[-1]
+    if target.text is None or target.splits:
+        return Told(role="writer", writes=(target,))
+    # The target may be a folder, in which each source keeps its name.
+    inside = [known(posixpath.join(target.text, posixpath.basename(s.rstrip("/")))) if s else UNKNOWN for s in sources]
+    return Told(role="writer", writes=(target, *inside) if len(sources) != 1 or sources[0] is not None else (target,))
+
+
+def _each(words: Words) -> Told:
+    return Told(role="writer", writes=tuple(word for word in words if not (word.text or "").startswith("-")))
+
+
+def _dd(words: Words) -> Told:
+    targets = [word for word in words if word.text is None or word.text.startswith("of=")]
+    return Told(role="writer", writes=tuple(known(w.text[3:]) if w.text else UNKNOWN for w in targets))
+
+
+def _anywhere(words: Words) -> Told:
+    return Told(role="writer", writes=(UNKNOWN,))
+
+
+def _uniq(words: Words) -> Told:
+    operands = [word for word in words if not (word.text or "").startswith("-")]
+    return Told(writes=tuple(operands[1:]) if all(not word.splits for word in operands) else (UNKNOWN,))
+
+
+_WRITERS: dict[str, Callable[[Words], Told]] = {
+    "cp": _copies,
+    "mv": _copies,
+    "ln": _copies,
+    "tee": _each,
+    "dd": _dd,
+    "uniq": _uniq,
+    **dict.fromkeys(
+        names("patch unzip gunzip bunzip2 unxz bzip2 xz zstd csplit xxd base64 sponge cpio 7z ar objcopy strip rename"),
+        _anywhere,
+    ),
+}
+
+
+def _names_only(letters: str, valued: str, role: str) -> Callable[[Words], Told]:
+    """A builtin that assigns to names: a name with an index would be evaluated, and may run what it says."""
+
+    def own(words: Words) -> Told:
+        parsed = parse(words, Grammar(letters, valued))
+        if parsed is None or any(not is_name(word.text) or word.splits for word in parsed.rest):
+            return Told(role="builtin", opaque=f"{role} with a name that is not known")
+        values = [v for o, v in parsed.options if o == "-a"]
+        if any(value is None or not is_name(value.text) for value in values):
+            return Told(role="builtin", opaque=f"{role} with a name that is not known")
+        names = [word.text for word in (*parsed.rest, *(v for v in values if v)) if word.text]
+        return Told(role="builtin", assigns=tuple((name, Word(None)) for name in names))
+
+    return own
+
+
+def _printf(words: Words) -> Told:
+    if words and (words[0].could_be_option or words[0].text == "-v") and words[0].text != "--":
+        if len(words) > 2 and words[0].text == "-v" and is_name(words[1].text):
+            return Told(role="builtin", assigns=((words[1].text or "", Word(None)),))
+        return Told(role="builtin", opaque="printf whose first word may be an option")
+    return Told(role="builtin")
+
+
+def _set(words: Words) -> Told:
+    expects = False
+    for word in words:
+        text = word.text
+        if text in ("--", "-") and not expects:
+            return Told(role="builtin")
+        if text is None or word.glob or (text not in _SET_NAMES if expects else not _SET_LETTERS.match(text)):
+            return Told(role="builtin", opaque="set with an option that is not known here")
+        expects = text.endswith("o") and not expects
+    return Told(role="builtin")
+
+
+def _shopt(words: Words) -> Told:
+    plain = bool(words) and words[0].text in ("-s", "-u", "-q", "-p") and all(w.text in _SHOPTS for w in words[1:])
+    return Told(role="builtin", opaque="" if plain else "shopt with an option that is not known here")
+
+
+def _test(words: Words) -> Told:
+    """`test -v NAME` evaluates an index in NAME; a word that may be several may bring it along."""
+    if any(word.splits or word.glob or word.text in ("-v", "-R") for word in words):
+        return Told(role="builtin", opaque="test with a word that may be evaluated")
+    unsure = [place for place, word in enumerate(words) if word.text is None and not is_number(word)]
+    # The last word, or one that an operator follows, is a value; elsewhere it could be an operator itself.
+    if len(words) > 5 and unsure:
+        return Told(role="builtin", opaque="test with a word that may be an operator")
+    for place in unsure:
+        if place + 1 < len(words) and words[place + 1].text not in (
+            "=",
+            "==",
+            "!=",
+            "<",
+            ">",
+            "-eq",
+            "-ne",
+            "-lt",
+            "-le",
+            "-gt",
+            "-ge",
+            "-nt",
+            "-ot",
+            "]",
+        ):
+            return Told(role="builtin", opaque="test with a word that may be an operator")
+    return Told(role="builtin")
+
+
+def _refused(reason: str) -> Callable[[Words], Told]:
+    return lambda _: Told(role="builtin", opaque=reason)
+
+
+_SHELL_OWN: dict[str, Callable[[Words], Told]] = {
+    "printf": _printf,
+    "read": _names_only("rse", "pndtuNi" + "a", "read"),
+    "mapfile": _names_only("t", "ndsu", "mapfile"),
+    "readarray": _names_only("t", "ndsu", "readarray"),
+    "set": _set,
+    "shopt": _shopt,
+    "test": _test,
+    "jobs": lambda words: Told(role="builtin", opaque="jobs with a command" if words else ""),
+    "wait": lambda words: Told(
+        role="builtin", opaque="wait with an option" if any(w.could_be_option for w in words) else ""
+    ),
+    "alias": _refused("an alias changes what the words after it start"),
+    "hash": _refused("hash changes what the words after it start"),
+    "enable": _refused("enable changes what the words after it start"),
+    "let": _refused("let evaluates what its words say"),
+    "getopts": _refused("getopts assigns to a name"),
+    "history": _refused("history may run older commands"),
+    "fc": _refused("fc may run older commands"),
+    "bind": _refused("bind attaches commands to keys"),
+    "complete": _refused("complete may run commands"),
+    "compgen": _refused("compgen may run commands"),
+    "compopt": _refused("compopt may run commands"),
+    "unalias": _refused("unalias changes what the words after it start"),
+    "caller": _refused("caller belongs to a debugger"),
+}

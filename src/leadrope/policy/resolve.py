@@ -1,0 +1,189 @@
+"""Layers of rules into one effective policy: per rule the strictest value, and the layer it came from.
+
+    policy = resolve([*with_defaults([user_rules], shipped), Layer("project", project_rules), Layer("run", run_rules)])
+
+Pure: what a file holds is read elsewhere, what follows for a call is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET
+
+from leadrope import errors
+from leadrope.core.request import Mode
+from leadrope.policy.rules import RULES, Rule
+from leadrope.policy.schema import PolicyRules
+
+Entries = tuple[str, ...]
+
+
+class Layer(msgspec.Struct, frozen=True):
+    name: str
+    """`default`, `global`, `agent:NAME`, `project`, `run`, or a file's name; what `origin` shows."""
+    rules: PolicyRules
+    is_checked: bool = False
+    """Somebody has looked at its patterns already."""
+
+
+class EffectivePolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds when all layers have spoken. A field that nobody spoke of has its loosest value."""
+
+    permission_mode: tuple[Mode, ...] = ()
+    """Every mode that a layer named: per class of tool the strictest of them is the most that a run gets."""
+    allowed_tools: tuple[Entries, ...] = ()
+    """One list per layer that has one; a call must be on each."""
+    disallowed_tools: Entries = ()
+    blocked_commands: Entries = ()
+    destructive: Literal["allow", "ask", "deny"] = "allow"
+    require_approval: Literal[True] | Entries = ()
+    blocked_paths: Entries = ()
+    protected_paths: Entries = ()
+    workspace_only: bool = False
+    network_allowed_hosts: tuple[Entries, ...] = ()
+    network_blocked_hosts: Entries = ()
+    network_reach: Literal["any", "model-only"] = "any"
+    mcp_allowed_servers: tuple[Entries, ...] = ()
+    mcp_allowed_tools: tuple[Entries, ...] = ()
+    on_ask: Literal["ask", "deny"] = "ask"
+    opaque: Literal["sandbox", "ask", "deny"] = "sandbox"
+    sandbox: Literal["off", "preferred", "required"] = "off"
+    sandbox_level: Literal["workspace", "read-only"] = "workspace"
+    broker: bool | Literal["auto"] = False
+    unknown_price: Literal["dearest", "refuse"] = "dearest"
+    max_budget_usd: float | None = None
+    max_timeout_ms: int | None = None
+    max_wall_ms: int | None = None
+    max_file_size: int | None = None
+    max_tool_calls: int | None = None
+    origin: dict[str, str] = {}
+    """Rule -> the layer (or layers, with commas) whose word it is. A rule that nobody spoke of is missing."""
+    entry_origin: dict[str, dict[str, str]] = {}
+    """Rule -> entry of its list -> the layer that brought it."""
+
+    def layer_of(self, rule: str, entry: Any = None) -> str:
+        """Who said it: the layer of one entry of a list, or of the rule."""
+        return self.entry_origin.get(rule, {}).get(_key(entry), self.origin.get(rule, ""))
+
+    @property
+    def gates_commands(self) -> bool:
+        """Some rule looks into command lines."""
+        return any(rule.gates_commands(getattr(self, rule.field)) for rule in RULES)
+
+    @property
+    def blocked_programs(self) -> Entries:
+        """Programs that are blocked whatever their arguments, for a wall to mask."""
+        return tuple(entry for entry in self.blocked_commands if re.fullmatch(r"[A-Za-z0-9_.+-]+", entry))
+
+
+def of_rules(rules: PolicyRules, *, is_checked: bool = False) -> EffectivePolicy:
+    """One layer alone. Patterns are checked here: what could never match is refused (BadValue, with a hint)."""
+    for rule, value in said(rules) if not is_checked else ():
+        validate(rule, value)
+    return EffectivePolicy(**{rule.field: rule.canonical(value) for rule, value in said(rules)})
+
+
+def merge(one: EffectivePolicy, other: EffectivePolicy) -> EffectivePolicy:
+    """The stricter of both in every rule. Origins are resolve's matter, and dropped."""
+    return EffectivePolicy(
+        **{rule.field: rule.merge(getattr(one, rule.field), getattr(other, rule.field)) for rule in RULES}
+    )
+
+
+def resolve(layers: Iterable[Layer]) -> EffectivePolicy:
+    """All layers as one, with the origin of each value. The order only decides who is named where two say the same."""
+    alone = [(layer, of_rules(layer.rules, is_checked=layer.is_checked)) for layer in layers]
+    merged = EffectivePolicy()
+    for _, policy in alone:
+        merged = merge(merged, policy)
+    origin: dict[str, str] = {}
+    entry_origin: dict[str, dict[str, str]] = {}
+    for rule in RULES:
+        whole = getattr(merged, rule.field)
+        found: dict[str, str] = {}
+        for layer, policy in alone:
+            own = rule.entries(getattr(policy, rule.field)) if _has_said(layer.rules, rule) else ()
+            for entry in own:
+                if entry in rule.entries(whole):
+                    found.setdefault(_key(entry), layer.name)
+        if found:
+            origin[rule.name] = ", ".join(dict.fromkeys(found.values()))
+            if len(found) > 1 or rule.entries(whole) == whole:
+                entry_origin[rule.name] = found
+        else:
+            # The loosest value, said aloud: it still has an author.
+            names = [layer.name for layer, _ in alone if _has_said(layer.rules, rule)]
+            if names:
+                origin[rule.name] = names[0]
+    return msgspec.structs.replace(merged, origin=origin, entry_origin=entry_origin)
+
+
+def with_defaults(user: Sequence[PolicyRules], shipped: PolicyRules, *, name: str = "global") -> tuple[Layer, ...]:
+    """The shipped rules and the user's own: where he sets a value himself, his counts; his lists are added.
+
+    This is the only place where one layer gives way to another, and only the user's own configuration gets here. All
+    narrower layers tighten what comes out of it. Both must have been checked.
+    """
+    replaced = {rule.name for part in user for rule, _ in said(part) if not _is_list(rule)}
+    return Layer("default", without(shipped, replaced), True), *(Layer(name, part, True) for part in user)
+
+
+def settings_only(rules: PolicyRules) -> PolicyRules:
+    """The values of a policy without its lists."""
+    return without(rules, {rule.name for rule in RULES if _is_list(rule)} | {"destructive"})
+
+
+def without(rules: PolicyRules, names: Iterable[str]) -> PolicyRules:
+    dropped = set(names)
+    kept: dict[str, Any] = {}
+    for rule, value in said(rules):
+        if rule.name not in dropped:
+            table, _, key = rule.name.rpartition(".")
+            (kept.setdefault(table, {}) if table else kept)[key] = value
+    return msgspec.convert(kept, PolicyRules)
+
+
+def said(rules: PolicyRules) -> Iterator[tuple[Rule, Any]]:
+    """Each rule that this layer speaks of, with its value as written."""
+    for rule in RULES:
+        value: Any = rules
+        for key in rule.name.split("."):
+            value = getattr(value, key) if value is not UNSET else UNSET
+        if value is not UNSET:
+            yield rule, value
+
+
+def validate(rule: Rule, value: Any) -> None:
+    """BadValue under the rule's own name if the value cannot be used."""
+    try:
+        rule.validate(value)
+    except errors.BadValue as error:
+        raise errors.BadValue(rule.name, error.message.partition(": ")[2], hint=error.hint) from None
+
+
+def _has_said(rules: PolicyRules, rule: Rule) -> bool:
+    return any(found is rule for found, _ in said(rules))
+
+
+def _is_list(rule: Rule) -> bool:
+    return isinstance(rule.bottom, tuple) and rule.name != "permission_mode"
+
+
+def _key(entry: Any) -> str:
+    return ", ".join(entry) if isinstance(entry, tuple) else str(entry)
+
+
+def rules_of(value: PolicyRules | Mapping[str, Any]) -> PolicyRules:
+    """A policy given in Python, checked: `rules_of({"blocked_commands": ["rm"], "max_budget_usd": 5})`."""
+    try:
+        plain = msgspec.to_builtins(value) if isinstance(value, PolicyRules) else dict(value)
+        rules = msgspec.convert(plain, PolicyRules)
+    except msgspec.ValidationError as error:
+        message, _, path = str(error).partition(" - at `$")
+        raise errors.BadValue(f"policy{path.rstrip('`')}", message) from None
+    of_rules(rules)
+    return rules

@@ -1,0 +1,461 @@
+"""The rules, one small class each: how layers merge, and what the rule finds in a call. In the order of checks.
+
+A rule sees its own merged value and one call; which layer a value came from, and what a mode says, is not its matter.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar, Literal
+
+import msgspec
+
+from leadrope import errors
+from leadrope.core.request import normal_mode
+from leadrope.policy import hosts, merges, paths, patterns
+from leadrope.policy.look import Facts, Look
+from leadrope.policy.patterns import Match
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """What one rule has to say about a call. `unknown`: a part of the command that it needs is not known."""
+
+    word: Literal["deny", "ask", "unknown"]
+    reason: str
+    entry: Any = None
+    """The part of the rule's value that said it, to tell its layer."""
+
+
+class Rule(merges.Least):
+    """A rule has a name (dotted where it stands in a table of its own), a merge, and for many of them a check."""
+
+    name: ClassVar[str]
+    help: ClassVar[str]
+
+    @property
+    def field(self) -> str:
+        return self.name.replace(".", "_")
+
+    def validate(self, value: Any) -> None:
+        """BadValue, with a hint, for a value of the right type that cannot be meant.
+
+        Not asked of the shipped policy at every start: reading its hundred commands takes 50 ms, and the tests did it.
+        """
+        for entry in value if isinstance(value, tuple) else ():
+            self.validate_entry(entry)
+
+    def validate_entry(self, entry: str) -> None:
+        pass
+
+    def check(self, value: Any, look: Look, facts: Facts) -> Iterable[Finding]:
+        return ()
+
+    def gates_commands(self, value: Any) -> bool:
+        """Would this rule look into a command line? Then one that cannot be read does not just pass."""
+        return False
+
+
+# -- what is forbidden -------------------------------------------------------------------------------------
+
+
+class MaxToolCalls(Rule):
+    name = "max_tool_calls"
+    help = "How many tool calls a run may make."
+
+    def check(self, value: Any, look: Look, facts: Facts) -> Iterable[Finding]:
+        if value is not None and look.kind != "control" and facts.tool_calls >= value:
+            yield Finding("deny", f"the run has used its {value} tool calls", value)
+
+
+class DisallowedTools(merges.Union, Rule):
+    name = "disallowed_tools"
+    help = "Tool patterns that are denied."
+
+    def validate_entry(self, entry: str) -> None:
+        patterns.parse(entry)
+
+    def check(self, value: Any, look: Look, facts: Facts) -> Iterable[Finding]:
+        return _found("deny", ((entry, patterns.parse(entry).touches(look)) for entry in value), "is disallowed")
+
+    def gates_commands(self, value: Any) -> bool:
+        return any(patterns.parse(entry).gates_commands for entry in value)
+
+
+class AllowedTools(merges.Every, Rule):
+    name = "allowed_tools"
+    help = "The only tool patterns that may be used; each layer's list counts."
+
+    def validate_entry(self, entry: str) -> None:
+        patterns.parse(entry)
+
+    def check(self, value: Any, look: Look, facts: Facts) -> Iterable[Finding]:
+        for entries in value if look.kind != "control" else ():
+            if not patterns.admitted(entries, look):
+                yield Finding("deny", _not_on(entries, look), entries)
+
+    def gates_commands(self, value: Any) -> bool:
+        # An entry that is more than the tool's name has already refused what could not be read.
+        return False
+
+
+class McpServers(merges.Every, Rule):
+    name = "mcp.allowed_servers"
+    help = "The only MCP servers whose tools may be used; an empty list is none."
+
+    def validate_entry(self, entry: str) -> None:
+        _server_name(entry)
+
+    def check(self, value: Any, look: Look, facts: Facts) -> Iterable[Finding]:
+        tool = look.call.name
+        for entries in value if tool.startswith("mcp__") else ():
+            if not any(tool.startswith(f"mcp__{server}__") for server in entries):
+                yield Finding("deny", f"{tool} belongs to no allowed MCP server ({_listed(entries)})", entries)
+
+
+class McpTools(merges.Every, Rule):
+    name = "mcp.allowed_tools"
+    help = "The only MCP tools that may be used, as patterns."
+
+    def validate_entry(self, entry: str) -> None:
+        _mcp_pattern(entry)
+
+    def check(self, value: Any, look: Look, facts: Facts) -> Iterable[Finding]:
+        for entries in value if look.call.name.startswith("mcp__") else ():
+            if not patterns.admitted(entries, look):
+                yield Finding("deny", f"{look.call.name} is not an allowed MCP tool ({_listed(entries)})", entries)
+
+
+class BlockedPaths(merges.Union, Rule):
+    name = "blocked_paths"
+    help = "Paths that no call may read or write."
+
+    def validate_entry(self, entry: str) -> None:
+        _floating(entry)
+
+    def check(self, value: Any, look: Look, facts: Facts) -> Iterable[Finding]:
+        if not value:
+            return
+        if look.reading and look.writes_unknown:
+            yield Finding("unknown", "it cannot be told which file the command writes", value[0])
+        named = (*look.paths, *look.named_by_command)
+        yield from _found("deny", ((entry, _hit(entry, named, look)) for entry in value), "is a blocked path")
+
+
+class WorkspaceOnly(merges.Strictest, Rule):
+    name = "workspace_only"
+    help = "Deny edits outside of the workspace, links followed."
+
+    def check(self, value: Any, look: Look, facts: Facts) -> Iterable[Finding]:
+        if not value:
+            return
+        if look.kind == "edit_outside":
+            yield Finding("deny", "the file is outside of the workspace", value)
+        for spellings in look.written if look.reading else ():
+            if not look.ground.holds(spellings):
+                yield Finding("deny", f"the command changes {spellings[0]}, outside of the workspace", value)
+        if look.reading and look.writes_unknown:
+            yield Finding("unknown", "it cannot be told which file the command writes", value)
+
+
+class MaxFileSize(Rule):
+    name = "max_file_size"
+    help = "Bytes that one Write or Edit may put into a file."
+
+    def check(self, value: Any, look: Look, facts: Facts) -> Iterable[Finding]:
+        if value is not None and look.is_edit and look.size > value:
+            yield Finding("deny", f"{look.size} bytes are more than a file may get ({value})", value)
+
+
+class BlockedHosts(merges.Union, Rule):
+    name = "network.blocked_hosts"
+    help = "Hosts, with all hosts below them, that WebFetch and WebSearch may not reach."
+
+    def canonical(self, value: Any) -> Any:
+        return super().canonical(hosts.check(entry) for entry in value)
+
+    def validate_entry(self, entry: str) -> None:
+        hosts.check(entry)
+
+    def check(self, value: Any, look: Look, facts: Facts) -> Iterable[Finding]:
+        for host in _hosts(look) if value else ():
+            if host is None:
+                yield Finding("deny", "the address cannot be read without doubt", value[0])
+                continue
+            for entry in value:
+                if hosts.blocks(entry, host):
+                    yield Finding("deny", f"{host} is blocked by {entry}", entry)
+
+
+class AllowedHosts(merges.Every, Rule):
+    name = "network.allowed_hosts"
+    help = "The only hosts that WebFetch may reach; a WebSearch must limit itself to them (allowed_domains)."
+
+    def canonical(self, value: Any) -> Any:
+        return super().canonical(hosts.check(entry) for entry in value)
+
+    def validate_entry(self, entry: str) -> None:
+        hosts.check(entry)
+
+    def check(self, value: Any, look: Look, facts: Facts) -> Iterable[Finding]:
+        for entries in value if look.kind == "network" else ():
+            found = _hosts(look)
+            if not found:
+                yield Finding("deny", f"the search must name allowed_domains out of {_listed(entries)}", entries)
+            for host in found:
+                if host is None or not any(hosts.admits(entry, host) for entry in entries):
+                    shown = host or "an address that cannot be read"
+                    yield Finding("deny", f"{shown} is not an allowed host ({_listed(entries)})", entries)
+
+
+class BlockedCommands(merges.Union, Rule):
+    name = "blocked_commands"
+    help = "Programs and commands that are denied: `rm`, `git push`, `text:DROP TABLE`."
+
+    def validate_entry(self, entry: str) -> None:
+        _command(entry)
+
+    def check(self, value: Any, look: Look, facts: Facts) -> Iterable[Finding]:
+        return _found("deny", ((entry, _command_match(entry, look)) for entry in value), "is blocked")
+
+    def gates_commands(self, value: Any) -> bool:
+        return bool(value)
+
+
+class Destructive(merges.Strictest, Rule):
+    name = "destructive"
+    order = ("allow", "ask", "deny")
+    help = "Commands that wipe a disk, a home or a whole tree, in any spelling."
+
+    def check(self, value: Any, look: Look, facts: Facts) -> Iterable[Finding]:
+        if value == "allow" or look.reading is None:
+            return
+        from leadrope.policy import commands  # noqa: PLC0415  # only where there is a command
+
+        why = commands.is_destructive(look.reading)
+        if why:
+            yield Finding(value, f"it is destructive: {why}", value)
+
+    def gates_commands(self, value: Any) -> bool:
+        return bool(value != "allow")
+
+
+# -- what is asked for ---------------------------------------------------------------------------------------
+
+
+class RequireApproval(merges.UnionOrAll, Rule):
+    name = "require_approval"
+    help = "Tool patterns and commands that a person must approve; true is every call."
+
+    def validate_entry(self, entry: str) -> None:
+        _tool_or_command(entry)
+
+    def check(self, value: Any, look: Look, facts: Facts) -> Iterable[Finding]:
+        if value is True:
+            return () if look.kind == "control" else (Finding("ask", "every call needs approval", value),)
+        return _found("ask", ((entry, _tool_or_command_match(entry, look)) for entry in value), "needs approval")
+
+    def gates_commands(self, value: Any) -> bool:
+        if value is True:
+            return True
+        return any(not patterns.is_tool_pattern(entry) or patterns.parse(entry).gates_commands for entry in value)
+
+
+class ProtectedPaths(merges.Union, Rule):
+    name = "protected_paths"
+    help = "Paths that are written only with approval."
+
+    def validate_entry(self, entry: str) -> None:
+        _floating(entry)
+
+    def check(self, value: Any, look: Look, facts: Facts) -> Iterable[Finding]:
+        if not value:
+            return
+        if look.reading and look.writes_unknown:
+            yield Finding("unknown", "it cannot be told which file the command writes", value[0])
+        yield from _found("ask", ((entry, _hit(entry, look.written, look)) for entry in value), "is a protected path")
+
+
+# -- what is set, and used elsewhere -------------------------------------------------------------------------------
+
+
+class PermissionMode(merges.Union, Rule):
+    name = "permission_mode"
+    help = "The most that a run's mode may allow: plan, default, edit, full or dontAsk."
+    merged_as = "the stricter verdict per class of tool"
+
+    def canonical(self, value: Any) -> Any:
+        return (normal_mode(value),)
+
+    def validate(self, value: Any) -> None:
+        normal_mode(value)
+
+
+class OnAsk(merges.Strictest, Rule):
+    name = "on_ask"
+    order = ("ask", "deny")
+    help = "deny: what would be asked for is denied."
+
+
+class Opaque(merges.Strictest, Rule):
+    name = "opaque"
+    order = ("sandbox", "ask", "deny")
+    help = (
+        "Commands that cannot be read, where rules look at commands; sandbox: let them run inside a required sandbox."
+    )
+
+
+class Sandbox(merges.Strictest, Rule):
+    name = "sandbox"
+    order = ("off", "preferred", "required")
+    help = "Whether the agent runs behind a wall; required: or not at all."
+
+
+class SandboxLevel(merges.Strictest, Rule):
+    name = "sandbox_level"
+    order = ("workspace", "read-only")
+    help = "What the wall lets the agent write."
+
+
+class NetworkReach(merges.Strictest, Rule):
+    name = "network.reach"
+    order = ("any", "model-only")
+    help = "model-only: inside the wall only the model and the allowed hosts can be reached."
+
+
+class Broker(merges.Strictest, Rule):
+    name = "broker"
+    order = (False, "auto", True)
+    help = "Keep the real credential out of the agent's reach; auto: where it is an API key."
+
+
+class UnknownPrice(merges.Strictest, Rule):
+    name = "unknown_price"
+    order = ("dearest", "refuse")
+    help = "A model without a known price: counted at the dearest one, or refused."
+
+
+class MaxBudget(Rule):
+    name = "max_budget_usd"
+    help = "What one run may cost."
+
+    def validate(self, value: Any) -> None:
+        if not math.isfinite(value):
+            raise errors.BadValue("budget", f"{value} is not a number", hint="Leave it out for no limit.")
+
+
+class MaxTimeout(Rule):
+    name = "max_timeout_ms"
+    help = "The longest that a run's idle clock may be set to."
+
+
+class MaxWall(Rule):
+    name = "max_wall_ms"
+    help = "The longest that a run may take, whatever it does."
+
+
+RULES: tuple[Rule, ...] = (
+    MaxToolCalls(),
+    DisallowedTools(),
+    AllowedTools(),
+    McpServers(),
+    McpTools(),
+    BlockedPaths(),
+    WorkspaceOnly(),
+    MaxFileSize(),
+    BlockedHosts(),
+    AllowedHosts(),
+    BlockedCommands(),
+    Destructive(),
+    RequireApproval(),
+    ProtectedPaths(),
+    PermissionMode(),
+    OnAsk(),
+    Opaque(),
+    Sandbox(),
+    SandboxLevel(),
+    NetworkReach(),
+    Broker(),
+    UnknownPrice(),
+    MaxBudget(),
+    MaxTimeout(),
+    MaxWall(),
+)
+BY_NAME = {rule.name: rule for rule in RULES}
+
+
+# -- the common part -----------------------------------------------------------------------------------------
+
+
+def _found(word: Literal["deny", "ask"], found: Iterable[tuple[str, Match]], what: str) -> Iterator[Finding]:
+    for entry, match in found:
+        if match == "yes":
+            yield Finding(word, f"{entry} {what}", entry)
+        elif match == "maybe":
+            yield Finding("unknown", f"it cannot be told whether this is {entry}, which {what}", entry)
+
+
+def _hit(entry: str, named: Iterable[tuple[str, ...]], look: Look) -> Match:
+    glob = paths.glob(entry, floating=True)
+    return "yes" if any(glob.matches_any(spellings, look.ground) for spellings in named) else "no"
+
+
+def _floating(entry: str) -> None:
+    paths.glob(entry.strip(), floating=True)
+
+
+def _hosts(look: Look) -> tuple[str | None, ...]:
+    if look.call.name == "WebFetch":
+        return (look.host,)
+    return look.searched if look.call.name == "WebSearch" else ()
+
+
+def _command(entry: str) -> None:
+    if patterns.is_tool_pattern(entry.strip()):
+        inner = entry.partition("(")[2].rpartition(")")[0].removesuffix(" *")
+        hint = f"Write {inner!r} here" if entry.startswith("Bash(") and inner else "This list takes commands"
+        raise errors.BadValue("command", f"{entry!r} is a tool pattern", hint=f"{hint}, or use disallowed_tools.")
+    patterns.command(entry)
+
+
+def _tool_or_command(entry: str) -> None:
+    if patterns.is_tool_pattern(entry.strip()):
+        patterns.parse(entry)
+    else:
+        patterns.command(entry)
+
+
+def _tool_or_command_match(entry: str, look: Look) -> Match:
+    if patterns.is_tool_pattern(entry):
+        return patterns.parse(entry).touches(look)
+    return _command_match(entry, look)
+
+
+def _command_match(entry: str, look: Look) -> Match:
+    return "no" if look.reading is None else patterns.command_touches(entry, look)
+
+
+def _server_name(entry: str) -> None:
+    if entry.startswith("mcp__"):
+        name = entry.removeprefix("mcp__").partition("__")[0]
+        raise errors.BadValue("server", f"{entry!r} is a tool, not a server", hint=f"Write {name!r}.")
+    if not entry.strip() or "*" in entry or "__" in entry:
+        raise errors.BadValue("server", f"{entry!r} is not a server's name", hint="Write it as in your connections.")
+
+
+def _mcp_pattern(entry: str) -> None:
+    if not entry.startswith("mcp__"):
+        raise errors.BadValue("pattern", f"{entry!r} is not an MCP tool", hint=f"Write mcp__SERVER__{entry}.")
+    patterns.parse(entry)
+
+
+def _not_on(entries: tuple[str, ...], look: Look) -> str:
+    limits = [entry for entry in entries if patterns.parse(entry).names(look.call.name)]
+    if not limits:
+        return f"{look.call.name} is not on the list of allowed tools"
+    return f"{look.call.name} is allowed only as {_listed(tuple(limits))}"
+
+
+def _listed(entries: tuple[str, ...]) -> str:
+    shown = ", ".join(entries[:5]) or "none"
+    return f"{shown} and {len(entries) - 5} more" if len(entries) > 5 else shown

@@ -1,0 +1,396 @@
+"""Programs whose work is to start another: what they would start, told from their words. Runs and reads nothing."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import msgspec
+
+from leadrope.policy.shell_words import UNKNOWN, Word, is_name, known
+
+Role = Literal["inert", "builtin", "writer", "runner", "git", "script", "wrapper", "unknown"]
+Words = Sequence[Word]
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of one program, given its words."""
+
+    role: Role = "inert"
+    starts: tuple[tuple[Word, ...], ...] = ()
+    """The words of each program that it starts."""
+    texts: tuple[str, ...] = ()
+    """Shell texts that it reads."""
+    posix: bool = False
+    """Its shell is not bash: a text that only bash reads as we do is opaque."""
+    opaque: str = ""
+    writes: tuple[Word, ...] = ()
+    """Files that it fills with something that could be run later."""
+    assigns: tuple[tuple[str, Word], ...] = ()
+
+
+class Grammar(msgspec.Struct, frozen=True):
+    """Which options a program takes; one that is not listed makes it opaque."""
+
+    bare: str = ""
+    """Letters without a value."""
+    valued: str = ""
+    long_bare: tuple[str, ...] = ()
+    long_valued: tuple[str, ...] = ()
+    pattern: str = ""
+    """A regular expression for other forms, such as `-5` of nice."""
+
+
+class Parsed(msgspec.Struct, frozen=True):
+    rest: tuple[Word, ...]
+    """The words from the first operand on."""
+    options: tuple[tuple[str, Word | None], ...]
+
+
+def parse(words: Words, grammar: Grammar, *, permute: bool = False) -> Parsed | None:
+    """Options and operands of `words` (without the program), None where one is not known. `--` ends the options.
+
+    With `permute` options may also stand after operands, as GNU programs allow.
+    """
+    options: list[tuple[str, Word | None]] = []
+    rest: list[Word] = []
+    index = 0
+    while index < len(words):
+        word = words[index]
+        text = word.text
+        index += 1
+        if text is None or word.glob:
+            if not permute:
+                return Parsed(tuple(words[index - 1 :]), tuple(options))
+            if word.could_be_option or word.splits:
+                return None
+            rest.append(word)
+        elif text == "--":
+            rest.extend(words[index:])
+            break
+        elif len(text) < 2 or text[0] != "-":
+            if not permute:
+                return Parsed(tuple(words[index - 1 :]), tuple(options))
+            rest.append(word)
+        elif grammar.pattern and re.fullmatch(grammar.pattern, text):
+            options.append((text, None))
+        elif text.startswith("--"):
+            name, equals, value = text.partition("=")
+            if equals and name in grammar.long_valued:
+                options.append((name, known(value)))
+            elif not equals and name in grammar.long_bare:
+                options.append((name, None))
+            elif not equals and name in grammar.long_valued and index < len(words) and not words[index].splits:
+                options.append((name, words[index]))
+                index += 1
+            else:
+                return None
+        else:
+            taken = _cluster(text, words[index:], grammar, options)
+            if taken is None:
+                return None
+            index += taken
+    return Parsed(tuple(rest), tuple(options))
+
+
+def _cluster(text: str, after: Words, grammar: Grammar, options: list[tuple[str, Word | None]]) -> int | None:
+    for place, letter in enumerate(text[1:], start=2):
+        if letter in grammar.bare:
+            options.append((f"-{letter}", None))
+        elif letter in grammar.valued:
+            if place < len(text):
+                options.append((f"-{letter}", known(text[place:])))
+                return 0
+            if not after or after[0].splits or after[0].glob:
+                return None
+            options.append((f"-{letter}", after[0]))
+            return 1
+        else:
+            return None
+    return 0
+
+
+def unknown_options(name: str) -> Told:
+    return Told(role="wrapper", opaque=f"{name} with options that are not known here")
+
+
+class _Wrapper(msgspec.Struct, frozen=True):
+    grammar: Grammar
+    operands: int = 0
+    assigns: bool = False
+    alone: bool = True
+    """Harmless without a command."""
+
+
+_WRAPPERS: dict[str, _Wrapper] = {
+    "nohup": _Wrapper(Grammar()),
+    "timeout": _Wrapper(
+        Grammar("v", "ks", ("--foreground", "--preserve-status", "--verbose"), ("--kill-after", "--signal")), operands=1
+    ),
+    "nice": _Wrapper(Grammar("", "n", (), ("--adjustment",), r"--?\d+")),
+    "ionice": _Wrapper(Grammar("t", "cn", ("--ignore",), ("--class", "--classdata"))),
+    "stdbuf": _Wrapper(Grammar("", "ioe", (), ("--input", "--output", "--error"))),
+    "setsid": _Wrapper(Grammar("cfw", "", ("--ctty", "--fork", "--wait"))),
+    "time": _Wrapper(Grammar("pvaq", "fo", ("--portability", "--verbose"), ("--format", "--output"))),
+    "chrt": _Wrapper(Grammar("bfior"), operands=1),
+    "taskset": _Wrapper(Grammar("ac"), operands=1),
+    "sudo": _Wrapper(
+        Grammar("nEHkKSbPv", "ugpT", ("--non-interactive", "--preserve-env", "--set-home"), ("--user", "--group")),
+        assigns=True,
+    ),
+    "doas": _Wrapper(Grammar("n", "u")),
+    "command": _Wrapper(Grammar("p")),
+    "builtin": _Wrapper(Grammar()),
+    "exec": _Wrapper(Grammar("cl", "a")),
+    "env": _Wrapper(Grammar("i0v", "u", ("--ignore-environment", "--null", "--debug"), ("--unset",)), assigns=True),
+    "busybox": _Wrapper(Grammar()),
+    "npx": _Wrapper(Grammar("yq", "", ("--yes", "--no-install", "--no", "--quiet"))),
+    "uv run": _Wrapper(
+        Grammar("q", "", ("--quiet", "--frozen", "--locked", "--no-sync", "--offline"), ("--group", "--extra"))
+    ),
+    "poetry run": _Wrapper(Grammar()),
+    "pipenv run": _Wrapper(Grammar()),
+    "pdm run": _Wrapper(Grammar()),
+    "hatch run": _Wrapper(Grammar()),
+    "bundle exec": _Wrapper(Grammar()),
+    "yarn exec": _Wrapper(Grammar()),
+    "pnpm exec": _Wrapper(Grammar()),
+    "dotenv run": _Wrapper(Grammar()),
+    "coverage run": _Wrapper(Grammar("ap", "", ("--append", "--branch", "--parallel-mode"), ("--source", "--omit"))),
+}
+_PAIRS = frozenset(name.split()[0] for name in _WRAPPERS if " " in name)
+_LOOKUPS = frozenset(("-v", "-V"))
+
+_SHELLS = frozenset(
+    ("sh", "bash", "dash", "ash", "zsh", "ksh", "ksh93", "mksh", "fish", "csh", "tcsh", "rbash", "yash")
+)
+_SHELL_GRAMMAR = Grammar("cexuvlfhmBCns", "o", ("--login", "--norc", "--noprofile", "--posix", "--verbose"))
+# What only bash reads as bash does. `[[ a && evil ]]` and `((evil))` start evil in dash, `$'\' ; evil '` too.
+_BASH_ONLY = re.compile(r"\[\[|(?<!\$)\(\(|\$['\"]|&>|<<<|[<>]\(|\|&|=\(|;&|\b(?:function|select|time|coproc)\b")
+
+_XARGS = Grammar(
+    "0rtpxo",
+    "nPLdsaIE",
+    ("--null", "--no-run-if-empty", "--verbose", "--exit", "--interactive"),
+    ("--max-args", "--max-procs", "--max-lines", "--delimiter", "--arg-file", "--max-chars", "--replace"),
+)
+_FIND_STARTS = ("-exec", "-execdir", "-ok", "-okdir")
+_FIND_ACTS = (*_FIND_STARTS, "-delete", "-fprint", "-fprint0", "-fprintf", "-fls")
+
+
+def only_bash(text: str) -> bool:
+    return _BASH_ONLY.search(text) is not None
+
+
+def wrapper(name: str, words: Words) -> Told | None:
+    """What a wrapper starts; None if `name` is none. `words` are those after the name."""
+    if name in _PAIRS:
+        if words and f"{name} {words[0].text}" in _WRAPPERS:
+            return _wrapped(f"{name} {words[0].text}", words[1:])
+        return None
+    if name in _WRAPPERS:
+        if name == "command" and words and words[0].text in _LOOKUPS:
+            return Told(role="builtin")
+        if name == "env" and words and words[0].text == "-":
+            words = words[1:]
+        return _wrapped(name, words)
+    if name in _SHELLS:
+        return _shell(name, words)
+    special = _SPECIAL.get(name)
+    return special(words) if special else None
+
+
+def _wrapped(name: str, words: Words) -> Told:
+    shape = _WRAPPERS[name]
+    parsed = parse(words, shape.grammar)
+    if parsed is None:
+        return unknown_options(name)
+    rest = list(parsed.rest)
+    for word in rest[: shape.operands]:
+        if word.splits or word.glob or (word.text is None and word.could_be_option):
+            return Told(role="wrapper", opaque=f"{name} with a value that may be several words, or an option")
+    rest = rest[shape.operands :]
+    assigns: list[tuple[str, Word]] = []
+    while shape.assigns and rest:
+        label, equals, value = rest[0].lead.partition("=")
+        if not equals or not label:
+            break
+        if rest[0].splits or not is_name(label):
+            return Told(role="wrapper", opaque=f"{name} with a variable that is not known here")
+        assigns.append((label, known(value) if rest[0].text is not None else Word(None)))
+        rest = rest[1:]
+    starts = (tuple(rest),) if rest else ()
+    if name == "coverage run":
+        starts = ((known("python"), *rest),)
+    return Told(role="wrapper", starts=starts, assigns=tuple(assigns))
+
+
+def _shell(name: str, words: Words) -> Told:
+    parsed = parse(words, _SHELL_GRAMMAR)
+    if len(words) == 1 and words[0].text in ("--version", "--help"):
+        return Told()
+    if parsed is None:
+        return unknown_options(name)
+    if any(option == "-c" for option, _ in parsed.options):
+        text = parsed.rest[0] if parsed.rest else UNKNOWN
+        if text.text is None or text.splits or text.glob:
+            return Told(role="wrapper", opaque=f"{name} -c with a text that is not known")
+        foreign = name not in ("sh", "bash", "dash", "ash", "rbash")
+        return Told(
+            role="wrapper",
+            texts=(text.text,),
+            posix=name != "bash",
+            opaque=f"a text for {name}, whose grammar is not known here" if foreign else "",
+        )
+    if parsed.rest and all(option != "-s" for option, _ in parsed.options):
+        return Told(role="wrapper", opaque=f"{name} runs a script whose content is not known")
+    return Told(role="wrapper", opaque=f"{name} runs what it reads from its input")
+
+
+def _xargs(words: Words) -> Told:
+    parsed = parse(words, _XARGS)
+    if parsed is None:
+        return unknown_options("xargs")
+    marks = [value for option, value in parsed.options if option in ("-I", "--replace")]
+    if not parsed.rest:
+        return Told(role="wrapper")
+    if not marks:
+        return Told(role="wrapper", starts=((*parsed.rest, UNKNOWN),))
+    mark = marks[-1].text if marks[-1] else "{}"
+    if not mark:
+        return Told(role="wrapper", opaque="xargs with a mark that is not known")
+
+    def fill(word: Word) -> Word:
+        if word.text is None or mark not in word.text:
+            return word
+        before, _, after = word.text.partition(mark)
+        return Word(None, before, after.rpartition(mark)[2])
+
+    return Told(role="wrapper", starts=(tuple(fill(word) for word in parsed.rest),))
+
+
+def _find(words: Words) -> Told:
+    starts: list[tuple[Word, ...]] = []
+    writes: list[Word] = []
+    index = 0
+    while index < len(words):
+        word = words[index]
+        index += 1
+        if word.text is None:
+            if word.splits or word.could_be_option:
+                return Told(role="wrapper", opaque="find with a word that is not known")
+        elif word.glob:
+            if any(fnmatch.fnmatchcase(act, word.text) for act in _FIND_ACTS):
+                return Told(role="wrapper", opaque="find with a pattern that may become an action")
+        elif word.text in _FIND_STARTS:
+            end = index
+            while end < len(words) and words[end].text not in (";", "+"):
+                end += 1
+            inner = tuple(_place(w) for w in words[index:end])
+            if not inner or end == len(words):
+                return Told(role="wrapper", opaque="find with an action that has no end")
+            starts.append(inner)
+            index = end + 1
+        elif word.text in ("-fprint", "-fprint0", "-fprintf", "-fls"):
+            writes.append(words[index] if index < len(words) else UNKNOWN)
+        elif word.text == "-files0-from":
+            return unknown_options("find")
+    return Told(role="wrapper", starts=tuple(starts), writes=tuple(writes))
+
+
+def _place(word: Word) -> Word:
+    """`{}` becomes a path of its own; find gives it no leading dash unless it was asked to start at one."""
+    if word.text is None or "{}" not in word.text:
+        return word
+    return Word(None, word.text.partition("{}")[0] or "./", word.text.rpartition("{}")[2])
+
+
+def _eval(words: Words) -> Told:
+    return Told(role="wrapper", opaque="eval runs a text that it puts together", texts=_text(words))
+
+
+def _text(words: Words) -> tuple[str, ...]:
+    texts = [word.text for word in words if word.text is not None]
+    return (" ".join(texts),) if texts and len(texts) == len(words) else ()
+
+
+def _source(words: Words) -> Told:
+    if (
+        len(words) == 1
+        and re.fullmatch(r"(?:[\w.-]+/)*\.?v?env/bin/activate", words[0].text or "")
+        and not words[0].glob
+    ):
+        # A project's own environment: as much a file of the project as the scripts in it.
+        return Told(role="script")
+    return Told(role="wrapper", opaque="source runs a file whose content is not known")
+
+
+def _trap(words: Words) -> Told:
+    if not words or words[0].text in ("-", "-p", "-l"):
+        return Told(role="builtin")
+    if words[0].text is None or words[0].text.startswith("-"):
+        return Told(role="wrapper", opaque="trap with a text that is not known")
+    return Told(role="wrapper", texts=(words[0].text,))
+
+
+def _su(words: Words) -> Told:
+    parsed = parse(words, Grammar("lmp", "cs", ("--login",), ("--command", "--shell")), permute=True)
+    texts = (
+        [value.text for option, value in parsed.options if option in ("-c", "--command") and value] if parsed else []
+    )
+    return Told(role="wrapper", opaque="a shell of another user", texts=tuple(text for text in texts if text))
+
+
+def _watch(words: Words) -> Told:
+    parsed = parse(words, Grammar("bcdegtwx", "n"))
+    return Told(role="wrapper", opaque="watch runs its words as a text", texts=_text(parsed.rest) if parsed else ())
+
+
+def _flock(words: Words) -> Told:
+    parsed = parse(words, Grammar("nsxue", "w", ("--nonblock", "--shared", "--exclusive"), ("--timeout", "--wait")))
+    if parsed is None or len(parsed.rest) < 2 or parsed.rest[0].splits:
+        return unknown_options("flock")
+    if parsed.rest[1].text in ("-c", "--command"):
+        text = parsed.rest[2].text if len(parsed.rest) == 3 else None
+        return Told(role="wrapper", texts=(text,), posix=True) if text else unknown_options("flock")
+    return Told(role="wrapper", starts=(parsed.rest[1:],))
+
+
+def _always(reason: str) -> Callable[[Words], Told]:
+    return lambda words: Told(role="wrapper", opaque=reason, texts=_text(words))
+
+
+_SPECIAL: dict[str, Callable[[Words], Told]] = {
+    "xargs": _xargs,
+    "find": _find,
+    "eval": _eval,
+    "source": _source,
+    ".": _source,
+    "trap": _trap,
+    "su": _su,
+    "runuser": _su,
+    "watch": _watch,
+    "flock": _flock,
+    "coproc": _always("a coprocess"),
+    "parallel": _always("parallel runs texts that it puts together"),
+    **{
+        name: _always(f"{name} runs another program in a way that is not known here")
+        for name in (
+            "ssh",
+            "scp",
+            "sftp",
+            "script",
+            "strace",
+            "ltrace",
+            "chroot",
+            "unshare",
+            "nsenter",
+            "setpriv",
+            "prlimit",
+            "bwrap",
+            "gdb",
+        )
+    },
+}
