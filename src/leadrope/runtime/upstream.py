@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import functools
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, SupportsIndex
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -147,7 +148,9 @@ async def _open(host: str, port: int, **tls: Any) -> Connection:
     return Connection(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
 
 
+@functools.lru_cache(maxsize=8)
 def _tls_context(ca_file: str | None) -> ssl.SSLContext:
+    """Kept: loading the system's certificates takes 20 ms, and every run of a process trusts the same ones."""
     import ssl  # noqa: PLC0415  # only where the server speaks TLS
 
     context = ssl.create_default_context()
