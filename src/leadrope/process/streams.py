@@ -27,8 +27,8 @@ this long without a byte and we close our end."""
 _QUIET_ROUNDS = 10
 
 # glibc gives the top of its heap back to the kernel as soon as some 128 KiB of it are free, and takes it again for the
-# next chunk: up to 26,000 page faults and a quarter of the CPU time for 50,000 lines. Freeing one large block moves that
-# threshold to twice the block's size (mallopt(3)). The block itself is never touched; elsewhere nothing happens.
+# next chunk: up to 26,000 page faults and a quarter of the CPU time for 50,000 lines. Freeing one large block moves
+# that threshold to twice the block's size (mallopt(3)). The block itself is never touched; elsewhere nothing happens.
 bytes(4 * lines.MIB)
 
 
@@ -55,7 +55,7 @@ class Streams(asyncio.SubprocessProtocol):
         self._lost: set[int] = set()
         self.all_lost: asyncio.Future[None] = self._loop.create_future()
         # Reading side: whole batches, so that the consumer wakes once per chunk and not once per line.
-        self._batches: deque[tuple[int, list[lines.Line]]] = deque()
+        self._batches: deque[tuple[int, list[lines.Piece]]] = deque()
         self._unbatched = 0
         self._queued = 0
         self._received = 0
@@ -72,8 +72,8 @@ class Streams(asyncio.SubprocessProtocol):
 
     # What the consumer calls.
 
-    async def read(self) -> list[lines.Line]:
-        """The next batch of lines; an empty one is the end of output."""
+    async def read(self) -> list[lines.Piece]:
+        """The next batch, one chunk at the most; an empty one is the end of output."""
         while not self._batches:
             if 1 in self._lost:
                 return []
@@ -174,9 +174,9 @@ class Streams(asyncio.SubprocessProtocol):
             self.discarded_bytes += len(data)
             return
         self._unbatched += len(data)
-        self._queue(self._framer.feed(data))
+        self._queue(self._framer.feed_whole(data))
 
-    def _queue(self, batch: list[lines.Line]) -> None:
+    def _queue(self, batch: list[lines.Piece]) -> None:
         if not batch:
             return
         self._batches.append((self._unbatched, batch))
@@ -208,7 +208,7 @@ class Streams(asyncio.SubprocessProtocol):
         elif fd == 1:
             last = self._framer.close()
             if not self.discarded_bytes:
-                self._queue(last)
+                self._queue([*last])
             self._wake_reader()
         else:
             self.stderr.close()

@@ -153,7 +153,7 @@ class Attempt:
 
     async def _read(self) -> None:
         heard = False
-        while lines := await self._child.read():
+        while lines := await self._child.read_whole():
             if not heard:
                 heard = True
                 self._clocks.heard()

@@ -31,6 +31,7 @@ from leadrope.core.request import RunRequest, normal_mode
 from leadrope.core.result import RunResult
 from leadrope.policy.decide import Policy
 from leadrope.process import child as processes
+from leadrope.process import lines
 from leadrope.providers import base, registry
 from leadrope.runtime import gatecheck, prepare
 from leadrope.runtime.approvals import Answer, Approve, Approver, Reply, as_approver
@@ -258,7 +259,7 @@ class Run:
 
     def trace(self, kind: str, data: object) -> None:
         if self._traces:
-            for line in data if isinstance(data, list) else [data]:
+            for line in lines.split(data) if isinstance(data, list) else [data]:
                 text = line.decode(errors="replace").rstrip() if isinstance(line, bytes | bytearray) else repr(line)
                 spawn_log.info("%s %s %s", self.id[:8], kind, self._redactor.clean(text))
 

@@ -14,6 +14,7 @@ import msgspec
 from leadrope.core import events
 from leadrope.core.tools import ToolCall
 from leadrope.core.usage import Usage
+from leadrope.process.lines import Several
 from leadrope.providers.claude_code import failures, signals, system_lines, unreadable, wire
 
 WRONG_INPUT = "value"
@@ -79,12 +80,17 @@ class Decoder:
         self._streaming: dict[str | None, _OpenMessage] = {}
         self._system = system_lines.SystemLines(tell)
         self._agents = self._system.agents
-        self._decode: Callable[[Any], wire.Line] = msgspec.json.Decoder(wire.Line).decode
+        decoder = msgspec.json.Decoder(wire.Line)
+        self._decode: Callable[[Any], wire.Line] = decoder.decode
+        self._decode_lines: Callable[[bytes], list[wire.Line]] = decoder.decode_lines
+        self._uncut = Several(b"")
+        self._cut: list[bytes] | None = None
+        self._at = self._count = 0
         self._handlers: dict[type, Callable[[Any, Any, Out], None]] = {
             wire.Assistant: self._assistant,
             wire.User: self._user,
             wire.StreamEvent: self._stream,
-            wire.System: self._system.read,
+            wire.System: lambda line, raw, out: self._system.read(line, self._text(raw), out),
             wire.Result: self._result,
             wire.ToolUse: self._tool_use,
             wire.ToolResult: self._tool_result,
@@ -97,13 +103,16 @@ class Decoder:
             wire.ControlCancelRequest: self._control_cancel,
         }
 
-    def feed(self, lines: Sequence[bytes | bytearray | SpooledLine], out: Out | None = None) -> Out:
+    def feed(self, lines: Sequence[bytes | bytearray | SpooledLine | Several], out: Out | None = None) -> Out:
         """Append to `out`, in order, what each line means; also returns it."""
         if out is None:
             out = []
         decode, handlers = self._decode, self._handlers
-        self.lines += len(lines)
         for line in lines:
+            if type(line) is Several:
+                self._several(line, out)
+                continue
+            self.lines += 1
             try:
                 message = decode(line)
                 handlers[type(message)](message, line, out)
@@ -111,10 +120,35 @@ class Decoder:
                 self._salvage(bytes(cast("bytes | bytearray", line)), error, out)
             except TypeError:
                 # A spooled line is no bytes. To ask before each decode would tax every line for a rare one.
-                if isinstance(line, bytes | bytearray):
+                if isinstance(line, bytes | bytearray | Several):
                     raise
                 out.append(events.Unrecognised(reason="line_too_long", size=line.size, path=line.path))
         return out
+
+    def _several(self, piece: Several, out: Out) -> None:
+        """Lines in one piece: decoded without cutting them up first, unless one of them is damaged."""
+        handlers = self._handlers
+        try:
+            messages = self._decode_lines(piece.data)
+        except unreadable.ERRORS:
+            self.feed(piece.split(), out)
+            return
+        self.lines += len(messages)
+        self._uncut, self._cut, self._count = piece, None, len(messages)
+        for self._at, message in enumerate(messages):
+            try:
+                handlers[type(message)](message, b"", out)
+            except unreadable.ERRORS as error:
+                self._salvage(bytes(self._text(b"")), error, out)
+
+    def _text(self, raw: bytes | bytearray) -> bytes | bytearray:
+        """The text of the line at hand; of one among several it is cut out only here, for the few that need it."""
+        if raw:
+            return raw
+        if self._cut is None:
+            self._cut = [line for line in self._uncut.split() if line.strip()]
+        # Two values on one line, or one on two, were read all the same; which text is whose is then not known.
+        return self._cut[self._at] if len(self._cut) == self._count else self._uncut.data
 
     # What the model says and does
 
@@ -169,7 +203,7 @@ class Decoder:
         elif kind == "thinking" or kind in _QUIET_BLOCKS:
             return False
         else:
-            out.append(unreadable.unrecognised("unknown_block", raw))
+            out.append(unreadable.unrecognised("unknown_block", self._text(raw)))
         return True
 
     def _user(self, line: wire.User, raw: bytes | bytearray, out: Out) -> None:

@@ -1,0 +1,159 @@
+"""Every mode, every way for a call not to be approved, for the agent's own calls, a subagent's and background ones."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leadrope import Answer, Caller, Limits, events
+from leadrope.rehearsal import ModelServer
+
+MODES = ("plan", "default", "edit", "full", "dontAsk")
+KINDS = ("own", "subagent", "background")
+AGENT = {
+    "name": "Agent",
+    "input": {"description": "d", "prompt": "do it", "subagent_type": "general-purpose", "run_in_background": False},
+}
+
+
+def script(stage: Any, kind: str) -> dict[str, Any]:
+    touch = {**stage.touch, "input": {**stage.touch["input"], "command": f"echo once >> {stage.marker}"}}
+    if kind == "background":
+        touch["input"]["run_in_background"] = True
+    done = {"text": "done", "optional": True, "repeat": 3}
+    if kind == "subagent":
+        return {"turns": [{"tool": AGENT}, done], "subagents": [[{"tool": touch, "optional": True}, done]]}
+    return {"turns": [{"tool": touch}, done]}
+
+
+def only_agents(asked: events.ApprovalRequested) -> bool:
+    return asked.call.name == "Agent"
+
+
+def breaks(asked: events.ApprovalRequested) -> bool:
+    if asked.call.name == "Agent":
+        return True
+    raise RuntimeError("the approver is broken")
+
+
+class Silent(Caller):
+    """Lets agents start, and then never answers."""
+
+    async def approve(self, asked: events.ApprovalRequested) -> Answer:
+        return Answer(approved=True) if asked.call.name == "Agent" else await super().approve(asked)
+
+
+async def play(stage: Any, kind: str, mode: str, *, approver: Any, on: Any = None, **rules: Any) -> Any:
+    limits = Limits(approval_s=0.3 if isinstance(approver, Silent) and on is None else 60, exit_s=0.5)
+    return await stage.play(
+        script(stage, kind), strict=False, mode=mode, approver=approver, on=on, policy=rules, limits=limits
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("rules", "approver"),
+    [
+        ({"blocked_commands": ["echo"]}, lambda _: True),
+        ({"require_approval": ["Bash(echo *)"]}, only_agents),
+        ({"require_approval": ["Bash(echo *)"]}, breaks),
+        ({"require_approval": ["Bash(echo *)"]}, Silent()),
+    ],
+    ids=["blocked", "denied", "approver crashes", "never answered"],
+)
+async def test_a_call_without_a_yes_does_not_run(
+    stage: Any, kind: str, mode: str, rules: dict[str, Any], approver: Any
+) -> None:
+    played = await play(stage, kind, mode, approver=approver, **rules)
+    assert not stage.marker.exists()
+    assert [d for d in played.of(events.ToolDecided) if d.decision == "allow" and d.call.name == "Bash"] == []
+    assert played.result.error is None or played.result.error.kind != "gate_bypassed"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_call_that_is_pending_when_stdin_closes_does_not_run(stage: Any, kind: str, mode: str) -> None:
+    async def on(run: Any, event: events.Event) -> None:
+        if isinstance(event, events.ApprovalRequested) and event.call.name == "Bash":
+            run._attempt._child.close_stdin()
+
+    await play(stage, kind, mode, approver=Silent(), on=on, require_approval=["Bash(echo *)"])
+    assert not stage.marker.exists()
+
+
+SUPERVISOR = """
+import asyncio, json, sys
+from leadrope import Answer, Caller, RunRequest, Secret, events, open_run
+
+class Silent(Caller):
+    async def approve(self, asked):
+        return Answer(approved=True) if asked.call.name == "Agent" else await super().approve(asked)
+
+async def main(url, cwd, mode):
+    request = RunRequest(
+        prompt="go", cwd=cwd, mode=mode, base_url=url, credential=Secret("sk-ant-rehearsal-0000000000"), attempts=1,
+        policy={"require_approval": ["Bash(echo *)"]},
+    )
+    async with open_run(request, approver=Silent()) as run:
+        async for item in run:
+            if isinstance(item.event, (events.ApprovalRequested, events.ToolDecided)):
+                print(json.dumps([type(item.event).__name__, item.event.call.name]), flush=True)
+    print("null", flush=True)
+
+asyncio.run(main(*sys.argv[1:4]))
+"""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_call_that_is_pending_when_the_supervisor_dies_does_not_run(
+    stage: Any, until: Any, kind: str, mode: str
+) -> None:
+    async with ModelServer(script(stage, kind), strict=False) as model:
+        supervisor = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", SUPERVISOR, model.url, str(stage.ws), mode),
+            env=stage.environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        assert supervisor.stdout is not None
+        # Until the command is asked for, or is denied by the mode and will never be.
+        while (line := await supervisor.stdout.readline()) and json.loads(line) not in (
+            ["ApprovalRequested", "Bash"],
+            ["ToolDecided", "Bash"],
+            None,
+        ):
+            pass
+        tree = _tree(supervisor.pid)
+        if supervisor.returncode is None:
+            os.kill(supervisor.pid, signal.SIGKILL)
+        await supervisor.communicate()
+        await until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in tree))
+    assert not stage.marker.exists()
+
+
+def _tree(root: int) -> list[int]:
+    found, todo = [], [root]
+    while todo:
+        pid = todo.pop()
+        for task in Path(f"/proc/{pid}/task").glob("*/children"):
+            below = [int(child) for child in task.read_text().split()]
+            found += below
+            todo += below
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mode", ["default", "edit", "full"])
+async def test_an_approved_call_runs_exactly_once(stage: Any, kind: str, mode: str) -> None:
+    await play(stage, kind, mode, approver=lambda _: True, require_approval=["Bash(echo *)"])
+    assert stage.marker.read_text() == "once\n"
