@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 import msgspec
@@ -15,11 +16,17 @@ import msgspec
 from leadrope.policy.shell_words import UNKNOWN_PATH, Word, names
 from leadrope.policy.wrappers import Role
 
+# Each write is compared with each program; this bounds the work of a text that is nothing but redirections.
+MAX_WRITES = 200
 _STREAMS = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"))
 _OUTPUTS = re.compile(r"[^*?\[]*\.(?:txt|log|out|err|csv|tap|md|html)\Z")
 _PROGRAM_FOLDERS = frozenset(("bin", "sbin", "libexec"))
 _SYSTEM = ("/usr", "/lib", "/etc", "/bin", "/sbin", "/opt", "/proc", "/sys")
-_REACHES_GIT = re.compile(r"(?:^|/)(?:\.git|\.husky|hooks|config|\.config)")
+# Its settings, its hooks, and the files that common hooks obey.
+_REACHES_GIT = re.compile(
+    r"(?:^|/)(?:\.git(?:/|\Z|attributes|modules|config)|\.husky|hooks/|config\Z|\.config/|\.?lefthook|\.pre-commit"
+    r"|\.lintstaged|package\.json)"
+)
 _DOTTED = re.compile(r"\.[A-Za-z]\w*\Z")
 
 # Variables that make known programs start others, or change which program a name means.
@@ -45,8 +52,8 @@ class _Write(msgspec.Struct, frozen=True):
     order: int
     target: Word
     path: str
-    own: int = -1
-    """For a redirection: the program whose output it takes."""
+    own: int
+    """The moment of the program that writes: its own output is no danger to it."""
 
 
 class _Start(msgspec.Struct, frozen=True):
@@ -67,8 +74,6 @@ class Aftermath:
         self._starts: list[_Start] = []
         self._reasons: dict[str, None] = {}
         self._carried: list[str] = []
-        self.exported = False
-        """A variable that is not known to be harmless reaches the programs."""
 
     def open_group(self) -> None:
         """A pipeline: its parts run side by side and count as one moment."""
@@ -88,7 +93,7 @@ class Aftermath:
         self._note(target, cwd, loose=loose, own=self._order + (not self._groups))
 
     def write(self, target: Word, cwd: str | None, *, loose: bool) -> None:
-        self._note(target, cwd, loose=loose, own=-1)
+        self._note(target, cwd, loose=loose, own=self._order)
 
     def _note(self, target: Word, cwd: str | None, *, loose: bool, own: int) -> None:
         if target.text in _STREAMS:
@@ -98,7 +103,7 @@ class Aftermath:
             path = target.text
             if cwd is not None and path[:1] not in "/~":
                 path = UNKNOWN_PATH if cwd == UNKNOWN_PATH else posixpath.join(cwd, path)
-        order = 0 if loose else self._order + (own >= 0 and not self._groups)
+        order = 0 if loose else own
         self._writes.append(_Write(order, target, path, own))
 
     def assign(self, name: str, value: Word, *, exported: bool) -> None:
@@ -122,35 +127,31 @@ class Aftermath:
         for start in self._starts:
             if start.role == "script" and start.cwd is not None and (start.cwd[:1] in "/~?" or ".." in start.cwd):
                 yield f"{start.name} in a folder that is not known"
+        if len(self._writes) > MAX_WRITES:
+            yield f"over {MAX_WRITES} files written"
+            return
+        moments = Counter(start.order for start in self._starts)
         for write in self._writes:
-            yield from self._after(write)
+            if reason := self._after(write, moments):
+                yield reason
 
-    def _after(self, write: _Write) -> Iterator[str]:
+    def _after(self, write: _Write, moments: Counter[int]) -> str:
+        """Why a program that starts after this write, or beside it, may be another one than it seems."""
         where = _where(write)
         if where == "programs":
-            yield f"writes {write.path}, where programs are started from"
-            return
+            return f"writes {write.path}, where programs are started from"
         for start in self._starts:
-            if start.order < write.order or (
-                write.own >= 0 and start.order == write.own and not self._groups_of(start)
-            ):
+            alone = start.order == write.own and moments[start.order] == 1
+            if start.order < write.order or alone:
                 continue
-            if (
-                start.role in ("inert", "writer", "wrapper", "git")
-                and where == "anywhere"
-                and self._others(start, write)
-            ):
-                yield f"{start.name} after something was written to a place that is not known"
-            elif start.role == "git" and (where in ("anywhere", "named") or _REACHES_GIT.search(write.path)):
-                yield f"{start.name} after files that it may obey were written"
-            elif start.role in ("runner", "script", "unknown") and not _is_output(write, start):
-                yield f"{start.name} after files that it may run were written"
-
-    def _groups_of(self, start: _Start) -> bool:
-        return sum(other.order == start.order for other in self._starts) > 1
-
-    def _others(self, start: _Start, write: _Write) -> bool:
-        return len(self._starts) > 1
+            plain = start.role in ("inert", "writer", "wrapper", "git")
+            if plain and where == "anywhere" and len(self._starts) > 1:
+                return f"{start.name} after something was written to a place that is not known"
+            if start.role == "git" and (where in ("anywhere", "named") or _REACHES_GIT.search(write.path)):
+                return f"{start.name} after files that it may obey were written"
+            if start.role in ("runner", "script", "unknown") and not _is_output(write, start):
+                return f"{start.name} after files that it may run were written"
+        return ""
 
 
 def _where(write: _Write) -> str:
@@ -162,7 +163,7 @@ def _where(write: _Write) -> str:
         lead = write.target.lead
         return "named" if write.target.glob and not lead.startswith(("/", "~", "*", "?", "[")) else "anywhere"
     normal = posixpath.normpath(path)
-    if _PROGRAM_FOLDERS & set(normal.split("/")[:]) or normal.startswith(_SYSTEM):
+    if _PROGRAM_FOLDERS & set(normal.split("/")) or normal.startswith(_SYSTEM):
         return "programs"
     if normal.startswith(("/tmp/", "/var/tmp/", "/dev/")):  # noqa: S108 - a name in a text, not a file of ours
         return "here"

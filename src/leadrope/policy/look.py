@@ -108,11 +108,8 @@ class Look:
     def _written_words(self) -> Iterator[tuple[str, str | None]]:
         if self.reading is None:
             return
-        # A write does not tell where the line had gone by then, so it is seen from everywhere that the line goes.
-        places = dict.fromkeys((None, *(program.cwd for program in self.reading.programs)))
-        for path in self.reading.writes:
-            if path not in NOWHERE:
-                yield from ((path, cwd) for cwd in places)
+        # The reader has followed the line's `cd`: a write is told from where the line began.
+        yield from ((path, None) for path in self.reading.writes if path not in NOWHERE)
         for program in self.reading.programs:
             if (program.words[0] or "").rpartition("/")[2] in _CHANGERS:
                 yield from ((path, program.cwd) for path in _path_words(program))

@@ -22,7 +22,8 @@ def judge_awk(text: str) -> Judged:
     bare = text.replace("||", " ")
     if _AWK_LIVE.search(bare):
         return Judged("an awk program that may start others")
-    return Judged(writes=bool(re.search(r"\bprintf?\b[^;}\n]*>", bare)))
+    # A `>` before any print compares; one after it may name a file.
+    return Judged(writes=re.search(r"print(?:.|\n)*>", bare) is not None)
 
 
 def judge_sed(script: str) -> Judged:

@@ -16,11 +16,14 @@ import msgspec
 from leadrope.policy.aftermath import Aftermath
 from leadrope.policy.shell_scope import Scope
 from leadrope.policy.shell_tree import MAX_DEPTH, Tree
+from leadrope.policy.shell_words import Variables
 
 if TYPE_CHECKING:
     from tree_sitter import Language, Node
 
 MAX_BYTES = 20_000
+# The grammar's time grows with their square: 5,000 took 0.9 s.
+MAX_DOCUMENTS = 50
 
 # C0 but tab and newline, DEL, C1, and what is not seen: zero-width, bidi, line and paragraph separators, BOM, tags.
 _UNSEEN = re.compile(
@@ -98,9 +101,12 @@ class Scan:
         self.opaque: dict[str, None] = {}
         self.functions: set[str] = set()
         self.after = Aftermath()
+        self.variables = Variables()
         self.full = False
 
     def reading(self, command: str) -> Reading:
+        if self.variables.counted & self.variables.texts:
+            self.tell("arithmetic with a variable whose value may run")
         for reason in self.after.reasons():
             self.tell(reason)
         return Reading(tuple(self.programs), tuple(self.opaque), self.after.written(), command)
@@ -126,6 +132,8 @@ class Scan:
         if b"\\\n" in source and _CONTINUED_WORD.search(source):
             # The grammar sees two words where bash joins the lines to one.
             return self.tell("a line that goes on inside a word")
+        if source.count(b"<<") > MAX_DOCUMENTS:
+            return self.tell(f"over {MAX_DOCUMENTS} here-documents")
         root = _parse(source)
         if root.has_error:
             return self.tell("text that cannot be read as shell")

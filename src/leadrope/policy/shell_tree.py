@@ -31,15 +31,9 @@ class Tree:
         self._scan = scan
         self._source = source
         self._inside: list[Node] = []
-        self._words = WordReader(source, tell=scan.tell, inside=self._inside.append)
+        self._words = WordReader(source, scan.variables, tell=scan.tell, inside=self._inside.append)
 
     def statements(self, node: Node, scope: Scope, depth: int) -> None:
-        self._all(node, scope, depth)
-        unsafe = self._words.counted & self._words.assigned_text
-        if unsafe or (self._words.counted and self._scan.after.exported):
-            self._scan.tell("arithmetic with a variable whose value may run")
-
-    def _all(self, node: Node, scope: Scope, depth: int) -> None:
         for child in node.children:
             if self._scan.full:
                 return
@@ -72,7 +66,7 @@ class Tree:
             ):
                 self._scan.tell("a comment that bash may not read as one")
         elif kind in ("subshell", "negated_command"):
-            self._all(node, scope.inner() if kind == "subshell" else scope, depth)
+            self.statements(node, scope.inner() if kind == "subshell" else scope, depth)
         elif kind == "compound_statement":
             self._compound(node, scope, depth)
         elif kind in ("if_statement", "elif_clause", "else_clause", "do_group"):
@@ -165,7 +159,7 @@ class Tree:
             else:
                 values.append(self._words.word(child))
         if name and not (values and all(is_number(value) for value in values)):
-            self._words.assigned_text.add(name)
+            self._scan.variables.texts.add(name)
         if name:
             self._scan.after.assign(name, UNKNOWN, exported=False)
         if inner.cwd != scope.cwd:
@@ -183,7 +177,7 @@ class Tree:
                 self._scan.tell("arithmetic in a form that is not known here")
             self._words.arithmetic(text[2:-2])
             return
-        self._all(node, scope, depth)
+        self.statements(node, scope, depth)
 
     def _case(self, node: Node, scope: Scope, depth: int) -> None:
         for child in node.named_children:
@@ -234,7 +228,7 @@ class Tree:
                     self._words.word(item)
             else:
                 value = self._words.word(part)
-        self._words.assign(name, value)
+        self._scan.variables.assign(name, value)
         self._scan.after.assign(name, value, exported=exported)
 
     def _declaration(self, node: Node) -> None:
@@ -282,9 +276,14 @@ class Tree:
         body: Node | None = None
         more: list[Node] = []
         fed = False
+        late: list[Node] = []
         for child in node.named_children:
             if child.type == "file_redirect":
-                more.extend(self._redirect(child, scope))
+                if body is not None and body.type == "list":
+                    # The grammar gives the whole list what bash gives to its last command.
+                    late.append(child)
+                else:
+                    more.extend(self._redirect(child, scope))
                 fed = fed or self._text(child).lstrip("0123456789").startswith("<")
             elif child.type == "herestring_redirect":
                 fed = True
@@ -304,6 +303,9 @@ class Tree:
         elif body is not None:
             self._statement(body, inner, depth + 1)
         scope.cwd = inner.cwd
+        for child in late:
+            if self._redirect(child, scope, after=True):
+                self._scan.tell("words after a redirection")
         for child in node.named_children:
             if child.type == "heredoc_redirect":
                 self._heredoc(child, scope, depth, body)
@@ -347,7 +349,7 @@ class Tree:
         elif b"$" in self._source[begin:stop] or b"`" in self._source[begin:stop]:
             self._scan.tell("a here-document that this reader and bash may read differently")
 
-    def _redirect(self, node: Node, scope: Scope) -> list[Node]:
+    def _redirect(self, node: Node, scope: Scope, *, after: bool = False) -> list[Node]:
         """Note what is written; gives back the words that the grammar took for further targets."""
         operator = ""
         targets: list[Node] = []
@@ -367,7 +369,8 @@ class Tree:
         if operator in (">&", "<&") and (is_number(target) or target.text == "-"):
             return targets[1:]
         if operator not in ("<", "<&"):
-            self._scan.after.redirect(target, scope.cwd, loose=scope.loose)
+            note = self._scan.after.write if after else self._scan.after.redirect
+            note(target, scope.cwd, loose=scope.loose)
         return targets[1:]
 
     def _command(self, node: Node, scope: Scope, depth: int, more: tuple[Node, ...]) -> None:
@@ -429,7 +432,7 @@ class Tree:
         if told.role == "unknown" and scope.fed and not told.opaque:
             self._scan.tell(f"{first.text} is not known here: it may run what it is given")
         for name, value in told.assigns:
-            self._words.assign(name, value)
+            self._scan.variables.assign(name, value)
             self._scan.after.assign(name, value, exported=told.role == "wrapper")
         self._scan.after.start(told.role, words, cwd=scope.cwd, loose=scope.loose)
         for target in told.writes:

@@ -52,7 +52,7 @@ class Word(msgspec.Struct, frozen=True):
 
     @property
     def could_be_option(self) -> bool:
-        return not self.lead or self.lead[0] in "-*?["
+        return not self.counted and (not self.lead or self.lead[0] in "-*?[")
 
 
 UNKNOWN = Word(None, splits=True)
@@ -75,18 +75,32 @@ def is_number(word: Word) -> bool:
     return word.counted or (word.text is not None and _NUMBER.match(word.text) is not None)
 
 
+class Variables:
+    """The variables of all texts of one command line, as far as their values could be run."""
+
+    def __init__(self) -> None:
+        self.counted: set[str] = set()
+        """Evaluated as arithmetic: bash runs a `$(...)` that such a value holds as an index."""
+        self.texts: set[str] = set()
+        """Given something other than a number."""
+        self.assigned: set[str] = set()
+
+    def assign(self, name: str, value: Word) -> None:
+        self.assigned.add(name)
+        if not is_number(value):
+            self.texts.add(name)
+
+
 class WordReader:
     """Reads the words of one text. What stands inside them (substitutions) is handed on, what is unclear is told."""
 
-    def __init__(self, source: bytes, *, tell: Callable[[str], None], inside: Callable[[Node], None]) -> None:
+    def __init__(
+        self, source: bytes, variables: Variables, *, tell: Callable[[str], None], inside: Callable[[Node], None]
+    ) -> None:
         self._source = source
+        self._variables = variables
         self._tell = tell
         self._inside = inside
-        self.counted: set[str] = set()
-        """Variables that are evaluated as arithmetic: bash runs a `$(...)` that such a value holds as an index."""
-        self.assigned_text: set[str] = set()
-        """Variables that this text gives something other than a number."""
-        self.assigned: set[str] = set()
 
     def text_of(self, node: Node) -> str:
         return self._source[node.start_byte : node.end_byte].decode()
@@ -146,12 +160,7 @@ class WordReader:
         if not _ARITHMETIC.match(text) or not _balanced(text):
             self._tell("arithmetic that may run what its values say")
             return
-        self.counted.update(_IDENTIFIER.findall(text))
-
-    def assign(self, name: str, value: Word) -> None:
-        self.assigned.add(name)
-        if not is_number(value):
-            self.assigned_text.add(name)
+        self._variables.counted.update(_IDENTIFIER.findall(text))
 
     def _unclear(self, reason: str) -> Word:
         self._tell(reason)
@@ -214,7 +223,7 @@ class WordReader:
             else:
                 self._tell("arithmetic in a form that is not known here")
             return Word(None, counted=True)
-        if text in ("$HOME", "${HOME}") and "HOME" not in self.assigned:
+        if text in ("$HOME", "${HOME}") and "HOME" not in self._variables.assigned:
             return Word("~", "~", "~")
         if _COUNTED_ONLY.match(text):
             return Word(None, counted=True)
@@ -253,7 +262,7 @@ class WordReader:
             else:
                 self.word(child)
         if operator in (":=", "="):
-            self.assigned_text.update(self.text_of(c) for c in node.children if c.type == "variable_name")
+            self._variables.texts.update(self.text_of(c) for c in node.children if c.type == "variable_name")
         if operator == "@":
             self._tell("an expansion that may run what its value says")
 

@@ -235,6 +235,9 @@ def _git(words: Words) -> Told:
         "::" in (word.text or "") for word in rest
     ):
         return Told(role="git", opaque="git with an address that starts a helper")
+    if verb == "clone":
+        # What is fetched is no file of the project yet: to run it in the same breath is like `curl | sh`.
+        return Told(role="git", writes=(Word(None, tail=".clone"),))
     return Told(role="git", writes=(UNKNOWN,) if verb in ("apply", "am") else ())
 
 

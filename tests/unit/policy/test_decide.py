@@ -234,7 +234,7 @@ def test_a_verdict_tells_rule_layer_reason_and_how_the_command_was_read() -> Non
     assert (found.rule, found.layer) == ("require_approval", "test")
     assert "git push" in found.reason
     assert "runs git push (through sudo) (in sub)" in found.reading
-    assert "writes log.txt" in found.reading
+    assert "writes sub/log.txt" in found.reading
 
 
 def test_control_tools_pass_every_limit_but_a_block_of_their_own() -> None:

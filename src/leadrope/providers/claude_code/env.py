@@ -167,6 +167,7 @@ def child_env(
     is_root: bool,
     default_home: Path,
     forward_env: Iterable[str] = (),
+    shell: str | None = None,
 ) -> dict[str, str]:
     """Everything the child will see. `config_dir` None means the program's own login in the user's own folder."""
     check_variables(request.variables)
@@ -190,6 +191,9 @@ def child_env(
         "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1",
         RUN_TAG: run_id,
     }
+    if shell is not None:
+        # Commands are judged as bash reads them; another shell would read some of them otherwise.
+        env["SHELL"] = shell
     if config_dir is not None:
         env["CLAUDE_CONFIG_DIR"] = str(config_dir)
     elif environ.get("CLAUDE_CONFIG_DIR"):

@@ -43,6 +43,7 @@ def plan_launch(
     instructions_text: str = "",
     forward_env: Iterable[str] = (),
     is_trusted: bool = False,
+    shell: str | None = None,
 ) -> Plan:
     """Plan the start of one run. `run_dir` is private to the run; the child's temporary files go into its `tmp`."""
     line = command(
@@ -65,6 +66,7 @@ def plan_launch(
         is_root=is_root,
         default_home=default_home,
         forward_env=forward_env,
+        shell=shell,
     )
     folders = (run_dir, tmp_dir) if config_dir is None else (run_dir, tmp_dir, config_dir)
     return Plan(argv=line.argv, env=env, files=line.files, folders=tuple(map(str, folders)))

@@ -68,6 +68,7 @@ class ClaudeCode:
             instructions_text=told.text if told else "",
             forward_env=place.config.forward_env,
             is_trusted=place.is_trusted,
+            shell=shutil.which("bash", path="/bin:/usr/bin"),
         )
         notices = (*credential.notices, *(told.notices if told else ()))
         return base.Launch(

@@ -1,0 +1,215 @@
+"""Which programs a command line is read to start, with which words, through what, and where; and what stays opaque."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from leadrope.policy import shell
+from leadrope.policy.shell import Program, read
+
+
+def programs(command: str) -> list[str]:
+    reading = read(command)
+    assert reading.opaque == (), command
+    return [" ".join(word if word is not None else "?" for word in program.words) for program in reading.programs]
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("ls", ["ls"]),
+        ("ls -la; pwd && date || true", ["ls -la", "pwd", "date", "true"]),
+        ("cat a | sort | uniq -c", ["cat a", "sort", "uniq -c"]),
+        ("e'v'i\"l\"", ["evil"]),
+        (r"e\vil", ["evil"]),
+        (r"$'\x65vil'", ["evil"]),
+        ("echo 'a b' \"c $x\" d\\ e *.py", ["echo a b ? d e *.py"]),
+        ("echo $(date)", ["echo ?", "date"]),
+        ('echo "${x:-$(date)}"', ["echo ?", "date"]),
+        ("cat <(date) > out.txt", ["cat ?", "date"]),
+        ("cat <<EOF\n$(date)\nEOF", ["cat", "date"]),
+        ("cat <<'EOF'\n$(date)\nEOF", ["cat"]),
+        ("cat <<EOF | sort && pwd\nx\nEOF", ["cat", "sort", "pwd"]),
+        ("if ls; then pwd; elif date; then id; else who; fi", ["ls", "pwd", "date", "id", "who"]),
+        ('for f in *; do wc "$f"; done', ["wc ?"]),
+        ('while read -r x; do echo "$x"; done < f', ["read -r x", "echo ?"]),
+        ("case $x in a) ls;; *) pwd;; esac", ["ls", "pwd"]),
+        ("greet() { echo hi; }; greet", ["echo hi", "greet"]),
+        ("(cd a; ls)", ["cd a", "ls"]),
+        ("! grep -q x f", ["grep -q x f"]),
+        ("> out.txt ls -la", ["ls -la"]),
+        ("ls > out.txt -la", ["ls -la"]),
+        ("X=1 Y=2 ls", ["ls"]),
+        ("bash -c 'ls; pwd'", ["bash -c ls; pwd", "ls", "pwd"]),
+        ("sh -c \"sh -c 'ls'\"", ["sh -c sh -c 'ls'", "sh -c ls", "ls"]),
+        ("trap 'rm -f x' EXIT; ls", ["trap rm -f x EXIT", "rm -f x", "ls"]),
+        ("python -m pytest -q", ["python -m pytest -q", "pytest -q"]),
+        ("ls \\\n  -la", ["ls -la"]),
+        ("# nothing", []),
+        ("", []),
+    ],
+)
+def test_programs(command: str, expected: list[str]) -> None:
+    assert programs(command) == expected
+
+
+@pytest.mark.parametrize(
+    ("command", "inner", "wrappers"),
+    [
+        ("env A=1 nice -n 5 timeout 3 evil", ("evil",), ("env", "nice", "timeout")),
+        ("sudo -u root rm x", ("rm", "x"), ("sudo",)),
+        ("nohup evil", ("evil",), ("nohup",)),
+        ("command exec evil", ("evil",), ("command", "exec")),
+        ("time -p evil", ("evil",), ("time",)),
+        ("busybox rm x", ("rm", "x"), ("busybox",)),
+        ("find . -name '*.o' -exec rm {} +", ("rm", None), ("find",)),
+        ("ls | xargs -n1 rm -f", ("rm", "-f", None), ("xargs",)),
+        ("ls | xargs -I{} mv {} old.txt", ("mv", None, "old.txt"), ("xargs",)),
+        ("/usr/bin/env /bin/rm x", ("/bin/rm", "x"), ("env",)),
+        ("npx tsc --noEmit", ("tsc", "--noEmit"), ("npx",)),
+        ("uv run pytest", ("pytest",), ("uv",)),
+    ],
+)
+def test_wrappers(command: str, inner: tuple[str | None, ...], wrappers: tuple[str, ...]) -> None:
+    reading = read(command)
+    assert reading.opaque == ()
+    assert reading.programs[-1] == Program(inner, wrappers)
+
+
+@pytest.mark.parametrize(
+    ("command", "cwd"),
+    [
+        ("ls", None),
+        ("cd /srv; ls", "/srv"),
+        ("cd a && cd b && ls", "a/b"),
+        ("cd /a/../b; ls", "/b"),
+        ("cd; ls", "~"),
+        ("cd $x; ls", "?"),
+        ("cd -; ls", "?"),
+        ("(cd /a); ls", None),
+        ("if true; then cd /a; fi; ls", "?"),
+        ("cd /a | true; ls", None),
+        ("cd $HOME/x; ls", "~/x"),
+    ],
+)
+def test_where_a_program_runs(command: str, cwd: str | None) -> None:
+    assert read(command).programs[-1].cwd == cwd
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("$x", "name is not known"),
+        ("ev*", "name is not known"),
+        ("eval ls", "eval"),
+        ("source x.sh", "source"),
+        (". x.sh", "source"),
+        ("curl -s x | sh", "reads from its input"),
+        ("bash x.sh", "content is not known"),
+        ('bash -c "$x"', "not known"),
+        ("python -c 'print(1)'", "python"),
+        ("python", "reads from its input"),
+        ("awk 'BEGIN { system(\"x\") }'", "awk"),
+        ("sed '1e ls' f", "sed"),
+        ("if then", "cannot be read"),
+        ("ls \x07", "control"),
+        ("ls \u202e", "invisible"),
+        ("ls \ud800", "Unicode"),
+        ("ev\\\nil", "goes on inside a word"),
+        ("x" * 20_001, "20 kB"),
+        ("true;" * 201, "200 commands"),
+        ("( " * 200 + "ls" + " )" * 200, "deeply"),
+        ("ls() { pwd; }", "another program"),
+        ("alias ls=rm", "alias"),
+        ("PATH=. ls", "PATH"),
+        ("LD_PRELOAD=x ls", "LD_PRELOAD"),
+        ("FOO=bar make", "FOO"),
+        ("frobnicate rm", "not known here"),
+        ("ls | frobnicate", "what it is given"),
+        ("x='a[$(ls)]'; echo $((x))", "arithmetic"),
+        ("test -v 'a[$(ls)]'", "test"),
+        ("echo ${x@P}", "expansion"),
+        ("echo ${!x}", "expansion"),
+        ("git x", "alias"),
+        ("git -c core.pager=x log", "git"),
+        ("git rebase -x ls", "git"),
+        ("tar cf x --to-command=ls y", "tar"),
+        ("make SHELL=ls", "make"),
+        ("npm exec ls", "npm"),
+        ("env -S 'ls -la'", "env"),
+        ("find . $x ls", "find"),
+        ("sort --compress-prog ls", "sort"),
+        ("echo x > a.py; python a.py", "after files"),
+        ("cp a /usr/local/bin/ls", "where programs are started from"),
+        ('cp "$a" "$b"; ls', "place that is not known"),
+        ("sh -c '[[ a || ls ]]'", "only bash"),
+        ("zsh -c ls", "grammar is not known"),
+        ("ssh host ls", "ssh"),
+        ("cat <<A <<B\nx\nA\ny\nB", "cannot be read"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_known_is_opaque_with_its_reason(command: str, reason: str) -> None:
+    opaque = read(command).opaque
+    assert any(reason in why for why in opaque), opaque
+
+
+def test_opaque_readings_still_name_what_is_seen() -> None:
+    assert ("rm", "-rf", "/") in [program.words for program in read("eval 'rm -rf /'").programs]
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("ls > a.txt 2>&1", ("a.txt",)),
+        ("ls >> a 2>/dev/null", ("a",)),
+        ("cd sub && ls > a.txt", ("sub/a.txt",)),
+        ("ls > $x", ("?",)),
+        ("ls | tee a b", ("a", "b")),
+        ("cp a b", ("b", "b/a")),
+        ("dd if=a of=/dev/sda", ("/dev/sda",)),
+        ("sed -i s/a/b/ f", ("f",)),
+        ("ls < a", ()),
+    ],
+)
+def test_writes(command: str, expected: tuple[str, ...]) -> None:
+    assert read(command).writes == expected
+
+
+def test_the_parser_is_loaded_with_the_first_command_only() -> None:
+    code = (
+        "import sys; from leadrope.policy import shell, commands; assert 'tree_sitter' not in sys.modules;"
+        "shell.read('ls'); assert 'tree_sitter' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["(" * 20_000, "$(" * 10_000, "a;" * 10_000, "a|" * 9_999 + "a", ">a " * 6_000, "a && " * 3_999 + "a",
+     "{a," * 6_000, "[[ a ]] &&" * 1_900 + " a",
+     "`" * 20_000, "<<a " * 5_000, '"$(' * 6_000, "x=" * 10_000, "! " * 9_999 + "a"],
+)  # fmt: skip
+def test_no_text_keeps_the_reader_for_long(text: str) -> None:
+    """A gate that can be held up by a text is a gate that can be taken down by one."""
+    began = time.perf_counter()
+    read(text)
+    assert time.perf_counter() - began < 2
+
+
+def test_a_typical_command_is_read_in_a_millisecond() -> None:
+    """The bound is ten times wider than the target, for machines under load; bench/ gives the figures."""
+    took = []
+    for place in range(50):
+        began = time.perf_counter()
+        read(f"cd src && git status --short | head -{place} && pytest -q tests/test_{place}.py 2>&1 | tail -20")
+        took.append(time.perf_counter() - began)
+    assert sorted(took)[25] < 0.01
+
+
+def test_limits_are_stated() -> None:
+    assert shell.MAX_BYTES == 20_000
+    assert read("true;" * 200).is_clean
