@@ -65,7 +65,8 @@ def test_every_one_of_them_really_starts_evil(started_evil: Callable[[Sequence[s
     cases = [case.command for case in every(EVIL) if not missing & set(case.needs)]
     assert len(cases) >= 250, f"too few commands could be tried here; missing are {sorted(missing)}"
     idle = [case for case, started in zip(cases, started_evil(cases), strict=True) if not started]
-    assert idle == []
+    # On a busy machine one of hundreds may not have come to it in its time; alone it has the machine's whole attention.
+    assert [case for case in idle if not started_evil([case])[0]] == []
 
 
 def test_most_everyday_commands_are_clean() -> None:
