@@ -194,7 +194,7 @@ async def runs(stage: Stage, executable: str, more: str) -> None:
 
 def _guardians() -> list[int]:
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    script = guardian.__file__.encode()
+    script = f"{Path(guardian.__file__).parent}/".encode()
     return [int(pid) for pid in children if script in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 

@@ -10,7 +10,8 @@
     ├── InstallError            fix the installation
     │   ├── CliNotFound
     │   ├── SpawnFailed
-    │   └── GateUnsupported     this agent version cannot hold a tool call
+    │   ├── GateUnsupported     this agent version cannot hold a tool call
+    │   └── SandboxUnavailable  the walls cannot be built here
     ├── NotAuthenticated        log in, or opt in to a key
     ├── RunFailed               a run ended badly; raised only by RunResult.raise_for_outcome()
     └── RunClosed               the run is over; the call came too late
@@ -87,6 +88,10 @@ class SpawnFailed(InstallError):
 
 class GateUnsupported(InstallError):
     kind = "gate_unsupported"
+
+
+class SandboxUnavailable(InstallError):
+    kind = "sandbox_unavailable"
 
 
 class NotAuthenticated(LeadropeError):

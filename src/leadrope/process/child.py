@@ -80,6 +80,13 @@ class Child:
 
     async def read(self) -> list[lines.Line]:
         """The next batch of lines; `[]` is the end of output, and comes again at every later call."""
+        while pieces := await self._streams.read():
+            if found := lines.split(pieces):
+                return found
+        return []
+
+    async def read_whole(self) -> list[lines.Piece]:
+        """The same, with lines that came together left in one piece; empty ones among them too."""
         return await self._streams.read()
 
     def write(self, data: bytes) -> None:
@@ -138,6 +145,7 @@ async def start(
     env: Mapping[str, str],
     cwd: str,
     spool_dir: str,
+    box: Sequence[str] = (),
     guardian: bool = True,
     high_water: int = HIGH_WATER,
     low_water: int = LOW_WATER,
@@ -145,11 +153,18 @@ async def start(
 ) -> Child:
     """Starts `argv` (never a shell) in its own session with exactly `env`, plus LEADROPE_RUN if that is missing.
 
+    `box` is what `sandbox.plan` gave: the agent runs inside of it, and an exit code of 128+n may be its signal n.
     Without `guardian`, or where there is none (not Linux), the tree is held by session and tag alone.
     """
     env = {reaper.TAG: secrets.token_hex(8), **env}
     tag = env[reaper.TAG]
-    command = [_resolve(argv[0], env), *argv[1:]]
+    command = [*box, _resolve(argv[0], env), *argv[1:]]
+    has_guardian = guardian and hold.has_guardian()
+    if box and not has_guardian:
+        raise errors.SpawnFailed(
+            f"{argv[0]} cannot be started in a sandbox without a guardian process",
+            hint="Sandboxes need Linux and a Python that is not frozen; run without a sandbox otherwise.",
+        )
     holder: hold.Guarded | hold.Bare
     streams = Streams(
         spool_dir=spool_dir,
@@ -159,13 +174,20 @@ async def start(
         on_process_exited=lambda: holder.exited() if isinstance(holder, hold.Bare) else None,
     )
     child = Child(streams)
-    holder = hold.Guarded(child, tag=tag) if guardian and hold.has_guardian() else hold.Bare(child, tag=tag)
+    holder = hold.Guarded(child, tag=tag, boxed=bool(box)) if has_guardian else hold.Bare(child, tag=tag)
     child._hold = holder  # noqa: SLF001  # the two know each other: orders go down, reports come up
     try:
         await holder.start(command, env=env, cwd=cwd, streams=streams)
     except hold.ExecFailed as error:
         await child.end(stop_s=0)
         raise _spawn_error(command[0], cwd, error.errno) from error
+    except hold.BoxFailed as error:
+        await child.end(stop_s=0)
+        raise errors.SpawnFailed(
+            f"the sandbox around {argv[0]} could not be built: "
+            + (" | ".join(child.stderr_tail[-3:]) or "bubblewrap said nothing"),
+            hint="`leadrope doctor` tries the sandbox; a folder named for the run may be out of its reach.",
+        ) from error
     except hold.GuardianFailed as error:
         await child.end(stop_s=0)
         raise errors.SpawnFailed(

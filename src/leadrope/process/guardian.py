@@ -1,10 +1,16 @@
 """The ancestor of one agent: a script that ends the agent's whole tree, and knows nothing of leadrope or of agents.
 
-Run as `python -I -S guardian.py FD -- COMMAND...`. It is the subreaper of everything the agent starts, so whatever
-calls setsid, forks twice or clears its environment still comes back to it. It ends the tree when it is told to,
-when the agent has exited, and when the supervisor is gone (kill -9 included).
+Run as `python -I -S guardian.py FD plain|boxed -- COMMAND...`. It is the subreaper of everything the agent starts, so
+whatever calls setsid, forks twice or clears its environment still comes back to it. It ends the tree when it is told
+to, when the agent has exited, and when the supervisor is gone (kill -9 included).
 
-To the supervisor, one line each:     STARTED pid · FAILED errno · EXITED wait-status rung · SWEPT leftovers survivors
+Boxed, the command is bubblewrap, and the agent its grandchild: bubblewrap's monitor, the init of the new pid namespace,
+the agent. The monitor turns SIGTERM into a SIGKILL of everything and the init ignores it, so signals go to the agent
+itself. While the agent lives the monitor is stopped: else it would end the box together with the agent, and nobody
+could count what was left in there.
+
+To the supervisor, one line each:     STARTED pid session · FAILED errno (0: the box, not the agent)
+                                      EXITED wait-status rung · SWEPT leftovers survivors
 From the supervisor, one line each:   TERM · KILL · END polite-milliseconds stop-milliseconds
 
 Every import costs private memory in every run, hence `_signal` and `_ctypes` in place of their comfortable wrappers
@@ -24,6 +30,11 @@ if TYPE_CHECKING:
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NO_NEW_PRIVS = 38
+# The numbers are the same on every architecture.
+LANDLOCK_CREATE_RULESET = 444
+LANDLOCK_RESTRICT_SELF = 446
+LANDLOCK_SCOPES = 0b11
 
 # SIGKILL needs about a millisecond. Only a process in uninterruptible sleep, or one of another user, takes longer,
 # and nobody can hurry those; the supervisor is told that they are there.
@@ -33,24 +44,51 @@ ALONE_SWEEP_S = 30.0
 # What a TERM to the guardian itself (a machine that shuts down) leaves the agent.
 SHUTDOWN_STOP_S = 2.0
 
+# Between two looks for the agent while bubblewrap builds the box, which takes about 8 ms.
+BOX_LOOK_S = 0.001
+# What is left in a box is killed one by one, for the count. Something that forks faster than that is ended with the
+# whole namespace, by the kernel, when this time is over.
+BOX_SWEEP_S = 0.25
+# In the argv of the forwarders that belong to the box itself; they are no leftovers of the agent.
+FURNITURE = b"-lpleadrope-forward"
+
 # Handled, not ignored: a handler is reset by exec, so the agent gets the defaults.
 HANDLED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 # Ignored by Python at its start; an ignored signal would be inherited by the agent.
 IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
-def prctl(option: int, value: int) -> None:
+def call_libc(name: str, *arguments: "int | bytes") -> int:
     try:
         import _ctypes  # noqa: PLC0415  # Linux only, like this script
 
-        function = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type]  # None: this program
-        result = _ctypes.call_function(function, (option, value, 0, 0, 0))
+        function = _ctypes.dlsym(_ctypes.dlopen(None, 0), name)  # type: ignore[arg-type]  # None: this program
+        result: int = _ctypes.call_function(function, arguments)
     except (ImportError, AttributeError):  # the private door may close in a later Python
         import ctypes  # noqa: PLC0415
 
-        result = ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
-    if result != 0:
+        result = ctypes.CDLL(None)[name](*arguments)
+    return result
+
+
+def prctl(option: int, value: int) -> None:
+    if call_libc("prctl", option, value, 0, 0, 0) != 0:
         raise OSError(f"prctl({option}, {value}) failed")
+
+
+def keep_to_itself() -> None:
+    """Abstract sockets and signals stay inside of the box, also where it shares the network of the machine.
+
+    Landlock can do that since Linux 6.12 (its version 6). Older kernels cannot, and lack nothing else.
+    """
+    if call_libc("syscall", LANDLOCK_CREATE_RULESET, 0, 0, 1) < 6:
+        return
+    rules = (0).to_bytes(16, sys.byteorder) + LANDLOCK_SCOPES.to_bytes(8, sys.byteorder)
+    handle = call_libc("syscall", LANDLOCK_CREATE_RULESET, rules, len(rules), 0)
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+    if handle < 0 or call_libc("syscall", LANDLOCK_RESTRICT_SELF, handle, 0) != 0:
+        raise OSError(errno.EPERM, "the kernel refuses its own rules")
+    os.close(handle)
 
 
 def first_environment() -> dict[bytes, bytes]:
@@ -60,7 +98,7 @@ def first_environment() -> dict[bytes, bytes]:
     return {name: value for name, equals, value in pairs if equals}
 
 
-def spawn(command: list[str]) -> tuple[int, int]:
+def spawn(command: list[str], *, boxed: bool) -> tuple[int, int]:
     """The pid of the started agent and 0, or the errno that exec gave."""
     environment = first_environment()
     guardian = os.getpid()
@@ -72,6 +110,8 @@ def spawn(command: list[str]) -> tuple[int, int]:
             for number in IGNORED_BY_PYTHON:
                 signal.signal(number, signal.SIG_DFL)
             os.setsid()
+            if boxed:
+                keep_to_itself()
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() == guardian:
                 os.execve(command[0], command, environment)  # noqa: S606
@@ -83,6 +123,24 @@ def spawn(command: list[str]) -> tuple[int, int]:
     answer = os.read(failed, 16)
     os.close(failed)
     return pid, int(answer or 0)
+
+
+def name(pid: int) -> bytes:
+    try:
+        with open(f"/proc/{pid}/comm", "rb") as file:  # noqa: PTH123
+            return file.read()
+    except OSError:
+        return b""
+
+
+def is_leftover(pid: int) -> bool:
+    """Neither a forwarder of the box itself nor on its way out: what ends has no memory, hence no argv, any more."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:  # noqa: PTH123
+            words = file.read()
+    except OSError:
+        return False
+    return bool(words) and FURNITURE not in words.split(b"\0")
 
 
 def state_and_parent(pid: int) -> tuple[str, int]:
@@ -138,11 +196,18 @@ def kill(pid: int, parents: tuple[int, int]) -> bool:
 
 
 class Guardian:
-    def __init__(self, control: int) -> None:
+    def __init__(self, control: int, *, boxed: bool) -> None:
         self.me = os.getpid()
         self.control = control
+        self.boxed = boxed
+        self.top = 0
+        """Our own child: the agent, or the monitor of its box."""
+        self.top_ended = False
+        self.top_status = 0
+        self.is_started = False
         self.agent = 0
-        self.agent_ended = False
+        self.agent_handle = -1
+        self.leftovers: set[int] = set()
         self.childless = False
         self.alone = False
         self.rung = "exited"
@@ -178,11 +243,16 @@ class Guardian:
         self.kill_at = 0.0
 
     def run(self, command: list[str]) -> None:
+        status, told = os.pipe()
         try:
             prctl(PR_SET_CHILD_SUBREAPER, 1)
-            self.agent, failure = spawn(command)
+            if self.boxed:
+                os.set_inheritable(told, True)
+                command = [command[0], "--json-status-fd", str(told), *command[1:]]
+            self.top, failure = spawn(command, boxed=self.boxed)
         except OSError as error:  # no more processes, or a kernel without subreapers
             failure = error.errno or errno.ENOSYS
+        os.close(told)
         null = os.open(os.devnull, os.O_RDWR)
         for number in (0, 1, 2):  # held open here, the pipes would never end
             os.dup2(null, number)
@@ -190,31 +260,108 @@ class Guardian:
         if failure:
             self.report("FAILED", failure)
             return
-        self.report("STARTED", self.agent)
+        if not self.boxed:
+            self.agent = self.top
+        elif not self.enter(status):
+            self.sweep()
+            self.report("FAILED", 0)
+            return
+        self.report("STARTED", self.agent, self.top)
+        self.is_started = True
+        if self.top_ended:
+            self.report_exit()
         self.watch()
         self.report("SWEPT", *self.sweep())
 
+    def enter(self, status: int) -> bool:
+        """Waits for the agent inside of the box; False when bubblewrap could not build it, or was told to end."""
+        while not self.top_ended:
+            if time.monotonic() >= min(self.kill_at, self.term_at):
+                os.kill(self.top, signal.SIGKILL)
+            for init in self.look(self.top):
+                # The first child: one that was orphaned comes after it.
+                for pid in self.look(init)[:1]:
+                    if name(pid) != name(self.top) and self.hold_agent(pid, init):
+                        return True
+            self.wait(BOX_LOOK_S)
+            self.reap()
+        # An agent may end before it was seen. Only of one that was started does bubblewrap tell the exit code.
+        self.agent = self.top
+        return b'"exit-code"' in os.read(status, 4096)
+
+    def hold_agent(self, pid: int, init: int) -> bool:
+        try:
+            handle = os.pidfd_open(pid)
+        except OSError:  # it has ended already
+            return False
+        if state_and_parent(pid)[1] != init:
+            os.close(handle)
+            return False
+        os.kill(self.top, signal.SIGSTOP)
+        self.agent, self.agent_handle = pid, handle
+        self.poll.register(handle, select.POLLIN)
+        return True
+
+    def box_ended(self) -> None:
+        """The agent in the box has ended: counts and kills what it left, then lets the monitor tell the exit code."""
+        self.poll.unregister(self.agent_handle)
+        give_up = time.monotonic() + BOX_SWEEP_S
+        while self.kill_in_box(give_up) and time.monotonic() < give_up:
+            time.sleep(BOX_LOOK_S)
+        os.kill(self.top, signal.SIGCONT)
+        self.sweep_at = min(self.sweep_at, time.monotonic() + 1.0)
+
+    def kill_in_box(self, give_up: float) -> bool:
+        """True while there was something alive."""
+        alive = False
+        for init in self.look(self.top):
+            for pid, parent in self.descendants(init):
+                counts = is_leftover(pid)
+                if kill(pid, (parent, init)):
+                    alive = True
+                    if counts:
+                        self.leftovers.add(pid)
+                if time.monotonic() > give_up:
+                    return True
+        return alive
+
     def watch(self) -> None:
         """Until the agent has ended, or has been killed and still is not gone after a second."""
-        while not self.agent_ended and time.monotonic() < self.sweep_at:
+        while not self.top_ended and time.monotonic() < self.sweep_at:
             next_at = min(self.term_at, self.kill_at, self.sweep_at)
             self.wait(None if next_at == float("inf") else max(0.0, next_at - time.monotonic()))
             self.reap()
-            if not self.agent_ended:
+            if not self.top_ended:
                 self.climb(time.monotonic())
 
     def climb(self, now: float) -> None:
-        # The agent's pid cannot be reused here: it is our child and not yet reaped.
         if now >= self.kill_at:
             self.rung = "killed"
-            os.kill(self.agent, signal.SIGKILL)
+            self.signal_agent(signal.SIGKILL)
             self.term_at = self.kill_at = float("inf")
             self.sweep_at = min(self.sweep_at, now + 1.0)
         elif now >= self.term_at:
             self.rung = "stopped"
-            os.kill(self.agent, signal.SIGTERM)
-            os.kill(self.agent, signal.SIGCONT)  # a stopped process would not see the TERM
+            self.signal_agent(signal.SIGTERM)
+            self.signal_agent(signal.SIGCONT)  # a stopped process would not see the TERM
             self.term_at = float("inf")
+
+    def signal_agent(self, number: int) -> None:
+        if not self.boxed:
+            # Its pid cannot be reused here: it is our child and not yet reaped.
+            os.kill(self.agent, number)
+            return
+        try:
+            signal.pidfd_send_signal(self.agent_handle, number)
+        except ProcessLookupError:  # it ended a moment ago, which its handle is about to tell
+            return
+
+    def report_exit(self) -> None:
+        status = self.top_status
+        if self.boxed and self.rung == "killed" and status == (128 + signal.SIGKILL) << 8:
+            # The monitor's word for the SIGKILL that we have sent.
+            status = signal.SIGKILL
+        self.report("EXITED", status, self.rung)
 
     def wait(self, timeout: float | None) -> None:
         for handle, _ in self.poll.poll(None if timeout is None else int(timeout * 1000) + 1):
@@ -222,6 +369,8 @@ class Guardian:
                 self.signalled(os.read(self.wake, 4096))
             elif handle == self.control:
                 self.commanded()
+            elif handle == self.agent_handle:
+                self.box_ended()
             else:
                 self.poll.unregister(self.supervisor)
                 self.supervisor_gone()
@@ -267,9 +416,11 @@ class Guardian:
                 return
             if pid == 0:
                 return
-            if pid == self.agent:
-                self.agent_ended = True
-                self.report("EXITED", status, self.rung)
+            if pid == self.top:
+                self.top_ended = True
+                self.top_status = status
+                if self.is_started:
+                    self.report_exit()
 
     def sweep(self) -> tuple[int, int]:
         """How many were still alive after the agent, and how many still are.
@@ -277,23 +428,23 @@ class Guardian:
         Whatever descends from the agent has a chain of parents that ends here, so having no child at all is the
         kernel's own word that nothing is left.
         """
-        leftovers: set[int] = set()
         give_up = time.monotonic() + (ALONE_SWEEP_S if self.alone else SWEEP_S)
         while True:
             self.reap()
             if self.childless:
-                return len(leftovers), 0
-            for pid, parent in self.descendants():
+                return len(self.leftovers), 0
+            for pid, parent in self.descendants(self.me):
                 # Killed as it is found: something that forks and exits at once is gone after a full walk.
-                if kill(pid, (parent, self.me)) and pid != self.agent:
-                    leftovers.add(pid)
+                counts = not self.boxed and pid != self.agent
+                if kill(pid, (parent, self.me)) and counts:
+                    self.leftovers.add(pid)
             if time.monotonic() > give_up:
-                alive = [pid for pid, _ in self.descendants() if state_and_parent(pid)[0] not in "ZX"]
-                return len(leftovers), len(alive)
+                alive = [pid for pid, _ in self.descendants(self.me) if state_and_parent(pid)[0] not in "ZX"]
+                return len(self.leftovers), len(alive)
             self.wait(0.01)
 
-    def descendants(self) -> "Iterator[tuple[int, int]]":
-        todo = [self.me]
+    def descendants(self, root: int) -> "Iterator[tuple[int, int]]":
+        todo = [root]
         while todo:
             parent = todo.pop()
             for pid in self.look(parent):
@@ -304,7 +455,7 @@ class Guardian:
 def main() -> None:
     control = int(sys.argv[1])
     os.set_inheritable(control, False)
-    Guardian(control).run(sys.argv[3:])
+    Guardian(control, boxed=sys.argv[2] == "boxed").run(sys.argv[4:])
     # No interpreter shutdown: nothing is open that needs it, and the supervisor waits for this exit.
     os._exit(0)
 

@@ -1,0 +1,257 @@
+"""Looks at the machine for the plan of a box: what exists, what is a link, who owns what. Changes nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import pwd
+import resource
+import shutil
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from leadrope import errors
+from leadrope.process import sandbox_git, sandbox_programs
+from leadrope.process.sandbox_toolchains import toolchains
+from leadrope.process.sandbox_values import (
+    GIT_IDENTITY,
+    INSTALL_HINT,
+    SECRETS,
+    Machine,
+    Place,
+    Sandbox,
+    User,
+)
+
+SYSTEM = ("/usr", "/etc", "/opt", "/nix", "/gnu", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+
+# For uid 0 alone, who owns them; to everybody else the system itself says no. And a /proc with covers on it cannot be
+# mounted again by a sandbox inside of this one.
+PROC_READ_ONLY = (
+    *("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/mtrr"),
+    *("/proc/pressure", "/proc/acpi", "/proc/scsi", "/proc/asound"),
+)
+PROC_HIDDEN = ("/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/timer_list", "/proc/sched_debug")
+
+ETC_HIDDEN = (
+    *("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d"),
+    *("/etc/ssh", "/etc/ssl/private", "/etc/docker", "/etc/kubernetes", "/etc/wireguard", "/etc/NetworkManager"),
+)
+
+
+def look(spec: Sandbox) -> Machine:
+    """Takes some milliseconds, more where programs are masked or the PATH is long."""
+    user, drops_root = _user(spec.workspace)
+    system = tuple(path for path in SYSTEM if Path(path).is_dir() and not Path(path).is_symlink())
+    links = {path: os.readlink(path) for path in SYSTEM if Path(path).is_symlink()}  # noqa: PTH115  # as it is
+    named = (spec.workspace, spec.run_dir, *([spec.config_dir] if spec.config_dir else []), *spec.login)
+    needed = (*named, *spec.writable, *spec.readable)
+    for path in (spec.binary, *(socket.outside for socket in spec.sockets)):
+        _needed(path)
+    places = {path: _needed(path) for path in needed}
+    writable = [place.real for place in places.values()]
+    git_dir = sandbox_git.outer_git_dir(spec.workspace, writable=writable)
+    protected = (*_protected(spec), *(sandbox_git.git_risks(git_dir) if git_dir else ()))
+    agent = tuple(_agent(spec.binary, system))
+    path = ":".join([spec.path, *_interpreter(spec.binary)])
+    chains = toolchains(path, spec.home, seen=(*system, *links), writable=writable)
+    secrets = tuple(_secrets(spec))
+    return Machine(
+        bwrap=_tool("bwrap"),
+        prlimit=_tool("prlimit"),
+        setpriv=shutil.which("setpriv", path=_PATH),
+        socat=shutil.which("socat", path=_PATH),
+        user=user,
+        drops_root=drops_root,
+        links=links,
+        system=system,
+        etc_hidden=_etc_hidden(user.uid),
+        proc_read_only=tuple(filter(os.path.exists, PROC_READ_ONLY)) if user.uid == 0 else (),
+        proc_hidden=tuple(_existing(PROC_HIDDEN)) if user.uid == 0 else (),
+        resolv=_resolv(),
+        places={**places, **{place.name: place for place in _existing((spec.home, *protected))}},
+        identity=tuple(_open_to(user, _existing(f"{spec.home}/{name}" for name in GIT_IDENTITY))),
+        toolchains=tuple(_open_to(user, (place for place in chains if not _is_secret(place, secrets)))),
+        agent=agent,
+        git=(git_dir,) if git_dir else (),
+        protected=protected,
+        secrets=secrets,
+        masks=_masks(spec),
+        most_open_files=_most(resource.RLIMIT_NOFILE),
+        most_processes=_most(resource.RLIMIT_NPROC),
+        processes=_processes_of(user.uid) if drops_root else 0,
+    )
+
+
+_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+"""Not the run's PATH: the walls are built by programs of the system."""
+
+
+def _tool(name: str) -> str:
+    found = shutil.which(name, path=_PATH)
+    if found is None:
+        raise errors.SandboxUnavailable(f"{name} is not installed", hint=INSTALL_HINT)
+    return found
+
+
+def _user(workspace: str) -> tuple[User, bool]:
+    """Root becomes the owner of the workspace: without its capabilities it could not write there."""
+    me = User(uid=os.geteuid(), gid=os.getegid())
+    owner = os.stat(workspace).st_uid  # noqa: PTH116
+    if me.uid != 0 or owner == 0:
+        return me, False
+    try:
+        gid = pwd.getpwuid(owner).pw_gid
+    except KeyError:
+        gid = os.stat(workspace).st_gid  # noqa: PTH116
+    return User(uid=owner, gid=gid), True
+
+
+def _needed(path: str) -> Place:
+    if not Path(path).exists():
+        raise errors.BadDirectory(f"{path} does not exist, and the sandbox is to hold it", hint="Make it first.")
+    return Place(name=path, real=os.path.realpath(path), is_dir=Path(path).is_dir())
+
+
+def _existing(paths: Iterator[str] | tuple[str, ...]) -> Iterator[Place]:
+    for path in paths:
+        if os.path.exists(path):  # noqa: PTH110  # also for what may not be looked at
+            yield Place(name=path, real=os.path.realpath(path), is_dir=os.path.isdir(path))  # noqa: PTH112
+
+
+def _secrets(spec: Sandbox) -> Iterator[Place]:
+    """Of the run's home, and of the user's own if that is another one."""
+    homes = {spec.home, os.path.realpath(spec.home)}
+    with contextlib.suppress(KeyError):  # a user that no password file knows, as in many containers
+        homes.add(pwd.getpwuid(os.geteuid()).pw_dir)
+    login = {os.path.realpath(path) for path in spec.login}
+    for place in _existing((*spec.hidden, *(f"{home}/{name}" for home in homes for name in SECRETS))):
+        if place.real not in login:
+            yield place
+
+
+def _is_secret(place: Place, secrets: tuple[Place, ...]) -> bool:
+    return any(place.real == secret.real or place.real.startswith(f"{secret.real}/") for secret in secrets)
+
+
+def _protected(spec: Sandbox) -> Iterator[str]:
+    """Only if it lies in something writable does it need this; the plan knows."""
+    for folder in (spec.workspace, *spec.writable):
+        hooks = Path(folder, ".git", "hooks")
+        if hooks.is_dir():
+            yield str(hooks)
+    # Whoever can write to the Python that runs leadrope runs outside of every box, the next time.
+    yield sys.prefix
+
+
+def _agent(binary: str, system: tuple[str, ...]) -> Iterator[Place]:
+    real = os.path.realpath(binary)
+    yield Place(name=binary, real=real, is_dir=False)
+    if any(real.startswith(f"{folder}/") for folder in system) or _is_elf(real):
+        return
+    # A script: what it is made of lies beside it, up to the root of its package.
+    for folder in Path(real).parents[:4]:
+        if (folder / "package.json").is_file():
+            yield Place(name=str(folder), real=str(folder))
+            return
+
+
+def _is_elf(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            return file.read(4) == b"\x7fELF"
+    except OSError:
+        return False
+
+
+def _interpreter(binary: str) -> Iterator[str]:
+    """The folder of the program that a script names in its first line."""
+    try:
+        with open(binary, "rb") as file:  # noqa: PTH123
+            first = file.readline(256)
+    except OSError:
+        return
+    if first.startswith(b"#!"):
+        words = first[2:].split()
+        if words and words[0].startswith(b"/"):
+            yield str(Path(os.fsdecode(words[0])).parent)
+
+
+@functools.lru_cache(maxsize=4)
+def _etc_hidden(uid: int) -> tuple[Place, ...]:
+    """For uid 0 everything that not everybody may read: it owns those files, with or without capabilities."""
+    hidden = list(_existing(ETC_HIDDEN))
+    if uid == 0:
+        for parent, folders, files in os.walk("/etc"):
+            for name in [*folders, *files]:
+                path = f"{parent}/{name}"
+                found = os.lstat(path)
+                if not stat.S_ISLNK(found.st_mode) and not found.st_mode & stat.S_IROTH:
+                    hidden.append(Place(name=path, real=path, is_dir=stat.S_ISDIR(found.st_mode)))
+    whole = {place.real: place for place in hidden if place.real.startswith("/etc/")}
+    inner = {path for path in whole for other in whole if path.startswith(f"{other}/")}
+    return tuple(place for path, place in sorted(whole.items()) if path not in inner)
+
+
+def _resolv() -> str | None:
+    """A link into /run on machines with systemd-resolved; without its target no name is resolved."""
+    real = os.path.realpath("/etc/resolv.conf")
+    return real if Path(real).is_file() and not real.startswith(("/etc/", "/usr/")) else None
+
+
+def _open_to(user: User, places: Iterator[Place]) -> Iterator[Place]:
+    """What the agent's user may read. A git configuration that is seen but cannot be read stops every git command."""
+    for place in places:
+        try:
+            found = os.stat(place.real)  # noqa: PTH116
+        except OSError:
+            continue
+        if found.st_uid == user.uid:
+            bits = found.st_mode >> 6
+        elif found.st_gid == user.gid:
+            bits = found.st_mode >> 3
+        else:
+            bits = found.st_mode
+        if bits & 4 and _is_reachable(place.real, user):
+            yield place
+
+
+def _is_reachable(path: str, user: User) -> bool:
+    """Bubblewrap looks up paths as root of a user namespace that has one user: others' closed folders stay closed."""
+    if os.geteuid() == 0 and user.uid != 0:  # it looks up as the real root, before it becomes the user
+        return True
+    for parent in Path(path).parents:
+        found = os.stat(parent)  # noqa: PTH116
+        if found.st_uid != user.uid and not found.st_mode & stat.S_IXOTH:
+            return os.access(path, os.R_OK) if user.uid != 0 else False
+    return True
+
+
+def _masks(spec: Sandbox) -> tuple[str, ...]:
+    try:
+        return sandbox_programs.files_of(spec.masked, spec.path)
+    except sandbox_programs.Cannot as error:
+        raise errors.SandboxUnavailable(
+            f"the sandbox cannot mask {error.program}: {error}", hint="Block it by a rule instead."
+        ) from None
+
+
+def _most(limit: int) -> int | None:
+    hard = resource.getrlimit(limit)[1]
+    return None if hard == resource.RLIM_INFINITY else hard
+
+
+def _processes_of(uid: int) -> int:
+    """Threads count too."""
+    count = 0
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            try:
+                if entry.stat().st_uid == uid:
+                    count += len(os.listdir(f"{entry.path}/task"))  # noqa: PTH208
+            except OSError:
+                continue
+    return count

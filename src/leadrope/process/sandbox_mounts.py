@@ -1,0 +1,146 @@
+"""Which place of the machine is seen, writable, read-only or hidden in a box, and in which order it is put there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Literal
+
+import msgspec
+
+from leadrope.process.sandbox_values import Machine, Place, Sandbox
+
+MIB = 1 << 20
+TMP_SIZE = 1024 * MIB
+"""For /tmp and for the home. They live in memory; TMPDIR is on disk, in the run's own folder. Compilers and package
+managers fill some hundred MiB; without a bound a run could take half of the machine's memory."""
+SMALL_SIZE = 16 * MIB
+
+Kind = Literal["ro", "rw", "hide", "home"]
+
+
+class Mount(msgspec.Struct, frozen=True, kw_only=True):
+    kind: Kind
+    source: str = ""
+    is_dir: bool = True
+
+
+def mounts_of(spec: Sandbox, machine: Machine) -> dict[str, Mount]:
+    """By destination; of two claims for the same place the later one stands."""
+    mounts: dict[str, Mount] = {spec.home: Mount(kind="home")}
+    work: Kind = "rw" if spec.level == "workspace" else "ro"
+
+    def add(place: Place, kind: Kind) -> None:
+        mounts[place.real] = Mount(kind=kind, source=place.real, is_dir=place.is_dir)
+
+    for path in spec.readable:
+        add(place_of(path, machine), "ro")
+    for path in (spec.workspace, *spec.writable, *machine.git):
+        add(place_of(path, machine), work)
+    for place in (*machine.toolchains, *machine.identity):
+        if not sees(mounts, place.real, machine):
+            add(place, "ro")
+    for path in machine.protected:
+        # The real place counts: a hooks folder that is a link must not open what it leads to.
+        if _is_writable(mounts, real(path, machine)):
+            add(place_of(path, machine), "ro")
+    for place in machine.agent:
+        # Also inside of a writable workspace: the same file answers `--version` outside of any box.
+        if not sees(mounts, place.real, machine) or _is_writable(mounts, place.real):
+            add(place, "ro")
+    for place in machine.secrets:
+        if sees(mounts, place.real, machine):
+            add(place, "hide")
+    for path in (*spec.login, *([spec.config_dir] if spec.config_dir else []), spec.run_dir):
+        add(place_of(path, machine), "rw")
+    _add_aliases(mounts, machine)
+    above = str(PurePosixPath(spec.home).parent)
+    if mounts[spec.home].kind == "home" and spec.home not in machine.places and sees(mounts, above, machine):
+        del mounts[spec.home]  # it would be made on the host
+    return mounts
+
+
+def _add_aliases(mounts: dict[str, Mount], machine: Machine) -> None:
+    """What is named through a link in a hidden place must be found under that name too."""
+    places = [*machine.toolchains, *machine.identity, *machine.agent, *machine.places.values()]
+    for place in places:
+        target = mounts.get(place.real)
+        is_reachable = place.name == place.real or sees(mounts, place.name, machine)
+        if not is_reachable and target is not None and target.kind in ("ro", "rw"):
+            mounts[place.name] = target
+
+
+def placed(mounts: Mapping[str, Mount], machine: Machine) -> Iterator[str]:
+    """Outer folders first: an inner mount changes a part of the outer one, an outer one covers the inner."""
+    made: set[str] = set()
+    for path in sorted(mounts, key=lambda path: (path.count("/"), path)):
+        mount = mounts[path]
+        if machine.drops_root:
+            yield from _open_parents(path, mounts, machine, made)
+        if mount.kind == "home":
+            yield from tmpfs(path, 0o777 if machine.drops_root else 0o700, TMP_SIZE)
+        elif mount.kind == "hide":
+            yield from hide(path, is_dir=mount.is_dir)
+        else:
+            yield from ("--bind" if mount.kind == "rw" else "--ro-bind", mount.source, path)
+
+
+def _open_parents(path: str, mounts: Mapping[str, Mount], machine: Machine, made: set[str]) -> Iterator[str]:
+    """The folders above a mount point, open to the user that root will become.
+
+    Bubblewrap would make them as root, and as closed as the folder that it mounts.
+    """
+    for parent in reversed(PurePosixPath(path).parents):
+        name = str(parent)
+        if name in made or name == "/" or sees(mounts, name, machine):
+            continue
+        made.add(name)
+        nearest = _nearest(mounts, name)
+        is_home = nearest is not None and mounts[nearest].kind == "home"
+        yield from ("--perms", "0777" if is_home else "0755", "--dir", name)
+
+
+def masks(mounts: Mapping[str, Mount], machine: Machine) -> Iterator[str]:
+    for path in machine.masks:
+        if sees(mounts, path, machine):
+            yield from ("--ro-bind", "/dev/null", path)
+
+
+def tmpfs(path: str, mode: int, size: int) -> tuple[str, ...]:
+    return ("--perms", f"{mode:04o}", "--size", str(size), "--tmpfs", path)
+
+
+def hide(path: str, *, is_dir: bool) -> tuple[str, ...]:
+    return tmpfs(path, 0o755, SMALL_SIZE) if is_dir else ("--ro-bind", "/dev/null", path)
+
+
+def place_of(path: str, machine: Machine) -> Place:
+    return machine.places.get(path) or Place(name=path, real=path)
+
+
+def real(path: str, machine: Machine) -> str:
+    return place_of(path, machine).real
+
+
+def is_below(path: str, folder: str) -> bool:
+    return path.startswith(folder.rstrip("/") + "/")
+
+
+def _nearest(mounts: Mapping[str, Mount], path: str) -> str | None:
+    """The innermost mount that decides about `path`."""
+    for name in (path, *map(str, PurePosixPath(path).parents)):
+        if name in mounts:
+            return name
+    return None
+
+
+def sees(mounts: Mapping[str, Mount], path: str, machine: Machine) -> bool:
+    nearest = _nearest(mounts, path)
+    if nearest is not None:
+        return mounts[nearest].kind in ("ro", "rw")
+    return any(path == folder or is_below(path, folder) for folder in machine.system)
+
+
+def _is_writable(mounts: Mapping[str, Mount], path: str) -> bool:
+    nearest = _nearest(mounts, path)
+    return nearest is not None and mounts[nearest].kind == "rw"

@@ -1,0 +1,127 @@
+"""Which folders the programs on a PATH are made of, so that they still run where the user's home is hidden.
+
+A link in a folder that agents can write to is not believed: it could name any file of the machine and have it shown at
+the next run. Only one that leads to a Python installation is followed, because a project's own venv is made that way.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from leadrope.process.sandbox_values import Place
+
+BIN_NAMES = frozenset({"bin", "sbin", "shims", "libexec", "condabin"})
+# A folder that has one of these beside its bin is an installation, not somebody's project with a few scripts in it.
+PREFIX_SIGNS = ("lib", "lib64", "libexec", "pyvenv.cfg", "versions", "installs", "plugins", "pkg", "conda-meta")
+
+COMPANIONS: dict[str, tuple[str, ...]] = {
+    # Not ~/.cargo itself: its credentials lie there, and builds write a lock beside them.
+    ".cargo/bin": (".cargo/bin", ".cargo/registry", ".cargo/git", ".cargo/config.toml", ".cargo/env", ".rustup"),
+    ".local/bin": (".local/bin", ".local/lib", ".local/share/pipx", ".local/share/uv", ".local/share/mise"),
+    "go/bin": ("go/bin", "go/pkg"),
+}
+
+_MOST_ENTRIES = 2000
+_MOST_ROUNDS = 4
+
+
+def toolchains(path: str, home: str, *, seen: Iterable[str], writable: Iterable[str] = ()) -> tuple[Place, ...]:
+    """The folders to show, read-only, for the programs in `path`; those below a folder in `seen` need nothing."""
+    system, theirs = tuple(seen), tuple(writable)
+    found: dict[str, Place] = {}
+    todo = [Place(name=entry, real=os.path.realpath(entry)) for entry in path.split(":") if entry.startswith("/")]
+    for _ in range(_MOST_ROUNDS):
+        more: list[Place] = []
+        for entry in todo:
+            is_theirs = _is_seen(os.path.normpath(entry.name), theirs) or _is_seen(entry.real, theirs)
+            if not is_theirs and not (_is_seen(entry.real, system) and _is_seen(entry.name, system)):
+                for part in _parts(entry, home) if Path(entry.real).exists() else ():
+                    found.setdefault(part.name, part)
+            known = (*system, *theirs, *(place.real for place in found.values()))
+            more += _pythons(entry.real, known) if is_theirs else _led_away(entry.real, known)
+        todo = [place for place in more if place.name not in found]
+        if not todo:
+            break
+    return tuple(found.values())
+
+
+def _pythons(folder: str, seen: tuple[str, ...]) -> Iterator[Place]:
+    for place in _led_away(folder, seen):
+        prefix = Path(place.real).parent
+        has_python = any(prefix.glob("bin/python3*")) and any(prefix.glob("lib/python3*"))
+        if place.is_dir and Path(place.real).name == "bin" and has_python:
+            yield place
+
+
+def _parts(entry: Place, home: str) -> Iterator[Place]:
+    for known, companions in COMPANIONS.items():
+        if entry.name == f"{home}/{known}" or entry.real == f"{os.path.realpath(home)}/{known}":
+            for name in companions:
+                path = Path(home, name)
+                if path.exists():
+                    yield Place(name=str(path), real=os.path.realpath(path), is_dir=path.is_dir())
+            return
+    prefix = Path(entry.real).parent
+    if _is_prefix(prefix, entry.real, home):
+        yield Place(name=str(Path(entry.name).parent), real=str(prefix))
+        if str(Path(entry.name).parent) != str(prefix):
+            yield Place(name=str(prefix), real=str(prefix))
+        if Path(entry.name).parent.resolve() != prefix:  # the bin folder alone is a link
+            yield entry
+        return
+    yield Place(name=entry.name, real=entry.real, is_dir=Path(entry.real).is_dir())
+
+
+def _is_prefix(folder: Path, bin_folder: str, home: str) -> bool:
+    """Never the home, nor anything above it, nor a first level such as /data."""
+    real_home = os.path.realpath(home)
+    is_too_wide = len(folder.parts) < 3 or _is_seen(real_home, (str(folder),)) or str(folder) == f"{real_home}/.local"
+    if is_too_wide or Path(bin_folder).name not in BIN_NAMES:
+        return False
+    return any((folder / sign).exists() for sign in PREFIX_SIGNS)
+
+
+def _led_away(folder: str, seen: tuple[str, ...]) -> Iterator[Place]:
+    """Where the links in a folder of programs lead, if that is somewhere else: a venv's python, say."""
+    try:
+        changed = os.stat(folder).st_mtime_ns  # noqa: PTH116
+    except OSError:
+        return
+    for link, target in _links(folder, changed):
+        if _is_seen(target, seen) or not Path(target).is_file():
+            continue
+        parent = str(Path(target).parent)
+        if Path(parent).name in BIN_NAMES:
+            yield Place(name=parent, real=parent)
+        else:
+            yield Place(name=target, real=target, is_dir=False)
+        yield from _on_the_way(link, seen)
+
+
+@functools.lru_cache(maxsize=128)
+def _links(folder: str, changed: int) -> tuple[tuple[str, str], ...]:
+    """Kept while the folder is the same: to follow the links of /usr/bin takes 15 ms."""
+    try:
+        with os.scandir(folder) as entries:
+            links = [entry.path for entry, _ in zip(entries, range(_MOST_ENTRIES), strict=False) if entry.is_symlink()]
+    except OSError:
+        return ()
+    return tuple((link, os.path.realpath(link)) for link in links)
+
+
+def _on_the_way(link: str, seen: tuple[str, ...]) -> Iterator[Place]:
+    """A chain of links passes through names of its own: python -> ~/.pyenv/versions/3.11 (a link) -> 3.11.7."""
+    for _ in range(8):
+        if not Path(link).is_symlink():
+            return
+        link = os.path.normpath(Path(link).parent / os.readlink(link))  # noqa: PTH115  # a text; Path would tidy it
+        parent = str(Path(link).parent)
+        if os.path.realpath(parent) != parent and not _is_seen(parent, seen) and Path(parent).name in BIN_NAMES:
+            yield Place(name=parent, real=os.path.realpath(parent))
+
+
+def _is_seen(path: str, folders: Iterable[str]) -> bool:
+    return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)

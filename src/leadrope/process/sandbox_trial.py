@@ -1,0 +1,175 @@
+"""Boxes on this very machine: prepared for one run, and tried once to know whether they hold."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from leadrope import errors
+from leadrope.process import child, hold
+from leadrope.process.sandbox import plan, variables
+from leadrope.process.sandbox_look import look
+from leadrope.process.sandbox_values import INSTALL_HINT, Machine, Network, Sandbox, User
+
+_EXIT = 42
+
+
+class Box(msgspec.Struct, frozen=True, kw_only=True):
+    """What a start needs: `child.start(argv, env={**env, **box.env}, box=box.argv, ...)`."""
+
+    argv: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
+    user: User | None = None
+    """Who the agent will be; None without a box."""
+
+
+class Availability(msgspec.Struct, frozen=True, kw_only=True):
+    """What was tried and worked. `ok` is the box itself; the rest is what it can do beyond that."""
+
+    ok: bool
+    reason: str = ""
+    """Why not; empty when ok."""
+    hint: str = ""
+    model_only: bool = False
+    """A network of its own works."""
+    forwards: bool = False
+    """socat is there: hosts can be allowed in `model-only`."""
+    nested: bool = False
+    """The agent's own sandbox works inside of this one."""
+    drops_root: bool = False
+    """leadrope is root here, and agents become the owner of their workspace."""
+
+    def say(self) -> str:
+        """One line for people."""
+        if not self.ok:
+            return f"not available: {self.reason}"
+        network = "network model-only works" if self.model_only else "no network of its own"
+        return f"workspace and read-only hold; {network}" + (
+            "" if self.forwards else "; without socat no allowed hosts"
+        )
+
+
+def prepare(spec: Sandbox) -> Box:
+    """Look, plan, and as root hand the run's own folders to the user that the agent will be.
+
+    Call it when every folder and socket of `spec` exists. Raises SandboxUnavailable where there can be no box.
+    """
+    if spec.level == "off":
+        return Box()
+    machine = look(spec)
+    argv = plan(spec, machine)
+    if os.geteuid() == 0:
+        hand_over(spec, machine)
+    return Box(argv=argv, env=variables(spec), user=machine.user)
+
+
+def hand_over(spec: Sandbox, machine: Machine) -> None:
+    """What they hold is root's until now, or belongs to the user of an earlier run of the same session.
+
+    The run's folder itself stays root's, so that a later sweep knows it for a folder of leadrope's.
+    """
+    if machine.drops_root:
+        os.chmod(spec.run_dir, 0o711)  # noqa: PTH101, S103  # to be passed through; what is inside is closed to others
+    for entry in os.listdir(spec.run_dir):  # noqa: PTH208  # as the system calls beside it
+        _give(f"{spec.run_dir}/{entry}", machine.user)
+    if spec.config_dir:
+        _give(spec.config_dir, machine.user)
+    for socket in spec.sockets:
+        _give(socket.outside, machine.user)
+
+
+def _give(path: str, user: User) -> None:
+    os.chown(path, user.uid, user.gid, follow_symlinks=False)
+    if not stat.S_ISDIR(os.lstat(path).st_mode):
+        return
+    for _, folders, files, handle in os.fwalk(path):  # by handles: a name could become a link meanwhile
+        for name in (*folders, *files):
+            found = os.stat(name, dir_fd=handle, follow_symlinks=False)
+            is_shared = not stat.S_ISDIR(found.st_mode) and found.st_nlink > 1  # a hard link to somebody's file
+            if not is_shared and (found.st_uid, found.st_gid) != (user.uid, user.gid):
+                os.chown(name, user.uid, user.gid, dir_fd=handle, follow_symlinks=False)
+
+
+_known: Availability | None = None
+
+
+async def available() -> Availability:
+    """Whether boxes work here: one was built and an agent ended in it. Tried once per process (about 50 ms)."""
+    global _known
+    if _known is None:
+        _known = await _try()
+    return _known
+
+
+async def _try() -> Availability:
+    if sys.platform != "linux":
+        return Availability(ok=False, reason="there is no bubblewrap on this system", hint="Use Linux, or no sandbox.")
+    if not hold.has_guardian() or not hasattr(os, "pidfd_open"):
+        return Availability(ok=False, reason="this Python cannot start a guardian", hint="Use an ordinary Python.")
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except OSError:
+        return Availability(ok=False, reason="the kernel is older than 5.3", hint="Use a newer kernel, or no sandbox.")
+    wrong = await _trial("host")
+    if wrong is not None:
+        return Availability(ok=False, reason=wrong.message, hint=wrong.hint or INSTALL_HINT)
+    return Availability(
+        ok=True,
+        model_only=await _trial("model-only") is None,
+        forwards=shutil.which("socat") is not None,
+        nested=os.geteuid() != 0 and await _trial("host", nested=True) is None,
+        drops_root=os.geteuid() == 0,
+    )
+
+
+async def _trial(network: Network, *, nested: bool = False) -> errors.LeadropeError | None:
+    """Why a box cannot be built, or None."""
+    folder = tempfile.mkdtemp(prefix="leadrope-trial-")
+    try:
+        workspace, run_dir = Path(folder, "ws"), Path(folder, "run")
+        workspace.mkdir()
+        run_dir.mkdir()
+        spec = Sandbox(
+            workspace=str(workspace),
+            run_dir=str(run_dir),
+            home=f"{folder}/home",
+            binary="/bin/sh",
+            network=network,
+        )
+        box = prepare(spec)
+        script = f"touch made && exit {_EXIT}"
+        if nested:
+            script = f"bwrap --ro-bind / / --unshare-pid --proc /proc --dev /dev true && {script}"
+        # No shell of ours interprets anything here: the text is fixed.
+        started = await child.start(
+            ["/bin/sh", "-c", script],
+            env={"PATH": spec.path, **box.env},
+            cwd=str(workspace),
+            spool_dir=folder,
+            box=box.argv,
+        )
+        ending = await started.end(polite_s=10.0)
+        if ending.exit_code != _EXIT or not (workspace / "made").exists():
+            said = " | ".join(started.stderr_tail[-3:]) or f"its trial ended with code {ending.exit_code}"
+            return errors.SpawnFailed(f"the sandbox does not work here: {said}", hint=_hint(said))
+    except errors.LeadropeError as error:
+        return error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return None
+
+
+def _hint(said: str) -> str:
+    if "namespace" in said or "uid map" in said or "Operation not permitted" in said:
+        return (
+            "The kernel or a profile forbids user namespaces: look at kernel.unprivileged_userns_clone, "
+            "kernel.apparmor_restrict_unprivileged_userns, or the container's own security profile."
+        )
+    return INSTALL_HINT

@@ -1,0 +1,158 @@
+"""What a run needs of its box, and what the machine has for it: values only, no rule and no look at the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+Level = Literal["workspace", "read-only", "off"]
+Network = Literal["host", "model-only"]
+
+MODEL_SOCKET = "/run/leadrope/model.sock"
+PROXY_SOCKET = "/run/leadrope/proxy.sock"
+"""Where the box has the sockets of its supervisor; any other name below /run/leadrope may be used too."""
+
+SECRETS = (
+    *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".password-store", ".vault-token"),
+    *(
+        ".netrc",
+        ".npmrc",
+        ".yarnrc.yml",
+        ".pypirc",
+        ".pgpass",
+        ".my.cnf",
+        ".git-credentials",
+        ".config/git/credentials",
+    ),
+    *(
+        ".config/gh",
+        ".config/glab-cli",
+        ".config/hub",
+        ".config/gcloud",
+        ".config/op",
+        ".config/sops",
+        ".config/rclone",
+    ),
+    *(
+        ".cargo/credentials",
+        ".cargo/credentials.toml",
+        ".gem/credentials",
+        ".terraform.d",
+        ".config/pypoetry/auth.toml",
+    ),
+    *(".mozilla", ".thunderbird", ".config/google-chrome", ".config/chromium", ".config/BraveSoftware"),
+    *(".config/microsoft-edge", ".config/vivaldi", ".config/opera", ".local/share/keyrings", ".local/share/kwalletd"),
+    *(".bash_history", ".zsh_history", ".python_history", ".node_repl_history", ".psql_history", ".lesshst"),
+    *(".claude", ".claude.json", ".codex", ".gemini", ".config/leadrope", ".local/share/leadrope"),
+)
+"""Below a home: hidden also where the home itself is the workspace, or part of it."""
+
+GIT_IDENTITY = (".gitconfig", ".config/git")
+
+INSTALL_HINT = "Install the packages bubblewrap, socat and util-linux."
+
+
+class User(msgspec.Struct, frozen=True, kw_only=True):
+    uid: int
+    gid: int
+
+
+class Socket(msgspec.Struct, frozen=True, kw_only=True):
+    """A unix socket of the supervisor, and its name in the box: the only way out of `model-only`."""
+
+    outside: str
+    inside: str = MODEL_SOCKET
+
+
+class Forward(msgspec.Struct, frozen=True, kw_only=True):
+    """Makes a socket in the box reachable as 127.0.0.1:port in there, for programs that know no unix sockets."""
+
+    port: int
+    socket: str = PROXY_SOCKET
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """0 leaves a limit as it is."""
+
+    processes: int = 2048
+    """Counted per user: over all processes of that user where leadrope runs as root. Not enforced for uid 0."""
+    open_files: int = 4096
+    file_size: int = 0
+    """In bytes. It ends the writer without a word, and counts for the agent's own transcript too: hence off."""
+
+
+class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run needs of its box. All paths are absolute."""
+
+    level: Level = "workspace"
+    workspace: str
+    run_dir: str
+    """The run's private folder, with its TMPDIR; writable."""
+    home: str
+    """Hidden: an empty one that vanishes stands in its place."""
+    binary: str
+    path: str = "/usr/local/bin:/usr/bin:/bin"
+    """The child's PATH: the toolchains that it names below a hidden place stay visible, read-only."""
+    config_dir: str | None = None
+    """The agent's private folder; writable."""
+    login: tuple[str, ...] = ()
+    """The agent's own login in the user's home, where that is used; writable."""
+    writable: tuple[str, ...] = ()
+    readable: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    """leadrope's own folders: absent, but for the config dir, the run dir or a workspace inside of them."""
+    masked: tuple[str, ...] = ()
+    """Programs, by name or path, that cannot be started under any name they have."""
+    network: Network = "host"
+    sockets: tuple[Socket, ...] = ()
+    forwards: tuple[Forward, ...] = ()
+    limits: Limits = Limits()
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Something of the machine: the name it goes by, and what it really is once links are followed."""
+
+    name: str
+    real: str
+    is_dir: bool = True
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """What `look` has found: everything that `plan` needs to know and must not look up."""
+
+    bwrap: str = "/usr/bin/bwrap"
+    prlimit: str = "/usr/bin/prlimit"
+    setpriv: str | None = "/usr/bin/setpriv"
+    socat: str | None = "/usr/bin/socat"
+    user: User = User(uid=1000, gid=1000)
+    """Who the agent will be."""
+    drops_root: bool = False
+    """leadrope is root, and becomes `user` inside of the box."""
+    links: Mapping[str, str] = {}
+    """/bin -> usr/bin and its like."""
+    system: tuple[str, ...] = ("/usr", "/etc")
+    """Folders of the system that are there and are no links."""
+    etc_hidden: tuple[Place, ...] = ()
+    proc_read_only: tuple[str, ...] = ()
+    proc_hidden: tuple[Place, ...] = ()
+    resolv: str | None = None
+    """Where /etc/resolv.conf leads, if that is outside of /etc."""
+    places: Mapping[str, Place] = {}
+    """Every path that the sandbox names and that exists."""
+    identity: tuple[Place, ...] = ()
+    toolchains: tuple[Place, ...] = ()
+    agent: tuple[Place, ...] = ()
+    """The binary, and what it is made of."""
+    git: tuple[str, ...] = ()
+    """Git folders outside of the workspace that it belongs to."""
+    protected: tuple[str, ...] = ()
+    """Inside of writable places, but run by the user's own programs later: git hooks, leadrope's own Python."""
+    secrets: tuple[Place, ...] = ()
+    masks: tuple[str, ...] = ()
+    most_open_files: int | None = None
+    most_processes: int | None = None
+    """The hard limits; nobody can go above them."""
+    processes: int = 0
+    """How many the user has already, where they count against the limit."""
