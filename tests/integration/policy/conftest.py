@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 Started = Callable[[Sequence[str]], list[bool]]
+# The real one: a virtual environment may lie in a folder that the box hides.
+PYTHON = Path(sys.executable).resolve()
 
 # Every case gets a folder, a home and a PATH of its own making; `evil` knows its marker by an absolute path, so that
 # `env -i` and `cd` do not hide it. What a case left running is killed with its session before the next one.
@@ -85,7 +87,7 @@ def started_evil(tmp_path: Path) -> Started:
         ]
         wall += ["--unshare-all", "--die-with-parent", "--cap-drop", "ALL", "--chdir", str(root)]
         subprocess.run(
-            [bwrap, *wall, sys.executable, "-I", "-S", str(root / "driver.py"), str(root)],
+            [bwrap, *wall, PYTHON, "-I", "-S", str(root / "driver.py"), str(root)],
             check=True,
             timeout=170,
             stdin=subprocess.DEVNULL,

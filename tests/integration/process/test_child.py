@@ -70,7 +70,8 @@ async def test_signals_have_their_defaults(begin: Starter, guardian: bool) -> No
     """Python ignores SIGPIPE; an agent that inherited this would not end with its reader."""
     child = await begin("grep -E 'Sig(Ign|Blk)' /proc/self/status", guardian=guardian)
     ignored = [bytes(line).split()[1] for line in await all_lines(child) if not isinstance(line, Spooled)]
-    assert [int(mask, 16) for mask in ignored] == [0, 0]
+    # 32 and 33 belong to the C library: nobody can set them back, and some harnesses hand them on ignored.
+    assert [int(mask, 16) & ~(0b11 << 31) for mask in ignored] == [0, 0]
     await child.end()
 
 

@@ -138,7 +138,7 @@ def test_explain_tells_how_a_command_was_read(project: Path, capsys: pytest.Capt
     shown = out(capsys, "explain", "Bash(cd sub && nice git push > log.txt)")
     assert "verdict  ask\nrule     require_approval\nlayer    default\n" in shown
     assert "runs git push (through nice) (in sub)" in shown
-    assert "writes log.txt" in shown
+    assert "writes sub/log.txt" in shown
 
 
 def test_wrong_use_is_an_error_of_the_request(project: Path) -> None:
