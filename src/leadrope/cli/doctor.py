@@ -20,6 +20,7 @@ from leadrope import errors
 from leadrope.cli.screen import Screen
 from leadrope.core import config as configs
 from leadrope.core import home
+from leadrope.process import sandbox_trial
 from leadrope.providers.claude_code import credentials, locate
 from leadrope.runtime import gatecheck
 from leadrope.version import __version__
@@ -68,7 +69,7 @@ async def examine(environ: Mapping[str, str]) -> Report:
     if binary is not None:
         checks.append(await _gate(binary, environ))
         checks.append(await _credential(binary, config, environ, settings))
-    checks.append(_sandbox(environ))
+    checks.append(await _sandbox(environ))
     return Report(version=__version__, ok=all(c.status != "failed" for c in checks), checks=tuple(checks))
 
 
@@ -176,20 +177,22 @@ async def _credential(
     )
 
 
-def _sandbox(environ: Mapping[str, str]) -> Check:
+async def _sandbox(environ: Mapping[str, str]) -> Check:
     missing = [
         package
         for program, package in (("bwrap", "bubblewrap"), ("socat", "socat"))
         if shutil.which(program, path=environ.get("PATH")) is None
     ]
-    if not missing:
-        return Check(name="sandbox", status="ok", message="bubblewrap and socat are installed")
-    return Check(
-        name="sandbox",
-        status="warning",
-        message=f"{' and '.join(missing)} not found: a run cannot be sandboxed",
-        hint=f"On Debian: apt install {' '.join(missing)}",
-    )
+    if missing:
+        return Check(
+            name="sandbox",
+            status="warning",
+            message=f"{' and '.join(missing)} not found: a run cannot have walls",
+            hint=f"On Debian: apt install {' '.join(missing)}",
+        )
+    # Installed is not enough: a box is built and something is ended in it.
+    found = await sandbox_trial.available()
+    return Check(name="sandbox", status="ok" if found.ok else "warning", message=found.say(), hint=found.hint or None)
 
 
 def _print(report: Report, screen: Screen) -> None:

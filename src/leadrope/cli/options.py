@@ -206,6 +206,20 @@ FLAGS: tuple[Flag, ...] = (
         help="A policy file for this run; it can only tighten. Repeatable.",
     ),
     Flag(
+        "--walls",
+        section=SAFETY,
+        field="walls",
+        type=click.Choice(["workspace", "read-only", "off"]),
+        help="A box around the whole agent (Linux, bubblewrap); without it, what the policy says.",
+    ),
+    Flag(
+        "--network",
+        section=SAFETY,
+        field="network",
+        type=click.Choice(["any", "model-only"]),
+        help="model-only: inside the walls nothing but the model and allowed hosts is reached.",
+    ),
+    Flag(
         "--sandbox-settings",
         section=SAFETY,
         field="sandbox",

@@ -70,6 +70,8 @@ class RunDefaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     api_retries: int | UnsetType = UNSET
     max_structured_retries: int | UnsetType = UNSET
     broker: bool | UnsetType = UNSET
+    walls: str | UnsetType = UNSET
+    network: str | UnsetType = UNSET
     attempts: int | UnsetType = UNSET
 
 

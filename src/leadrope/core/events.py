@@ -62,6 +62,8 @@ class SessionStarted(_Event, frozen=True, kw_only=True, tag="session.started"):
     instructions: tuple[str, ...] = ()
     """The instruction files whose text the model was given."""
     resumed: bool = False
+    walls: str = ""
+    """How much the agent can write inside its box: `workspace`, `read-only`; empty when it has none."""
 
 
 class TurnStarted(_Event, frozen=True, kw_only=True, tag="turn.started"):

@@ -93,6 +93,10 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Definitions handed to the agent as they are (its --agents)."""
     sandbox: dict[str, Any] | None = None
     """The agent's own sandbox settings."""
+    walls: Literal["workspace", "read-only", "off"] | None = None
+    """A box around the whole agent. Left out: what the policy says; named: it must be possible, or nothing starts."""
+    network: Literal["any", "model-only"] | None = None
+    """`model-only`: the agent and its commands reach the model and the policy's allowed hosts, and nothing else."""
     output_schema: dict[str, Any] | None = None
     schema_retries: int = 1
     cwd: str | None = None

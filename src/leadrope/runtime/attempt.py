@@ -61,6 +61,8 @@ class Attempt:
         started_at: float,
         try_gate: TryGate | None,
         meter: Meter,
+        walls: str = "",
+        is_sandboxed: bool = False,
     ) -> None:
         self._limits = request.limits
         self._request = request
@@ -75,6 +77,7 @@ class Attempt:
         self._started_at = started_at
         self._try_gate = try_gate
         self._meter = meter
+        self._walls = walls
         meter.on_over = self._on_over_budget
         meter.notify = self.emit
         self._loop = asyncio.get_running_loop()
@@ -94,7 +97,7 @@ class Attempt:
         self._ended_by: events.Source = "agent"
         self.tool_ran = False
         self.prompts_sent = 0
-        self.gate = Gate(policy, approver, self, approval_s=self._limits.approval_s)
+        self.gate = Gate(policy, approver, self, approval_s=self._limits.approval_s, is_sandboxed=is_sandboxed)
         self._handlers: dict[type, Callable[[Any], None]] = {
             base.Ready: self._on_ready,
             base.Started: self._on_started,
@@ -226,6 +229,7 @@ class Attempt:
                 credential=self._launch.credential,
                 instructions=self._launch.instructions,
                 resumed=self._request.resume is not None,
+                walls=self._walls,
             )
         )
         expected = self._launch.key_sources

@@ -23,6 +23,8 @@ import msgspec
 from leadrope import errors
 from leadrope.runtime import http1
 
+ANY_PORT = -1
+"""`host:*`: whatever port is asked for."""
 USUAL_PORTS = frozenset({80, 443})
 CONNECT_S = 15.0
 _HEAD_S = 30.0
@@ -51,7 +53,7 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True):
     port: int | None = None
 
     def fits(self, host: str, port: int) -> bool:
-        if port != self.port if self.port is not None else port not in USUAL_PORTS:
+        if self.port != ANY_PORT and (port != self.port if self.port is not None else port not in USUAL_PORTS):
             return False
         return host.endswith(self.host) if self.host.startswith(".") else host == self.host
 
@@ -67,8 +69,9 @@ class HostProxy:
         on_refused: Callable[[Refused], None] | None = None,
         resolve: Resolve | None = None,
     ) -> None:
-        """`allowed`: `example.com`, `*.example.com`, `example.com:8443`, `10.0.0.7:3128`. Ports are 80 and 443 unless
-        one is named. An address of a private network must be on the list itself, also for a name that leads there.
+        """`allowed`: `example.com`, `*.example.com`, `example.com:8443`, `10.0.0.7:*`. Ports are 80 and 443 unless
+        one, or all of them, are named. An address of a private network must be on the list itself, also for a name that
+        leads there.
         """
         self.url = ""
         self.socket_path = listen
@@ -322,11 +325,13 @@ def _entry(text: str) -> _Entry:
     if address is not None:
         return _Entry(host=str(address), address=address, port=port)
     name = host.removeprefix("*.").removesuffix(".")
-    if not _HOST.fullmatch(name) or (port is not None and not 0 < port < 65536):
+    if not _HOST.fullmatch(name) or (port not in (None, ANY_PORT) and not 0 < port < 65536):
         raise errors.BadValue("network.allowed_hosts", f"{text!r} is not a host", hint=hint)
     return _Entry(host=f".{name}" if host.startswith("*.") else name, port=port)
 
 
 def _split_port(word: str) -> tuple[str, int | None]:
+    if word.endswith(":*"):
+        return word[:-2], ANY_PORT
     match = re.fullmatch(r"(.+):([0-9]{1,5})", word)
     return (match[1], int(match[2])) if match else (word, None)

@@ -22,6 +22,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
 
+import msgspec
+
 from leadrope import errors
 from leadrope.core import config as configs
 from leadrope.core import events, home
@@ -33,13 +35,14 @@ from leadrope.policy.decide import Policy
 from leadrope.process import child as processes
 from leadrope.process import lines
 from leadrope.providers import base, registry
-from leadrope.runtime import gatecheck, prepare
+from leadrope.runtime import gatecheck, prepare, walls
 from leadrope.runtime.approvals import Answer, Approve, Approver, Reply, as_approver
 from leadrope.runtime.attempt import Attempt
 from leadrope.runtime.broker import Broker
 from leadrope.runtime.broker import Kind as BrokerKind
 from leadrope.runtime.budget import Meter
 from leadrope.runtime.outbox import Outbox
+from leadrope.runtime.proxy import HostProxy, Refused
 from leadrope.runtime.rundir import RunDir
 from leadrope.runtime.upstream import proxy_for
 
@@ -101,6 +104,9 @@ class Run:
         self._prompts: deque[str] = deque([request.prompt])
         self._attempt: Attempt | None = None
         self._broker: Broker | None = None
+        self._proxy: HostProxy | None = None
+        self._doors = walls.Doors()
+        self._walls = walls.Built()
         self._launch: base.Launch | None = None
         self._task: asyncio.Task[None] | None = None
         self._result: RunResult | None = None
@@ -267,7 +273,13 @@ class Run:
 
     async def _start(self) -> tuple[base.Launch, processes.Child]:
         """The only start of an agent in this package."""
-        launch = await self._provider.prepare(self.request, self._place, attempt=self._attempt_no)
+        wanted, missing = await walls.grant(walls.wish(self.request, self._rules))
+        if missing:
+            told = f"the agent runs without walls: {missing}"
+            self.record(events.Notice(level="warning", code="no_walls", message=told))
+        self._doors = await self._open_doors(wanted)
+        request = msgspec.structs.replace(self.request, broker=True) if wanted.model_only else self.request
+        launch = await self._provider.prepare(request, self._place, attempt=self._attempt_no)
         self._place.config.prices.require(launch.model)
         self._redactor = Redactor(launch.secrets)
         self._launch = launch
@@ -281,8 +293,30 @@ class Run:
             spawn_log.info("%s start %s", self.id[:8], self._redactor.clean(" ".join(launch.argv)))
             if launch.credential:
                 spawn_log.info("%s credential %s %s", self.id[:8], launch.credential.source, launch.credential.masked)
-        child = await processes.start(launch.argv, env=launch.env, cwd=launch.cwd, spool_dir=str(self._spool))
+        self._walls = walls.build(wanted, self.request, launch, self._place, self._rules, self._doors)
+        child = await processes.start(
+            launch.argv,
+            env={**launch.env, **self._walls.env},
+            cwd=launch.cwd,
+            spool_dir=str(self._spool),
+            box=self._walls.argv,
+        )
         return launch, child
+
+    async def _open_doors(self, wanted: walls.Wish) -> walls.Doors:
+        """Where the agent reaches nothing else: a socket to the model, and one to the hosts that the policy allows."""
+        if not wanted.model_only:
+            return walls.Doors()
+        allowed = walls.allowed_hosts(self._rules.network_allowed_hosts)
+        proxy = self._place.run_dir / "proxy.sock" if allowed else None
+        if proxy and self._proxy is None:
+            host_proxy = HostProxy(allowed, listen=proxy, on_refused=self._on_refused_host)
+            self._proxy = await host_proxy.__aenter__()
+        return walls.Doors(model=self._place.run_dir / "model.sock", proxy=proxy)
+
+    def _on_refused_host(self, refused: Refused) -> None:
+        told = f"{refused.host}:{refused.port} was not reached: {refused.reason}"
+        self.notify(events.Notice(level="warning", code="host_refused", message=told))
 
     async def _supervise(self, launch: base.Launch, child: processes.Child) -> None:
         try:
@@ -348,6 +382,8 @@ class Run:
             started_at=self._started_at,
             try_gate=None if self._is_trial else self._try_gate,
             meter=self._meter,
+            walls=self._walls.level,
+            is_sandboxed=bool(self._walls.level) and self._rules.sandbox == "required",
         )
         for notice in (*self._notices, *launch.notices):
             self.record(notice)
@@ -387,6 +423,7 @@ class Run:
                 credential,
                 cast("BrokerKind", kind),
                 meter=self._meter,
+                listen=self._doors.model,
                 notify=self.notify,
                 proxy=proxy_for(upstream, allowed),
                 ca_file=allowed.get("NODE_EXTRA_CA_CERTS") or allowed.get("SSL_CERT_FILE"),
@@ -398,6 +435,9 @@ class Run:
         broker, self._broker = self._broker, None
         if broker is not None:
             await broker.close()
+        proxy, self._proxy = self._proxy, None
+        if proxy is not None:
+            await proxy.__aexit__(None, None, None)
 
     def notify(self, notice: events.Notice) -> None:
         self.record(notice)
