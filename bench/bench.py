@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+import gating
 import memory
 import overhead
 import reading
@@ -26,6 +27,8 @@ PARTS: dict[str, Callable[[Stage], Table]] = {
     "c": startup.measure,
     "d": memory.measure_lines,
     "e": memory.measure_runs,
+    "f": gating.measure_decisions,
+    "g": gating.measure_walls,
 }
 MARK = "<!-- the last table; written by bench.py --save -->"
 
