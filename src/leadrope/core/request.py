@@ -122,6 +122,18 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Tries in all, for failures that can heal and before any tool has run."""
 
 
+SANDBOX_KEYS = (
+    "enabled",
+    "autoAllowBashIfSandboxed",
+    "excludedCommands",
+    "allowUnsandboxedCommands",
+    "network",
+    "ignoreViolations",
+    "enableWeakerNestedSandbox",
+)
+"""What the agent's own sandbox knows. An unknown key it would ignore, and run without what was meant."""
+
+
 class _Range(msgspec.Struct, frozen=True):
     low: int
     high: int
@@ -189,6 +201,8 @@ def check(request: RunRequest) -> RunRequest:
         raise errors.BadValue("base_url", f"{request.base_url!r} must start with http:// or https://")
     for name, server in request.connections.items():
         check_connection(name, server)
+    for key in request.sandbox or ():
+        _one_of("sandbox", key, SANDBOX_KEYS)
     return request
 
 

@@ -273,7 +273,8 @@ class Run:
 
     async def _start(self) -> tuple[base.Launch, processes.Child]:
         """The only start of an agent in this package."""
-        wanted, missing = await walls.grant(walls.wish(self.request, self._rules))
+        has_inner = bool((self.request.sandbox or {}).get("enabled"))
+        wanted, missing = await walls.grant(walls.wish(self.request, self._rules), has_inner=has_inner)
         if missing:
             told = f"the agent runs without walls: {missing}"
             self.record(events.Notice(level="warning", code="no_walls", message=told))

@@ -57,11 +57,20 @@ def wish(request: RunRequest, rules: EffectivePolicy) -> Wish:
     return Wish(level=level, is_required=is_required, model_only=model_only)
 
 
-async def grant(wanted: Wish) -> tuple[Wish, str]:
-    """The wish as far as this machine can grant it, and what it cannot; a requirement that it cannot is an error."""
+async def grant(wanted: Wish, *, has_inner: bool = False) -> tuple[Wish, str]:
+    """The wish as far as this machine can grant it, and what it cannot; a requirement that it cannot is an error.
+
+    `has_inner`: the agent is to build a sandbox of its own inside, which not every machine allows.
+    """
     if wanted.level is None:
         return wanted, ""
     found = await sandbox_trial.available()
+    if found.ok and has_inner and not found.nested:
+        raise errors.BadValue(
+            "sandbox",
+            "the agent's own sandbox does not work inside these walls here",
+            hint="Use one of the two: drop sandbox, or turn the walls off.",
+        )
     missing = found.reason if not found.ok else ""
     if found.ok and wanted.model_only and not found.model_only:
         missing = "a network of its own does not work here"

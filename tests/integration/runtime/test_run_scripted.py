@@ -590,6 +590,10 @@ async def test_sending_after_the_end_is_an_error(stage: Stage) -> None:
         ({"fork": True}, errors.BadValue, "fork"),
         ({"binary": "/no/such/claude"}, errors.CliNotFound, "/no/such/claude"),
         ({"output_schema": {"type": "object"}, "max_turns": 1}, errors.BadValue, "max_turns"),
+        ({"sandbox": {"enabld": True}}, errors.BadValue, "sandbox"),
+        ({"policy": {"permission_mod": "plan"}}, errors.RequestError, "permission_mod"),
+        ({"policy": {"max_budget_usd": -1}}, errors.RequestError, "max_budget_usd"),
+        ({"policy_files": ("/no/such.toml",)}, errors.RequestError, "no/such.toml"),
     ],
 )
 async def test_bad_input_is_refused_and_nothing_is_started(
