@@ -70,6 +70,8 @@ _CLASSES: dict[str, ToolClass] = {
     ),
 }
 
+KNOWN_TOOLS = tuple(_CLASSES)
+
 PATH_FIELDS = ("file_path", "notebook_path", "path")
 
 

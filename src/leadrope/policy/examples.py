@@ -10,10 +10,10 @@ import msgspec
 
 from leadrope import errors
 from leadrope.core.request import normal_mode
-from leadrope.core.tools import ToolCall
+from leadrope.core.tools import KNOWN_TOOLS, ToolCall
 from leadrope.policy.decide import Policy, decide
 from leadrope.policy.look import SHELL_TOOLS, Facts
-from leadrope.policy.patterns import KNOWN_TOOLS, parse
+from leadrope.policy.patterns import parse
 from leadrope.policy.resolve import EffectivePolicy
 from leadrope.policy.verdicts import Verdict, Word
 

@@ -19,8 +19,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from leadrope import errors
+from leadrope.core.tools import KNOWN_TOOLS
 from leadrope.policy import hosts, paths
-from leadrope.policy.look import SHELL_TOOLS, UNREADABLE_TOOLS, Look
+from leadrope.policy.look import SHELL_TOOLS, Look
 
 if TYPE_CHECKING:
     from leadrope.policy.commands import CommandPattern
@@ -30,51 +31,15 @@ Kind = Literal["command", "path", "domain", "nothing"]
 Match = Literal["yes", "maybe", "no"]
 """`maybe`: the command is not known well enough to say no."""
 
+# What the parentheses of a pattern speak of; those of all other tools stay empty.
 _TAKES: dict[str, Kind] = {
+    **dict.fromkeys(KNOWN_TOOLS, "nothing"),
     **dict.fromkeys(SHELL_TOOLS, "command"),
     **dict.fromkeys(
         ("Read", "Write", "Edit", "MultiEdit", "NotebookEdit", "NotebookRead", "Glob", "Grep", "LS"), "path"
     ),
     **dict.fromkeys(("WebFetch", "WebSearch"), "domain"),
-    **dict.fromkeys(
-        (
-            *UNREADABLE_TOOLS,
-            "EnterWorktree",
-            "ExitWorktree",
-            "Workflow",
-            "LSP",
-            "CronList",
-            "ListAgents",
-            "Agent",
-            "Task",
-            "CronCreate",
-            "CronDelete",
-            "ScheduleWakeup",
-            "SendMessage",
-            "Skill",
-            "SlashCommand",
-            "StructuredOutput",
-            "ExitPlanMode",
-            "EnterPlanMode",
-            "AskUserQuestion",
-            "TodoWrite",
-            "TodoRead",
-            "ToolSearch",
-            "BashOutput",
-            "KillShell",
-            "KillBash",
-            "TaskStop",
-            "TaskOutput",
-            "TaskCreate",
-            "TaskGet",
-            "TaskList",
-            "TaskUpdate",
-            "ReportFindings",
-        ),
-        "nothing",
-    ),
 }
-KNOWN_TOOLS = tuple(_TAKES)
 # The same tool under two names: the agent lists one and calls the other.
 _SAME = {"Task": "Agent"}
 

@@ -368,7 +368,7 @@ async def test_heartbeats_do_not_reset_the_idle_clock(stage: Stage) -> None:
 
 async def test_the_idle_clock_stands_still_while_a_person_is_asked(stage: Stage) -> None:
     async def slow(_: events.ApprovalRequested) -> bool:
-        await asyncio.sleep(0.6)
+        await asyncio.sleep(0.6)  # twice the idle clock: time itself is what is tested here
         return True
 
     call = {"tool": "Bash", "id": "t1", "input": {}}
