@@ -19,7 +19,7 @@ PYTHON = Path(sys.executable).resolve()
 # Every case gets a folder, a home and a PATH of its own making; `evil` knows its marker by an absolute path, so that
 # `env -i` and `cd` do not hide it. What a case left running is killed with its session before the next one.
 _DRIVER = r"""
-import json, os, shutil, signal, subprocess, sys
+import json, os, shutil, signal, subprocess, sys, time
 root = sys.argv[1]
 marker = f"{root}/marker"
 evil = f"#!/bin/sh\n: > {marker}\n"
@@ -45,7 +45,12 @@ for case in json.load(open(f"{root}/cases.json")):
         child.wait(10)
     except subprocess.TimeoutExpired:
         pass
+    # What it left in the background gets a moment to do its work, and no longer.
+    until = time.monotonic() + 1
     try:
+        while child.poll() is not None and time.monotonic() < until:
+            os.killpg(child.pid, 0)
+            time.sleep(0.002)
         os.killpg(child.pid, signal.SIGKILL)
     except ProcessLookupError:
         pass

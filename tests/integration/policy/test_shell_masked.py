@@ -18,7 +18,7 @@ from leadrope.process.sandbox_values import Sandbox
 DATA = Path(__file__).parents[2] / "data" / "commands" / "evil.yaml"
 # The program that the commands start, and how it is seen: it leaves a mark.
 DRIVER = r"""
-import json, os, shutil, signal, subprocess, sys
+import json, os, shutil, signal, subprocess, sys, time
 root = sys.argv[1]
 marker = f"{root}/marker"
 environ = {"PATH": f"{root}/bin:/usr/bin:/bin", "HOME": f"{root}/home", "LC_ALL": "C.UTF-8"}
@@ -35,7 +35,12 @@ for case in json.load(open(f"{root}/cases.json")):
         child.wait(10)
     except subprocess.TimeoutExpired:
         pass
+    # What it left in the background gets a moment to do its work, and no longer.
+    until = time.monotonic() + 1
     try:
+        while child.poll() is not None and time.monotonic() < until:
+            os.killpg(child.pid, 0)
+            time.sleep(0.002)
         os.killpg(child.pid, signal.SIGKILL)
     except ProcessLookupError:
         pass
