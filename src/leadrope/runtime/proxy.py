@@ -1,6 +1,6 @@
 """A forward proxy that reaches the hosts on its list and nothing else: the only door of a run without a network.
 
-    async with HostProxy(("pypi.org", "*.example.com"), listen=Path("/run/…/hosts.sock"), on_refused=tell) as proxy: ...
+    async with HostProxy(("*.example.com",), listen=Path("/run/…/hosts.sock"), on_refused=tell) as proxy: ...
 
 It sees names and ports, not what is said: TLS stays between the two ends. It resolves names itself and connects to the
 very address that it has judged, so that a name cannot be one thing when asked and another when used.
