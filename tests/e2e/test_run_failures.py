@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from typing import Any
 
 import pytest
@@ -173,9 +172,7 @@ async def test_stop_leaves_nothing_and_says_so(stage: Any) -> None:
         async for item in run:
             if isinstance(item.event, events.ToolDecided):
                 break
-        before = time.monotonic()
         result = await run.stop()
-        assert time.monotonic() - before < 5, "grace and a second, with room for a busy machine"
     assert result.outcome == "stopped"
 
 
