@@ -18,6 +18,9 @@ _FORBIDDEN = ("ANTHROPIC_", "CLAUDE_", "CLAUDECODE", "OPENAI_", "PERPLEXITY_", "
 _HARNESS_THREADS = ("pytest_timeout", "execnet", "asyncio_0")
 
 
+# What a thread that is about to return may still take on a busy machine; one that was left behind stays.
+THREAD_END_S = 10.0
+
 # Read at import: the fixture below removes LEADROPE_* before every test. `make soak` sets ten times as many.
 FAULT_COUNT = int(os.environ.get("LEADROPE_FAULT_COUNT", "5"))
 
@@ -69,11 +72,11 @@ def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     left = {pid: name for pid, name in _descendants(os.getpid()).items() if pid not in processes}
     assert not left, f"processes left behind: {left}"
-    running = [
-        t.name
-        for t in threading.enumerate()
-        if t.ident not in threads and not t.name.startswith(_HARNESS_THREADS) and t.is_alive()
-    ]
+    started = [t for t in threading.enumerate() if t.ident not in threads and not t.name.startswith(_HARNESS_THREADS)]
+    for thread in started:
+        # asyncio's own thread of a child process tells the exit first and returns a moment later.
+        thread.join(THREAD_END_S)
+    running = [thread.name for thread in started if thread.is_alive()]
     assert not running, f"threads left behind: {running}"
 
 

@@ -164,7 +164,7 @@ async def test_resume_and_fork(stage: Any) -> None:
         resume=session,
     )
     assert second.result.session_id == session
-    assert second.one(events.SessionStarted).resumed
+    assert second.one(events.SessionStarted).origin == "resumed"
     fork = await stage.play(
         [{"text": "forked", "expect": {"contains": ["my number is 42", "it was 42"]}}],
         prompt="branch off",

@@ -77,6 +77,15 @@ def _seconds(name: str, field: str, text: str) -> Flag:
 
 FLAGS: tuple[Flag, ...] = (
     Flag("--file", "-f", section=TASK, metavar=_FILE, help="Take the prompt from a file."),
+    Flag(
+        "--attach",
+        section=TASK,
+        field="attachments",
+        multiple=True,
+        read=values.as_given,
+        metavar=_FILE,
+        help="A file or an image to hand over with the prompt; repeatable.",
+    ),
     Flag("--cwd", "-C", section=TASK, field="cwd", metavar=_DIRECTORY, help="Work there instead of here."),
     Flag(
         "--add-dir",
@@ -287,6 +296,20 @@ FLAGS: tuple[Flag, ...] = (
         type=int,
         metavar="N",
         help="The agent's tries against a failing service.",
+    ),
+    Flag(
+        "--auto-continue",
+        section=LIMITS,
+        field="auto_continue",
+        type=int,
+        metavar="N",
+        help="Go on that often when the turns are used up, unless --max-turns is given; 0 to 5.",
+    ),
+    Flag(
+        "--wait-for-limit/--no-wait-for-limit",
+        section=LIMITS,
+        field="wait_for_limit",
+        help="At a usage limit of the account wait for its reset and go on, or end as parked.",
     ),
     Flag("--attempts", section=LIMITS, field="attempts", type=int, metavar="N", help="Starts in all; 2."),
     Flag(

@@ -94,6 +94,12 @@ class Renderer:
                 self._retry(event)
             case events.Notice():
                 self._notice(event)
+            case events.WallsHeld():
+                self._warn(f"the walls held: {one_line(event.message, 120)}")
+            case events.OutputChecked():
+                if not event.valid:
+                    told = event.errors[0] if event.errors else "there is none"
+                    self._warn(f"the answer does not fit the schema: {one_line(told, 120)}")
             case events.Unrecognised():
                 self._line(self._style.dim(f"  · a line is not understood ({event.reason}): {_short(event.raw)}"))
             case events.RunEnded():

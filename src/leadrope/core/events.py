@@ -16,6 +16,10 @@ from leadrope.core.usage import Usage
 
 Source = Literal["agent", "supervisor"]
 Risk = Literal["low", "medium", "high"]
+Origin = Literal["new", "resumed", "forked", "rebuilt"]
+Rung = Literal["structured", "text", "coerced", "none"]
+SCHEMA_VERSION = 1
+"""Of the events themselves: a reader that knows this number understands every log that says it."""
 Scope = Literal["once", "run"]
 """`run`: the same call, to the letter, needs no further yes in this run."""
 
@@ -61,7 +65,9 @@ class SessionStarted(_Event, frozen=True, kw_only=True, tag="session.started"):
     credential: CredentialUsed | None = None
     instructions: tuple[str, ...] = ()
     """The instruction files whose text the model was given."""
-    resumed: bool = False
+    origin: Origin = "new"
+    """`rebuilt`: the session to resume was gone, and a new one was started from what we had kept of it."""
+    schema_version: int = SCHEMA_VERSION
     walls: str = ""
     """How much the agent can write inside its box: `workspace`, `read-only`; empty when it has none."""
 
@@ -268,6 +274,29 @@ class Unrecognised(_Event, frozen=True, kw_only=True, tag="unrecognised"):
     """Set when the text itself tells what is wrong, as a plain `Not logged in` does."""
 
 
+class OutputChecked(_Event, frozen=True, kw_only=True, tag="output.checked"):
+    """Our own judgement on a turn's answer against the schema that was asked for."""
+
+    rung: Rung
+    """Where the value was found: handed over by the agent, read from its text, or repaired without loss."""
+    valid: bool
+    value: Any = None
+    """The value that conforms, as the caller's schema says; None when there is none."""
+    errors: tuple[str, ...] = ()
+    correction: int = 0
+    """0 for the first answer, then which corrective turn this judges."""
+
+
+class WallsHeld(_Event, frozen=True, kw_only=True, tag="walls.held"):
+    """Something reached for what lies outside of its box, and did not get it."""
+
+    kind: Literal["write", "read", "signal", "network"]
+    target: str = ""
+    """The path, process or host, as far as it is known."""
+    call_id: str = ""
+    message: str = ""
+
+
 class RunEnding(_Event, frozen=True, kw_only=True, tag="run.ending"):
     """The supervisor has decided to end the run, and why; the first one counts."""
 
@@ -323,6 +352,8 @@ Event = (
     | RetryScheduled
     | Notice
     | Unrecognised
+    | OutputChecked
+    | WallsHeld
     | RunEnding
     | AgentExited
     | RunEnded

@@ -65,6 +65,8 @@ class McpFile(msgspec.Struct, frozen=True, kw_only=True):
 
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     prompt: str
+    attachments: tuple[str, ...] = ()
+    """Files and images by path, handed over with the first prompt."""
     provider: str = "claude-code"
     agent: str | None = None
     """The saved agent this run belongs to; appears in the session's name."""
@@ -120,6 +122,10 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     max_structured_retries: int | None = None
     attempts: int = 2
     """Tries in all, for failures that can heal and before any tool has run."""
+    wait_for_limit: bool = False
+    """A usage limit of the account does not end the run: it waits for the reset and goes on in its session."""
+    auto_continue: int = 0
+    """How often a run that has used up its turns goes on in its session; never where the caller set max_turns."""
 
 
 SANDBOX_KEYS = (
@@ -146,6 +152,7 @@ _RANGES = {
     "api_retries": _Range(0, 100),
     "max_structured_retries": _Range(0, 100),
     "attempts": _Range(1, 10),
+    "auto_continue": _Range(0, 5),
 }
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _SERVER_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")

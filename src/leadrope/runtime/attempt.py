@@ -45,6 +45,12 @@ class Recorder(Protocol):
     def trace(self, kind: str, data: object) -> None: ...
 
 
+def _origin(request: RunRequest) -> events.Origin:
+    if request.resume is None:
+        return "new"
+    return "forked" if request.fork else "resumed"
+
+
 class Attempt:
     def __init__(
         self,
@@ -228,7 +234,7 @@ class Attempt:
                 connections=started.connections,
                 credential=self._launch.credential,
                 instructions=self._launch.instructions,
-                resumed=self._request.resume is not None,
+                origin=_origin(self._request),
                 walls=self._walls,
             )
         )
