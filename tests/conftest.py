@@ -92,6 +92,32 @@ def is_soak() -> bool:
 
 
 @pytest.fixture
+def stalls() -> Iterator[Callable[[], float]]:
+    """The longest time since the last call in which this machine did not let an idle thread run."""
+    longest = 0.0
+    done = threading.Event()
+
+    def beat() -> None:
+        nonlocal longest
+        before = time.monotonic()
+        while not done.wait(0.02):
+            now = time.monotonic()
+            longest = max(longest, now - before - 0.02)
+            before = now
+
+    def told() -> float:
+        nonlocal longest
+        found, longest = longest, 0.0
+        return found
+
+    thread = threading.Thread(target=beat, name="stalls")
+    thread.start()
+    yield told
+    done.set()
+    thread.join()
+
+
+@pytest.fixture
 def marker() -> str:
     """A word that a test puts into the argv of everything it starts, so that the scan below finds it."""
     return f"leadrope-test-{secrets.token_hex(6)}"

@@ -14,7 +14,7 @@ import msgspec
 
 from leadrope import errors
 from leadrope.process import hold, lines, reaper
-from leadrope.process.streams import Streams
+from leadrope.process.streams import QUIET_S, Streams
 
 HIGH_WATER = 4 * lines.MIB
 LOW_WATER = lines.MIB
@@ -31,7 +31,8 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     leftovers_killed: int
     """Processes that were still alive when the agent had ended."""
     survivors: int
-    """What could not be killed: in uninterruptible sleep, or of another user."""
+    """What could not be killed in time: in uninterruptible sleep, or of another user."""
+    survivor_names: tuple[str, ...] = ()
     rung: hold.Rung
 
 
@@ -133,10 +134,17 @@ class Child:
         if not self._exit.done():
             self._exit.set_result(code)
 
-    def tree_ended(self, *, leftovers: int, survivors: int, rung: hold.Rung) -> None:
-        ending = Ending(exit_code=self._exit.result(), leftovers_killed=leftovers, survivors=survivors, rung=rung)
+    def tree_ended(self, *, leftovers: int, survivors: int, names: str, rung: hold.Rung) -> None:
+        ending = Ending(
+            exit_code=self._exit.result(),
+            leftovers_killed=leftovers,
+            survivors=survivors,
+            survivor_names=() if names == "-" else tuple(names.split(",")),
+            rung=rung,
+        )
         self._streams.all_lost.add_done_callback(lambda _: self._ended.set_result(ending))
-        self._streams.finish()
+        # A survivor may hold the pipes for ever.
+        self._streams.finish(quiet_s=QUIET_S if not survivors else 0.0)
 
 
 async def start(

@@ -10,7 +10,7 @@ itself. While the agent lives the monitor is stopped: else it would end the box 
 could count what was left in there.
 
 To the supervisor, one line each:     STARTED pid session · FAILED errno (0: the box, not the agent)
-                                      EXITED wait-status rung · SWEPT leftovers survivors
+                                      EXITED wait-status rung · SWEPT leftovers survivors names
 From the supervisor, one line each:   TERM · KILL · END polite-milliseconds stop-milliseconds
 
 Every import costs private memory in every run, hence `_signal` and `_ctypes` in place of their comfortable wrappers
@@ -39,7 +39,12 @@ LANDLOCK_SCOPES = 0b11
 # SIGKILL needs about a millisecond. Only a process in uninterruptible sleep, or one of another user, takes longer,
 # and nobody can hurry those; the supervisor is told that they are there.
 SWEEP_S = 5.0
-# After kill -9 of the supervisor nobody waits for the answer.
+# Whoever has ordered the end gets an answer this long after the last signal. A busy machine needs 50 ms; a box that is
+# full of processes needs BOX_SWEEP_S more.
+ANSWER_S = 0.45
+# How long an agent that was killed is waited for before its tree is swept together with it.
+KILLED_S = 0.1
+# With the answer given, or the supervisor killed with -9, nobody waits any more and the work goes on.
 ALONE_SWEEP_S = 30.0
 # What a TERM to the guardian itself (a machine that shuts down) leaves the agent.
 SHUTDOWN_STOP_S = 2.0
@@ -152,6 +157,16 @@ def state_and_parent(pid: int) -> tuple[str, int]:
     return fields[0].decode(), int(fields[1])
 
 
+def is_dead(pid: int) -> bool:
+    """Nothing of it runs any more. A first thread that has ended looks like a zombie while others go on."""
+    if state_and_parent(pid)[0] not in "ZX":
+        return False
+    try:
+        return len(os.listdir(f"/proc/{pid}/task")) <= 1  # noqa: PTH208
+    except OSError:
+        return True
+
+
 def children(pid: int) -> list[int]:
     found: list[int] = []
     try:
@@ -178,8 +193,7 @@ def kill(pid: int, parents: tuple[int, int]) -> bool:
     except OSError:  # a kernel before 5.3
         handle = -1
     try:
-        state, parent = state_and_parent(pid)
-        if state in "ZX" or parent not in parents:
+        if is_dead(pid) or state_and_parent(pid)[1] not in parents:
             return False
         if handle >= 0:
             signal.pidfd_send_signal(handle, signal.SIGKILL)
@@ -211,7 +225,7 @@ class Guardian:
         self.childless = False
         self.alone = False
         self.rung = "exited"
-        self.term_at = self.kill_at = self.sweep_at = float("inf")
+        self.term_at = self.kill_at = self.sweep_at = self.answer_by = float("inf")
         self.received = b""
         self.look = children if os.path.exists(f"/proc/self/task/{self.me}/children") else scanned_children  # noqa: PTH110
         self.wake, wake_end = os.pipe()
@@ -263,7 +277,7 @@ class Guardian:
         if not self.boxed:
             self.agent = self.top
         elif not self.enter(status):
-            self.sweep()
+            self.sweep(time.monotonic() + SWEEP_S)
             self.report("FAILED", 0)
             return
         self.report("STARTED", self.agent, self.top)
@@ -271,7 +285,13 @@ class Guardian:
         if self.top_ended:
             self.report_exit()
         self.watch()
-        self.report("SWEPT", *self.sweep())
+        survivors = self.sweep(min(time.monotonic() + SWEEP_S, self.answer_by))
+        names = b",".join(name(pid).strip().replace(b" ", b"_") or b"?" for pid in survivors[:5]).decode(
+            errors="replace"
+        )
+        self.report("SWEPT", len(self.leftovers), len(survivors), names or "-")
+        if survivors or self.alone:
+            self.sweep(time.monotonic() + ALONE_SWEEP_S)
 
     def enter(self, status: int) -> bool:
         """Waits for the agent inside of the box; False when bubblewrap could not build it, or was told to end."""
@@ -309,7 +329,7 @@ class Guardian:
         while self.kill_in_box(give_up) and time.monotonic() < give_up:
             time.sleep(BOX_LOOK_S)
         os.kill(self.top, signal.SIGCONT)
-        self.sweep_at = min(self.sweep_at, time.monotonic() + 1.0)
+        self.sweep_at = min(self.sweep_at, time.monotonic() + KILLED_S)
 
     def kill_in_box(self, give_up: float) -> bool:
         """True while there was something alive."""
@@ -339,7 +359,8 @@ class Guardian:
             self.rung = "killed"
             self.signal_agent(signal.SIGKILL)
             self.term_at = self.kill_at = float("inf")
-            self.sweep_at = min(self.sweep_at, now + 1.0)
+            # The kernel ends a box with all that is in it, which takes longer than one process.
+            self.sweep_at = min(self.sweep_at, now + KILLED_S + (BOX_SWEEP_S if self.boxed else 0.0))
         elif now >= self.term_at:
             self.rung = "stopped"
             self.signal_agent(signal.SIGTERM)
@@ -406,6 +427,7 @@ class Guardian:
             self.term_at = min(self.term_at, now + polite_s)
         if self.rung != "killed":
             self.kill_at = min(self.kill_at, now + polite_s + stop_s)
+        self.answer_by = min(self.answer_by, now + polite_s + stop_s + ANSWER_S)
 
     def reap(self) -> None:
         while True:
@@ -422,25 +444,32 @@ class Guardian:
                 if self.is_started:
                     self.report_exit()
 
-    def sweep(self) -> tuple[int, int]:
-        """How many were still alive after the agent, and how many still are.
+    def sweep(self, give_up: float) -> list[int]:
+        """Kills what is still there after the agent, and gives what is alive all the same.
 
         Whatever descends from the agent has a chain of parents that ends here, so having no child at all is the
-        kernel's own word that nothing is left.
+        kernel's own word that nothing is left. A child may also be dead and stay: one that somebody traces can only
+        be taken by its tracer. Then two looks in a row must find nothing alive: while the first is made, a dying
+        parent may hand its children over to us unseen.
         """
-        give_up = time.monotonic() + (ALONE_SWEEP_S if self.alone else SWEEP_S)
+        was_empty = False
         while True:
             self.reap()
             if self.childless:
-                return len(self.leftovers), 0
+                return []
+            alive = []
             for pid, parent in self.descendants(self.me):
                 # Killed as it is found: something that forks and exits at once is gone after a full walk.
                 counts = not self.boxed and pid != self.agent
                 if kill(pid, (parent, self.me)) and counts:
                     self.leftovers.add(pid)
+                if not is_dead(pid):
+                    alive.append(pid)
+            if not alive and was_empty:
+                return []
             if time.monotonic() > give_up:
-                alive = [pid for pid, _ in self.descendants(self.me) if state_and_parent(pid)[0] not in "ZX"]
-                return len(self.leftovers), len(alive)
+                return alive
+            was_empty = not alive
             self.wait(0.01)
 
     def descendants(self, root: int) -> "Iterator[tuple[int, int]]":

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from leadrope.process import guardian, reaper
 from leadrope.process.streams import Pipe, Streams
@@ -45,7 +45,18 @@ class Owner(Protocol):
 
     def agent_exited(self, code: int) -> None: ...
 
-    def tree_ended(self, *, leftovers: int, survivors: int, rung: Rung) -> None: ...
+    def tree_ended(self, *, leftovers: int, survivors: int, names: str, rung: Rung) -> None: ...
+
+
+class Swept(NamedTuple):
+    leftovers: int = 0
+    survivors: int = 0
+    names: str = "-"
+    """Of the first survivors, for whoever reads about them."""
+
+
+_LATE: list[subprocess.Popen[bytes]] = []
+"""Guardians that still fight with what cannot be killed; taken when another is started, or by the system at the end."""
 
 
 class ExecFailed(Exception):
@@ -101,12 +112,13 @@ class Guarded:
         self._received = b""
         self._exit_code: int | None = None
         self._rung: Rung = "exited"
-        self._swept: tuple[int, int] | None = None
+        self._swept: Swept | None = None
         self._connecting: asyncio.Future[None] | None = None
         self._net: reaper.Net | None = None
         self._overdue: asyncio.TimerHandle | None = None
 
     async def start(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: str, streams: Streams) -> None:
+        _LATE[:] = [process for process in _LATE if process.poll() is None]
         ours, theirs = socket.socketpair()
         with theirs:
             try:
@@ -190,26 +202,38 @@ class Guarded:
                 if not self._started.done():
                     self._started.set_result(self.pid)
             case ["FAILED", errno]:
-                self._swept = (0, 0)
+                self._swept = Swept()
                 if not self._started.done():
                     self._started.set_result(ExecFailed(int(errno)) if int(errno) else BoxFailed())
             case ["EXITED", status, "exited" | "closed" | "stopped" | "killed" as rung]:
                 self._rung = rung
                 self._exit_code = os.waitstatus_to_exitcode(int(status))
                 self._owner.agent_exited(self._exit_code)
-            case ["SWEPT", leftovers, survivors]:
-                self._swept = (int(leftovers), int(survivors))
+            case ["SWEPT", leftovers, survivors, names]:
+                self._swept = Swept(int(leftovers), int(survivors), names)
+                if self._swept.survivors:
+                    # It stays and goes on killing; whoever waits for the end has his answer.
+                    self._let_guardian_go()
+                    self._finish(self._swept)
             case _:
                 raise RuntimeError(f"the guardian of process {self.pid} said {' '.join(words)!r}, which means nothing")
 
     def _guardian_ended(self) -> None:
+        self._drop_control()
+        self._reap(_REAP_FIRST_S)
+
+    def _let_guardian_go(self) -> None:
+        self._drop_control()
+        if self._process is not None:
+            _LATE.append(self._process)
+
+    def _drop_control(self) -> None:
         if self._control is not None:
             self._loop.remove_reader(self._control.fileno())
             self._control.close()
             self._control = None
         if self._overdue is not None:
             self._overdue.cancel()
-        self._reap(_REAP_FIRST_S)
 
     def _reap(self, pause_s: float) -> None:
         """Its socket closes a moment before it can be waited for."""
@@ -219,18 +243,17 @@ class Guarded:
         if not self._started.done():
             self._started.set_result(GuardianFailed())
         if self._swept is not None:
-            leftovers, survivors = self._swept
-            self._finish(leftovers, survivors)
+            self._finish(self._swept)
         else:
             # Killed before its work was done. The agent died with it (PDEATHSIG); the net takes the others.
             self._rung = "killed"
             net = self._net or reaper.Net(session=self._session, tag=self._tag)
             _sweep(self._loop, net, self._finish)
 
-    def _finish(self, leftovers: int, survivors: int) -> None:
+    def _finish(self, swept: Swept) -> None:
         if self._exit_code is None:
             self._owner.agent_exited(-signal.SIGKILL)
-        self._owner.tree_ended(leftovers=leftovers, survivors=survivors, rung=self._rung)
+        self._owner.tree_ended(leftovers=swept.leftovers, survivors=swept.survivors, names=swept.names, rung=self._rung)
 
     def _replace_guardian(self) -> None:
         """It did not answer in time: its tree still hangs below it, so the supervisor can do the work."""
@@ -302,8 +325,8 @@ class Bare:
         self._owner.agent_exited(-signal.SIGKILL if code is None else code)
         _sweep(self._loop, self._net, self._finish)
 
-    def _finish(self, leftovers: int, survivors: int) -> None:
-        self._owner.tree_ended(leftovers=leftovers, survivors=survivors, rung=self._rung)
+    def _finish(self, swept: Swept) -> None:
+        self._owner.tree_ended(leftovers=swept.leftovers, survivors=swept.survivors, names=swept.names, rung=self._rung)
         if self._streams is not None and self._transport is not None:
             # Only now: asyncio kills a process whose transport is closed.
             transport = self._transport
@@ -329,7 +352,7 @@ class Bare:
             return  # it has ended; asyncio is about to say so
 
 
-def _sweep(loop: asyncio.AbstractEventLoop, net: reaper.Net, done: Callable[[int, int], None]) -> None:
+def _sweep(loop: asyncio.AbstractEventLoop, net: reaper.Net, done: Callable[[Swept], None]) -> None:
     """Steps of a few milliseconds each, with the loop running in between."""
     give_up = time.monotonic() + reaper.GIVE_UP_S
 
@@ -338,6 +361,6 @@ def _sweep(loop: asyncio.AbstractEventLoop, net: reaper.Net, done: Callable[[int
         if alive and time.monotonic() < give_up:
             loop.call_later(0.005, step)
         else:
-            done(net.killed, alive)
+            done(Swept(net.killed, alive))
 
     step()

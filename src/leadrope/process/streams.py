@@ -125,14 +125,14 @@ class Streams(asyncio.SubprocessProtocol):
         self.close_stdin()
         self._resume()
 
-    def finish(self) -> None:
+    def finish(self, *, quiet_s: float = QUIET_S) -> None:
         """Nothing of the tree is left: takes what is still in the pipes, then lets go of them."""
         self._stdin_closing = True
         if self._stdin is not None and 0 not in self._lost:
             self._stdin.abort()
         self._is_ending = True
         self._resume()
-        self._loop.call_later(QUIET_S, self._close_if_quiet, self._received, _QUIET_ROUNDS)
+        self._loop.call_later(quiet_s, self._close_if_quiet, self._received, _QUIET_ROUNDS)
 
     def _close_if_quiet(self, received_before: int, rounds: int) -> None:
         if self.all_lost.done():

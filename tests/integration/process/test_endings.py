@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import signal
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from leadrope.process import reaper
+from leadrope.process import hold, reaper
 from leadrope.process.child import Child, Ending, start
 
 Starter = Callable[..., Awaitable[Child]]
@@ -73,6 +74,63 @@ async def test_a_background_job_does_not_outlive_a_normal_exit(
         ending = await child.end()
         assert survivors() == {}
         assert (ending.exit_code, ending.rung, ending.leftovers_killed) == (3, "exited", 2)
+
+
+PTRACE_SEIZE, PTRACE_DETACH, PTRACE_O_TRACEEXIT = 0x4206, 17, 0x40
+
+
+class Traced:
+    """A process whose death we hold back, as a debugger may: the nearest that a test comes to one that cannot die."""
+
+    def __init__(self, pid: int, *, before_exit: bool) -> None:
+        self.pid = pid
+        self._ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+        self._ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+        assert self._ptrace(PTRACE_SEIZE, pid, None, PTRACE_O_TRACEEXIT if before_exit else 0) == 0, ctypes.get_errno()
+
+    def let_die(self) -> None:
+        _, status = os.waitpid(self.pid, 0x40000000)  # __WALL: of a tracee that is not our child
+        if os.WIFSTOPPED(status):
+            self._ptrace(PTRACE_DETACH, self.pid, None, None)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ptrace is Linux")
+async def test_a_dead_process_that_its_tracer_keeps_holds_nobody_up(
+    begin: Starter, survivors: Survivors, marker: str, until: Until
+) -> None:
+    """`strace -p` on a command of the agent: killed, it stays a zombie that the guardian may not take."""
+    child = await begin(f"{SLEEP} & echo ready; wait", marker)
+    await ready(child)
+    await until(lambda: any(argv.startswith(marker) for argv in survivors().values()))
+    pid = next(pid for pid, argv in survivors().items() if argv.startswith(marker))
+    traced = Traced(pid, before_exit=False)
+    began = time.monotonic()
+    ending = await child.end(stop_s=STOP_S)
+    assert time.monotonic() - began < ANSWER_S
+    assert ending.survivors == 0
+    assert survivors() == {}
+    traced.let_die()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ptrace is Linux")
+async def test_what_cannot_be_killed_is_told_in_time_and_still_killed_later(
+    begin: Starter, survivors: Survivors, marker: str, until: Until
+) -> None:
+    child = await begin(f"{SLEEP} & echo ready; wait", marker)
+    await ready(child)
+    await until(lambda: any(argv.startswith(marker) for argv in survivors().values()))
+    pid = next(pid for pid, argv in survivors().items() if argv.startswith(marker))
+    traced = Traced(pid, before_exit=True)
+    guardians = [process.pid for process in hold._LATE]
+    began = time.monotonic()
+    ending = await child.end(stop_s=STOP_S)
+    assert time.monotonic() - began < ANSWER_S
+    assert (ending.survivors, ending.survivor_names) == (1, ("sleep",))
+    late = [process for process in hold._LATE if process.pid not in guardians]
+    assert len(late) == 1, "its guardian goes on"
+    traced.let_die()
+    await until(lambda: late[0].poll() is not None)
+    assert survivors() == {}
 
 
 SUPERVISOR = """
