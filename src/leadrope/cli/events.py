@@ -1,0 +1,156 @@
+"""`leadrope events`: what happened in a run, one JSON object a line, ours or universal. Starts nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import click
+import msgspec
+
+from leadrope import errors
+from leadrope.cli.transcripts import read_file, universal_of, write
+from leadrope.core import event_schema, home
+from leadrope.core.events import Event
+from leadrope.core.universal_types import UniversalEvent
+from leadrope.providers.claude_code.transcripts import Read
+from leadrope.runtime.sessions import LEAST_PREFIX, Sessions
+
+if TYPE_CHECKING:
+    from leadrope.runs.reading import Reads
+    from leadrope.runs.store import RunInfo
+
+PAGE = 500
+_OF_PROGRAMS = (
+    "Stored are the runs of `leadrope run` and of the service. A program that calls open_run has the events of its "
+    "runs itself, and of a chat only what was said is kept (`leadrope sessions show`). What `-o stream-json` has "
+    "printed can be named here as a file."
+)
+
+
+@click.command(
+    "events",
+    short_help="What happened in a run, line by line.",
+    epilog="""\b
+Examples:
+  leadrope events 7f1f9d3e --type tool.decided
+  leadrope run "hello" -o stream-json > run.jsonl; leadrope events run.jsonl --universal
+  leadrope events --schema --universal > universal.schema.json
+""",
+)
+@click.argument("target", metavar="[RUN|SESSION|FILE]", required=False)
+@click.option("--universal", is_flag=True, help="In the universal schema (docs/universal.md).")
+@click.option("--raw", is_flag=True, help="With --universal: keep each line beside what it means.")
+@click.option("--type", "types", multiple=True, metavar="TYPE", help="Only events of this type; repeatable.")
+@click.option("--schema", is_flag=True, help="Print the JSON Schema of a line instead.")
+def command(*, target: str | None, universal: bool, raw: bool, types: Sequence[str], schema: bool) -> int:
+    """Print the events of a RUN, of every run of a SESSION, or of a FILE.
+
+    RUN and SESSION are ids, or how they begin. FILE is what `leadrope run -o stream-json` or the agent itself has
+    printed.
+    """
+    if schema:
+        made = event_schema.universal_schema() if universal else event_schema.event_schema()
+        sys.stdout.buffer.write(event_schema.text_of(made).encode())
+        sys.stdout.buffer.flush()
+        return 0
+    if target is None:
+        raise errors.BadValue("RUN", "nothing was named", hint="Give a run's id, a session's id or a file.")
+    if raw and not universal:
+        raise errors.BadValue("--raw", "only the universal form has a place for it", hint="Add --universal.")
+    _check_types(types, UniversalEvent if universal else Event)
+    with found(target, home.leadrope_home(os.environ)) as runs:
+        write(_filtered(chain.from_iterable(_told(run, universal=universal, raw=raw) for run in runs), types))
+    return 0
+
+
+@contextlib.contextmanager
+def found(target: str, leadrope_home: Path) -> Iterator[list[Iterable[Read]]]:
+    """What `target` names, run by run: a file, a run of the store, or all runs of a session, oldest first."""
+    path = Path(target).expanduser()
+    if path.is_file():
+        yield [read_file(path)]
+        return
+    # SQLite and the service's values are for those who have runs to look at.
+    from leadrope.runs import database  # noqa: PLC0415
+    from leadrope.runs.reading import Reads  # noqa: PLC0415
+
+    stored = database.path_in(leadrope_home)
+    if not stored.is_file():
+        told = f"there is no file {target!r}, and no run is stored in {leadrope_home} yet"
+        raise errors.BadValue("RUN", told, hint=_OF_PROGRAMS)
+    with contextlib.closing(Reads(stored)) as store:
+        yield [_read(store, run) for run in find(target, store, Sessions(leadrope_home))]
+
+
+def find(target: str, store: Reads, sessions: Sessions) -> list[RunInfo]:
+    """The stored runs that `target` names: one by its id, or those of a session. What could be several is refused."""
+    with contextlib.suppress(errors.UnknownRun):
+        return [store.get(target)]
+    rows = _rows(store)
+    runs = [row for row in rows if row.id.startswith(target)]
+    known = {info.id: info.runs for info in sessions.listing()}
+    # A session whose files were deleted is still named by its runs.
+    names = {*known, *(row.session_id for row in rows if row.session_id)}
+    if target in names:
+        named = {target}
+    else:
+        named = {name for name in names if name.startswith(target)} if len(target) >= LEAST_PREFIX else set()
+    of_session = [row for row in rows if row.session_id in named or any(row.id in known.get(n, ()) for n in named)]
+    if len(runs) == 1 and not named - {runs[0].session_id}:
+        return runs
+    if not runs and len(named) == 1:
+        if not of_session:
+            told = f"none of the runs of session {named.pop()} is stored"
+            raise errors.BadValue("RUN", told, hint=_OF_PROGRAMS)
+        return of_session
+    if runs or named:
+        shown = [*sorted(row.id for row in runs), *sorted(named)]
+        told = f"{target!r} could be {', '.join(shown[:6])}{' …' if len(shown) > 6 else ''}"
+        raise errors.BadValue("RUN", told, hint="Give more of it.")
+    told = f"there is no file, run or session {target!r}"
+    raise errors.BadValue("RUN", told, hint=f"`leadrope runs list` shows the runs. {_OF_PROGRAMS}")
+
+
+def _rows(store: Reads) -> list[RunInfo]:
+    """All runs, oldest first."""
+    from leadrope.runs.store import Filter  # noqa: PLC0415
+
+    pages: list[list[RunInfo]] = []
+    page = store.listing(Filter(limit=PAGE))
+    while page:
+        pages.append(page)
+        page = store.listing(Filter(limit=PAGE, before=page[-1].n))
+    return [row for page in reversed(pages) for row in reversed(page)]
+
+
+def _read(store: Reads, run: RunInfo) -> Iterator[Read]:
+    encode = msgspec.json.Encoder().encode
+    seq = 1
+    while page := store.read(run, seq, PAGE):
+        yield from (Read(recorded=recorded, raw=encode(recorded).decode()) for recorded in page)
+        seq = page[-1].seq + 1
+
+
+def _told(reads: Iterable[Read], *, universal: bool, raw: bool) -> Iterable[Any]:
+    return universal_of(reads, raw=raw) if universal else (read.recorded for read in reads)
+
+
+def _check_types(types: Sequence[str], union: Any) -> None:
+    known = [str(kind.__struct_config__.tag) for kind in get_args(union)]
+    for name in types:
+        if name not in known:
+            raise errors.BadValue("--type", f"there is no type {name!r}", hint=f"There are: {', '.join(known)}.")
+
+
+def _filtered(values: Iterable[Any], types: Sequence[str]) -> Iterator[Any]:
+    for value in values:
+        # Ours stand inside their record, a universal event is its own envelope.
+        told = getattr(value, "event", value)
+        if not types or told.__struct_config__.tag in types:
+            yield value

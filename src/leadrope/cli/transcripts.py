@@ -1,0 +1,194 @@
+"""`leadrope import-transcript`: an agent's recording, of whichever form, as our events or in the universal schema."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+import msgspec
+
+from leadrope import errors
+from leadrope.core import events
+from leadrope.core.universal import Universal
+from leadrope.core.universal_types import UniversalEvent
+from leadrope.providers.claude_code import session_file, transcripts, unreadable
+from leadrope.providers.claude_code.transcripts import Read
+
+Form = Literal["events", "stream-json", "session"]
+
+LOOK_AHEAD = 200
+"""Lines that are searched for one that tells the form. An agent may print plain words first; two hundred lines without
+one JSON object that we know are another kind of file."""
+
+_LOOK_AHEAD_BYTES = 64 * 1024
+_encode = msgspec.json.Encoder().encode
+_OWN = msgspec.json.Decoder(events.Recorded)
+
+
+@click.command(
+    "import-transcript",
+    short_help="Read an agent's recording into events.",
+    epilog="""\b
+Examples:
+  claude -p "hello" --output-format stream-json --verbose > recording.jsonl
+  leadrope import-transcript recording.jsonl
+  leadrope import-transcript ~/.claude/projects/-home-me-app/ID.jsonl --output universal -o session.jsonl
+""",
+)
+@click.argument("file")
+@click.option(
+    "--output",
+    type=click.Choice(["events", "universal"]),
+    default="events",
+    show_default=True,
+    help="leadrope's own events, or the universal schema.",
+)
+@click.option("--out", "-o", metavar="OUT", help="Write to this file instead of stdout.")
+@click.option("--raw", is_flag=True, help="With --output universal: keep each line beside what it means.")
+def command(*, file: str, output: str, out: str | None, raw: bool) -> int:
+    """Read FILE, what Claude Code printed with `--output-format stream-json` or its own session file, line by line.
+
+    No line is lost: what is not understood is kept as it is.
+    """
+    path = Path(file).expanduser()
+    if raw and output != "universal":
+        raise errors.BadValue("--raw", "only the universal form has a place for it", hint="Add --output universal.")
+    if out is not None and Path(out).exists() and path.exists() and Path(out).samefile(path):
+        raise errors.BadValue("--out", f"{out!r} is the file that is read", hint="Give another name.")
+    reads = read_file(path)
+    write(universal_of(reads, raw=raw) if output == "universal" else (read.recorded for read in reads), out)
+    return 0
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def read_file(path: Path) -> Iterator[Read]:
+    """The events of a file, of whichever form; refuses at once what is none."""
+    head = _head(path)
+    form = next((found for line in head if (found := form_of(line)) is not None), None)
+    if form is None:
+        raise errors.BadValue(
+            "FILE",
+            f"{path} holds no line of a transcript that leadrope knows",
+            hint="It reads stream-json of `claude` or of `leadrope run`, and the session files of Claude Code.",
+        )
+    return _events_of(path, form, head)
+
+
+def form_of(line: bytes) -> Form | None:
+    with contextlib.suppress(*unreadable.ERRORS):
+        value = msgspec.json.decode(line)
+        if isinstance(value, dict) and {"run_id", "seq", "event"} <= value.keys():
+            return "events"
+    return transcripts.form_of(line)
+
+
+def _head(path: Path) -> list[bytes]:
+    try:
+        with path.open("rb") as file:
+            if b"\0" in file.read(_LOOK_AHEAD_BYTES):
+                raise errors.BadValue("FILE", f"{path} is a binary file, not a transcript", hint="Give a .jsonl file.")
+            file.seek(0)
+            head = [line for line in islice(file, LOOK_AHEAD) if line.strip()]
+    except OSError as error:
+        raise errors.BadValue("FILE", f"{path} cannot be read: {error.strerror}") from None
+    if not head:
+        raise errors.BadValue("FILE", f"{path} is empty", hint="The agent may have told on stderr why it said nothing.")
+    return head
+
+
+def _events_of(path: Path, form: Form, head: Sequence[bytes]) -> Iterator[Read]:
+    with contextlib.ExitStack() as files:
+        lines = files.enter_context(path.open("rb"))
+        if form == "events":
+            yield from read_log(lines)
+            return
+        start = next((time for line in head if (time := transcripts.time_of(line)) is not None), None)
+        start = path.stat().st_mtime if start is None else start
+        if form == "session":
+            agents = [
+                msgspec.structs.replace(_described(each), lines=files.enter_context(each.open("rb")))
+                for each in sorted((path.with_suffix("") / "subagents").glob("agent-*.jsonl"))
+            ]
+            yield from session_file.read_session(lines, run_id=path.stem, start=start, agents=agents)
+        else:
+            yield from transcripts.read_stream(lines, run_id=path.stem, start=start)
+
+
+def read_log(lines: Iterable[bytes]) -> Iterator[Read]:
+    """Our own log; a line that is damaged, or of a later version, is kept as it is."""
+    last: events.Recorded | None = None
+    for line in lines:
+        if not line.strip():
+            continue
+        try:
+            recorded = _OWN.decode(line)
+        except unreadable.ERRORS:
+            kept = unreadable.unrecognised(unreadable.why(line), line)
+            place = (last.run_id, last.attempt, last.seq + 1, last.time) if last is not None else ("", 1, 1, 0.0)
+            recorded = events.Recorded(*place, "agent", kept)
+        last = recorded
+        yield Read(recorded=recorded, raw=line.decode("utf-8", "replace").rstrip("\r\n"))
+
+
+class _AgentNote(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    agent_type: str = ""
+    description: str = ""
+    tool_use_id: str = ""
+
+
+def _described(path: Path) -> session_file.AgentFile:
+    """A subagent's file with what lies beside it; the note may be missing or of another version."""
+    note = _AgentNote()
+    with contextlib.suppress(OSError, *unreadable.ERRORS):
+        note = msgspec.json.decode(path.with_suffix(".meta.json").read_bytes(), type=_AgentNote)
+    return session_file.AgentFile(
+        agent_id=path.stem.removeprefix("agent-"),
+        call_id=note.tool_use_id,
+        description=note.description,
+        kind=note.agent_type,
+    )
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+def universal_of(reads: Iterable[Read], *, raw: bool) -> Iterator[UniversalEvent]:
+    """One export; it is named after its run."""
+    converter: Universal | None = None
+    for read in reads:
+        if converter is None:
+            converter = Universal(read.recorded.run_id)
+        yield from converter.feed(read.recorded, raw=read.raw if raw else None)
+    if converter is not None:
+        yield from converter.finish()
+
+
+def write(values: Iterable[Any], out: str | None = None) -> None:
+    """One JSON object a line. A file is there whole or not at all, for its owner only: a transcript is private."""
+    if out is None:
+        for value in values:
+            sys.stdout.buffer.write(_encode(value) + b"\n")
+        sys.stdout.buffer.flush()
+        return
+    path = Path(out).expanduser()
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise errors.BadValue("--out", f"{out!r} cannot be written: {error.strerror}") from None
+    try:
+        with os.fdopen(handle, "wb") as file:
+            for value in values:
+                file.write(_encode(value) + b"\n")
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink()
+        raise

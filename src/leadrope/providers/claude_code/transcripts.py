@@ -1,0 +1,288 @@
+"""Recordings of the CLI into our events: its stdout (stream-json), or its own session file. Opens no file.
+
+No line is lost: each gives at least one event. What is understood and says nothing new gives a `debug` notice, what is
+not understood is kept whole as `unrecognised`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from leadrope.core import events
+from leadrope.core.tools import ToolCall
+from leadrope.core.universal import PROMPT
+from leadrope.providers.claude_code import decode, signals, unreadable
+
+Form = Literal["stream-json", "session"]
+PROVIDER = "claude-code"
+QUESTION_TOOL, PLAN_TOOL = "AskUserQuestion", "ExitPlanMode"
+
+
+class Read(msgspec.Struct, frozen=True, kw_only=True):
+    """An event, and the line it was read from; one line's further events, and what only follows from it, have none."""
+
+    recorded: events.Recorded
+    raw: str | None = None
+
+
+class _Head(msgspec.Struct, frozen=True, kw_only=True):
+    """What tells the two forms apart, and when a line was written."""
+
+    type: Any = None
+    timestamp: Any = None
+    session_id: Any = None
+    session_file_id: Any = msgspec.field(default=None, name="sessionId")
+    message: Any = None
+    subtype: Any = None
+    request_id: Any = None
+
+
+_HEAD = msgspec.json.Decoder(_Head)
+_TYPES_OF_STDOUT = frozenset(
+    (
+        "control_request",
+        "control_response",
+        "control_cancel_request",
+        "stream_event",
+        "result",
+        "tool_use",
+        "tool_result",
+    )
+)
+
+
+def form_of(line: bytes) -> Form | None:
+    """Which form a line belongs to; None when it does not tell."""
+    head = _head(line)
+    if head is None or not isinstance(head.type, str):
+        return None
+    if isinstance(head.session_file_id, str) or head.type == "summary":
+        return "session"
+    known = head.type in _TYPES_OF_STDOUT or isinstance(head.session_id, str)
+    if known or (head.type in ("assistant", "user") and isinstance(head.message, dict)):
+        return "stream-json"
+    return "stream-json" if head.type == "system" and isinstance(head.subtype, str) else None
+
+
+def time_of(line: bytes) -> float | None:
+    """When a line was written, in seconds since the epoch, if it says so."""
+    head = _head(line)
+    return seconds(head.timestamp) if head is not None else None
+
+
+def seconds(stamp: Any) -> float | None:
+    if not isinstance(stamp, str):
+        return None
+    try:
+        return datetime.fromisoformat(stamp).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _head(line: bytes) -> _Head | None:
+    try:
+        return _HEAD.decode(line)
+    except unreadable.ERRORS:
+        return None
+
+
+def read_stream(lines: Iterable[bytes], *, run_id: str, start: float = 0.0) -> Iterator[Read]:
+    """What the CLI printed with `--output-format stream-json`; `start` is the time of what comes before any date."""
+    log = Log(run_id, start)
+    reader = _Stream()
+    for line in lines:
+        if not line.strip():
+            continue
+        log.time = time_of(line) or log.time
+        yield from log.of(reader.read(line), line)
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """What a line gives: its own events, and those that only follow from it and come first."""
+
+    own: list[events.Event]
+    before: list[events.Event] = []
+
+
+class Log:
+    """Puts events into their places: numbers, times, and each line with the first event that it gave."""
+
+    def __init__(self, run_id: str, start: float) -> None:
+        self._run_id = run_id
+        self._seq = 0
+        self.time = start
+
+    def of(self, told: Told, line: bytes) -> Iterator[Read]:
+        yield from self.derived(told.before)
+        raw: str | None = line.decode("utf-8", "replace").rstrip("\r\n")
+        for event in told.own:
+            yield Read(recorded=self._recorded(event, "agent"), raw=raw)
+            raw = None
+
+    def derived(self, found: Iterable[events.Event]) -> Iterator[Read]:
+        """Events that no line tells by itself."""
+        for event in found:
+            yield Read(recorded=self._recorded(event, "supervisor"))
+
+    def _recorded(self, event: events.Event, source: events.Source) -> events.Recorded:
+        self._seq += 1
+        return events.Recorded(self._run_id, 1, self._seq, self.time, source, event)
+
+
+class _Stream:
+    """Reads one process's stdout. Answers went to its stdin, which a recording lacks: results tell what they were."""
+
+    def __init__(self) -> None:
+        self._decoder = decode.Decoder()
+        self._session_id: str | None = None
+        self._calls: dict[str, ToolCall] = {}
+        self._asked: dict[str, list[str]] = {}
+        """Open requests for a permission, or a person's answer, by call."""
+        self._is_question: dict[str, bool] = {}
+        self._by_request: dict[str, str] = {}
+
+    def read(self, line: bytes) -> Told:
+        own: list[events.Event] = []
+        before: list[events.Event] = []
+        for item in self._decoder.feed([line]):
+            match item:
+                case events.ToolCompleted():
+                    before += self._settle(item.call_id, approved=item.executed, reason="told by the call's result")
+                    own.append(item)
+                case events.ToolRequested():
+                    self._calls[item.call.id] = item.call
+                    own.append(item)
+                case _:
+                    own += self._meaning(item)
+        return Told(own=own or [said_nothing(line)], before=before)
+
+    def _meaning(self, item: decode.Item) -> list[events.Event]:
+        match item:
+            case signals.Init():
+                return self._init(item)
+            case signals.PermissionAsked():
+                return [self._ask(item)]
+            case signals.ControlCancelled():
+                call_id = self._by_request.get(item.request_id)
+                taken = (
+                    [] if call_id is None else self._settle(call_id, approved=False, reason="the agent took it back")
+                )
+                return taken or [debug("control_cancel_request", item.request_id)]
+            case signals.HookCall():
+                return [debug("hook_callback", item.call.name)]
+            case signals.ControlReply():
+                return [debug("control_response", item.error or ("ok" if item.ok else "refused"))]
+            case signals.McpMessage():
+                return [debug("mcp_message", item.server)]
+            case signals.OtherControl():
+                return [debug("control_request", item.subtype)]
+            case signals.BackgroundTasks():
+                return [debug("background_tasks", f"{item.agents} agents, {item.commands} commands")]
+            case signals.SessionState():
+                return [debug("session_state", item.state)]
+            case _:
+                return [item]
+
+    def _init(self, init: signals.Init) -> list[events.Event]:
+        """Told again for every turn; only another conversation is another session."""
+        if init.session_id == self._session_id:
+            return []
+        self._session_id = init.session_id
+        return [
+            events.SessionStarted(
+                session_id=init.session_id,
+                provider=PROVIDER,
+                model=init.model,
+                mode=init.mode,
+                cwd=init.cwd,
+                agent_version=init.version,
+                tools=init.tools,
+                connections=init.connections,
+            )
+        ]
+
+    def _ask(self, asked: signals.PermissionAsked) -> events.Event:
+        call = asked.call
+        self._asked.setdefault(call.id, []).append(asked.request_id)
+        self._by_request[asked.request_id] = call.id
+        self._is_question[asked.request_id] = call.name in (QUESTION_TOOL, PLAN_TOOL)
+        if call.name == PLAN_TOOL:
+            # The request's own input is empty; the plan stands in the call.
+            told = self._calls.get(call.id, call).input
+            return events.QuestionRequested(question_id=asked.request_id, kind="plan", plan=str(told.get("plan", "")))
+        if call.name == QUESTION_TOOL:
+            return events.QuestionRequested(
+                question_id=asked.request_id, kind="question", questions=_questions(call.input.get("questions"))
+            )
+        return events.ApprovalRequested(
+            approval_id=asked.request_id, call=call, reason=asked.reason or asked.description, expires_s=0.0
+        )
+
+    def _settle(self, call_id: str, *, approved: bool, reason: str) -> list[events.Event]:
+        found: list[events.Event] = []
+        for request_id in self._asked.pop(call_id, ()):
+            if self._is_question[request_id]:
+                found.append(events.QuestionResolved(question_id=request_id, answered=approved, reason=reason))
+            else:
+                found.append(
+                    events.ApprovalResolved(approval_id=request_id, approved=approved, by="unknown", reason=reason)
+                )
+        return found
+
+
+def prompt(text: str) -> events.Notice:
+    return events.Notice(level="info", code=PROMPT, message=text)
+
+
+def said_nothing(line: bytes) -> events.Event:
+    """A line without an event of its own: a prompt that is printed back, or one that only says that it is there."""
+    try:
+        value = msgspec.json.decode(line)
+    except unreadable.ERRORS:
+        # Its text was mended before it was understood.
+        return debug("line", "")
+    kind = str(value.get("type", "")) if isinstance(value, dict) else ""
+    if kind == "user" and (text := text_of(value.get("message"))):
+        return prompt(text)
+    inner = value.get("event") if isinstance(value, dict) else None
+    return debug(kind or "line", str(inner.get("type", "")) if isinstance(inner, dict) else "")
+
+
+def text_of(message: Any) -> str:
+    """What a user's message says, without the results that it carries."""
+    content = message.get("content") if isinstance(message, dict) else None
+    if isinstance(content, str):
+        return content
+    blocks = content if isinstance(content, list) else ()
+    told = [block.get("text") or f"[{block.get('type')}]" for block in blocks if isinstance(block, dict)]
+    return "\n".join(str(text) for text in told)
+
+
+def debug(code: str, message: str) -> events.Notice:
+    return events.Notice(level="debug", code=code, message=message)
+
+
+def _questions(raw: Any) -> tuple[events.Question, ...]:
+    """What is malformed is shown as it came rather than lost."""
+    found = []
+    for each in raw if isinstance(raw, list) else ():
+        item = each if isinstance(each, dict) else {"question": each}
+        options = item.get("options")
+        found.append(
+            events.Question(
+                question=str(item.get("question", "")),
+                header=str(item.get("header", "")),
+                multi_select=item.get("multiSelect") is True,
+                options=tuple(
+                    events.Option(label=str(option.get("label", "")), description=str(option.get("description", "")))
+                    if isinstance(option, dict)
+                    else events.Option(label=str(option))
+                    for option in (options if isinstance(options, list) else ())
+                ),
+            )
+        )
+    return tuple(found)
