@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
+from leadrope import errors
+from leadrope.core.attachments import Attachment
 from leadrope.core.config import Config
 from leadrope.core.events import Connection, CredentialUsed, Event, Notice, Problem
 from leadrope.core.redaction import Secret
@@ -126,11 +128,12 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     key_sources: frozenset[str] | None = None
     """What the agent may report as the source of its key; None: anything."""
     patience_401: int = 1
+    """The how-manieth refused login ends the run: an agent that refreshes its own login may need two."""
+    attachments: tuple[Attachment, ...] = ()
+    """Read before the start, said with the first prompt."""
 
     def __repr__(self) -> str:
         return f"Launch(argv={list(self.argv)!r}, env={sorted(self.env)!r}, cwd={self.cwd!r})"
-
-    """The how-manieth refused login ends the run: an agent that refreshes its own login may need two."""
 
 
 class Brokered(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,9 +191,57 @@ class Session(Protocol):
         """What the agent's error output says is wrong, if it says so."""
 
 
+# -- the provider ---------------------------------------------------------------------------------------------------
+
+
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent can do, as data: for a page that offers it, and to refuse a request before anything starts."""
+
+    tools: bool = False
+    """It calls tools, and each call can be held before it runs."""
+    mcp: bool = False
+    """It uses connections."""
+    approvals: bool = False
+    """A held call can wait for a person, and its input can be changed."""
+    questions: bool = False
+    """It asks people questions in the middle of a turn."""
+    structured_output: bool = False
+    """It takes a schema and hands over a value; without, a value is looked for in its text."""
+    sessions: bool = False
+    """A session can be resumed and forked."""
+    images: bool = False
+    """Files and images can go with a prompt."""
+    partial_text: bool = False
+    """Its text comes as it is written."""
+
+
+class Availability(msgspec.Struct, frozen=True, kw_only=True):
+    """Can it be used here? True or false as a condition, and the reason in words."""
+
+    available: bool
+    reason: str = ""
+    """Why not; for an agent that can be used, what is worth knowing."""
+    version: str = ""
+
+    def __bool__(self) -> bool:
+        return self.available
+
+
+@runtime_checkable
 class Provider(Protocol):
-    name: str
+    """One kind of agent. It plans and translates; only the run starts processes, so that no provider can forget a
+    protection.
+    """
+
+    id: str
+    """As in `RunRequest.provider`."""
+    label: str
+    """What people call it."""
+    capabilities: Capabilities
     requires_api_key: bool
+
+    async def is_available(self, environ: Mapping[str, str] | None = None) -> Availability:
+        """Is the program there, in a version that works? Never raises, asks no model."""
 
     async def prepare(self, request: RunRequest, place: Place, *, attempt: int) -> Launch:
         """Find the program, the credential and the words; raise what is wrong. Starts no agent."""
@@ -199,3 +250,18 @@ class Provider(Protocol):
 
     def tidy(self, launch: Launch) -> None:
         """After the last process of the run: remove what no later run needs. Must not fail."""
+
+
+# A schema is not among them: where the agent takes none, the answer's text is judged.
+_NEEDS = (("connections", "mcp"), ("resume", "sessions"), ("attachments", "images"))
+
+
+def require(provider: Provider, request: RunRequest) -> None:
+    """Refuse what the agent cannot do: left alone, it would do its work without and call that a success."""
+    for field, capability in _NEEDS:
+        if getattr(request, field) and not getattr(provider.capabilities, capability):
+            raise errors.BadValue(
+                field,
+                f"the provider {provider.id} has no {capability.replace('_', ' ')}",
+                hint=f"Leave {field} out, or choose another provider.",
+            )

@@ -1,15 +1,26 @@
-"""One answer to a conversation, for programs that want a text and not a run. Goes through the gate like every run."""
+"""One answer to a conversation, for programs that want a text and not a run. Goes through the gate like every run.
+
+What a chat should show is shown (turns used up, an empty answer, output that is not understood); what a chat cannot
+repair is raised.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 
+from leadrope import errors
+from leadrope.core import events
+from leadrope.core.context import Completion, Context
 from leadrope.core.request import Limits, RunRequest
 from leadrope.core.result import RunResult
+from leadrope.providers import base, registry
+from leadrope.providers.registry import DEFAULT_PROVIDER
 from leadrope.runtime.approvals import Approve, Approver
-from leadrope.runtime.run import open_run
+from leadrope.runtime.run import Run, open_run
 
 MAX_TURNS = 10
 TOOLS = ("Bash", "Read", "Write", "Edit")
@@ -18,35 +29,96 @@ TIMEOUT_S = 600.0
 NO_TEXT = "(No response text returned)"
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True):
-    role: Literal["user", "assistant"]
-    text: str
+class Completer(msgspec.Struct, frozen=True, kw_only=True):
+    """A provider with the settings of a chat; `leadrope.provider()` makes one.
 
+    claude = leadrope.provider("claude-code").from_config(5, ("Read",), 300)
+    if await claude.is_available():
+        print((await claude.complete(Context(message="What does this repository do?"))).text)
+    """
 
-class Context(msgspec.Struct, frozen=True, kw_only=True):
-    """What was said so far, and what is said now."""
-
-    message: str
-    system_prompt: str = ""
-    history: tuple[Message, ...] = ()
-
-    def as_prompt(self) -> str:
-        """One text for an agent that keeps no history of its own."""
-        parts = [self.system_prompt] if self.system_prompt else []
-        parts += [f"{'User' if said.role == 'user' else 'Assistant'}: {said.text}" for said in self.history]
-        if not parts:
-            return self.message
-        return "\n\n".join([*parts, f"User: {self.message}"])
-
-
-class Completion(msgspec.Struct, frozen=True, kw_only=True):
-    text: str
-    provider: str
-    model: str | None
-    tokens_used: int
-    duration_ms: int
+    id: str = DEFAULT_PROVIDER
+    max_turns: int = MAX_TURNS
+    allowed_tools: tuple[str, ...] = TOOLS
+    """These need no further yes; all others are held, and denied where no approver says otherwise."""
+    timeout_secs: float = TIMEOUT_S
     session_id: str | None = None
-    warnings: tuple[str, ...] = ()
+    """The session to go on with."""
+
+    @property
+    def capabilities(self) -> base.Capabilities:
+        return registry.provider(self.id).capabilities
+
+    @property
+    def requires_api_key(self) -> bool:
+        return registry.provider(self.id).requires_api_key
+
+    async def is_available(self, environ: Mapping[str, str] | None = None) -> base.Availability:
+        return await registry.provider(self.id).is_available(environ)
+
+    def from_config(self, max_turns: int, allowed_tools: Iterable[str], timeout_secs: float) -> Completer:
+        return msgspec.structs.replace(
+            self, max_turns=max_turns, allowed_tools=tuple(allowed_tools), timeout_secs=timeout_secs
+        )
+
+    def in_session(self, session_id: str | None) -> Completer:
+        """The same, going on with a session: the agent then knows what was said, and only hears the message."""
+        return msgspec.structs.replace(self, session_id=session_id)
+
+    def open(
+        self,
+        request: RunRequest,
+        *,
+        approver: Approver | Approve | None = None,
+        keep_open: bool = False,
+        environ: Mapping[str, str] | None = None,
+    ) -> Run:
+        """A whole run with this provider, with its events; the settings of the chat are not applied to it."""
+        request = msgspec.structs.replace(request, provider=self.id)
+        return open_run(request, approver=approver, keep_open=keep_open, environ=environ)
+
+    async def complete(
+        self,
+        context: Context | str,
+        *,
+        approver: Approver | Approve | None = None,
+        environ: Mapping[str, str] | None = None,
+        **fields: Any,
+    ) -> Completion:
+        """Ask once, wait for the answer. `fields` are those of a RunRequest. Raises if the run fails."""
+        resume = fields.pop("resume", self.session_id)
+        prompt = context if isinstance(context, str) else context.to_prompt_string(resumed=resume is not None)
+        limits = msgspec.structs.replace(fields.pop("limits", Limits()), wall_s=self.timeout_secs)
+        given = {"max_turns": self.max_turns, "tools": self.allowed_tools, **fields}
+        request = RunRequest(prompt=prompt, provider=self.id, resume=resume, limits=limits, **given)
+        label = registry.provider(self.id).label
+        heard = Heard()
+        started = time.monotonic()
+        try:
+            async with open_run(request, approver=approver, environ=environ) as run:
+                async for recorded in run:
+                    heard.add(recorded)
+                result = await run.result()
+        except errors.InstallError as error:
+            raise _could_not_run(error, label) from None
+        took = round((time.monotonic() - started) * 1000)
+        return completion_of(result, heard, provider=self.id, label=label, took_ms=took)
+
+
+def provider(
+    id: str = DEFAULT_PROVIDER,  # noqa: A002  # the word of the protocol
+    *,
+    max_turns: int = MAX_TURNS,
+    allowed_tools: Iterable[str] = TOOLS,
+    timeout_secs: float = TIMEOUT_S,
+    session_id: str | None = None,
+) -> Completer:
+    """A provider by its id, ready to be asked; an unknown one is refused here.
+
+    leadrope.provider("claude-code").capabilities.images
+    """
+    registry.provider(id)
+    return Completer(id=id, session_id=session_id).from_config(max_turns, allowed_tools, timeout_secs)
 
 
 async def complete(
@@ -63,29 +135,89 @@ async def complete(
 
     answer = await leadrope.complete("What does this repository do?", cwd="/src/project")
     """
-    prompt = context if isinstance(context, str) else context.as_prompt()
-    limits = msgspec.structs.replace(fields.pop("limits", Limits()), wall_s=timeout_s)
-    request = RunRequest(prompt=prompt, max_turns=max_turns, tools=tools, resume=session, limits=limits, **fields)
-    async with open_run(request, approver=approver) as run:
-        result = await run.result()
-    return completion_of(result, request.provider)
+    asked = provider(
+        fields.pop("provider", DEFAULT_PROVIDER),
+        max_turns=max_turns,
+        allowed_tools=tools,
+        timeout_secs=timeout_s,
+        session_id=session,
+    )
+    return await asked.complete(context, approver=approver, **fields)
 
 
-def completion_of(result: RunResult, provider: str) -> Completion:
-    """An empty answer is not worth an exception to a chat: it gets a text that says so. A failed run is."""
-    text = result.text
-    if not text and result.error is not None and result.error.kind == "empty_output":
-        text = NO_TEXT
-    elif not text and result.outcome == "degraded":
-        text = f"Error from Claude: {result.warnings[0].kind if result.warnings else 'unknown'}"
-    else:
-        result.raise_for_outcome()
+class Heard:
+    """What the events of the last attempt say beside the result."""
+
+    def __init__(self) -> None:
+        self._attempt = 0
+        self._forget()
+
+    def _forget(self) -> None:
+        self.has_session = False
+        self.turn: events.TurnEnded | None = None
+        self.exited: events.AgentExited | None = None
+        self.plain: list[str] = []
+        """Lines that are not understood."""
+
+    def add(self, recorded: events.Recorded) -> None:
+        if recorded.attempt > self._attempt:
+            self._attempt = recorded.attempt
+            self._forget()
+        match recorded.event:
+            case events.SessionStarted():
+                self.has_session = True
+            case events.TurnEnded() as turn:
+                self.turn = turn
+            case events.AgentExited() as exited:
+                self.exited = exited
+            case events.Unrecognised(raw=raw):
+                self.plain.append(raw)
+            case _:
+                pass
+
+    @property
+    def exit_code(self) -> int | None:
+        """The agent's own; None when we ended it, for its code then says nothing."""
+        return self.exited.exit_code if self.exited and self.exited.ended_by == "agent" else None
+
+
+def completion_of(result: RunResult, heard: Heard, *, provider: str, label: str, took_ms: int = 0) -> Completion:
+    """The best text there is, with a warning where it is less than an answer; raises where there is none."""
+    text, warnings = _text(result, heard, label)
     return Completion(
         text=text,
         provider=provider,
+        tokens=result.usage.total_tokens or None,
+        processing_time_ms=took_ms,
         model=result.model or None,
-        tokens_used=result.usage.total_tokens,
-        duration_ms=round(result.duration_s * 1000),
         session_id=result.session_id,
-        warnings=tuple(warning.message for warning in result.warnings),
+        warnings=(*warnings, *(warning.message for warning in result.warnings)),
     )
+
+
+def _text(result: RunResult, heard: Heard, label: str) -> tuple[str, tuple[str, ...]]:
+    error, turn = result.error, heard.turn
+    if result.ok and result.text:
+        return result.text, ()
+    if result.ok and result.output is not None:
+        return msgspec.json.encode(result.output).decode(), ()
+    told = (f"{error.kind}: {error.message}",) if error else ()
+    ended_well = heard.exit_code in (0, None)
+    if result.ok or (error is not None and error.kind == "empty_output"):
+        return (f"Error from {label}: {turn.reason}" if turn and turn.is_error else NO_TEXT), told
+    if result.outcome == "failed" and ended_well and turn and turn.is_error and not turn.text:
+        return f"Error from {label}: {turn.reason}", told
+    if error is not None and error.kind == "malformed_output" and ended_well and heard.has_session and heard.plain:
+        # An agent that answers in plain words has answered; before its session it has not even heard the prompt.
+        return "\n".join(heard.plain).strip(), told
+    if result.outcome == "failed" and not ended_well and heard.exited is not None:
+        said = "\n".join(heard.exited.stderr_head or heard.exited.stderr_tail).strip()
+        said = said or (error.message if error else "")
+        raise errors.RunFailed(result, f"{label.lower()} CLI exited with code {heard.exit_code}: {said}")
+    raise errors.RunFailed(result)
+
+
+def _could_not_run(error: errors.InstallError, label: str) -> errors.InstallError:
+    """The same error, so that it is caught as before, with the words that a chat's log looks for."""
+    error.message = f"failed to run {label.lower()} CLI: {error.message}"
+    return error

@@ -83,12 +83,12 @@ def test_an_answer_that_is_only_a_text() -> None:
 
 def test_a_bad_exit_is_an_error_with_its_code_and_stderr() -> None:
     failed = decode_oneshot("", "Error: no such model\n", 1)
-    assert failed == Reply(text="claude exited with code 1: Error: no such model", is_error=True, exit_code=1)
+    assert failed == Reply(text="claude CLI exited with code 1: Error: no such model", is_error=True, exit_code=1)
 
 
 def test_a_bad_exit_keeps_what_the_answer_still_tells() -> None:
     failed = reply(exit_code=1, is_error=True, result="Not logged in")
-    assert failed.text == "claude exited with code 1: Not logged in"
+    assert failed.text == "claude CLI exited with code 1: Not logged in"
     assert (failed.is_error, failed.session_id, failed.cost_usd) == (True, "abc", 0.004)
 
 

@@ -1,0 +1,113 @@
+"""Files that go with a prompt: judged by their bytes, bounded, and refused in words."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from leadrope import errors
+from leadrope.core import attachments
+from leadrope.core.attachments import IMAGE_LIMIT, MIB, TEXT_LIMIT, TOTAL_LIMIT
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "media_type"),
+    [
+        (PNG, "image", "image/png"),
+        (b"\xff\xd8\xff\xe0" + bytes(20), "image", "image/jpeg"),
+        (b"GIF87a" + bytes(20), "image", "image/gif"),
+        (b"GIF89a" + bytes(20), "image", "image/gif"),
+        (b"RIFF\x10\0\0\0WEBPVP8 " + bytes(20), "image", "image/webp"),
+        (b"%PDF-1.7\n" + bytes(20), "pdf", "application/pdf"),
+        (b"x = 1\n", "text", "text/plain"),
+        ("grün €".encode(), "text", "text/plain"),
+        (b"<svg/>", "text", "text/plain"),
+        (b"x", "text", "text/plain"),
+    ],
+)
+def test_the_bytes_say_what_it_is_and_not_the_name(tmp_path: Path, content: bytes, kind: str, media_type: str) -> None:
+    (tmp_path / "a.bin").write_bytes(content)
+    (one,) = attachments.read(["a.bin"], tmp_path)
+    assert (one.name, one.kind, one.media_type, one.content) == ("a.bin", kind, media_type, content)
+
+
+def test_paths_are_relative_to_the_working_directory_in_their_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "a").write_text("A")
+    (tmp_path / "b").write_text("B")
+    found = attachments.read(["sub/a", str(tmp_path / "b"), "~/b"], tmp_path)
+    assert [one.text for one in found] == ["A", "B", "B"]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"\xef\xbb\xbfhi")
+    assert attachments.read(["a"], tmp_path)[0].text == "hi"
+
+
+def test_the_content_is_not_printed(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("private words")
+    assert repr(attachments.read(["a.txt"], tmp_path)) == "(Attachment('a.txt', text/plain, 13 bytes),)"
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "is empty"),
+        (b"RIFF\x10\0\0\0WAVEfmt " + bytes(20), "no kind that the model reads"),
+        (b"PK\x03\x04" + bytes(20), "no kind that the model reads"),
+        (b"\xff\xfeh\0i\0", "no kind that the model reads"),
+        (b"caf\xe9", "no kind that the model reads"),
+        (PNG + bytes(IMAGE_LIMIT), "larger than 3.75 MiB, the limit for an image"),
+        (b"x" * (TEXT_LIMIT + 1), "larger than 1 MiB, the limit for a text"),
+        ("€".encode() * (TEXT_LIMIT // 3 + 1), "larger than 1 MiB, the limit for a text"),
+        (b"%PDF-1.7" + bytes(TOTAL_LIMIT), "larger than 22.5 MiB, the limit for a PDF"),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_with_its_name(tmp_path: Path, content: bytes, says: str) -> None:
+    (tmp_path / "shot.png").write_bytes(content)
+    with pytest.raises(errors.BadAttachment, match=says) as caught:
+        attachments.read(["shot.png"], tmp_path)
+    assert caught.value.message.startswith("attachments: shot.png: ")
+    assert (caught.value.field, caught.value.path) == ("attachments", "shot.png")
+
+
+@pytest.mark.parametrize("content", [PNG + bytes(IMAGE_LIMIT - len(PNG)), b"x" * TEXT_LIMIT])
+def test_a_limit_is_the_last_size_that_passes(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a").write_bytes(content)
+    assert attachments.read(["a"], tmp_path)[0].content == content
+
+
+def test_all_together_have_a_limit(tmp_path: Path) -> None:
+    (tmp_path / "a.pdf").write_bytes(b"%PDF-1.7" + bytes(12 * MIB))
+    with pytest.raises(errors.BadAttachment, match="all attachments together"):
+        attachments.read(["a.pdf", "a.pdf"], tmp_path)
+
+
+def test_their_number_has_a_limit(tmp_path: Path) -> None:
+    with pytest.raises(errors.BadAttachment, match="101 files: at most 100"):
+        attachments.read(["a"] * 101, tmp_path)
+
+
+def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "dangling").symlink_to("nowhere")
+    (tmp_path / "round").symlink_to("round")
+    cases = {"pipe": "not a regular file", "folder": "not a regular file", "/dev/zero": "not a regular file"}
+    cases |= {"missing": "does not exist", "dangling": "does not exist", "round": "cannot be read", "a\0b": "be read"}
+    for name, says in cases.items():
+        with pytest.raises(errors.BadAttachment, match=says):
+            attachments.read([name], tmp_path)
+
+
+def test_a_link_to_a_file_is_that_file(tmp_path: Path) -> None:
+    (tmp_path / "real").write_text("hi")
+    (tmp_path / "link").symlink_to("real")
+    assert attachments.read(["link"], tmp_path)[0].text == "hi"
