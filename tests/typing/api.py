@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TypedDict
+
+import msgspec
+
 import leadrope
-from leadrope import Answer, Caller, Limits, Recorded, RunRequest, RunResult, Secret, events, open_run
+from leadrope import Answer, Caller, Limits, Recorded, RunRequest, RunResult, Secret, TypedResult, events, open_run
 
 
 async def five_lines() -> str:
@@ -59,3 +63,30 @@ async def chat() -> str:
     answer: leadrope.Completion = await leadrope.complete(context, session=first.session_id)
     check = await leadrope.check_cli()
     return answer.text + (check.version or check.reason or "")
+
+
+class Invoice(msgspec.Struct):
+    total: float
+
+
+class Line(TypedDict):
+    text: str
+
+
+async def typed() -> float:
+    result: TypedResult[Invoice] = await leadrope.run(prompt="read it", output_type=Invoice)
+    maybe: Invoice | None = result.output
+    lines: list[Line] = leadrope.run_sync(RunRequest(prompt="x"), output_type=list[Line]).value
+    request = RunRequest(prompt="x", output_schema=leadrope.schema_of(Invoice))
+    async with open_run(request) as run:
+        invoice: Invoice = (await run.result()).output_as(Invoice)
+    print(lines[0]["text"], maybe)
+    return result.value.total + invoice.total
+
+
+def usage() -> int:
+    result = leadrope.run_sync(prompt="x")
+    spent, whole = result.llm_usage, result.totals
+    if spent is None or whole is None:
+        return 0
+    return sum(attempt.input_tokens for attempt in spent.retries) + whole.models["sonnet"].usage.output_tokens

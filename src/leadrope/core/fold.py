@@ -12,11 +12,11 @@ from typing import Any, cast, get_args
 
 import msgspec
 
-from leadrope.core import events
+from leadrope.core import endings, events
 from leadrope.core.events import Problem, Recorded
 from leadrope.core.result import Denial, ErrorKind, Outcome, RunError, RunResult, Warning_
+from leadrope.core.spending import Spending
 from leadrope.core.tools import ToolCall
-from leadrope.core.usage import Usage
 
 WARNINGS_LIMIT = 50
 """A run that warns more often than this says nothing new, and its result must stay small."""
@@ -48,6 +48,7 @@ _HINTS: dict[str, str] = {
     "gate_unsupported": "Install a supported version of the agent.",
     "gate_bypassed": "Report this: a tool ran without a decision. Install a supported version of the agent.",
     "sandbox_unavailable": "Install bubblewrap, or run without a sandbox.",
+    "session_lost": "Check the id with `leadrope sessions list`; a run that was told not to persist cannot be resumed.",
     "cli_not_found": "Install the agent, or say where it is.",
 }
 
@@ -89,6 +90,8 @@ class _Attempt:
         self.partial = ""
         """The model's last words in a turn that has not ended."""
         self.output: Any = None
+        self.checked: events.OutputChecked | None = None
+        """Our judgement on the last answer, where a schema was asked for."""
         self.turns = 0
         self.warnings: list[Warning_] = []
         self.model = ""
@@ -107,12 +110,7 @@ class Fold:
         self._now = _Attempt()
         self._first_time: float | None = None
         self._last_time = 0.0
-        self._usage = Usage()
-        self._untold: dict[str, Usage] = {}
-        """Tokens of messages whose turn has not ended; the end of a turn tells the whole."""
-        self._cost_usd = 0.0
-        self._spent_usd = 0.0
-        """What the supervisor has metered: a turn that was cut off tells no cost of its own."""
+        self._spending = Spending()
         self._denials: dict[str, Denial] = {}
         self._refusals: dict[str, str] = {}
         """What the agent was told about calls that did not run."""
@@ -125,7 +123,8 @@ class Fold:
             events.MessageCompleted: self._message_completed,
             events.ToolDecided: self._tool_decided,
             events.ToolCompleted: self._tool_completed,
-            events.UsageUpdated: self._usage_updated,
+            events.UsageUpdated: self._spending.message,
+            events.OutputChecked: self._output_checked,
             events.LimitReached: self._limit_reached,
             events.Notice: self._notice,
             events.Unrecognised: self._unrecognised,
@@ -144,9 +143,12 @@ class Fold:
     def add_batch(self, batch: Iterable[events.Event], *, run_id: str, attempt: int, time: float) -> None:
         """Events of one moment, as a run records them."""
         if attempt > self._attempt_no:
-            self._next_attempt(attempt)
+            self._attempt_no = attempt
+            self._now = _Attempt()
+            self._spending.next_attempt(time)
         if self._first_time is None:
             self._first_time = time
+            self._spending.began(time)
             self._run_id = self._run_id or run_id
         self._last_time = time
         self._take(batch)
@@ -158,26 +160,24 @@ class Fold:
             if handler is not None:
                 handler(event)
 
-    def _next_attempt(self, number: int) -> None:
-        self._settle_usage(Usage())
-        self._attempt_no = number
-        self._now = _Attempt()
-
     def result(self) -> RunResult:
         now = self._now
         outcome, error = self._verdict()
         well = outcome in ("succeeded", "degraded")
-        usage = self._usage
-        for untold in self._untold.values():
-            usage += untold
+        checked = now.checked
         return RunResult(
             run_id=self._run_id,
             outcome=outcome,
             text=now.text if well and now.text else now.partial or now.text,
             output=now.output,
+            output_rung=checked.rung if checked else None,
+            corrections=checked.correction + checked.retrying if checked else 0,
+            schema_error=self._schema_error(outcome),
             error=error,
-            usage=usage,
-            cost_usd=max(self._cost_usd, self._spent_usd),
+            usage=self._spending.usage,
+            cost_usd=self._spending.cost_usd,
+            llm_usage=self._spending.llm_usage(),
+            totals=self._spending.totals(),
             model=now.model,
             session_id=now.session_id,
             turns=now.turns,
@@ -194,6 +194,7 @@ class Fold:
     def _session_started(self, event: events.SessionStarted) -> None:
         self._now.session_id = event.session_id
         self._now.model = event.model
+        self._spending.session_started(event)
 
     def _turn_started(self, event: events.TurnStarted) -> None:
         self._now.in_turn = True
@@ -207,16 +208,18 @@ class Fold:
         now = self._now
         now.in_turn = False
         now.turns += event.steps
-        self._settle_usage(event.usage)
-        self._cost_usd += event.cost_usd
+        self._spending.turn_ended(event, self._last_time)
         for call in event.denials:
             if call.id not in self._denials:
                 self._deny(call, self._refusals.get(call.id, "denied by the agent's own rules"))
-        if _is_local(event) and now.last_turn is not None:
+        if endings.is_local(event) and now.last_turn is not None:
             return
         now.last_turn = event
+        is_correcting = now.checked is not None and now.checked.retrying
+        if not event.background and not is_correcting and now.checked is not None:
+            now.checked = now.output = None  # of the prompt before
         if event.problem is not None and event.problem.outcome == "degraded":
-            now.text = event.text or now.partial
+            now.text = event.text or now.partial or (now.text if is_correcting else "")
         if event.is_error:
             return
         now.limit = None
@@ -228,15 +231,11 @@ class Fold:
         elif not event.background:
             now.output = None
 
-    def _settle_usage(self, told: Usage) -> None:
-        if not told.total_tokens:
-            for usage in self._untold.values():
-                told += usage
-        self._untold.clear()
-        self._usage += told
-
-    def _usage_updated(self, event: events.UsageUpdated) -> None:
-        self._untold[event.message_id] = event.usage
+    def _output_checked(self, event: events.OutputChecked) -> None:
+        self._now.checked = event
+        self._now.output = event.value if event.valid else None
+        if event.retrying:
+            self._spending.replaced()
 
     def _tool_decided(self, event: events.ToolDecided) -> None:
         if event.decision == "deny":
@@ -279,7 +278,7 @@ class Fold:
     def _agent_exited(self, event: events.AgentExited) -> None:
         self._now.exit = event
         self._leftovers += event.leftovers_killed
-        self._spent_usd = max(self._spent_usd, event.spent_usd)
+        self._spending.exited(event, self._last_time)
 
     def _warn(self, kind: str, message: str) -> None:
         warning = Warning_(kind=kind, message=message)
@@ -292,15 +291,34 @@ class Fold:
         now = self._now
         if now.ending is not None:
             return now.ending.cause, self._ended_error(now.ending)
+        outcome, error = self._agents_verdict()
+        if now.checked is not None and outcome in ("succeeded", "degraded", "failed"):
+            # The work was done: an answer that does not fit, or a corrective turn that fails, throws none of it away.
+            return ("succeeded", None) if now.checked.valid and not self._error_beside() else ("degraded", None)
+        return outcome, error
+
+    def _error_beside(self) -> str:
+        """What the agent itself says went wrong in the turn that was judged, or in the corrective turn after it."""
+        turn = self._now.last_turn
+        if turn is not None and not self._now.in_turn:
+            if turn.problem is None and not turn.is_error:
+                return "the agent gave a result and then failed" if self._exited_badly() else ""
+            return "" if endings.is_schema_miss(turn) else "; ".join(turn.errors) or turn.text or turn.reason
+        return "the agent ended before its turn did"
+
+    def _agents_verdict(self) -> tuple[Outcome, RunError | None]:
+        now = self._now
         turn = now.last_turn
         if turn is not None and not now.in_turn:
             if turn.problem is not None or turn.is_error:
                 return self._turn_verdict(turn)
             if self._exited_badly():
                 code = now.exit.exit_code if now.exit else None
-                return "failed", self._error("agent_died", f"the agent gave a result and then {_how_it_ended(code)}")
+                return "failed", self._error(
+                    "agent_died", f"the agent gave a result and then {endings.how_it_ended(code)}"
+                )
             if not now.text and now.output is None:
-                return "failed", self._error("empty_output", _nothing_said(turn))
+                return "failed", self._error("empty_output", endings.nothing_said(turn))
             return "succeeded", None
         return self._silent_verdict()
 
@@ -331,8 +349,8 @@ class Fold:
             return outcome, self._error(told.kind, self._first_words() or "the agent could not work", told)
         if now.exit is None:
             return "failed", self._error("agent_died", "the record ends before the agent did")
-        ended = _how_it_ended(now.exit.exit_code)
-        if now.plain is not None and now.last_turn is None and not _by_signal(now.exit.exit_code):
+        ended = endings.how_it_ended(now.exit.exit_code)
+        if now.plain is not None and now.last_turn is None and not endings.by_signal(now.exit.exit_code):
             return "failed", self._error(
                 "malformed_output", f"the agent {ended} after output that is not understood: {now.plain.raw[:200]}"
             )
@@ -397,35 +415,21 @@ class Fold:
 
     def _warnings(self, outcome: Outcome) -> tuple[Warning_, ...]:
         turn = self._now.last_turn
-        if outcome != "degraded" or turn is None or turn.problem is None:
-            return tuple(self._now.warnings)
-        message = "; ".join(turn.errors) or turn.reason
-        hint = f" {turn.problem.hint}" if turn.problem.hint else ""
-        return (Warning_(kind=turn.problem.kind, message=f"{message}.{hint}"), *self._now.warnings)
+        found = []
+        if outcome == "degraded" and self._now.checked is not None:
+            kind = endings.schema_kind(self._now.checked, turn, self._error_beside())
+            found.append(Warning_(kind=kind, message=self._schema_error(outcome) or ""))
+        if outcome == "degraded" and turn is not None and turn.problem is not None:
+            is_told = self._now.checked is not None and (
+                endings.is_schema_miss(turn) or turn.problem.outcome != "degraded"
+            )
+            if not is_told:
+                message = "; ".join(turn.errors) or turn.reason
+                hint = f" {turn.problem.hint}" if turn.problem.hint else ""
+                found.append(Warning_(kind=turn.problem.kind, message=f"{message}.{hint}"))
+        return (*found, *self._now.warnings)
 
-
-def _is_local(turn: events.TurnEnded) -> bool:
-    """A command of the agent program itself, `/compact` for instance: no model was asked, nothing was answered."""
-    return turn.steps == 0 and not turn.text and not turn.is_error and turn.output is msgspec.UNSET
-
-
-def _by_signal(exit_code: int | None) -> bool:
-    return exit_code is not None and (exit_code < 0 or exit_code in (130, 137, 143))
-
-
-def _how_it_ended(exit_code: int | None) -> str:
-    if exit_code is None:
-        return "ended"
-    if not _by_signal(exit_code):
-        return f"exited with code {exit_code}"
-    number = -exit_code if exit_code < 0 else exit_code - 128
-    note = ", perhaps for want of memory" if number == 9 else ""
-    return f"was killed by signal {number}{note}"
-
-
-def _nothing_said(turn: events.TurnEnded) -> str:
-    return (
-        f"the agent ended its turn with {turn.reason} and said nothing "
-        f"(steps: {turn.steps}, stop reason: {turn.stop_reason or 'none'}, "
-        f"terminal reason: {turn.terminal_reason or 'none'}, output tokens: {turn.usage.output_tokens})"
-    )
+    def _schema_error(self, outcome: Outcome) -> str | None:
+        if self._now.checked is None or outcome == "succeeded":
+            return None
+        return endings.schema_error(self._now.checked, self._error_beside() if outcome == "degraded" else "")

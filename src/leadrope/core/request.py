@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from leadrope import errors
+from leadrope.core import schema
 from leadrope.core.redaction import Secret
 
 Mode = Literal["plan", "default", "edit", "full", "dontAsk"]
@@ -100,7 +101,9 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     network: Literal["any", "model-only"] | None = None
     """`model-only`: the agent and its commands reach the model and the policy's allowed hosts, and nothing else."""
     output_schema: dict[str, Any] | None = None
+    """A JSON Schema, any draft up to 2020-12, that the answer must fit; whatever its root is."""
     schema_retries: int = 1
+    """Corrective turns for an answer that does not fit; 0 also leaves wrong scalars as they are."""
     cwd: str | None = None
     session_id: str | None = None
     """A UUID for the new session; made when missing."""
@@ -197,13 +200,8 @@ def check(request: RunRequest) -> RunRequest:
             "an output schema needs at least 2 turns, one of them to hand over the answer",
             hint="Raise max_turns to 2 or more, or leave it out.",
         )
-    if request.output_schema is not None and request.output_schema.get("type") != "object":
-        # The model API takes no other root, and the agent accepts an array here but never validates it.
-        raise errors.BadValue(
-            "output_schema",
-            'the root must say "type": "object"',
-            hint="Put a list, a single value or a combination into a property of an object.",
-        )
+    if request.output_schema is not None:
+        schema.read(request.output_schema)
     if request.base_url is not None and not re.fullmatch(r"https?://[^\s/]\S*", request.base_url):
         raise errors.BadValue("base_url", f"{request.base_url!r} must start with http:// or https://")
     for name, server in request.connections.items():
@@ -214,6 +212,9 @@ def check(request: RunRequest) -> RunRequest:
 
 
 def _typed(request: RunRequest) -> RunRequest:
+    given: Any = request.output_schema
+    if not isinstance(given, dict | None):
+        schema.read(given)
     # A struct takes whatever it is given; a text in place of a number must not surface as a TypeError later.
     if not isinstance(request.credential, Secret | None):
         raise errors.BadValue("credential", "is not a Secret", hint="Wrap it: Secret(value).")

@@ -1,8 +1,19 @@
-"""Tokens and cost of a run, counted once per message."""
+"""Tokens and cost of a run, counted once per message, and the records that tell of them. Knows no event."""
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
+
+CostSource = Literal["cli", "computed"]
+"""`cli`: the agent program's own estimate. `computed`: reckoned by us from tokens and a price list, where the agent was
+cut off before it told, or told less."""
+CostLabel = Literal["estimate", "API-equivalent estimate"]
+"""No cost here is an invoice. A subscription is not charged by the token: then it is what the API would have asked."""
+Accounting = Literal["split_cache_fields"]
+ACCOUNTING: Accounting = "split_cache_fields"
+"""`input_tokens` is a total, and the cache's parts of it stand beside it."""
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +44,18 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
             cache_creation_1h_input_tokens=self.cache_creation_1h_input_tokens + other.cache_creation_1h_input_tokens,
         )
 
+    def __sub__(self, other: Usage) -> Usage:
+        """What is left, count by count, and never less than nothing."""
+        return Usage(
+            input_tokens=max(0, self.input_tokens - other.input_tokens),
+            output_tokens=max(0, self.output_tokens - other.output_tokens),
+            cache_read_input_tokens=max(0, self.cache_read_input_tokens - other.cache_read_input_tokens),
+            cache_creation_input_tokens=max(0, self.cache_creation_input_tokens - other.cache_creation_input_tokens),
+            cache_creation_1h_input_tokens=max(
+                0, self.cache_creation_1h_input_tokens - other.cache_creation_1h_input_tokens
+            ),
+        )
+
     def at_least(self, other: Usage) -> Usage:
         """The larger of both, count by count: what is told of one message only grows."""
         return Usage(
@@ -44,3 +67,76 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
                 self.cache_creation_1h_input_tokens, other.cache_creation_1h_input_tokens
             ),
         )
+
+
+class ModelShare(msgspec.Struct, frozen=True, kw_only=True):
+    """One model's part."""
+
+    usage: Usage = Usage()
+    cost_usd: float = 0.0
+
+    def __add__(self, other: ModelShare) -> ModelShare:
+        return ModelShare(usage=self.usage + other.usage, cost_usd=self.cost_usd + other.cost_usd)
+
+
+class AttemptUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """One try at the answer: the first one, a corrective turn, or a run started again after a failure.
+
+    `input_tokens` is all that the model has read; `uncached_input_tokens`, `cache_creation_input_tokens` and
+    `cache_read_input_tokens` are its three parts.
+    """
+
+    model: str
+    input_tokens: int
+    uncached_input_tokens: int
+    output_tokens: int
+    cache_creation_input_tokens: int
+    cache_read_input_tokens: int
+    input_token_accounting: Accounting = ACCOUNTING
+    cost_usd: float
+    cost_source: CostSource = "cli"
+    duration_ms: int
+    num_turns: int
+    """Model calls, as the agent counts them."""
+    session_id: str | None
+
+
+class LlmUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """The attempt that gave the answer; those that it replaced are in `retries` and not counted in its own fields."""
+
+    model: str
+    input_tokens: int
+    uncached_input_tokens: int
+    output_tokens: int
+    total_tokens: int
+    cache_creation_input_tokens: int
+    cache_read_input_tokens: int
+    input_token_accounting: Accounting = ACCOUNTING
+    cost_usd: float
+    cost_source: CostSource = "cli"
+    cost_label: CostLabel = "estimate"
+    duration_ms: int
+    num_turns: int
+    session_id: str | None
+    retries: tuple[AttemptUsage, ...] = ()
+
+
+class Totals(msgspec.Struct, frozen=True, kw_only=True):
+    """All that the run has used: the final attempt and every one in `retries`."""
+
+    input_tokens: int
+    uncached_input_tokens: int
+    output_tokens: int
+    total_tokens: int
+    cache_creation_input_tokens: int
+    cache_read_input_tokens: int
+    input_token_accounting: Accounting = ACCOUNTING
+    cost_usd: float
+    cost_source: CostSource = "cli"
+    cost_label: CostLabel = "estimate"
+    duration_ms: int
+    num_turns: int
+    attempts: int
+    models: dict[str, ModelShare] = {}
+    agents: dict[str, Usage] = {}
+    """`main` is the agent itself, the others are its subagents by id; what nobody has told whose it is, is `other`."""

@@ -17,6 +17,9 @@ from leadrope.providers.claude_code import argv
 RUN_DIR = Path("/run/r1")
 SESSION = "11111111-2222-3333-4444-555555555555"
 
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+WRAPPED = '{"type":"object","properties":{"value":{"const":3}},"required":["value"],"additionalProperties":false}'
+
 
 def command(instructions_text: str = "", **fields: Any) -> argv.Command:
     return argv.command(
@@ -74,7 +77,8 @@ def test_a_plain_request_whole() -> None:
         ({"limits": Limits(budget_usd=0.00001)}, ["--max-budget-usd=0.00001"]),
         ({"extra_dirs": ("/a", "-b")}, ["--add-dir=/a", "--add-dir=-b"]),
         ({"subagents": {"rev": {"prompt": "p"}}}, ['--agents={"rev":{"prompt":"p"}}']),
-        ({"output_schema": {"type": "object"}}, ['--json-schema={"type":"object"}']),
+        ({"output_schema": {"type": "object", "$schema": DRAFT}}, ['--json-schema={"type":"object"}']),
+        ({"output_schema": {"const": 3}}, [f"--json-schema={WRAPPED}"]),
         ({"persist_session": False}, ["--no-session-persistence"]),
     ],
 )

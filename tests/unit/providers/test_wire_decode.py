@@ -544,7 +544,7 @@ def test_a_byte_that_is_no_utf8_does_not_cost_the_line() -> None:
         ("--dangerously-skip-permissions cannot be used with root/sudo privileges", "spawn_failed"),
         ("error: unknown option '--x'", "spawn_failed"),
         ("Error: Session ID 1 is already in use.", "bad_request"),
-        ("No conversation found with session ID: 1", "bad_request"),
+        ("No conversation found with session ID: 1", "session_lost"),
         ("Error: Invalid MCP configuration:", "bad_request"),
         ("API Error: Request rejected (429) · usage limit", "rate_limited"),
         ("API Error: 529 Overloaded", "overloaded"),

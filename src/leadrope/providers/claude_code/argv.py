@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from leadrope import errors
+from leadrope.core import schema, schema_copy
 from leadrope.core.request import McpServer, Mode, RunRequest, normal_mode
 from leadrope.core.tools import BASELINE_TOOLS, DEFAULT_TOOLS
 from leadrope.providers.base import LaunchFile
@@ -59,6 +60,9 @@ def settings(request: RunRequest) -> dict[str, Any]:
     mode = normal_mode(request.mode)
     # A skill's inline shell runs without any hook; this switch is the only thing that stops it.
     result: dict[str, Any] = {"disableSkillShellExecution": True}
+    if request.network == "model-only":
+        # Its preflight asks a service that is out of reach then; the gate and the proxy judge the host.
+        result["skipWebFetchPreflight"] = True
     if mode == "plan":
         # Else a classifier answers in the gate's place, and is unavailable as often as not.
         result["useAutoModeDuringPlan"] = False
@@ -126,7 +130,8 @@ def command(
     if request.subagents:
         line.json("subagents", "--agents", request.subagents, file="agents.json")
     if request.output_schema is not None:
-        line.json("output_schema", "--json-schema", request.output_schema, file=None)
+        copy = schema_copy.copy_of(schema.read(request.output_schema))
+        line.json("output_schema", "--json-schema", copy.document, file=None)
     if not request.persist_session:
         line.words("--no-session-persistence")
     return Command(argv=tuple(line.argv), files=tuple(line.files))

@@ -13,7 +13,7 @@ import msgspec
 
 from leadrope.core import events
 from leadrope.core.tools import ToolCall
-from leadrope.core.usage import Usage
+from leadrope.core.usage import ModelShare, Usage
 from leadrope.process.lines import Several
 from leadrope.providers.claude_code import failures, signals, system_lines, unreadable, wire
 
@@ -283,7 +283,7 @@ class Decoder:
         for agent_id in tuple(self._streaming):
             self._finish_streaming(agent_id, out)
         self._turns_ended += 1
-        usage, cost = self._own_usage(line)
+        usage, cost, models = self._own_usage(line)
         reason = line.subtype or ("error" if line.is_error else "success")
         # A turn whose own word is an error went wrong, also where an older CLI left the flag false.
         is_error = line.is_error is True or reason.startswith("error")
@@ -305,6 +305,8 @@ class Decoder:
                 steps=line.num_turns or 0,
                 usage=usage,
                 cost_usd=cost,
+                models=models,
+                duration_ms=round(line.duration_ms or 0),
                 denials=tuple(
                     _call(denial.tool_use_id, denial.tool_name, denial.tool_input, None)
                     for denial in line.permission_denials or ()
@@ -324,24 +326,19 @@ class Decoder:
             )
         )
 
-    def _own_usage(self, line: wire.Result) -> tuple[Usage, float]:
+    def _own_usage(self, line: wire.Result) -> tuple[Usage, float, dict[str, ModelShare]]:
         """Tokens and cost of this result alone: the CLI's totals go on over the process, and over --resume."""
         total = line.total_cost_usd or 0.0
         own = max(0.0, total - self._total_cost)
         self._total_cost = max(total, self._total_cost)
-        models = line.model_usage_since_last_result
-        if models is None:
-            return _usage(line.usage), own
+        if line.model_usage_since_last_result is None:
+            return _usage(line.usage), own, {}
         # Counts subagents too, which `usage` of the same line does not.
+        models = {name: _share(told) for name, told in line.model_usage_since_last_result.items()}
         usage = Usage()
         for model in models.values():
-            usage += Usage(
-                input_tokens=model.input_tokens,
-                output_tokens=model.output_tokens,
-                cache_read_input_tokens=model.cache_read_input_tokens,
-                cache_creation_input_tokens=model.cache_creation_input_tokens,
-            )
-        return usage, sum(model.cost_usd for model in models.values())
+            usage += model.usage
+        return usage, sum(model.cost_usd for model in models.values()), models
 
     # What the CLI tells about itself
 
@@ -496,6 +493,16 @@ def _usage(told: wire.Tokens | None, before: Usage = _NOTHING) -> Usage:
         cache_creation_1h_input_tokens=(told.cache_creation.ephemeral_1h_input_tokens if told.cache_creation else None)
         or before.cache_creation_1h_input_tokens,
     )
+
+
+def _share(told: wire.ModelUsage) -> ModelShare:
+    usage = Usage(
+        input_tokens=told.input_tokens,
+        output_tokens=told.output_tokens,
+        cache_read_input_tokens=told.cache_read_input_tokens,
+        cache_creation_input_tokens=told.cache_creation_input_tokens,
+    )
+    return ModelShare(usage=usage, cost_usd=told.cost_usd)
 
 
 def _epoch_seconds(when: float | str | None) -> float | None:

@@ -169,6 +169,7 @@ class Result(_Line, frozen=True, kw_only=True, gc=False, tag="result"):
     errors: list[str] | None = None
     structured_output: Any = msgspec.UNSET
     num_turns: int | None = None
+    duration_ms: float | None = None
     usage: Tokens | None = None
     total_cost_usd: float | None = None
     model_usage_since_last_result: dict[str, ModelUsage] | None = None
