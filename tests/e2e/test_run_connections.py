@@ -18,9 +18,9 @@ SECRET = "token-of-the-server-4711"
 
 
 @pytest.fixture
-def http_url(tmp_path: Path) -> Iterator[str]:
+def http_url(stage: Any) -> Iterator[str]:
     with subprocess.Popen(
-        [sys.executable, SERVER, "http", str(tmp_path / "seen")], stdout=subprocess.PIPE, text=True
+        [sys.executable, SERVER, "http", str(stage.ws / "seen")], stdout=subprocess.PIPE, text=True
     ) as server:
         assert server.stdout is not None
         yield f"http://127.0.0.1:{server.stdout.readline().strip()}/mcp"
@@ -35,10 +35,10 @@ def connection(kind: str, seen: Path, url: str) -> McpServer:
 
 @pytest.mark.parametrize("kind", ["stdio", "http"])
 async def test_a_servers_tools_are_gated_and_its_secret_appears_nowhere(
-    stage: Any, tmp_path: Path, http_url: str, kind: str, caplog: pytest.LogCaptureFixture
+    stage: Any, http_url: str, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage.environ |= {"TOKEN": SECRET, "LEADROPE_DEBUG_SPAWN": "1"}
-    seen = tmp_path / "seen"
+    seen = stage.ws / "seen"
     touch = {"name": "mcp__files__touch", "input": {"path": str(stage.marker)}}
     asked: list[str] = []
 
@@ -66,16 +66,56 @@ async def test_a_servers_tools_are_gated_and_its_secret_appears_nowhere(
     assert [c.status for c in played.one(events.SessionStarted).connections] == ["connected"]
 
 
-async def test_a_tool_of_a_server_can_be_granted_by_its_name(stage: Any, tmp_path: Path) -> None:
+async def test_a_tool_of_a_server_can_be_granted_by_its_name(stage: Any) -> None:
     stage.environ["TOKEN"] = SECRET
     touch = {"name": "mcp__files__touch", "input": {"path": str(stage.marker)}}
     played = await stage.play(
         [{"tool": touch}, {"text": "done"}],
         tools=("mcp__files__*",),
-        connections={"files": connection("stdio", tmp_path / "seen", "")},
+        connections={"files": connection("stdio", stage.ws / "seen", "")},
     )
     assert stage.marker.exists()
     assert played.of(events.ApprovalRequested) == []
+
+
+async def test_a_server_in_a_hidden_home_works_with_what_it_loads_and_what_it_is_told(stage: Any) -> None:
+    """Its own folder, and a file that an argument names; the rest of the home stays hidden behind the walls."""
+    folder = stage.home / "servers" / "files"
+    folder.mkdir(parents=True)
+    (folder / "words.py").write_text(Path(SERVER).read_text())
+    (folder / "server.py").write_text(
+        "import runpy\nimport words\nrunpy.run_path(words.__file__, run_name='__main__')\n"
+    )
+    settings = stage.home / "settings" / "seen.txt"
+    settings.parent.mkdir()
+    settings.write_text("")
+    (stage.home / "diary").write_text("private")
+    secret = stage.home / ".ssh" / "id_rsa"
+    secret.parent.mkdir()
+    secret.write_text("private")
+    command = f"ls {settings}; cat {stage.home}/diary {secret}; ls {settings.parent} | wc -l"
+    touch = {"name": "mcp__files__touch", "input": {"path": str(stage.marker)}}
+    played = await stage.play(
+        [
+            {"tool": touch},
+            {"tool": {"name": "Bash", "input": {"command": command, "description": "look"}}},
+            {"text": "done", "expect": {"lacks": "private"}},
+        ],
+        approver=lambda _: True,
+        connections={
+            "files": McpServer(
+                command=sys.executable,
+                args=(str(folder / "server.py"), "stdio", str(stage.ws / "seen")),
+                env={"SETTINGS": str(settings), "KEY_FILE": str(secret), "SERVER_TOKEN": "x"},
+            )
+        },
+    )
+    assert stage.marker.exists()
+    assert played.one(events.SessionStarted).walls == "workspace"
+    assert str(settings) in played.of(events.ToolCompleted)[1].text
+    assert [n.message for n in played.of(events.Notice) if n.code == "hidden_by_walls"] == [
+        f"{secret} is named in the settings, and hidden from agents"
+    ]
 
 
 @pytest.mark.parametrize(

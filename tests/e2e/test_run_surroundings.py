@@ -25,6 +25,9 @@ OWN = {
     "ANTHROPIC_BASE_URL",
     "ANTHROPIC_API_KEY",
     "GREETING",
+    # Behind walls: the signing keys are hidden.
+    "GIT_CONFIG_COUNT",
+    *(f"GIT_CONFIG_{part}_{number}" for part in ("KEY", "VALUE") for number in (0, 1)),
 }
 # What the CLI and bash put there themselves for the commands they start.
 ADDED = {
@@ -84,7 +87,7 @@ async def test_is_sandbox_is_set_for_root_in_full_mode_only(stage: Any) -> None:
 
 
 def _hostile(ws: Path) -> dict[str, Path]:
-    marks = {name: ws.parent / name for name in ("hook", "mcp", "status")}
+    marks = {name: ws / f"{name}.mark" for name in ("hook", "mcp", "status")}
     (ws / ".claude").mkdir()
     settings = {
         "hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": f"touch {marks['hook']}"}]}]},

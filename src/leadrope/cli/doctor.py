@@ -178,21 +178,20 @@ async def _credential(
 
 
 async def _sandbox(environ: Mapping[str, str]) -> Check:
+    """Which walls a run gets here. Installed is not enough: a box is built and something is ended in it."""
     missing = [
         package
         for program, package in (("bwrap", "bubblewrap"), ("socat", "socat"))
         if shutil.which(program, path=environ.get("PATH")) is None
     ]
-    if missing:
-        return Check(
-            name="sandbox",
-            status="warning",
-            message=f"{' and '.join(missing)} not found: a run cannot have walls",
-            hint=f"On Debian: apt install {' '.join(missing)}",
-        )
-    # Installed is not enough: a box is built and something is ended in it.
+    hint = f"On Debian: apt install {' '.join(missing)}" if missing else None
+    if "bubblewrap" in missing:
+        return Check(name="sandbox", status="warning", message="bubblewrap not found: runs have no walls", hint=hint)
     found = await sandbox_trial.available()
-    return Check(name="sandbox", status="ok" if found.ok else "warning", message=found.say(), hint=found.hint or None)
+    if not found.ok:
+        return Check(name="sandbox", status="warning", message=f"runs have no walls; {found.say()}", hint=found.hint)
+    status: Status = "ok" if found.model_only and found.forwards else "warning"
+    return Check(name="sandbox", status=status, message=f"runs have walls; {found.say()}", hint=hint)
 
 
 def _print(report: Report, screen: Screen) -> None:

@@ -25,13 +25,9 @@ from leadrope.process.sandbox_mounts import (
     real,
     tmpfs,
 )
-from leadrope.process.sandbox_values import INSTALL_HINT, Forward, Machine, Sandbox
+from leadrope.process.sandbox_values import BASE, INSTALL_HINT, Forward, Machine, Sandbox
 
 SHM_SIZE = 256 * MIB
-
-BASE = frozenset({"/", "/home", "/opt", "/run", "/tmp", "/var", "/var/tmp"})  # noqa: S108  # names, not files
-BASE |= {"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/sbin", "/sys", "/usr"}
-"""The box has its own of these; none of them can be a workspace."""
 
 _SOCKET = re.compile(r"/run/leadrope/[A-Za-z0-9._-]{1,64}")
 _LISTENING = "0A"

@@ -7,13 +7,20 @@ outside of everything that is writable, and look like one.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 _WORKTREE = re.compile(r"^\s*worktree\s*=\s*(.+?)\s*$", re.MULTILINE)
+_SECTION = re.compile(r"^\s*\[\s*", re.MULTILINE)
+_INCLUDE = re.compile(r"""^\s*path\s*=\s*"?([^"\n#;]+?)"?\s*$""", re.MULTILINE | re.IGNORECASE)
+_MOST_INCLUDES = 16
 _MOST_BYTES = 64 * 1024
+_MOST_PARTS = 120
+_DEEPEST = 4
 
 
 def outer_git_dir(workspace: str, *, writable: Sequence[str]) -> str | None:
@@ -27,13 +34,118 @@ def outer_git_dir(workspace: str, *, writable: Sequence[str]) -> str | None:
     common = _common_of_worktree(git_dir, workspace) or _submodule(git_dir, workspace)
     if common is None or _is_inside(common, writable) or any(_is_inside(folder, [common]) for folder in writable):
         return None
-    is_git = (Path(common) / "HEAD").is_file() and all((Path(common) / name).is_dir() for name in ("objects", "refs"))
-    return common if is_git else None
+    return common if _is_git_dir(common) else None
 
 
-def git_risks(folder: str) -> tuple[str, ...]:
-    """What git itself runs later, outside of the box, when somebody works in the same repository."""
-    return tuple(str(path) for name in ("hooks", "config") if (path := Path(folder, name)).exists())
+def inner_git_dirs(folders: Sequence[str]) -> tuple[str, ...]:
+    """The git folders of repositories that lie in the box as a whole."""
+    found = (os.path.realpath(Path(folder, ".git")) for folder in folders)
+    return tuple(dict.fromkeys(path for path in found if _is_git_dir(path) and _is_inside(path, folders)))
+
+
+def included(config: str, home: str, depth: int = 2) -> tuple[str, ...]:
+    """The files that a git configuration includes; conditions are not judged, git does that."""
+    text = _read(Path(config)) or ""
+    found: list[str] = []
+    for section in _SECTION.split(text)[1:]:
+        name, _, rest = section.partition("\n")
+        if re.match(r"(include|includeif)\b", name, re.IGNORECASE):
+            found += [_named(path, config, home) for path in _INCLUDE.findall(rest)]
+    found = [path for path in found[:_MOST_INCLUDES] if Path(path).is_file()]
+    deeper = [path for file in found for path in included(file, home, depth - 1)] if depth > 1 else []
+    return (*found, *deeper)
+
+
+def _named(path: str, config: str, home: str) -> str:
+    return f"{home}/{path[2:]}" if path.startswith("~/") else os.path.normpath(Path(config).parent / path)
+
+
+def git_risks(folder: str, *, writable: Sequence[str] = ()) -> tuple[str, ...]:
+    """What must not change in a git folder: what git itself runs later, outside of the box, and what says where that is.
+
+    `writable` are the folders of the box: a worktree that lies elsewhere is none of the agent's business at all.
+    """
+    return tuple(path for path, is_pin in _parts(folder, writable) if not is_pin)
+
+
+def git_pins(folder: str, *, writable: Sequence[str] = ()) -> tuple[str, ...]:
+    """The folders around those: mounted on themselves, else one could be renamed and another put in its place."""
+    return tuple(path for path, is_pin in _parts(folder, writable) if is_pin)
+
+
+def fill_gaps(folder: str, *, writable: Sequence[str] = ()) -> None:
+    """Make what is missing and would count as soon as it is there, empty: what does not exist cannot be protected.
+
+    Without an entry for it in `config`, which is read-only, git does not look at a `config.worktree`.
+    """
+    for git_dir in (folder, *(path for path in git_pins(folder, writable=writable) if _is_git_dir(path))):
+        owner = os.stat(git_dir)  # noqa: PTH116
+        made: list[Path] = []
+        with contextlib.suppress(OSError):  # it is there; or not even the user may write here, so nor may the agent
+            (hooks := Path(git_dir, "hooks")).mkdir()
+            made.append(hooks)
+        for place in _config_places(git_dir):
+            with contextlib.suppress(OSError):
+                (file := Path(place, "config.worktree")).touch(exist_ok=False)
+                made.append(file)
+        for path in made if os.geteuid() != owner.st_uid else ():
+            os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+
+
+def _config_places(git_dir: str) -> Iterator[str]:
+    if "worktreeconfig" in (_read(Path(git_dir, "config")) or "").lower():
+        yield git_dir
+        yield from _folders(Path(git_dir, "worktrees"))
+
+
+def _parts(git_dir: str, writable: Sequence[str]) -> Iterator[tuple[str, bool]]:
+    yield git_dir, True
+    for name in ("hooks", "config", "config.worktree", "commondir"):
+        if (path := Path(git_dir, name)).exists():
+            yield str(path), False
+    yield from _few(Path(git_dir, "worktrees"), _worktrees(Path(git_dir, "worktrees"), writable))
+    yield from _few(Path(git_dir, "modules"), _modules(Path(git_dir, "modules"), writable, _DEEPEST))
+
+
+def _few(folder: Path, parts: Iterator[tuple[str, bool]]) -> Iterator[tuple[str, bool]]:
+    """Each part is a mount of its own, and many make every start slow: then the whole folder is read-only."""
+    if folder.is_dir() and not folder.is_symlink():
+        found = list(itertools.islice(parts, _MOST_PARTS + 1))
+        yield from [(str(folder), True), *found] if len(found) <= _MOST_PARTS else [(str(folder), False)]
+
+
+def _worktrees(folder: Path, writable: Sequence[str]) -> Iterator[tuple[str, bool]]:
+    for tree in _folders(folder):
+        back = _read(Path(tree, "gitdir"))
+        is_here = back is not None and _is_inside(os.path.realpath(back.strip()), writable)
+        yield tree, is_here
+        for name in ("commondir", "gitdir", "config.worktree") if is_here else ():
+            if (path := Path(tree, name)).exists():
+                yield str(path), False
+
+
+def _modules(folder: Path, writable: Sequence[str], depth: int) -> Iterator[tuple[str, bool]]:
+    """A module's name may have slashes, and a module modules of its own."""
+    for path in _folders(folder):
+        if _is_git_dir(path):
+            yield from _parts(path, writable)
+        elif depth:
+            yield path, True
+            yield from _modules(Path(path), writable, depth - 1)
+        else:
+            yield path, False
+
+
+def _folders(folder: Path) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
+    except OSError:
+        return []
+
+
+def _is_git_dir(path: str) -> bool:
+    return Path(path, "HEAD").is_file() and all(Path(path, name).is_dir() for name in ("objects", "refs"))
 
 
 def _common_of_worktree(git_dir: str, workspace: str) -> str | None:

@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from leadrope import errors
-from leadrope.process import sandbox_git, sandbox_programs
+from leadrope.process import sandbox_git, sandbox_named, sandbox_programs
 from leadrope.process.sandbox_toolchains import toolchains
 from leadrope.process.sandbox_values import (
+    BASE,
     GIT_IDENTITY,
     INSTALL_HINT,
     SECRETS,
@@ -47,17 +48,31 @@ def look(spec: Sandbox) -> Machine:
     user, drops_root = _user(spec.workspace)
     system = tuple(path for path in SYSTEM if Path(path).is_dir() and not Path(path).is_symlink())
     links = {path: os.readlink(path) for path in SYSTEM if Path(path).is_symlink()}  # noqa: PTH115  # as it is
-    named = (spec.workspace, spec.run_dir, *([spec.config_dir] if spec.config_dir else []), *spec.login)
-    needed = (*named, *spec.writable, *spec.readable)
+    given = (spec.workspace, spec.run_dir, *([spec.config_dir] if spec.config_dir else []), *spec.login)
+    needed = (*given, *spec.writable, *spec.readable)
     for path in (spec.binary, *(socket.outside for socket in spec.sockets)):
         _needed(path)
     places = {path: _needed(path) for path in needed}
     writable = [place.real for place in places.values()]
     git_dir = sandbox_git.outer_git_dir(spec.workspace, writable=writable)
-    protected = (*_protected(spec), *(sandbox_git.git_risks(git_dir) if git_dir else ()))
+    repositories = (*((git_dir,) if git_dir else ()), *sandbox_git.inner_git_dirs((spec.workspace, *spec.writable)))
+    risks = [path for folder in repositories for path in sandbox_git.git_risks(folder, writable=writable)]
+    protected = (*_protected(spec), *risks)
     agent = tuple(_agent(spec.binary, system))
-    path = ":".join([spec.path, *_interpreter(spec.binary)])
-    chains = toolchains(path, spec.home, seen=(*system, *links), writable=writable)
+    named = sandbox_named.named(
+        spec.programs,
+        spec.named,
+        path=spec.path,
+        home=spec.home,
+        writable=(*writable, *system),
+        taken=BASE,
+    )
+    path = ":".join([spec.path, *named.folders, *sandbox_named.interpreter(spec.binary)])
+    chains = (
+        *toolchains(path, spec.home, seen=(*system, *links), writable=writable),
+        *named.places,
+        *_rehearsal(spec.binary),
+    )
     secrets = tuple(_secrets(spec))
     return Machine(
         bwrap=_tool("bwrap"),
@@ -73,12 +88,13 @@ def look(spec: Sandbox) -> Machine:
         proc_hidden=tuple(_existing(PROC_HIDDEN)) if user.uid == 0 else (),
         resolv=_resolv(),
         places={**places, **{place.name: place for place in _existing((spec.home, *protected))}},
-        identity=tuple(_open_to(user, _existing(f"{spec.home}/{name}" for name in GIT_IDENTITY))),
+        identity=tuple(_open_to(user, (place for place in _identity(spec) if not _is_secret(place, secrets)))),
         toolchains=tuple(_open_to(user, (place for place in chains if not _is_secret(place, secrets)))),
         agent=agent,
-        git=(git_dir,) if git_dir else (),
+        git=tuple(path for folder in repositories for path in sandbox_git.git_pins(folder, writable=writable)),
         protected=protected,
         secrets=secrets,
+        unshown=tuple(place.name for place in named.places if _is_secret(place, secrets)),
         masks=_masks(spec),
         most_open_files=_most(resource.RLIMIT_NOFILE),
         most_processes=_most(resource.RLIMIT_NPROC),
@@ -133,6 +149,15 @@ def _secrets(spec: Sandbox) -> Iterator[Place]:
             yield place
 
 
+def _identity(spec: Sandbox) -> Iterator[Place]:
+    """The user's git configuration, with the files that it includes: a name for work is often kept in one."""
+    found = [f"{spec.home}/{name}" for name in GIT_IDENTITY]
+    is_theirs = spec.home in (spec.workspace, *spec.writable)  # then an agent could have named anything there
+    for file in () if is_theirs else (f"{spec.home}/.gitconfig", f"{spec.home}/.config/git/config"):
+        found += sandbox_git.included(file, spec.home)
+    yield from _existing(tuple(dict.fromkeys(found)))
+
+
 def _is_secret(place: Place, secrets: tuple[Place, ...]) -> bool:
     return any(place.real == secret.real or place.real.startswith(f"{secret.real}/") for secret in secrets)
 
@@ -140,9 +165,9 @@ def _is_secret(place: Place, secrets: tuple[Place, ...]) -> bool:
 def _protected(spec: Sandbox) -> Iterator[str]:
     """Only if it lies in something writable does it need this; the plan knows."""
     for folder in (spec.workspace, *spec.writable):
-        hooks = Path(folder, ".git", "hooks")
-        if hooks.is_dir():
-            yield str(hooks)
+        # A file that says where the git folder is: another one would bring hooks and settings of its own.
+        if Path(folder, ".git").is_file():
+            yield str(Path(folder, ".git"))
     # Whoever can write to the Python that runs leadrope runs outside of every box, the next time.
     yield sys.prefix
 
@@ -150,7 +175,7 @@ def _protected(spec: Sandbox) -> Iterator[str]:
 def _agent(binary: str, system: tuple[str, ...]) -> Iterator[Place]:
     real = os.path.realpath(binary)
     yield Place(name=binary, real=real, is_dir=False)
-    if any(real.startswith(f"{folder}/") for folder in system) or _is_elf(real):
+    if any(real.startswith(f"{folder}/") for folder in system) or sandbox_named.is_elf(real):
         return
     # A script: what it is made of lies beside it, up to the root of its package.
     for folder in Path(real).parents[:4]:
@@ -159,25 +184,11 @@ def _agent(binary: str, system: tuple[str, ...]) -> Iterator[Place]:
             return
 
 
-def _is_elf(path: str) -> bool:
-    try:
-        with open(path, "rb") as file:  # noqa: PTH123
-            return file.read(4) == b"\x7fELF"
-    except OSError:
-        return False
-
-
-def _interpreter(binary: str) -> Iterator[str]:
-    """The folder of the program that a script names in its first line."""
-    try:
-        with open(binary, "rb") as file:  # noqa: PTH123
-            first = file.readline(256)
-    except OSError:
-        return
-    if first.startswith(b"#!"):
-        words = first[2:].split()
-        if words and words[0].startswith(b"/"):
-            yield str(Path(os.fsdecode(words[0])).parent)
+def _rehearsal(binary: str) -> Iterator[Place]:
+    """A scripted agent is played by a module of this package, wherever that is installed."""
+    if not sandbox_named.is_elf(binary):
+        package = str(Path(__file__).resolve().parents[1])
+        yield Place(name=package, real=package)
 
 
 @functools.lru_cache(maxsize=4)
@@ -232,7 +243,7 @@ def _is_reachable(path: str, user: User) -> bool:
 
 def _masks(spec: Sandbox) -> tuple[str, ...]:
     try:
-        return sandbox_programs.files_of(spec.masked, spec.path)
+        return sandbox_programs.files_of(spec.masked, spec.path, must=spec.must_mask)
     except sandbox_programs.Cannot as error:
         raise errors.SandboxUnavailable(
             f"the sandbox cannot mask {error.program}: {error}", hint="Block it by a rule instead."

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from leadrope.process.sandbox_values import Machine, Place, Sandbox
+from leadrope.process.sandbox_values import Machine, Place, Sandbox, Seen, Sight
 
 MIB = 1 << 20
 TMP_SIZE = 1024 * MIB
@@ -75,8 +75,7 @@ def placed(mounts: Mapping[str, Mount], machine: Machine) -> Iterator[str]:
     made: set[str] = set()
     for path in sorted(mounts, key=lambda path: (path.count("/"), path)):
         mount = mounts[path]
-        if machine.drops_root:
-            yield from _open_parents(path, mounts, machine, made)
+        yield from _parents(path, mounts, machine, made)
         if mount.kind == "home":
             yield from tmpfs(path, 0o777 if machine.drops_root else 0o700, TMP_SIZE)
         elif mount.kind == "hide":
@@ -85,10 +84,11 @@ def placed(mounts: Mapping[str, Mount], machine: Machine) -> Iterator[str]:
             yield from ("--bind" if mount.kind == "rw" else "--ro-bind", mount.source, path)
 
 
-def _open_parents(path: str, mounts: Mapping[str, Mount], machine: Machine, made: set[str]) -> Iterator[str]:
-    """The folders above a mount point, open to the user that root will become.
+def _parents(path: str, mounts: Mapping[str, Mount], machine: Machine, made: set[str]) -> Iterator[str]:
+    """The folders above a mount point, to be passed through and not to be written to.
 
-    Bubblewrap would make them as root, and as closed as the folder that it mounts.
+    A file beside the workspace would vanish with the run, and whoever wrote it would take it for done. What a home has
+    under names with a dot is programs' own business: caches and settings there may come and go.
     """
     for parent in reversed(PurePosixPath(path).parents):
         name = str(parent)
@@ -97,7 +97,11 @@ def _open_parents(path: str, mounts: Mapping[str, Mount], machine: Machine, made
         made.add(name)
         nearest = _nearest(mounts, name)
         is_home = nearest is not None and mounts[nearest].kind == "home"
-        yield from ("--perms", "0777" if is_home else "0755", "--dir", name)
+        if is_home and "/." in name.removeprefix(str(nearest)):
+            mode = "0777" if machine.drops_root else "0755"
+        else:
+            mode = "0755" if machine.drops_root else "0555"  # root's, who has become another user; or one's own
+        yield from ("--perms", mode, "--dir", name)
 
 
 def masks(mounts: Mapping[str, Mount], machine: Machine) -> Iterator[str]:
@@ -124,6 +128,17 @@ def real(path: str, machine: Machine) -> str:
 
 def is_below(path: str, folder: str) -> bool:
     return path.startswith(folder.rstrip("/") + "/")
+
+
+def sight(spec: Sandbox, machine: Machine) -> Sight:
+    """The same mounts, told to those who do not build."""
+    own: dict[str, Seen] = dict.fromkeys(("/tmp", "/var", "/run", "/home", "/root", "/dev", "/proc"), "private")  # noqa: S108
+    for path in (*machine.system, *machine.links):
+        own[path] = "ro"
+    kinds: dict[Kind, Seen] = {"ro": "ro", "rw": "rw", "hide": "hidden", "home": "private"}
+    own |= {path: kinds[mount.kind] for path, mount in mounts_of(spec, machine).items()}
+    workspace = real(spec.workspace, machine)
+    return Sight(places=own, home=spec.home, workspace=workspace, network=spec.network)
 
 
 def _nearest(mounts: Mapping[str, Mount], path: str) -> str | None:

@@ -31,51 +31,58 @@ class Cannot(Exception):
         self.file = file
 
 
-def files_of(programs: Sequence[str], path: str) -> tuple[str, ...]:
-    """The real files of the named programs: on the PATH, in the system's folders, in /opt, and their hard links."""
+def files_of(programs: Sequence[str], path: str, *, must: bool = True) -> tuple[str, ...]:
+    """The real files of the named programs: on the PATH, in the system's folders, in /opt, and their hard links.
+
+    `must`: raise Cannot for one that is the system's shell too; else that file is left out.
+    """
     if not programs:
         return ()
-    return _search(tuple(programs), path, int(time.monotonic() / KEPT_S))
+    return _search(tuple(programs), path, must, int(time.monotonic() / KEPT_S))
 
 
 @functools.lru_cache(maxsize=32)
-def _search(programs: tuple[str, ...], path: str, moment: int) -> tuple[str, ...]:
+def _search(programs: tuple[str, ...], path: str, must: bool, moment: int) -> tuple[str, ...]:
     names = {program for program in programs if "/" not in program}
     folders = [*dict.fromkeys(map(os.path.realpath, [*filter(os.path.isabs, path.split(":")), *FOLDERS]))]
-    entries = [*_entries(folders), *_deep_entries(DEEP_FOLDERS)]
-    found = {os.path.realpath(entry) for entry in entries if os.path.basename(entry) in names}  # noqa: PTH119  # fast
+    wanted = frozenset({*names, *MULTI_CALL}) if names else frozenset[str]()
+    found = {os.path.realpath(entry) for entry in _all(folders, wanted)}
     found |= {os.path.realpath(program) for program in programs if program.startswith("/")}
-    if names:
-        found |= {os.path.realpath(entry) for entry in entries if os.path.basename(entry) in MULTI_CALL}  # noqa: PTH119
     files = {file for file in found if Path(file).is_file()}
     shell = _identity("/bin/sh")
-    for file in files:
-        if _identity(file) == shell:
+    for file in sorted(files):
+        if _identity(file) == shell and must:
             raise Cannot(", ".join(programs), file)
+    files = {file for file in files if _identity(file) != shell}
     linked = {_identity(file) for file in files if os.stat(file).st_nlink > 1}  # noqa: PTH116  # beside its fellows
     if linked:
-        files |= {os.path.realpath(entry) for entry in entries if _identity(entry) in linked}
+        files |= {os.path.realpath(entry) for entry in _all(folders) if _identity(entry) in linked}
     return tuple(sorted(files))
 
 
-def _entries(folders: Sequence[str]) -> Iterator[str]:
+def _all(folders: Sequence[str], names: frozenset[str] | None = None) -> Iterator[str]:
+    """Every entry, or those with one of the names."""
+    yield from _entries(folders, names)
+    yield from _deep_entries(DEEP_FOLDERS, names)
+
+
+def _entries(folders: Sequence[str], names: frozenset[str] | None) -> Iterator[str]:
     for folder in folders:
         try:
             with os.scandir(folder) as entries:
-                yield from (entry.path for entry in entries)
+                yield from (entry.path for entry in entries if names is None or entry.name in names)
         except OSError:
             continue
 
 
-def _deep_entries(folders: Sequence[str]) -> Iterator[str]:
+def _deep_entries(folders: Sequence[str], names: frozenset[str] | None) -> Iterator[str]:
     seen = 0
     for folder in folders:
         for parent, _, files in os.walk(folder):
-            for name in files:
-                yield f"{parent}/{name}"
-                seen += 1
-                if seen >= _MOST_ENTRIES:
-                    return
+            yield from (f"{parent}/{name}" for name in files if names is None or name in names)
+            seen += len(files)
+            if seen >= _MOST_ENTRIES:
+                return
 
 
 def _identity(path: str) -> tuple[int, int] | None:

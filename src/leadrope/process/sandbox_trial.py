@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
 import shutil
 import stat
@@ -16,9 +18,17 @@ from leadrope import errors
 from leadrope.process import child, hold
 from leadrope.process.sandbox import plan, variables
 from leadrope.process.sandbox_look import look
-from leadrope.process.sandbox_values import INSTALL_HINT, Machine, Network, Sandbox, User
+from leadrope.process.sandbox_mounts import sight
+from leadrope.process.sandbox_values import INSTALL_HINT, Machine, Network, Sandbox, Sight, User
 
 _EXIT = 42
+
+MEMORY = "walls-tried"
+_RULES = (
+    "/proc/sys/kernel/unprivileged_userns_clone",
+    "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+    "/proc/sys/user/max_user_namespaces",
+)
 
 
 class Box(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,6 +38,10 @@ class Box(msgspec.Struct, frozen=True, kw_only=True):
     env: Mapping[str, str] = {}
     user: User | None = None
     """Who the agent will be; None without a box."""
+    unshown: tuple[str, ...] = ()
+    """Named by the user's settings, and hidden all the same."""
+    sight: Sight = Sight()
+    """What is to be seen in there."""
 
 
 class Availability(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,10 +64,10 @@ class Availability(msgspec.Struct, frozen=True, kw_only=True):
         """One line for people."""
         if not self.ok:
             return f"not available: {self.reason}"
-        network = "network model-only works" if self.model_only else "no network of its own"
-        return f"workspace and read-only hold; {network}" + (
-            "" if self.forwards else "; without socat no allowed hosts"
-        )
+        network = "network model-only works" if self.model_only and self.forwards else "no network model-only"
+        why = "" if self.forwards else " (socat is missing)"
+        inner = "works inside" if self.nested else "takes their place"
+        return f"levels workspace and read-only hold; {network}{why}; the agent's own sandbox {inner}"
 
 
 def prepare(spec: Sandbox) -> Box:
@@ -67,7 +81,13 @@ def prepare(spec: Sandbox) -> Box:
     argv = plan(spec, machine)
     if os.geteuid() == 0:
         hand_over(spec, machine)
-    return Box(argv=argv, env=variables(spec), user=machine.user)
+    return Box(
+        argv=argv,
+        env=variables(spec),
+        user=machine.user,
+        unshown=machine.unshown,
+        sight=sight(spec, machine),
+    )
 
 
 def hand_over(spec: Sandbox, machine: Machine) -> None:
@@ -98,17 +118,68 @@ def _give(path: str, user: User) -> None:
 
 
 _known: Availability | None = None
+"""Everything that was tried in this process."""
+_box: Availability | None = None
+"""The box alone."""
 
 
-async def available() -> Availability:
-    """Whether boxes work here: one was built and an agent ended in it. Tried once per process (about 50 ms)."""
-    global _known
-    if _known is None:
+async def available(*, whole: bool = True, memory: Path | None = None) -> Availability:
+    """Whether boxes work here: one was built and an agent ended in it. Tried once per process (about 50 ms each).
+
+    Without `whole` only the box itself is tried, and what it can do beyond that is left at no. A box that worked is
+    remembered in the folder `memory` until the machine, the user or bubblewrap is another one; that it did not work is
+    never remembered, so that an installation is noticed.
+    """
+    global _known, _box
+    if _known is None and whole:
         _known = await _try()
-    return _known
+    elif _known is None and _box is None:
+        file = memory / MEMORY if memory is not None else None
+        token = _token()
+        if file is not None and _remembers(file, token):
+            _box = Availability(ok=True, drops_root=os.geteuid() == 0)
+        else:
+            _box = await _try_box()
+            if file is not None and _box.ok:
+                _remember(file, token)
+    found = _known or _box
+    assert found is not None  # noqa: S101  # one of the two was just set
+    return found
 
 
-async def _try() -> Availability:
+def _token() -> str:
+    """What a box depends on, as one word: the kernel that runs, its rules for this process, bubblewrap, the user."""
+    told = [str(os.geteuid()) if hasattr(os, "geteuid") else "", sys.executable]
+    for path in ("/proc/sys/kernel/random/boot_id", "/proc/self/attr/current", *_RULES):
+        with contextlib.suppress(OSError):
+            told.append(Path(path).read_text())
+    with contextlib.suppress(OSError):
+        status = Path("/proc/self/status").read_text()
+        told += [line for line in status.splitlines() if line.startswith(("CapBnd", "Seccomp:", "NoNewPrivs"))]
+    for path in ("/proc/self/ns/mnt", "/proc/self/ns/user", shutil.which("bwrap") or "", shutil.which("prlimit") or ""):
+        with contextlib.suppress(OSError):
+            found = os.stat(path)  # noqa: PTH116
+            told.append(f"{path} {found.st_ino} {found.st_mtime_ns if path.startswith('/usr') else ''} {found.st_size}")
+    return hashlib.sha256("\n".join(told).encode()).hexdigest()
+
+
+def _remembers(file: Path, token: str) -> bool:
+    try:
+        return file.read_text() == token
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _remember(file: Path, token: str) -> None:
+    fresh = file.with_suffix(f".{os.getpid()}")
+    try:
+        fresh.write_text(token)
+        fresh.replace(file)
+    except OSError:  # then it is tried again the next time
+        fresh.unlink(missing_ok=True)
+
+
+async def _try_box() -> Availability:
     if sys.platform != "linux":
         return Availability(ok=False, reason="there is no bubblewrap on this system", hint="Use Linux, or no sandbox.")
     if not hold.has_guardian() or not hasattr(os, "pidfd_open"):
@@ -120,12 +191,18 @@ async def _try() -> Availability:
     wrong = await _trial("host")
     if wrong is not None:
         return Availability(ok=False, reason=wrong.message, hint=wrong.hint or INSTALL_HINT)
-    return Availability(
-        ok=True,
+    return Availability(ok=True, drops_root=os.geteuid() == 0)
+
+
+async def _try() -> Availability:
+    box = await _try_box()
+    if not box.ok:
+        return box
+    return msgspec.structs.replace(
+        box,
         model_only=await _trial("model-only") is None,
         forwards=shutil.which("socat") is not None,
         nested=os.geteuid() != 0 and await _trial("host", nested=True) is None,
-        drops_root=os.geteuid() == 0,
     )
 
 

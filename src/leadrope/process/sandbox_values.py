@@ -51,6 +51,10 @@ SECRETS = (
 
 GIT_IDENTITY = (".gitconfig", ".config/git")
 
+BASE = frozenset({"/", "/home", "/opt", "/run", "/tmp", "/var", "/var/tmp"})  # noqa: S108  # names, not files
+BASE |= {"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/sbin", "/sys", "/usr"}
+"""The box has its own of these; none of them can be a workspace."""
+
 INSTALL_HINT = "Install the packages bubblewrap, socat and util-linux."
 
 
@@ -101,14 +105,43 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
     """The agent's own login in the user's home, where that is used; writable."""
     writable: tuple[str, ...] = ()
     readable: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
+    """What the agent will start beside commands (its servers), by name or path: they and what they are made of stay
+    visible, read-only."""
+    named: tuple[str, ...] = ()
+    """Arguments and values that the user wrote; the existing paths among them stay visible, read-only."""
     hidden: tuple[str, ...] = ()
     """leadrope's own folders: absent, but for the config dir, the run dir or a workspace inside of them."""
     masked: tuple[str, ...] = ()
     """Programs, by name or path, that cannot be started under any name they have."""
+    must_mask: bool = True
+    """A program that shares its file with the system's shell is an error; else it alone stays as it is."""
     network: Network = "host"
     sockets: tuple[Socket, ...] = ()
     forwards: tuple[Forward, ...] = ()
     limits: Limits = Limits()
+
+
+Seen = Literal["rw", "ro", "hidden", "private"]
+"""How a box has a path: writable, read-only, not at all, or as something of its own that vanishes."""
+
+
+class Sight(msgspec.Struct, frozen=True, kw_only=True):
+    """What a box shows of the machine, for whoever must understand what was said in there."""
+
+    places: Mapping[str, Seen] = {}
+    """Each decides about what lies below it, up to the next one; the rest of the machine is hidden."""
+    home: str = ""
+    workspace: str = ""
+    network: Network = "host"
+
+    def of(self, path: str) -> Seen:
+        while path not in self.places:
+            above = path.rpartition("/")[0]
+            if not above or above == path:
+                return "hidden"
+            path = above
+        return self.places[path]
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,6 +183,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     protected: tuple[str, ...] = ()
     """Inside of writable places, but run by the user's own programs later: git hooks, leadrope's own Python."""
     secrets: tuple[Place, ...] = ()
+    unshown: tuple[str, ...] = ()
+    """Named by the user's settings, and hidden all the same."""
     masks: tuple[str, ...] = ()
     most_open_files: int | None = None
     most_processes: int | None = None

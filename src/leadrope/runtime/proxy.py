@@ -9,9 +9,11 @@ very address that it has judged, so that a name cannot be one thing when asked a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import re
 import socket
+import threading
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -27,6 +29,7 @@ ANY_PORT = -1
 """`host:*`: whatever port is asked for."""
 USUAL_PORTS = frozenset({80, 443})
 CONNECT_S = 15.0
+CLOSE_S = 5.0
 _HEAD_S = 30.0
 _MOST_CLIENTS = 256
 
@@ -80,6 +83,7 @@ class HostProxy:
         self._resolve = resolve or _ask_system
         self._server: asyncio.Server | None = None
         self._clients: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
 
     async def __aenter__(self) -> Self:
         if self.socket_path is not None:
@@ -103,7 +107,11 @@ class HostProxy:
         for task in clients:
             task.cancel()
         await asyncio.gather(*clients, return_exceptions=True)
-        await server.wait_closed()
+        for writer in self._writers:
+            writer.transport.abort()  # an answer that its reader leaves unread would hold the end of the run
+        with contextlib.suppress(TimeoutError):  # since Python 3.12 it waits for every connection
+            async with asyncio.timeout(CLOSE_S):
+                await server.wait_closed()
         if self.socket_path is not None:
             self.socket_path.unlink(missing_ok=True)
 
@@ -143,15 +151,19 @@ class HostProxy:
             writer.transport.abort()
             return
         self._clients.add(task)
+        self._writers.add(writer)
         try:
             await self._serve(reader, writer)
             writer.close()
+            async with asyncio.timeout(CLOSE_S):
+                await writer.wait_closed()
         except (ConnectionError, http1.Closed, http1.BadHttp, TimeoutError):
             writer.transport.abort()
         except asyncio.CancelledError:
             writer.transport.abort()  # only the end of the run cancels, and it waits for this task
         finally:
             self._clients.discard(task)
+            self._writers.discard(writer)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async with asyncio.timeout(_HEAD_S):
@@ -287,8 +299,33 @@ async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> Non
 
 
 async def _ask_system(host: str, port: int) -> Sequence[str]:
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    """In a thread that nobody waits for: a resolver can be silent for minutes, and a loop that closes waits for the
+    threads of its own pool.
+    """
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[list[str]] = loop.create_future()
+
+    def tell(found: list[str], error: Exception | None) -> None:
+        if answer.done():
+            return
+        if error is None:
+            answer.set_result(found)
+        else:
+            answer.set_exception(error)
+
+    def ask() -> None:
+        found: list[str] = []
+        error: Exception | None = None
+        try:
+            entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            found = list(dict.fromkeys(str(entry[4][0]) for entry in entries))
+        except (OSError, UnicodeError) as wrong:
+            error = wrong
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody asks any more
+            loop.call_soon_threadsafe(tell, found, error)
+
+    threading.Thread(target=ask, name=f"leadrope resolves {host}", daemon=True).start()
+    return await answer
 
 
 def _address(text: str) -> Address | None:

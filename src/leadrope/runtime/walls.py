@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from leadrope import errors
+from leadrope.core import connections, events, home
 from leadrope.core.request import RunRequest
 from leadrope.policy.resolve import EffectivePolicy
 from leadrope.process import sandbox_trial
-from leadrope.process.sandbox_values import MODEL_SOCKET, PROXY_SOCKET, Forward, Sandbox, Socket
+from leadrope.process.sandbox_values import MODEL_SOCKET, PROXY_SOCKET, Forward, Sandbox, Sight, Socket
 from leadrope.providers import base
 
 Level = Literal["workspace", "read-only"]
+SHIPPED = "default"
+"""The layer of the policy that comes with leadrope."""
 PROXY_PORT = 8898
 MODEL_PORT = 8899
 
@@ -26,7 +30,11 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     """None: no walls."""
     is_required: bool = False
     """Without them nothing is started."""
+    is_asked: bool = False
+    """Somebody said so, be it only as a preference; the shipped policy is nobody."""
     model_only: bool = False
+    inner: Literal["", "whole", "weak"] = ""
+    """The agent is to build a sandbox of its own inside; `weak`: one without a /proc of its own."""
 
 
 class Doors(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +49,9 @@ class Built(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, str] = {}
     level: str = ""
     """Empty: there are no walls."""
+    sight: Sight = Sight()
+    notices: tuple[events.Notice, ...] = ()
+    """What the user should know about these walls, or about there being none."""
 
 
 def wish(request: RunRequest, rules: EffectivePolicy) -> Wish:
@@ -54,31 +65,54 @@ def wish(request: RunRequest, rules: EffectivePolicy) -> Wish:
         return Wish(level=None)
     level: Level = "read-only" if "read-only" in (request.walls, rules.sandbox_level) else "workspace"
     is_required = request.walls is not None or rules.sandbox == "required" or model_only
-    return Wish(level=level, is_required=is_required, model_only=model_only)
+    is_asked = is_required or rules.origin.get("sandbox") != SHIPPED
+    return Wish(level=level, is_required=is_required, is_asked=is_asked, model_only=model_only, inner=_inner(request))
 
 
-async def grant(wanted: Wish, *, has_inner: bool = False) -> tuple[Wish, str]:
+def _inner(request: RunRequest) -> Literal["", "whole", "weak"]:
+    """Root that becomes another user cannot give that user a fresh /proc: there only a weak one can be nested."""
+    told = request.sandbox or {}
+    if not told.get("enabled"):
+        return ""
+    is_weak = bool(told.get("enableWeakerNestedSandbox")) and _is_anothers(request.cwd or ".")
+    return "weak" if is_weak else "whole"
+
+
+async def grant(wanted: Wish, *, memory: Path | None = None) -> tuple[Wish, str]:
     """The wish as far as this machine can grant it, and what it cannot; a requirement that it cannot is an error.
 
-    `has_inner`: the agent is to build a sandbox of its own inside, which not every machine allows.
+    Not every machine lets the agent build a sandbox of its own inside. It is the one that the caller has named, so
+    walls that are only preferred make way for it. `memory` is where it is kept that boxes work here.
     """
     if wanted.level is None:
         return wanted, ""
-    found = await sandbox_trial.available()
-    if found.ok and has_inner and not found.nested:
-        raise errors.BadValue(
-            "sandbox",
-            "the agent's own sandbox does not work inside these walls here",
-            hint="Use one of the two: drop sandbox, or turn the walls off.",
-        )
+    found = await sandbox_trial.available(whole=wanted.model_only or bool(wanted.inner), memory=memory)
     missing = found.reason if not found.ok else ""
     if found.ok and wanted.model_only and not found.model_only:
         missing = "a network of its own does not work here"
+    if found.ok and wanted.inner == "whole" and not found.nested:
+        missing = "the agent's own sandbox does not work inside of them here, and stands in their place"
+        if wanted.is_required:
+            raise errors.BadValue(
+                "sandbox",
+                "the agent's own sandbox does not work inside these walls here",
+                hint="Use one of the two: drop sandbox, or turn the walls off. Where root works for another user, "
+                "enableWeakerNestedSandbox lets both stand.",
+            )
     if not missing:
         return wanted, ""
     if wanted.is_required:
         raise errors.SandboxUnavailable(f"the walls that this run needs cannot be built: {missing}", hint=found.hint)
-    return Wish(level=None), missing
+    return msgspec.structs.replace(wanted, level=None), missing
+
+
+def no_walls(wanted: Wish, missing: str) -> events.Notice:
+    """Told at every run: as a warning to those who asked for walls, in passing to those who did not."""
+    return events.Notice(
+        level="warning" if wanted.is_asked else "info",
+        code="no_walls",
+        message=f"the agent runs without walls: {missing}",
+    )
 
 
 def build(
@@ -86,22 +120,50 @@ def build(
 ) -> Built:
     """Everything that `launch` names exists by now; so do the sockets."""
     if granted.level is None:
+        _refuse_root(launch.cwd)
         return Built()
+    spec = _spec(granted, granted.level, request, launch, place, rules, doors)
+    try:
+        box = sandbox_trial.prepare(spec)
+    except (errors.BadValue, errors.BadDirectory, errors.SandboxUnavailable) as error:
+        # A folder that cannot have walls (/tmp itself, say) must not stop a run that would do without them.
+        if granted.is_required:
+            raise
+        _refuse_root(launch.cwd)
+        return Built(notices=(no_walls(granted, error.message),))
+    told = tuple(
+        events.Notice(
+            level="warning", code="hidden_by_walls", message=f"{path} is named in the settings, and hidden from agents"
+        )
+        for path in box.unshown
+    )
+    env = {**box.env, **_addresses(doors)}
+    return Built(argv=box.argv, env=env, level=granted.level, sight=box.sight, notices=told)
+
+
+def _spec(
+    granted: Wish,
+    level: Level,
+    request: RunRequest,
+    launch: base.Launch,
+    place: base.Place,
+    rules: EffectivePolicy,
+    doors: Doors,
+) -> Sandbox:
     sockets = [Socket(outside=str(doors.model))] if doors.model else []
-    forwards: list[Forward] = []
-    env: dict[str, str] = {}
-    if doors.model:
-        env |= {"ANTHROPIC_UNIX_SOCKET": MODEL_SOCKET, "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{MODEL_PORT}"}
-        forwards.append(Forward(port=MODEL_PORT, socket=MODEL_SOCKET))
+    forwards = [Forward(port=MODEL_PORT, socket=MODEL_SOCKET)] if doors.model else []
     if doors.proxy:
         sockets.append(Socket(outside=str(doors.proxy), inside=PROXY_SOCKET))
         forwards.append(Forward(port=PROXY_PORT, socket=PROXY_SOCKET))
-        address = f"http://127.0.0.1:{PROXY_PORT}"
-        env |= {"HTTP_PROXY": address, "HTTPS_PROXY": address, "http_proxy": address, "https_proxy": address}
-    user_home = Path(launch.env["HOME"])
+    # An agent that is told no home would take the user's from the system's list of users.
+    user_home = Path(launch.env.get("HOME") or home.user_home(place.environ))
     own = (user_home / ".claude", user_home / ".claude.json") if launch.config_dir is None else ()
-    spec = Sandbox(
-        level=granted.level,
+    servers = connections.fill(request.connections, place.environ).servers.values()
+    # An agent that is a script of an interpreter. No other word of its argv: they hold texts of the repository.
+    script = [word for word in launch.argv[1:4] if Path(word).is_absolute() and Path(word).is_file()][:1]
+    given = {name: launch.env[name] for name in (*place.config.forward_env, *request.variables) if name in launch.env}
+    return Sandbox(
+        level=level,
         workspace=launch.cwd,
         run_dir=str(place.run_dir),
         config_dir=launch.config_dir,
@@ -110,14 +172,48 @@ def build(
         hidden=_own_folders(place),
         binary=launch.argv[0],
         path=launch.env.get("PATH", ""),
+        programs=(*launch.argv[: len(script)], *(server.command for server in servers if server.command)),
+        named=(
+            *script,
+            *(word for server in servers for word in (*server.args, *server.env.values())),
+            *given.values(),
+        ),
         writable=request.extra_dirs,
         masked=tuple(sorted(rules.blocked_programs)),
+        must_mask=granted.is_required,
         network="model-only" if granted.model_only else "host",
         sockets=tuple(sockets),
         forwards=tuple(forwards),
     )
-    box = sandbox_trial.prepare(spec)
-    return Built(argv=box.argv, env={**box.env, **env}, level=granted.level)
+
+
+def _addresses(doors: Doors) -> dict[str, str]:
+    """Where the agent and its commands find the doors."""
+    env: dict[str, str] = {}
+    if doors.model:
+        env |= {"ANTHROPIC_UNIX_SOCKET": MODEL_SOCKET, "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{MODEL_PORT}"}
+    if doors.proxy:
+        address = f"http://127.0.0.1:{PROXY_PORT}"
+        env |= {"HTTP_PROXY": address, "HTTPS_PROXY": address, "http_proxy": address, "https_proxy": address}
+    return env
+
+
+def _is_anothers(workspace: str) -> bool:
+    """Root is to work in a folder of another user."""
+    return hasattr(os, "geteuid") and os.geteuid() == 0 and Path(workspace).stat().st_uid != 0
+
+
+def _refuse_root(workspace: str) -> None:
+    """Behind walls root becomes the owner of the workspace. Without them nothing here can, and what an agent of root
+    leaves in another's folder that other one will run.
+    """
+    if _is_anothers(workspace):
+        owner = Path(workspace).stat().st_uid
+        raise errors.BadDirectory(
+            f"{workspace} belongs to user {owner}, and without walls the agent would work there as root",
+            hint=f"Run leadrope as that user (`setpriv --reuid {owner} --clear-groups leadrope ...`, or a container's "
+            f"--user {owner}), install bubblewrap so that the walls can do it, or give the folder to root.",
+        )
 
 
 def _own_folders(place: base.Place) -> tuple[str, ...]:

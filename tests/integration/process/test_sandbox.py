@@ -564,6 +564,8 @@ def open_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
+# All of the file again in one test: on a busy machine that is more than one test's time.
+@pytest.mark.timeout(600)
 @pytest.mark.skipif(not ROOT, reason="is what runs already")
 def test_the_same_holds_for_an_unprivileged_user(open_folder: Path) -> None:
     """Once more, all of it, in a mount namespace where that user can reach this Python."""
@@ -582,5 +584,24 @@ def test_the_same_holds_for_an_unprivileged_user(open_folder: Path) -> None:
         *(f"--basetemp={open_folder}/pytest", __file__),
     ]
     env = {"PATH": SYSTEM_PATH, "HOME": str(open_folder), "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(open_folder)}
-    done = subprocess.run(command, env=env, check=False, capture_output=True, text=True, timeout=170)
+    done = subprocess.run(command, env=env, check=False, capture_output=True, text=True, timeout=570)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+
+
+async def test_a_box_that_worked_is_remembered_until_something_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each start of the program would pay for a trial of its own; a memory that fits another machine is not used."""
+    monkeypatch.setattr(sandbox_trial, "_known", None)
+    monkeypatch.setattr(sandbox_trial, "_box", None)
+    assert (await sandbox_trial.available(whole=False, memory=tmp_path)).ok
+    memory = tmp_path / sandbox_trial.MEMORY
+    known = memory.read_text()
+    with monkeypatch.context() as nowhere:
+        nowhere.setattr(tempfile, "tempdir", "/no/such/folder")  # no trial could be made
+        nowhere.setattr(sandbox_trial, "_box", None)
+        assert (await sandbox_trial.available(whole=False, memory=tmp_path)).ok
+    memory.write_text("another machine")
+    monkeypatch.setattr(sandbox_trial, "_box", None)
+    assert (await sandbox_trial.available(whole=False, memory=tmp_path)).ok
+    assert memory.read_text() == known

@@ -55,7 +55,8 @@ def made(machine: Machine = MACHINE, **fields: Any) -> list[tuple[str, ...]]:
 
 
 def last(mounts: list[tuple[str, ...]], path: str) -> tuple[str, ...]:
-    """What decides about a path: the last mount at or above it."""
+    """What decides about a path: the last mount at or above it. A folder to pass through decides nothing."""
+    mounts = [mount for mount in mounts if mount[0] != "--dir"]
     return [mount for mount in mounts if path == mount[-1] or path.startswith(mount[-1].rstrip("/") + "/")][-1]
 
 

@@ -1,0 +1,152 @@
+"""What the user's own settings name by path: servers, their arguments, certificates. Shown read-only, or told about.
+
+A word is believed because the user wrote it, never because of what an agent could have put there: what lies in a
+writable place is seen as it is, and no link in it is followed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from leadrope.process.sandbox_toolchains import BIN_NAMES
+from leadrope.process.sandbox_values import Place
+
+# A program in one of these is more than its own file: it loads what lies beside it.
+CODE = frozenset(
+    {".py", ".pyz", ".js", ".mjs", ".cjs", ".ts", ".mts", ".rb", ".pl", ".php", ".sh", ".jar", ".dll", ".lua"}
+)
+PACKAGE_SIGNS = ("package.json", "pyproject.toml", "setup.py", "pyvenv.cfg", "Gemfile", "deno.json", "composer.json")
+_MOST_PARENTS = 4
+_MOST_LINKED = 64
+_MOST_BYTES = 64 * 1024
+
+
+class Named(msgspec.Struct, frozen=True, kw_only=True):
+    places: tuple[Place, ...] = ()
+    folders: tuple[str, ...] = ()
+    """Folders of programs, to be searched for what they are made of like those of the PATH."""
+
+
+def named(
+    programs: Sequence[str],
+    words: Sequence[str],
+    *,
+    path: str,
+    home: str,
+    writable: Iterable[str],
+    taken: Iterable[str],
+) -> Named:
+    """`taken`: folders that a box has of its own; none of them is shown as a whole."""
+    theirs, wide = tuple(writable), _Wide(home, frozenset(taken))
+    places: dict[str, Place] = {}
+    folders: list[str] = []
+    for program in programs:
+        found = shutil.which(program, path=path)
+        if found is None or not found.startswith("/") or _is_in(os.path.normpath(found), theirs):
+            continue
+        if Path(found).parent.name in BIN_NAMES:
+            folders.append(str(Path(found).parent))
+        else:
+            places |= {place.name: place for place in _with_its_own(found, wide, is_code=not is_elf(found))}
+        folders += interpreter(found)
+    for folder in {*folders, *filter(os.path.isabs, path.split(":"))}:
+        if not _is_in(os.path.normpath(folder), theirs):
+            places |= {source: _place(source) for source in linked_sources(Path(folder).parent) if not wide(source)}
+    for word in words:
+        for text in _paths(word):
+            if not _is_in(os.path.normpath(text), theirs) and os.path.exists(text):  # noqa: PTH110  # may be closed
+                places |= {place.name: place for place in _with_its_own(text, wide)}
+    return Named(places=tuple(places.values()), folders=tuple(dict.fromkeys(folders)))
+
+
+class _Wide(msgspec.Struct, frozen=True):
+    """What would show more than anybody meant."""
+
+    home: str
+    taken: frozenset[str]
+
+    def __call__(self, folder: str) -> bool:
+        real, home = os.path.realpath(folder), os.path.realpath(self.home)
+        is_above = home == real or home.startswith(real.rstrip("/") + "/")
+        return is_above or real in self.taken or real.count("/") < 2
+
+
+def _paths(word: str) -> Iterator[str]:
+    """`/a/b`, `--option=/a/b`, `/a/b:/c/d`, `/a/b,/c/d`; nothing relative, which is the workspace's."""
+    for text in (word, word.partition("=")[2]):
+        if text.startswith("/"):
+            yield text
+            yield from (part for part in re.split("[:,]", text) if part.startswith("/") and part != text)
+
+
+def _with_its_own(path: str, is_wide: _Wide, *, is_code: bool = False) -> Iterator[Place]:
+    """The thing itself and, if it is code, the folder that it belongs to."""
+    if os.path.isdir(path):  # noqa: PTH112
+        if not is_wide(path):
+            yield _place(path)
+        return
+    yield _place(path)
+    if not is_code and Path(path).suffix not in CODE:
+        return
+    real = Path(os.path.realpath(path))
+    roots = [
+        folder for folder in real.parents[:_MOST_PARENTS] if any((folder / sign).exists() for sign in PACKAGE_SIGNS)
+    ]
+    for folder in (*roots[:1], real.parent):
+        if not is_wide(str(folder)):
+            yield _place(str(folder))
+            return
+
+
+def linked_sources(prefix: Path) -> tuple[str, ...]:
+    """Where a virtual environment finds packages that were installed as links to their source."""
+    found: list[str] = []
+    if not (prefix / "pyvenv.cfg").is_file():
+        return ()
+    for file in (
+        *prefix.glob("lib/python3*/site-packages/*.pth"),
+        *prefix.glob("lib/python3*/site-packages/__editable__*.py"),
+    ):
+        try:
+            with file.open("rb") as opened:
+                text = opened.read(_MOST_BYTES).decode(errors="replace")
+        except OSError:
+            continue
+        lines = text.splitlines() if file.suffix == ".pth" else re.findall(r"""['"](/[^'"\n]+)['"]""", text)
+        found += [line.strip() for line in lines if line.startswith("/") and Path(line.strip()).exists()]
+    return tuple(dict.fromkeys(found))[:_MOST_LINKED]
+
+
+def is_elf(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            return file.read(4) == b"\x7fELF"
+    except OSError:
+        return False
+
+
+def interpreter(program: str) -> Iterator[str]:
+    """The folder of the program that a script names in its first line."""
+    try:
+        with open(program, "rb") as file:  # noqa: PTH123
+            first = file.readline(256)
+    except OSError:
+        return
+    if first.startswith(b"#!"):
+        words = first[2:].split()
+        if words and words[0].startswith(b"/"):
+            yield str(Path(os.fsdecode(words[0])).parent)
+
+
+def _place(path: str) -> Place:
+    return Place(name=path, real=os.path.realpath(path), is_dir=os.path.isdir(path))  # noqa: PTH112
+
+
+def _is_in(path: str, folders: Iterable[str]) -> bool:
+    return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
