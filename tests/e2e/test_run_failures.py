@@ -131,8 +131,9 @@ async def test_a_failure_that_cannot_heal_is_not(stage: Any, status: int) -> Non
     assert played.result.attempts == 1
 
 
-async def test_nothing_is_tried_again_after_a_tool_has_run(stage: Any) -> None:
-    played = await stage.play([{"tool": stage.touch}, {"error": {"status": 500}}], attempts=2, approver=lambda _: True)
+async def test_nothing_is_tried_again_after_a_tool_has_run_in_a_session_that_is_not_kept(stage: Any) -> None:
+    script = [{"tool": stage.touch}, {"error": {"status": 500}}]
+    played = await stage.play(script, attempts=2, approver=lambda _: True, persist_session=False)
     assert played.result.error.kind == "api_error"
     assert played.result.attempts == 1
 

@@ -204,7 +204,7 @@ async def test_complete_goes_through_the_gate(stage: Any, monkeypatch: pytest.Mo
             credential=request.credential,
         )
     assert (done.text, done.provider) == ("hello", "claude-code")
-    assert done.tokens_used == 330
+    assert done.tokens == 330
     assert stage.marker.exists()
     assert model.requests[2].tool_results[0].is_error
     assert "Be kind." in model.requests[0].text

@@ -13,7 +13,7 @@ from leadrope.cli import values
 from leadrope.core.config import Config
 from leadrope.core.request import McpServer
 
-TASK, AGENT, SAFETY, TOOLS, SESSION, SHAPE, LIMITS, PAYING, SHOWING = (
+TASK, AGENT, SAFETY, TOOLS, SESSION, SHAPE, LIMITS, PAYING, KEEPING, SHOWING = (
     "The task",
     "The agent",
     "What it may do",
@@ -22,9 +22,10 @@ TASK, AGENT, SAFETY, TOOLS, SESSION, SHAPE, LIMITS, PAYING, SHOWING = (
     "Structured output",
     "Limits (seconds; 0 switches a clock off)",
     "Who pays, and what is started",
+    "Where it works, and what is kept",
     "What you see",
 )
-SECTIONS = (TASK, AGENT, SAFETY, TOOLS, SESSION, SHAPE, LIMITS, PAYING, SHOWING)
+SECTIONS = (TASK, AGENT, SAFETY, TOOLS, SESSION, SHAPE, LIMITS, PAYING, KEEPING, SHOWING)
 
 
 class Flag(click.Option):
@@ -244,10 +245,22 @@ FLAGS: tuple[Flag, ...] = (
         metavar="NAME",
         help="[connections.NAME] of your config.toml; repeatable.",
     ),
-    Flag("--resume", "-r", section=SESSION, field="resume", metavar="ID", help="Go on with an earlier session."),
     Flag(
-        "--fork", section=SESSION, field="fork", is_flag=True, flag_value=True, help="Go on in a copy of the session."
+        "--resume",
+        "-r",
+        section=SESSION,
+        field="resume",
+        metavar="ID",
+        help="Go on with an earlier session; the beginning of its id will do.",
     ),
+    Flag(
+        "--continue",
+        section=SESSION,
+        is_flag=True,
+        flag_value=True,
+        help="Go on with the session that was used last in this folder.",
+    ),
+    Flag("--fork", section=SESSION, field="fork", metavar="ID", help="Go on in a copy of an earlier session."),
     Flag("--session-id", section=SESSION, field="session_id", metavar="UUID", help="The new session's id."),
     Flag(
         "--session/--no-session",
@@ -350,6 +363,45 @@ FLAGS: tuple[Flag, ...] = (
         type=click.Choice(["text", "json", "stream-json"]),
         help="text; json: the result as one object; stream-json: one event per line.",
     ),
+    Flag(
+        "--detach",
+        "-d",
+        section=KEEPING,
+        is_flag=True,
+        flag_value=True,
+        help="Hand the run to the background and print its id; `leadrope runs logs -f ID` follows it.",
+    ),
+    Flag(
+        "--worktree",
+        "-w",
+        section=KEEPING,
+        is_flag=True,
+        flag_value=True,
+        help="Work in a git worktree and branch of its own; `leadrope runs diff|apply|discard ID` afterwards.",
+    ),
+    Flag("--branch", section=KEEPING, metavar="NAME", help="The worktree's branch; leadrope/ID."),
+    Flag(
+        "--carry",
+        section=KEEPING,
+        is_flag=True,
+        flag_value=True,
+        help="Take uncommitted changes along into the worktree.",
+    ),
+    Flag(
+        "--checkpoint/--no-checkpoint",
+        section=KEEPING,
+        help="Remember the files before the first edit, for `leadrope runs undo ID`; the default.",
+    ),
+    Flag("--title", section=KEEPING, metavar="TEXT", help="What lists call the run; the prompt's beginning."),
+    Flag("--priority", section=KEEPING, type=int, metavar="N", help="Higher goes first when runs wait; 0."),
+    Flag(
+        "--ci",
+        section=SHOWING,
+        is_flag=True,
+        flag_value=True,
+        help="For a job that nobody watches: annotations and a job summary on GitHub.",
+    ),
+    Flag("--junit", section=SHOWING, metavar=_FILE, help="Write the outcome as a JUnit file."),
     Flag("--strict", section=SHOWING, is_flag=True, flag_value=True, help="A degraded run exits with 1."),
     Flag("--quiet", "-q", section=SHOWING, is_flag=True, flag_value=True, help="Only the answer and what went wrong."),
 )
@@ -373,7 +425,16 @@ def overrides(given: Mapping[str, Any]) -> dict[str, Any]:
             found[flag.field] = value
     if limits:
         found["limits"] = limits
+    if "fork" in found:
+        found |= {"resume": found["fork"], "fork": True}
     return found
+
+
+def one_session(given: Mapping[str, Any]) -> None:
+    """Of the three ways to go on with a session only one can be meant."""
+    named = [name for name in ("--resume", "--continue", "--fork") if given.get(name.strip("-"))]
+    if len(named) > 1:
+        raise errors.RequestError(f"{' and '.join(named)} were given", hint="Give one of them.")
 
 
 def connections(config: Config, path: str | None, names: Sequence[str]) -> dict[str, McpServer] | None:
@@ -399,6 +460,8 @@ def connections(config: Config, path: str | None, names: Sequence[str]) -> dict[
 
 def in_flags(error: errors.BadValue, given: Mapping[str, Any]) -> errors.BadValue:
     """The same error under the flag's name, if the user wrote the value as a flag."""
+    if error.field == "resume" and given.get("fork"):
+        return errors.BadValue("--fork", error.message.removeprefix("resume: "), hint=error.hint)
     for flag in FLAGS:
         if flag.field == error.field and flag.is_given(given.get(flag.name or "")):
             message = re.sub(rf"^{re.escape(error.field)}: ", "", error.message)

@@ -228,7 +228,8 @@ class Renderer:
         what = one_line(event.error, 100) or "the request failed"
         status = f" (HTTP {event.api_status})" if event.api_status else ""
         who = "starting again" if event.by == "supervisor" else "trying again"
-        self._warn(f"{what}{status}; {who} in {event.delay_s:.0f} s ({event.attempt} of {event.max_attempts})")
+        when = f"at {_clock(time.time() + event.delay_s)}" if event.delay_s >= 120 else f"in {event.delay_s:.0f} s"
+        self._warn(f"{what}{status}; {who} {when} ({event.attempt} of {event.max_attempts})")
 
     def _notice(self, event: events.Notice) -> None:
         if event.level in ("warning", "error"):
@@ -255,6 +256,16 @@ class Renderer:
         if self._resumable and result.outcome in _RESUMABLE and result.session_id:
             self._line(self._style.dim(f'go on with: leadrope run --resume {result.session_id} "…"'))
 
+    def show_turn(self, result: RunResult) -> None:
+        """The end of one turn of a conversation."""
+        self._final_text(result)
+        self._streamed_any = False
+        problem = ending_lines(result)
+        for number, line in enumerate(problem):
+            mark = (self._style.warn("!") if result.ok else self._style.bad("✗")) if number == 0 else " "
+            self._always(f"{mark} {_short(line, 500)}")
+        self._line(self._style.dim(self._summary(result)))
+
     def _final_text(self, result: RunResult) -> None:
         if not self._answer:
             self._pending = ""
@@ -275,7 +286,7 @@ class Renderer:
     def _summary(self, result: RunResult) -> str:
         parts = [_count(result.turns, "turn"), f"{result.usage.total_tokens:,} tokens"]
         if not self._rehearsal:
-            parts.append(f"{_money(result.cost_usd)} (estimate)")
+            parts.append(f"{money(result.cost_usd)} (estimate)")
         parts.append(f"{result.duration_s:.1f} s")
         if result.denials:
             parts.append(f"{_count(len(result.denials), 'call')} denied")
@@ -353,7 +364,7 @@ def _count(number: int, one: str, many: str | None = None) -> str:
     return f"{number} {one if number == 1 else many or one + 's'}"
 
 
-def _money(usd: float) -> str:
+def money(usd: float) -> str:
     return f"${usd:.4f}" if 0 < usd < 0.01 else f"${usd:.2f}"
 
 

@@ -73,6 +73,10 @@ class RunDefaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     walls: str | UnsetType = UNSET
     network: str | UnsetType = UNSET
     attempts: int | UnsetType = UNSET
+    wait_for_limit: bool | UnsetType = UNSET
+    auto_continue: int | UnsetType = UNSET
+    idle_close_s: float | UnsetType = UNSET
+    """Not of a request: how long a conversation's process waits for the next word; 0: for ever."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,14 +91,22 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     prices: Prices = Prices()
     """The user's own prices above the list's."""
+    service: dict[str, Any] = {}
+    """`[service]`, and below it `[budgets]`, `[worktree]`, `[notify]`, `[telemetry]`: read by those who use them."""
+    budgets: dict[str, Any] = {}
+    worktree: dict[str, Any] = {}
+    notify: dict[str, Any] = {}
+    telemetry: dict[str, Any] = {}
 
     def tiers(self) -> Mapping[str, str]:
         return {**models.TIERS, **self.models}
 
 
-_SECTIONS = ("run", "profiles", "connections", "forward_env", "models", "prices", "policy", "agents")
+_TABLES = ("service", "budgets", "worktree", "notify", "telemetry")
+_SECTIONS = ("run", "profiles", "connections", "forward_env", "models", "prices", "policy", "agents", *_TABLES)
 """`policy` and `agents` are read by leadrope.policy, which tells the lines of what is wrong."""
 _ELSEWHERE = {"credential": "Credentials do not belong here: put them into the .env file of LEADROPE_HOME."}
+_NOT_OF_A_REQUEST = ("idle_close_s",)
 # These grow from layer to layer; every other field is replaced whole.
 _MERGED = ("limits", "variables", "labels")
 
@@ -141,6 +153,7 @@ def parse(text: str, source: str = "config.toml") -> Config:
         forward_env=_section(source, "forward_env", data.get("forward_env", []), tuple[str, ...]),
         models=tiers,
         prices=read_prices(data.get("prices", {}), source=source, tiers={**models.TIERS, **tiers}),
+        **{name: _section(source, name, data.get(name, {}), dict[str, Any]) for name in _TABLES},
     )
     named = [("run", config.run), *((f"profiles.{name}", profile) for name, profile in config.profiles.items())]
     for where, defaults in named:
@@ -172,6 +185,11 @@ def apply(
                 merged[key] = {**merged[key], **value}
             else:
                 merged[key] = value
+    for key in _NOT_OF_A_REQUEST:
+        merged.pop(key, None)
+    if merged.get("auto_continue") and not any("max_turns" in layer for layer in layers[1:]):
+        # A default of the user's, not the caller's word: the run takes it for the length of one piece.
+        merged.pop("max_turns", None)
     # These two are values of our own already; the rest is checked as if it came from outside.
     credential = merged.pop("credential", None)
     if credential is not None and not isinstance(credential, Secret):

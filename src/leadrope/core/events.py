@@ -10,14 +10,13 @@ from typing import Any, Literal
 
 import msgspec
 
-from leadrope.core.result import Outcome, RunResult
+from leadrope.core.result import Outcome, Rung, RunResult
 from leadrope.core.tools import ToolCall
-from leadrope.core.usage import Usage
+from leadrope.core.usage import ModelShare, Usage
 
 Source = Literal["agent", "supervisor"]
 Risk = Literal["low", "medium", "high"]
 Origin = Literal["new", "resumed", "forked", "rebuilt"]
-Rung = Literal["structured", "text", "coerced", "none"]
 SCHEMA_VERSION = 1
 """Of the events themselves: a reader that knows this number understands every log that says it."""
 Scope = Literal["once", "run"]
@@ -67,7 +66,8 @@ class SessionStarted(_Event, frozen=True, kw_only=True, tag="session.started"):
     """The instruction files whose text the model was given."""
     origin: Origin = "new"
     """`rebuilt`: the session to resume was gone, and a new one was started from what we had kept of it."""
-    schema_version: int = SCHEMA_VERSION
+    # A factory, so that it is written: `omit_defaults` leaves out what equals a plain default.
+    schema_version: int = msgspec.field(default_factory=lambda: SCHEMA_VERSION)
     walls: str = ""
     """How much the agent can write inside its box: `workspace`, `read-only`; empty when it has none."""
 
@@ -96,6 +96,10 @@ class TurnEnded(_Event, frozen=True, kw_only=True, tag="turn.ended"):
     usage: Usage = Usage()
     cost_usd: float = 0.0
     """This turn's own cost, an estimate by the agent."""
+    models: dict[str, ModelShare] = {}
+    """The same by model, subagents included, where the agent tells it."""
+    duration_ms: int = 0
+    """The agent's own measure of the turn."""
     denials: tuple[ToolCall, ...] = ()
     background: bool = False
     """The answer to a background task's notification, not to a prompt."""
@@ -285,6 +289,8 @@ class OutputChecked(_Event, frozen=True, kw_only=True, tag="output.checked"):
     errors: tuple[str, ...] = ()
     correction: int = 0
     """0 for the first answer, then which corrective turn this judges."""
+    retrying: bool = False
+    """A corrective turn follows; what the judged turn has used is then that of a superseded attempt."""
 
 
 class WallsHeld(_Event, frozen=True, kw_only=True, tag="walls.held"):

@@ -8,6 +8,12 @@ from collections.abc import Iterable
 
 MASK = "[redacted]"
 
+
+def _starts(word: str, more: str = "") -> str:
+    """Behind `word`: nothing before it that it could be the middle of. In JSON a line break before it is a letter."""
+    return rf"(?:(?<![A-Za-z0-9{re.escape(more)}]{word})|(?<=\\[bfnrt]{word}))"
+
+
 # Shapes that are keys whoever holds them, each behind a word that must be there: looking for a word is a hundred times
 # faster than trying a pattern, and most text holds none of them. Each shape needs a long random tail, so that prose
 # about keys survives, and does not start inside a word: `task-implement-the-login-page` holds `sk-` too. Every scan is
@@ -16,26 +22,27 @@ _KEY_SHAPES = tuple(
     (word, re.compile(shape, re.VERBOSE))
     for word, shape in (
         ("sk-ant-", r"sk-ant-[A-Za-z0-9_\-]{16,}"),
-        ("sk-", r"sk-(?<![A-Za-z0-9]sk-)(?=[A-Za-z_\-]{0,64}[0-9])[A-Za-z0-9_\-]{20,}"),
+        ("sk-", rf"sk-{_starts('sk-')}(?=[A-Za-z_\-]{{0,64}}[0-9])[A-Za-z0-9_\-]{{20,}}"),
         ("pplx-", r"pplx-[A-Za-z0-9]{20,}"),
         ("gh", r"gh[pousr]_[A-Za-z0-9]{20,}"),
         ("github_pat_", r"github_pat_[A-Za-z0-9_]{20,}"),
         ("glpat-", r"glpat-[A-Za-z0-9_\-]{16,}"),
         ("xox", r"xox[abprs]-[A-Za-z0-9\-]{10,}"),
-        ("AKIA", r"AKIA(?<![A-Za-z0-9]AKIA)[A-Z0-9]{16}(?![A-Za-z0-9])"),
-        ("ASIA", r"ASIA(?<![A-Za-z0-9]ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])"),
-        ("AIza", r"AIza(?<![A-Za-z0-9]AIza)[A-Za-z0-9_\-]{30,}"),
+        ("AKIA", rf"AKIA{_starts('AKIA')}[A-Z0-9]{{16}}(?![A-Za-z0-9])"),
+        ("ASIA", rf"ASIA{_starts('ASIA')}[A-Z0-9]{{16}}(?![A-Za-z0-9])"),
+        ("AIza", rf"AIza{_starts('AIza')}[A-Za-z0-9_\-]{{30,}}"),
         (
             "eyJ",
-            r"eyJ(?<![A-Za-z0-9_\-]eyJ)[A-Za-z0-9_\-]{10,}\.[A-Za-z0-9_\-]{10,}\.[A-Za-z0-9_\-]{10,}",
+            rf"eyJ{_starts('eyJ', '_-')}[A-Za-z0-9_\-]{{10,}}\.[A-Za-z0-9_\-]{{10,}}\.[A-Za-z0-9_\-]{{10,}}",
         ),
         (
-            # Also one whose end is cut off, and one inside JSON, where a line break is written as \n.
+            # Also one whose end is cut off, and one inside JSON, where a line break is written as \n or the lines are
+            # a list. Any other quote stays, with its backslash: the JSON around the key must be read again.
             "PRIVATE KEY-----",
             r"""
             -----BEGIN[ ][A-Z ]{0,40}PRIVATE[ ]KEY-----
-            (?:(?:\s|\\[rn])*(?:Proc-Type|DEK-Info):[^\r\n\\]*)*
-            [A-Za-z0-9+/=\s\\]*
+            (?:(?:\s|\\[rn])*(?:Proc-Type|DEK-Info):[^\r\n\\"]*)*
+            (?:[A-Za-z0-9+/=\s]|\\+[nrt/]|","(?=(?:\\[rt])*(?:[A-Za-z0-9+/=]{16,}["\\]|-----END[ ])))*
             (?:-----END[ ][A-Z ]{0,40}PRIVATE[ ]KEY-----)?
             """,
         ),
@@ -44,7 +51,7 @@ _KEY_SHAPES = tuple(
 # As a header line, as a field of JSON, and as an assignment.
 _BEARER = re.compile(
     r"""(?ix)
-    \b(
+    (?:\b|(?<=\\[bfnrt]))(
       (?:proxy-)?authorization \\?["']? \s{0,8} [:=]? \s{0,8} \\?["']? (?:bearer|basic) \s{1,8}
     | x-api-key \\?["']? \s{0,8} [:=] \s{0,8} \\?["']?
     )[^\s"',;\\]{8,}"""
@@ -98,11 +105,11 @@ class Redactor:
         # Most text that leaves is JSON, where a quote or a line break of the secret is written differently.
         spellings = long_enough | {json.dumps(s)[1:-1] for s in long_enough}
         spellings |= {json.dumps(s, ensure_ascii=False)[1:-1] for s in long_enough}
-        known = sorted(spellings, key=len, reverse=True)
-        self._known = re.compile("|".join(map(re.escape, known))) if known else None
+        self._spellings = tuple(sorted(spellings, key=len, reverse=True))
+        self._known = re.compile("|".join(map(re.escape, self._spellings))) if spellings else None
 
     def clean(self, text: str) -> str:
-        if self._known:
+        if self._known and any(spelling in text for spelling in self._spellings):
             text = self._known.sub(MASK, text)
         for word, shape in _KEY_SHAPES:
             if word in text:

@@ -5,50 +5,28 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from typing import Any
+
+import msgspec
 
 from leadrope import errors
 from leadrope.core import events
 from leadrope.core.fold import TOOL_TIMED_OUT
 from leadrope.core.request import RunRequest
-from leadrope.core.tools import class_of
 from leadrope.policy.decide import Policy
 from leadrope.process.child import Child
+from leadrope.process.sandbox_values import Sight
 from leadrope.providers import base
-from leadrope.runtime import preflight
+from leadrope.runtime import answers, preflight
+from leadrope.runtime.answers import Answers, Replies
 from leadrope.runtime.approvals import Approver
 from leadrope.runtime.budget import Meter
-from leadrope.runtime.clocks import RunClocks
-from leadrope.runtime.gate import PLAN_TOOL, Decision, Gate
+from leadrope.runtime.clocks import RunClocks, why_expired
+from leadrope.runtime.gate import PLAN_TOOL, Gate
+from leadrope.runtime.held import Watch
+from leadrope.runtime.output import Judge, WayOut
 from leadrope.runtime.preflight import Cause, TryGate
-
-REPLY_WAIT_S = 10.0
-
-# A subagent's own calls are timed one by one, and a question waits for a person: neither is a wedged tool.
-UNTIMED = ("agent", "control")
-
-
-class Recorder(Protocol):
-    """Where events go: the agent's into `incoming`, ours through `record`; `publish` makes them visible, by batches."""
-
-    incoming: list[events.Event]
-
-    def record(self, event: events.Event) -> None: ...
-
-    def publish(self, weight: int = 0) -> None: ...
-
-    @property
-    def is_full(self) -> bool: ...
-
-    async def room(self) -> None: ...
-
-    def trace(self, kind: str, data: object) -> None: ...
-
-
-def _origin(request: RunRequest) -> events.Origin:
-    if request.resume is None:
-        return "new"
-    return "forked" if request.fork else "resumed"
+from leadrope.runtime.recording import Recorder
 
 
 class Attempt:
@@ -67,7 +45,9 @@ class Attempt:
         started_at: float,
         try_gate: TryGate | None,
         meter: Meter,
+        origin: events.Origin = "new",
         walls: str = "",
+        sight: Sight | None = None,
         is_sandboxed: bool = False,
     ) -> None:
         self._limits = request.limits
@@ -83,7 +63,9 @@ class Attempt:
         self._started_at = started_at
         self._try_gate = try_gate
         self._meter = meter
+        self._origin = origin
         self._walls = walls
+        self._watch = Watch(sight)
         meter.on_over = self._on_over_budget
         meter.notify = self.emit
         self._loop = asyncio.get_running_loop()
@@ -92,25 +74,32 @@ class Attempt:
         self._ending: asyncio.Task[Any] | None = None
         self._checking: asyncio.Task[Any] | None = None
         self._doomed = False
-        self._replies: dict[str, asyncio.Future[base.Replied]] = {}
+        self._replies = Replies(self._send)
         self._ready = False
         self._in_turn = False
         self._agents = 0
         self._stdin_closed = False
         self._refused_logins = 0
         self._session_told = False
-        self._asked = 0
+        self._is_paused = False
+        self._prompt_held: Callable[[], None] | None = None
         self._ended_by: events.Source = "agent"
+        self._judge = Judge(request) if request.output_schema is not None else None
+        self._correction: str | None = None
+        """What the agent must be told next about an answer that does not fit its schema."""
         self.tool_ran = False
         self.prompts_sent = 0
+        self.last_retry: events.RetryScheduled | None = None
+        """The agent's own last announcement that it tries a request again."""
         self.gate = Gate(policy, approver, self, approval_s=self._limits.approval_s, is_sandboxed=is_sandboxed)
+        calls = Answers(self.gate, session, self._clocks, self._send)
         self._handlers: dict[type, Callable[[Any], None]] = {
             base.Ready: self._on_ready,
             base.Started: self._on_started,
-            base.CallHeld: self._on_held,
-            base.PermissionAsked: self._on_asked,
+            base.CallHeld: calls.held,
+            base.PermissionAsked: calls.asked,
             base.Withdrawn: self._on_withdrawn,
-            base.Replied: self._on_replied,
+            base.Replied: self._replies.came,
             base.Background: self._on_background,
             base.State: self._on_state,
             base.Unanswerable: self._on_unanswerable,
@@ -122,6 +111,8 @@ class Attempt:
             events.RetryScheduled: self._on_retry,
             events.UsageUpdated: self._on_usage,
         }
+        if self._judge:
+            self._handlers[events.MessageCompleted] = self._on_message
 
     # -- the life of the process ----------------------------------------------------------------------------------
 
@@ -146,19 +137,10 @@ class Attempt:
             self._clocks.stop()
         # Its output ends a moment before the process does: one that is leaving by itself must not get a signal.
         ending = await self._child.end(polite_s=self._limits.exit_s, stop_s=self._limits.stop_s)
-        self._recorder.record(
-            events.AgentExited(
-                exit_code=ending.exit_code,
-                stderr_head=self._child.stderr_head,
-                stderr_tail=self._child.stderr_tail,
-                ended_by=self._ended_by,
-                problem=self._session.explain((*self._child.stderr_head, *self._child.stderr_tail)),
-                leftovers_killed=ending.leftovers_killed,
-                survivors=ending.survivors,
-                spent_usd=self._meter.spent_usd,
-            )
-        )
-        self._recorder.publish()
+        for told in self._judge.left_over() if self._judge and not self._doomed else ():
+            self._recorder.record(told)
+        gone = answers.agent_exited(ending, self._child, self._session)
+        self.emit(msgspec.structs.replace(gone, ended_by=self._ended_by, spent_usd=self._meter.spent_usd))
 
     async def _read(self) -> None:
         heard = False
@@ -190,13 +172,7 @@ class Attempt:
     # -- what the agent says --------------------------------------------------------------------------------------
 
     def _on_ready(self, ready: base.Ready) -> None:
-        if not ready.gate:
-            self.end(
-                "failed",
-                "gate_unsupported",
-                f"this agent cannot hold a tool call before it runs: {ready.reason}",
-                hint="Update the agent, or name another binary with LEADROPE_CLAUDE_BIN.",
-            )
+        if not preflight.has_gate(self, ready):
             return
         needs_trial = not ready.is_tested and self._try_gate is not None
         if needs_trial or self._request.connections:
@@ -222,64 +198,12 @@ class Attempt:
         if self._session_told:
             return
         self._session_told = True
-        self._keep(
-            events.SessionStarted(
-                session_id=started.session_id,
-                provider=self._request.provider,
-                model=started.model,
-                mode=self._request.mode,
-                cwd=started.cwd,
-                agent_version=started.version,
-                tools=started.tools,
-                connections=started.connections,
-                credential=self._launch.credential,
-                instructions=self._launch.instructions,
-                origin=_origin(self._request),
-                walls=self._walls,
-            )
-        )
-        expected = self._launch.key_sources
-        if expected is not None and started.key_source not in expected:
-            self.end(
-                "failed",
-                "not_authenticated",
-                f"the agent reports a key from {started.key_source!r} that was not given to it",
-                hint="Look for a key in the agent's own settings; only one credential may be in play.",
-            )
-
-    def _on_held(self, held: base.CallHeld) -> None:
-        def tell(decision: Decision) -> None:
-            if decision.allowed and class_of(held.call.name) not in UNTIMED:
-                self._clocks.tool_begins(held.call.id)
-            edited = decision.input if decision.allowed and decision.input != held.call.input else None
-            self._send(
-                self._session.answer_held(
-                    held.request_id, held.call, allowed=decision.allowed, reason=decision.reason, edited=edited
-                )
-            )
-
-        self.gate.held(held.request_id, held.call, tell)
-
-    def _on_asked(self, asked: base.PermissionAsked) -> None:
-        def tell(decision: Decision) -> None:
-            self._send(
-                self._session.answer_asked(
-                    asked.request_id,
-                    allowed=decision.allowed,
-                    reason=decision.reason,
-                    input_=decision.input if decision.input is not None else asked.call.input,
-                )
-            )
-
-        self.gate.asked_again(asked.request_id, asked.call, tell)
+        told = preflight.session_started(started, self._request, self._launch)
+        self._keep(msgspec.structs.replace(told, origin=self._origin, walls=self._walls))
+        preflight.check_key(self, started, self._launch)
 
     def _on_withdrawn(self, withdrawn: base.Withdrawn) -> None:
         self.gate.withdrawn(withdrawn.request_id)
-
-    def _on_replied(self, replied: base.Replied) -> None:
-        waiter = self._replies.pop(replied.request_id, None)
-        if waiter and not waiter.done():
-            waiter.set_result(replied)
 
     def _on_unanswerable(self, request: base.Unanswerable) -> None:
         self._send(request.answer)
@@ -305,7 +229,15 @@ class Attempt:
         self._clocks.all_tools_end()
         self._keep(ended)
         self._meter.take(ended)
+        if self._judge:
+            way_out: WayOut = "ending" if self._doomed else "closed" if self._stdin_closed else "open"
+            self._correction = self._judge.rule(ended, self.emit, agents=self._agents, way_out=way_out)
         self._next_prompt()
+
+    def _on_message(self, message: events.MessageCompleted) -> None:
+        self._keep(message)
+        if self._judge:
+            self._judge.heard(message)
 
     def _on_usage(self, used: events.UsageUpdated) -> None:
         self._keep(used)
@@ -321,11 +253,16 @@ class Attempt:
 
     def _on_tool_requested(self, requested: events.ToolRequested) -> None:
         self._keep(requested)
+        self._watch.requested(requested.call)
         if requested.call.name == PLAN_TOOL:
             self.gate.plan_told(requested.call)
+        elif self._judge:
+            self._judge.requested(requested.call)
 
     def _on_tool_completed(self, done: events.ToolCompleted) -> None:
         self._keep(done)
+        for held in self._watch.completed(done):
+            self._recorder.record(held)
         call_id = done.call_id
         if call_id in self._clocks.tools:
             self._clocks.tool_ends(call_id)
@@ -345,17 +282,11 @@ class Attempt:
 
     def _on_retry(self, retry: events.RetryScheduled) -> None:
         self._keep(retry)
+        self.last_retry = retry
         if retry.api_status in (401, 403):
             self._refused_logins += 1
             if self._refused_logins >= self._launch.patience_401:
-                # Left alone, the agent repeats this for three minutes.
-                self.end(
-                    "failed",
-                    "not_authenticated",
-                    f"the model's service refused the credential ({retry.api_status})",
-                    api_status=retry.api_status,
-                    hint="Log in again (claude auth login), or check the token or key that is used.",
-                )
+                preflight.refuse_login(self, retry.api_status)
 
     # -- what we say ------------------------------------------------------------------------------------------------
 
@@ -369,6 +300,11 @@ class Attempt:
             # It has ended or closed its input; the end of its output says how that went.
             self._stdin_closed = True
 
+    @property
+    def is_waiting(self) -> bool:
+        """The agent has done what it was told, and waits for a prompt."""
+        return self._ready and not self._in_turn and not self._prompts and self._correction is None
+
     def prompt_waiting(self) -> None:
         """A prompt was queued; send it if the agent is free."""
         if self._ready and not self._in_turn:
@@ -380,17 +316,45 @@ class Attempt:
         if self._ready and not self._in_turn:
             self._next_prompt()
 
+    def pause(self) -> None:
+        """What is decided already goes on; the next call and the next prompt wait for `unpause`, and the clocks too."""
+        if not self._is_paused:
+            self._is_paused = True
+            self._clocks.pause()
+            self.gate.pause()
+
+    def unpause(self) -> None:
+        if self._is_paused:
+            self._is_paused = False
+            self._clocks.unpause()
+            self.gate.unpause()
+            held, self._prompt_held = self._prompt_held, None
+            if held is not None:
+                held()
+
     def _next_prompt(self) -> None:
         """After a turn: the next prompt, or the end of the conversation."""
-        if self._prompts:
-            self._in_turn = True
+        if self._is_paused:
+            self._prompt_held = self._next_prompt
+            return
+        correction, self._correction = self._correction, None
+        if correction is not None:
+            self._prompt(correction)
+        elif self._prompts:
             self.prompts_sent += 1
-            self._send(self._session.prompt(self._prompts.popleft()))
-            self._clocks.work_begins()
+            if self._judge:
+                self._judge.prompted()
+            self._prompt(self._prompts.popleft())
         elif self._keep_open:
             self._clocks.work_ends()
         elif not self._agents:
             self._close_stdin()
+
+    def _prompt(self, text: str) -> None:
+        self._in_turn = True
+        self._recorder.prompted(text)
+        self._send(self._session.prompt(text))
+        self._clocks.work_begins()
 
     def _close_stdin(self) -> None:
         self._stdin_closed = True
@@ -406,13 +370,7 @@ class Attempt:
 
     async def ask(self, what: str, say: Callable[[str], bytes]) -> base.Replied | None:
         """The agent's reply to a request of ours; None if it does not come."""
-        self._asked += 1
-        request_id = f"{what}-{self._asked}"
-        waiter: asyncio.Future[base.Replied] = self._loop.create_future()
-        self._replies[request_id] = waiter
-        self._send(say(request_id))
-        await asyncio.wait((waiter,), timeout=REPLY_WAIT_S)
-        return waiter.result() if waiter.done() else None
+        return await self._replies.ask(what, say)
 
     def end(
         self,
@@ -472,14 +430,8 @@ class Attempt:
             else:
                 self._close_stdin()
         else:
-            limit = getattr(self._limits, f"{name}_s")
-            told = {
-                "start": f"the agent gave no sign of life in {limit:g} s",
-                "idle": f"the agent was silent for {limit:g} s",
-                "wall": f"the run took longer than {limit:g} s",
-            }[name]
             hint = f"Raise the limit ({name}_s), or give the agent a smaller task."
-            self.end("timed_out", "timed_out", told, clock=name, hint=hint)
+            self.end("timed_out", "timed_out", why_expired(name, self._limits), clock=name, hint=hint)
 
     def _on_tool_expired(self, call_id: str) -> None:
         """A wedged tool ends its turn, not the run: the agent may still say what it has."""

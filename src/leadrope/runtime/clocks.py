@@ -66,6 +66,15 @@ class RunClocks:
         self._clocks.resume("idle", self._loop.time())
         self._arm()
 
+    def pause(self) -> None:
+        """A person has paused the run: neither its silence nor its length counts."""
+        self._clocks.pause("wall", self._loop.time())
+        self.hold()
+
+    def unpause(self) -> None:
+        self._clocks.resume("wall", self._loop.time())
+        self.release()
+
     def tool_begins(self, call_id: str) -> None:
         if call_id not in self.tools:
             self.tools.add(call_id)
@@ -102,3 +111,13 @@ class RunClocks:
             self._clocks.stop(name)
             self._on_expired(name)
         self._arm()
+
+
+def why_expired(name: str, limits: Limits) -> str:
+    """What has happened, in words, when one of the clocks that end a run has run out."""
+    limit = getattr(limits, f"{name}_s")
+    return {
+        "start": f"the agent gave no sign of life in {limit:g} s",
+        "idle": f"the agent was silent for {limit:g} s",
+        "wall": f"the run took longer than {limit:g} s",
+    }[name]

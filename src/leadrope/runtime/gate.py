@@ -9,7 +9,7 @@ answered from what was decided the first time. A result for a call that never pa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
@@ -50,6 +50,7 @@ class Host(Protocol):
 
 
 Tell = Callable[[Decision], None]
+BeforeEffect = Callable[[ToolCall], Awaitable[str | None]]
 
 
 class _Pending(msgspec.Struct):
@@ -80,6 +81,21 @@ class Gate:
         self._standing: set[str] = set()
         """Calls that a person has approved for the whole run, to the letter."""
         self._count = 0
+        self.before_effect: BeforeEffect | None = None
+        """Awaited before an allowed call is told so; what it gives is a warning."""
+        self._is_paused = False
+        self._held_back: list[tuple[str, ToolCall, Tell]] = []
+        """Calls that came while the run was paused."""
+
+    def pause(self) -> None:
+        """No call is decided until `unpause`; the agent waits."""
+        self._is_paused = True
+
+    def unpause(self) -> None:
+        self._is_paused = False
+        waiting, self._held_back = self._held_back, []
+        for request_id, call, tell in waiting:
+            self.held(request_id, call, tell)
 
     def _facts(self) -> Facts:
         return Facts(person=self._has_person, sandboxed=self._is_sandboxed, tool_calls=len(self.allowed))
@@ -95,6 +111,9 @@ class Gate:
         self._plans[call.id] = call.input
 
     def held(self, request_id: str, call: ToolCall, tell: Tell) -> None:
+        if self._is_paused:
+            self._held_back.append((request_id, call, tell))
+            return
         if call.name in QUESTION_TOOLS and not self._policy.never_asks:
             # Held a second time, with the person, when the agent asks for the permission itself.
             self._settle(call, Decision(allowed=True, input=call.input), tell, by="rule", rule="question")
@@ -124,6 +143,7 @@ class Gate:
 
     def withdrawn(self, request_id: str) -> None:
         """The agent no longer waits for this answer, and will not use it."""
+        self._held_back = [waiting for waiting in self._held_back if waiting[0] != request_id]
         pending = self._pending.get(self._by_request.pop(request_id, ""))
         if pending and not pending.future.done():
             pending.future.cancel()
@@ -180,6 +200,9 @@ class Gate:
             case Answer() if got.fingerprint not in (None, asked.fingerprint):
                 by = "supervisor"
                 answer = Answer(approved=False, by="supervisor", reason="the answer was meant for another call")
+            case Answer(by="timeout"):
+                # Its own clock ran out a moment before ours, where the answer could have come from elsewhere.
+                by, answer = "timeout", got
             case Answer():
                 answer = got
             case TimeoutError():
@@ -334,6 +357,18 @@ class Gate:
                 edited=edited,
             )
         )
+        if decision.allowed and self.before_effect is not None:
+            self._host.spawn(self._tell_after(self.before_effect(call), decision, tell))
+        else:
+            tell(decision)
+
+    async def _tell_after(self, work: Awaitable[str | None], decision: Decision, tell: Tell) -> None:
+        try:
+            warning = await work
+        except Exception as error:  # noqa: BLE001  # the caller's own code; the call was allowed all the same
+            warning = f"what was to be done before the call failed: {error!r}"
+        if warning:
+            self._host.emit(events.Notice(level="warning", code="before_effect", message=warning))
         tell(decision)
 
 

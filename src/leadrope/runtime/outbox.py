@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
+from operator import length_hint
 
 from leadrope.core.events import Recorded
 
@@ -35,6 +36,11 @@ class Outbox:
     def is_read(self) -> bool:
         """Somebody waits for the next event at this moment."""
         return self._reader is not None and not self._reader.done()
+
+    @property
+    def is_drained(self) -> bool:
+        """All that has come was read."""
+        return not self._batches and not length_hint(self._current)
 
     def put(self, batch: list[Recorded], weight: int) -> None:
         """Never blocks and never drops; the producer asks `is_full` and waits with `room`."""
@@ -72,16 +78,30 @@ class Outbox:
         while True:
             for recorded in self._current:
                 yield recorded
-            while not self._batches:
-                if self._closed or self._discarding:
-                    return
-                self._reader = asyncio.get_running_loop().create_future()
-                await self._reader
-            batch, weight = self._batches.popleft()
-            self._weight -= weight
-            if not self.is_full:
-                _wake(self._room)
+            batch = await self._next()
+            if batch is None:
+                return
             self._current = iter(batch)
+
+    async def batches(self) -> AsyncIterator[list[Recorded]]:
+        """The same by whole batches, for whoever stores them."""
+        rest = list(self._current)
+        if rest:
+            yield rest
+        while (batch := await self._next()) is not None:
+            yield batch
+
+    async def _next(self) -> list[Recorded] | None:
+        while not self._batches:
+            if self._closed or self._discarding:
+                return None
+            self._reader = asyncio.get_running_loop().create_future()
+            await self._reader
+        batch, weight = self._batches.popleft()
+        self._weight -= weight
+        if not self.is_full:
+            _wake(self._room)
+        return batch
 
 
 def _wake(waiter: asyncio.Future[None] | None) -> None:

@@ -25,9 +25,61 @@ class Host(Protocol):
 
     def emit(self, event: events.Event) -> None: ...
 
-    def end(self, cause: Cause, kind: str, message: str, *, hint: str | None = None) -> None: ...
+    def end(
+        self, cause: Cause, kind: str, message: str, *, api_status: int | None = None, hint: str | None = None
+    ) -> None: ...
 
     async def ask(self, what: str, say: Callable[[str], bytes]) -> base.Replied | None: ...
+
+
+def has_gate(host: Host, ready: base.Ready) -> bool:
+    """Ends a run whose agent cannot hold a call."""
+    if not ready.gate:
+        host.end(
+            "failed",
+            "gate_unsupported",
+            f"this agent cannot hold a tool call before it runs: {ready.reason}",
+            hint="Update the agent, or name another binary with LEADROPE_CLAUDE_BIN.",
+        )
+    return ready.gate
+
+
+def session_started(started: base.Started, request: RunRequest, launch: base.Launch) -> events.SessionStarted:
+    """What the agent says of itself, beside what it was given."""
+    return events.SessionStarted(
+        session_id=started.session_id,
+        provider=request.provider,
+        model=started.model,
+        mode=request.mode,
+        cwd=started.cwd,
+        agent_version=started.version,
+        tools=started.tools,
+        connections=started.connections,
+        credential=launch.credential,
+        instructions=launch.instructions,
+    )
+
+
+def check_key(host: Host, started: base.Started, launch: base.Launch) -> None:
+    """Ends a run that would be paid with a key that we have not given."""
+    if launch.key_sources is not None and started.key_source not in launch.key_sources:
+        host.end(
+            "failed",
+            "not_authenticated",
+            f"the agent reports a key from {started.key_source!r} that was not given to it",
+            hint="Look for a key in the agent's own settings; only one credential may be in play.",
+        )
+
+
+def refuse_login(host: Host, status: int) -> None:
+    """Left alone, an agent asks again with a refused credential for three minutes."""
+    host.end(
+        "failed",
+        "not_authenticated",
+        f"the model's service refused the credential ({status})",
+        api_status=status,
+        hint="Log in again (claude auth login), or check the token or key that is used.",
+    )
 
 
 async def check_version(host: Host, version: str, try_gate: TryGate) -> None:

@@ -12,47 +12,38 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
+import random
 import time
 import uuid
-from collections import Counter, deque
+from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import msgspec
 
 from leadrope import errors
 from leadrope.core import config as configs
 from leadrope.core import events, home
-from leadrope.core.fold import Fold
-from leadrope.core.redaction import Redactor, Secret
+from leadrope.core.redaction import Redactor
 from leadrope.core.request import RunRequest, normal_mode
 from leadrope.core.result import RunResult
 from leadrope.policy.decide import Policy
 from leadrope.process import child as processes
-from leadrope.process import lines
+from leadrope.process import reaper
 from leadrope.providers import base, registry
-from leadrope.runtime import gatecheck, prepare, walls
+from leadrope.runtime import gatecheck, prepare, retries, walls
 from leadrope.runtime.approvals import Answer, Approve, Approver, Reply, as_approver
 from leadrope.runtime.attempt import Attempt
-from leadrope.runtime.broker import Broker
-from leadrope.runtime.broker import Kind as BrokerKind
 from leadrope.runtime.budget import Meter
-from leadrope.runtime.outbox import Outbox
-from leadrope.runtime.proxy import HostProxy, Refused
+from leadrope.runtime.gate import BeforeEffect
+from leadrope.runtime.gateway import Gateway
+from leadrope.runtime.journal import Journal
 from leadrope.runtime.rundir import RunDir
-from leadrope.runtime.upstream import proxy_for
-
-log = logging.getLogger("leadrope.run")
-spawn_log = logging.getLogger("leadrope.spawn")
-
-# Failures that another try may cure, if no tool has run yet. A refused login, a bad request or a usage limit would
-# only be refused again.
-HEALABLE = frozenset({"overloaded", "api_error", "connection_failed", "agent_died", "malformed_output"})
-RETRY_DELAY_S = 1.0
+from leadrope.runtime.runsession import RunSession, to_resume
+from leadrope.runtime.sessions import Sessions
 
 
 def open_run(
@@ -62,13 +53,30 @@ def open_run(
     keep_open: bool = False,
     environ: Mapping[str, str] | None = None,
     config: configs.Config | None = None,
+    meter: Meter | None = None,
+    run_id: str | None = None,
+    attempt: int = 1,
+    earlier: Sequence[events.Recorded] = (),
+    before_effect: BeforeEffect | None = None,
 ) -> Run:
     """Prepare a run; `async with` starts it.
 
     `approver` is asked where no rule has settled a call; without one the answer is no. `keep_open` keeps the agent
-    waiting for `run.send()` after a turn, until `run.finish()`.
+    waiting for `run.send()` after a turn, until `run.finish()`. `meter` is that of an earlier run whose budget goes on.
+    `earlier` are the stored events of the same run's attempts before this one: log, result and budget go on.
     """
-    return Run(request, approver=as_approver(approver), keep_open=keep_open, environ=environ, config=config)
+    return Run(
+        request,
+        approver=as_approver(approver),
+        keep_open=keep_open,
+        environ=environ,
+        config=config,
+        meter=meter,
+        run_id=run_id,
+        attempt=attempt,
+        earlier=earlier,
+        before_effect=before_effect,
+    )
 
 
 class Run:
@@ -82,38 +90,35 @@ class Run:
         keep_open: bool = False,
         environ: Mapping[str, str] | None = None,
         config: configs.Config | None = None,
+        meter: Meter | None = None,
         is_trial: bool = False,
+        run_id: str | None = None,
+        attempt: int = 1,
+        earlier: Sequence[events.Recorded] = (),
+        before_effect: BeforeEffect | None = None,
     ) -> None:
         """`open_run` is the usual way here. `is_trial` marks the run that tries an untested agent's gate."""
-        self.id = uuid.uuid4().hex
+        self.id = run_id or uuid.uuid4().hex
         self.request = request
         self._approver = approver
-        self._keep_open = keep_open
+        self._keep_open = self._is_conversation = keep_open
         self._environ = dict(os.environ if environ is None else environ)
         self._config = config
         self._is_trial = is_trial
-        self._outbox = Outbox()
-        self._fold = Fold(self.id)
-        self._tally: Counter[type[events.Event]] = Counter()
-        self.incoming: list[events.Event] = []
-        """What the agent said and is not numbered yet."""
-        self._batch: list[events.Recorded] = []
-        self._seq = 0
-        self._attempt_no = 1
-        self._now = time.time()
+        self._given_meter = meter
+        self._journal = Journal(self.id, attempt=attempt, earlier=earlier)
+        self._earlier = earlier
+        self._before_effect = before_effect
         self._prompts: deque[str] = deque([request.prompt])
         self._attempt: Attempt | None = None
-        self._broker: Broker | None = None
-        self._proxy: HostProxy | None = None
-        self._doors = walls.Doors()
         self._walls = walls.Built()
         self._launch: base.Launch | None = None
         self._task: asyncio.Task[None] | None = None
         self._result: RunResult | None = None
         self._stopped = asyncio.Event()
-        self._redactor = Redactor()
+        self._is_paused = False
         self._notices: tuple[events.Notice, ...] = ()
-        self._traces = False
+        self._tries = retries.Tries()
 
     # -- using it -------------------------------------------------------------------------------------------------
 
@@ -125,10 +130,23 @@ class Run:
         if self._config is None:
             self._config = configs.load(self._environ)
         self._provider = registry.provider(self.request.provider)
-        ready = prepare.complete(self.request, self._config, self._environ, leadrope_home)
-        self.request, self._notices, self._rules = ready.request, ready.notices, ready.rules
-        self._traces = self._environ.get("LEADROPE_DEBUG_SPAWN", "").lower() in ("1", "true")
+        base.require(self._provider, self.request)
+        self._session = RunSession(Sessions(leadrope_home), self._journal)
+        settled, told = self._session.settle(self.request)
+        ready = prepare.complete(settled, self._config, self._environ, leadrope_home)
+        self.request, self._notices, self._rules = ready.request, (*told, *ready.notices), ready.rules
+        self.request, self._auto_continue = retries.divided(self.request, self._config)
+        self._journal.traces = self._environ.get("LEADROPE_DEBUG_SPAWN", "").lower() in ("1", "true")
         self._run_dir = RunDir()
+        self.meter = self._given_meter or Meter(self.request.limits.budget_usd, self._config.prices)
+        for before in self._earlier:
+            self.meter.take(before.event)
+        self._gateway = Gateway(
+            self._run_dir.path,
+            meter=self.meter,
+            notify=self._journal.notify,
+            allowed={name: self._environ[name] for name in self._config.forward_env if name in self._environ},
+        )
         self._place = base.Place(
             run_id=self.id,
             environ=self._environ,
@@ -137,16 +155,15 @@ class Run:
             home=leadrope_home,
             run_dir=self._run_dir.path,
             config=self._config,
-            open_broker=self._open_broker,
+            open_broker=self._gateway.open_broker,
             is_trusted=ready.is_trusted,
         )
         self._spool = leadrope_home / "spool" / self.id
-        self._meter = Meter(self.request.limits.budget_usd, self._config.prices)
         self._started_at = asyncio.get_running_loop().time()
         try:
             launch, child = await self._start()
         except BaseException:
-            await self._close_broker()
+            await self._gateway.close()
             self._clean_up()
             raise
         self._task = asyncio.create_task(self._supervise(launch, child), name=f"leadrope run {self.id}")
@@ -158,16 +175,25 @@ class Run:
         await self.stop("the caller left the run")
 
     def __aiter__(self) -> AsyncIterator[events.Recorded]:
-        return self._outbox.events()
+        return self._journal.outbox.events()
+
+    def batches(self) -> AsyncIterator[list[events.Recorded]]:
+        """The same events, as many at a time as have come together."""
+        return self._journal.outbox.batches()
+
+    @property
+    def redactor(self) -> Redactor:
+        """Knows this run's secrets, once it has started."""
+        return self._journal.redactor
 
     async def result(self) -> RunResult:
         """The result, when the run has ended. Events that nobody reads meanwhile are dropped."""
         assert self._task is not None, "result() is called inside or after `async with open_run(...)`"  # noqa: S101
         if self._result is None:
-            if self._outbox.is_read:
-                self._outbox.let_go()
+            if self._journal.outbox.is_read:
+                self._journal.outbox.let_go()
             else:
-                self._outbox.discard()
+                self._journal.outbox.discard()
         await asyncio.shield(self._task)  # raises what went wrong in leadrope itself
         assert self._result is not None  # noqa: S101  # _supervise always sets it, or has raised above
         return self._result
@@ -188,16 +214,36 @@ class Run:
         if self._attempt:
             self._attempt.finish()
 
+    @property
+    def is_waiting(self) -> bool:
+        """The agent has done what it was told and waits for `send`, and all it said was read."""
+        return self._attempt is not None and self._attempt.is_waiting and self._journal.outbox.is_drained
+
+    def notify(self, notice: events.Notice) -> None:
+        """A word of the caller's own among the events."""
+        self._journal.notify(notice)
+
     async def interrupt(self) -> None:
         """End the turn, not the run."""
         if self._attempt:
             await self._attempt.interrupt()
 
+    def pause(self) -> None:
+        """Hold the next tool call and the next prompt, and all clocks with them, until `unpause`."""
+        self._is_paused = True
+        if self._attempt:
+            self._attempt.pause()
+
+    def unpause(self) -> None:
+        self._is_paused = False
+        if self._attempt:
+            self._attempt.unpause()
+
     async def stop(self, reason: str = "stopped by the caller") -> RunResult:
         """End the run now, and return when nothing of it is left."""
         self._stopped.set()
         # Whoever iterates still sees the last events; what an ending agent says is bounded.
-        self._outbox.let_go()
+        self._journal.outbox.let_go()
         if self._attempt and self._result is None:
             self._attempt.end("stopped", "stopped", reason)
         assert self._task is not None, "stop() is called inside `async with open_run(...)`"  # noqa: S101
@@ -229,60 +275,18 @@ class Run:
     def _resolve(self, pending_id: str, answer: Answer | Reply) -> bool:
         return self._attempt is not None and self._attempt.gate.resolve(pending_id, answer)
 
-    # -- the recorder, for the attempt ------------------------------------------------------------------------------
-
-    def record(self, event: events.Event) -> None:
-        """An event of the supervisor; what the agent said before it comes first."""
-        self._number_incoming()
-        self._number((event,), "supervisor")
-
-    def publish(self, weight: int = 0) -> None:
-        self._number_incoming()
-        batch, self._batch = self._batch, []
-        self._outbox.put(batch, weight)
-        self._now = time.time()
-
-    def _number_incoming(self) -> None:
-        if self.incoming:
-            self._number(self.incoming, "agent")
-            self.incoming.clear()
-
-    def _number(self, batch: Sequence[events.Event], source: events.Source) -> None:
-        """Whole batches at once: this is done for every event of every run."""
-        run_id, attempt, now, first = self.id, self._attempt_no, self._now, self._seq + 1
-        recorded = events.Recorded
-        self._batch += [recorded(run_id, attempt, seq, now, source, event) for seq, event in enumerate(batch, first)]
-        self._seq += len(batch)
-        self._tally.update(map(type, batch))
-        self._fold.add_batch(batch, run_id=run_id, attempt=attempt, time=now)
-
-    @property
-    def is_full(self) -> bool:
-        return self._outbox.is_full
-
-    async def room(self) -> None:
-        await self._outbox.room()
-
-    def trace(self, kind: str, data: object) -> None:
-        if self._traces:
-            for line in lines.split(data) if isinstance(data, list) else [data]:
-                text = line.decode(errors="replace").rstrip() if isinstance(line, bytes | bytearray) else repr(line)
-                spawn_log.info("%s %s %s", self.id[:8], kind, self._redactor.clean(text))
-
     # -- starting and trying again ------------------------------------------------------------------------------------
 
     async def _start(self) -> tuple[base.Launch, processes.Child]:
         """The only start of an agent in this package."""
-        has_inner = bool((self.request.sandbox or {}).get("enabled"))
-        wanted, missing = await walls.grant(walls.wish(self.request, self._rules), has_inner=has_inner)
+        wished = walls.wish(self.request, self._rules)
+        wanted, missing = await walls.grant(wished, memory=self._place.home)
         if missing:
-            told = f"the agent runs without walls: {missing}"
-            self.record(events.Notice(level="warning", code="no_walls", message=told))
-        self._doors = await self._open_doors(wanted)
-        request = msgspec.structs.replace(self.request, broker=True) if wanted.model_only else self.request
-        launch = await self._provider.prepare(request, self._place, attempt=self._attempt_no)
+            self._journal.record(walls.no_walls(wished, missing))
+        await self._gateway.open_doors(wanted, self._rules.network_allowed_hosts)
+        launch = await self._prepare(with_broker=wanted.model_only)
         self._place.config.prices.require(launch.model)
-        self._redactor = Redactor(launch.secrets)
+        self._journal.redactor = Redactor(launch.secrets)
         self._launch = launch
         for folder in (*launch.folders, str(self._spool)):
             home.ensure(Path(folder))
@@ -290,77 +294,109 @@ class Run:
             fd = os.open(file.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(fd, "wb") as out:
                 out.write(file.content)
-        if self._traces:
-            spawn_log.info("%s start %s", self.id[:8], self._redactor.clean(" ".join(launch.argv)))
-            if launch.credential:
-                spawn_log.info("%s credential %s %s", self.id[:8], launch.credential.source, launch.credential.masked)
-        self._walls = walls.build(wanted, self.request, launch, self._place, self._rules, self._doors)
+        self._journal.tell(f"start {' '.join(launch.argv)}")
+        if launch.credential:
+            self._journal.tell(f"credential {launch.credential.source} {launch.credential.masked}")
+        self._walls = walls.build(wanted, self.request, launch, self._place, self._rules, self._gateway.doors)
+        self._session.open_log(self.request, launch)
         child = await processes.start(
             launch.argv,
-            env={**launch.env, **self._walls.env},
+            env={**launch.env, **self._walls.env, reaper.TAG: self.id},
             cwd=launch.cwd,
             spool_dir=str(self._spool),
             box=self._walls.argv,
         )
         return launch, child
 
-    async def _open_doors(self, wanted: walls.Wish) -> walls.Doors:
-        """Where the agent reaches nothing else: a socket to the model, and one to the hosts that the policy allows."""
-        if not wanted.model_only:
-            return walls.Doors()
-        allowed = walls.allowed_hosts(self._rules.network_allowed_hosts)
-        proxy = self._place.run_dir / "proxy.sock" if allowed else None
-        if proxy and self._proxy is None:
-            host_proxy = HostProxy(allowed, listen=proxy, on_refused=self._on_refused_host)
-            self._proxy = await host_proxy.__aenter__()
-        return walls.Doors(model=self._place.run_dir / "model.sock", proxy=proxy)
+    async def _prepare(self, *, with_broker: bool) -> base.Launch:
+        try:
+            return await self._session.prepare(self._provider, self._wanted(with_broker), self._place)
+        except errors.SessionLost:
+            if not self._rebuild():
+                raise
+        return await self._session.prepare(self._provider, self._wanted(with_broker), self._place)
 
-    def _on_refused_host(self, refused: Refused) -> None:
-        told = f"{refused.host}:{refused.port} was not reached: {refused.reason}"
-        self.notify(events.Notice(level="warning", code="host_refused", message=told))
+    def _wanted(self, with_broker: bool) -> RunRequest:
+        if not with_broker:
+            return self.request
+        return msgspec.structs.replace(self.request, broker=True, network="model-only")
+
+    def _rebuild(self) -> bool:
+        rebuilt = self._session.rebuilt(self.request)
+        if rebuilt is None:
+            return False
+        old, self.request = self.request.prompt, rebuilt
+        self._prompts = deque(rebuilt.prompt if text == old else text for text in self._prompts)
+        return True
 
     async def _supervise(self, launch: base.Launch, child: processes.Child) -> None:
+        journal = self._journal
         try:
             while True:
-                await self._live(launch, child)
-                result = self._fold.result()
-                if not self._may_heal(result):
+                attempt = await self._live(launch, child)
+                result = journal.fold.result()
+                planned = self._plan(result, attempt)
+                if planned is None or not await self._wait(planned, result):
                     break
-                self._attempt_no += 1
-                if self._attempt and self._attempt.prompts_sent:
-                    self._prompts.appendleft(self.request.prompt)
-                self.record(
-                    events.RetryScheduled(
-                        attempt=self._attempt_no,
-                        max_attempts=self.request.attempts,
-                        delay_s=RETRY_DELAY_S,
-                        error=result.error.message if result.error else "",
-                        by="supervisor",
-                    )
-                )
-                self.publish()
-                try:
-                    await asyncio.wait_for(self._stopped.wait(), RETRY_DELAY_S)
-                except TimeoutError:
-                    launch, child = await self._start()
-                else:
-                    break
+                journal.attempt += 1
+                self._go_on(planned, result, attempt)
+                launch, child = await self._start()
         except errors.LeadropeError as error:
             # Only a second start can raise here; the first one's errors went to the caller.
-            self.record(events.RunEnding(cause="failed", kind=error.kind, message=error.message, hint=error.hint))
+            journal.record(events.RunEnding(cause="failed", kind=error.kind, message=error.message, hint=error.hint))
         finally:
-            self._result = self._fold.result()
-            self._attempt = None
-            self._seq += 1
-            ended = events.RunEnded(result=self._result)
-            self._batch.append(events.Recorded(self.id, self._attempt_no, self._seq, time.time(), "supervisor", ended))
-            self.publish()
-            self._outbox.close()
-            await self._close_broker()
+            self._result = journal.fold.result()
+            journal.end(self._result)
+            self._session.end(self._result, turns=self._tries.turns)
+            await self._gateway.close()
             self._clean_up()
-            self._say_what_failed(self._result)
+            if not self._is_conversation:  # whose turns have each been told already
+                journal.tell_failure(self._result, self.request)
 
-    async def _live(self, launch: base.Launch, child: processes.Child) -> None:
+    def _plan(self, result: RunResult, attempt: Attempt) -> retries.Again | None:
+        wall_s = self.request.limits.wall_s
+        if self._stopped.is_set() or self.meter.is_over:
+            return None
+        if self._is_conversation and attempt.is_waiting:
+            return None  # it ended between two turns: nothing is left undone
+        return self._tries.plan(
+            result,
+            self.request,
+            attempt,
+            auto_continue=self._auto_continue,
+            can_resume=to_resume(result, self.request, self._provider) is not None,
+            now=time.time(),
+            left_s=self._started_at + wall_s - asyncio.get_running_loop().time() if wall_s else None,
+            chance=random.random(),  # noqa: S311  # jitter, not a secret
+        )
+
+    async def _wait(self, planned: retries.Again, result: RunResult) -> bool:
+        """True when the time has come; False when the run was stopped meanwhile."""
+        self._journal.announce(planned, result, self.request.attempts)
+        try:
+            await asyncio.wait_for(self._stopped.wait(), planned.delay_s)
+        except TimeoutError:
+            return True
+        told = f"stopped while it waited: {planned.told}"
+        self._journal.record(events.RunEnding(cause="stopped", kind="stopped", message=told))
+        return False
+
+    def _go_on(self, planned: retries.Again, result: RunResult, attempt: Attempt) -> None:
+        self._tries.made(planned, result)
+        if planned.prompt is not None:
+            session = to_resume(result, self.request, self._provider)
+            self.request = self._session.resumed(self.request, session)
+            self._prompts.appendleft(planned.prompt)
+            return
+        if attempt.prompts_sent:
+            self._prompts.appendleft(self.request.prompt)
+        if planned.reason == "session":
+            if not self._rebuild():
+                raise errors.SessionLost(result.error.message if result.error else "the session is lost")
+        else:
+            self.request = self._session.anew(self.request, self._launch)
+
+    async def _live(self, launch: base.Launch, child: processes.Child) -> Attempt:
         cwd = launch.cwd
         policy = Policy(
             mode=normal_mode(self.request.mode),
@@ -377,20 +413,30 @@ class Run:
             child=child,
             policy=policy,
             approver=self._approver,
-            recorder=self,
+            recorder=self._journal,
             prompts=self._prompts,
             keep_open=self._keep_open,
             started_at=self._started_at,
             try_gate=None if self._is_trial else self._try_gate,
-            meter=self._meter,
+            meter=self.meter,
+            origin=self._session.origin,
             walls=self._walls.level,
+            sight=self._walls.sight,
             is_sandboxed=bool(self._walls.level) and self._rules.sandbox == "required",
         )
-        for notice in (*self._notices, *launch.notices):
-            self.record(notice)
+        for notice in (*self._notices, *self._walls.notices, *launch.notices):
+            self._journal.record(notice)
         if self._stopped.is_set():
             self._attempt.end("stopped", "stopped", "stopped by the caller")
-        await self._attempt.live()
+        attempt = self._attempt
+        attempt.gate.before_effect = self._before_effect
+        if self._is_paused:
+            attempt.pause()
+        try:
+            await attempt.live()
+        finally:
+            self._attempt = None
+        return attempt
 
     async def _try_gate(self, version: str) -> str | None:
         """Why this untested version cannot be used, or None; asked once per version and home."""
@@ -402,73 +448,12 @@ class Run:
             gatecheck.remember(place.home, name, version)
         return wrong
 
-    def _may_heal(self, result: RunResult) -> bool:
-        return (
-            self._attempt_no < self.request.attempts
-            and result.outcome == "failed"
-            and result.error is not None
-            and result.error.kind in HEALABLE
-            and self._attempt is not None
-            and not self._attempt.tool_ran
-            and self._attempt.prompts_sent <= 1
-            and not self._stopped.is_set()
-        )
-
-    async def _open_broker(self, upstream: str, credential: Secret, kind: str) -> base.Brokered:
-        """One for the run: a second attempt goes on with the same budget and the same token."""
-        if self._broker is None:
-            # A corporate proxy is the model's way out only where the user has said that the agent may use it.
-            allowed = {name: self._environ[name] for name in self._place.config.forward_env if name in self._environ}
-            broker = Broker(
-                upstream,
-                credential,
-                cast("BrokerKind", kind),
-                meter=self._meter,
-                listen=self._doors.model,
-                notify=self.notify,
-                proxy=proxy_for(upstream, allowed),
-                ca_file=allowed.get("NODE_EXTRA_CA_CERTS") or allowed.get("SSL_CERT_FILE"),
-            )
-            self._broker = await broker.__aenter__()
-        return base.Brokered(url=self._broker.url, token=Secret(self._broker.token))
-
-    async def _close_broker(self) -> None:
-        broker, self._broker = self._broker, None
-        if broker is not None:
-            await broker.close()
-        proxy, self._proxy = self._proxy, None
-        if proxy is not None:
-            await proxy.__aexit__(None, None, None)
-
-    def notify(self, notice: events.Notice) -> None:
-        self.record(notice)
-        self.publish()
-
     # -- after it -----------------------------------------------------------------------------------------------------
 
     def _clean_up(self) -> None:
         if self._launch:
             self._provider.tidy(self._launch)
+        self._session.release()
         self._run_dir.remove()
         with contextlib.suppress(OSError):
             self._spool.rmdir()  # stays when a long line was kept there
-
-    def _say_what_failed(self, result: RunResult) -> None:
-        """One compact line for a failed or empty run, whether or not anybody traces."""
-        if result.outcome not in ("failed", "timed_out"):
-            return
-        error = result.error
-        log.warning(
-            "run %s %s: kind=%s exit=%s model=%s mode=%s prompt=%d text=%d events=%s stderr=%s unread=%s",
-            self.id[:8],
-            result.outcome,
-            error.kind if error else "-",
-            error.exit_code if error else "-",
-            result.model or self.request.model or "-",
-            self.request.mode,
-            len(self.request.prompt),
-            len(result.text),
-            ",".join(sorted(f"{kind.__struct_config__.tag}:{count}" for kind, count in self._tally.items())),
-            self._redactor.clean(" | ".join(error.stderr_tail[-5:]) if error else ""),
-            self._redactor.clean(" | ".join(self._fold.unread)),
-        )

@@ -209,9 +209,10 @@ def test_unknown_names_of_a_call_get_a_suggestion() -> None:
 
 def test_every_field_that_makes_sense_for_more_than_one_run_can_be_set() -> None:
     """A new field of the request must be placed: here, or in this list of what belongs to one run alone."""
-    one_run = {"prompt", "session_id", "resume", "fork", "credential", "credential_kind"}
+    one_run = {"prompt", "attachments", "session_id", "resume", "fork", "credential", "credential_kind"}
     one_run |= {"policy", "policy_files"}  # a user's own rules stand in [policy]
-    assert set(config.RunDefaults.__struct_fields__) | one_run == set(RunRequest.__struct_fields__)
+    defaults = set(config.RunDefaults.__struct_fields__) - {"idle_close_s"}  # a conversation's
+    assert defaults | one_run == set(RunRequest.__struct_fields__)
     assert config.LimitDefaults.__struct_fields__ == Limits.__struct_fields__
 
 
@@ -227,3 +228,16 @@ def test_a_missing_file_is_empty_unless_somebody_named_it(tmp_path: Path) -> Non
     path.write_bytes(b"\xff")
     with pytest.raises(errors.BadConfig, match="cannot be read"):
         config.load(environ)
+
+
+def test_a_default_number_of_turns_is_one_piece_of_a_run_that_goes_on() -> None:
+    settings = config.parse(
+        "[run]\nmax_turns = 7\nidle_close_s = 5\nwait_for_limit = true\n\n[profiles.p]\nmax_turns = 8\n"
+    )
+    assert settings.run.idle_close_s == 5
+    plain = config.apply(settings, None, {"prompt": "x"})
+    assert (plain.max_turns, plain.wait_for_limit) == (7, True)
+    assert config.apply(settings, None, {"prompt": "x", "auto_continue": 2}).max_turns is None
+    assert config.apply(settings, None, {"prompt": "x", "auto_continue": 2, "max_turns": 9}).max_turns == 9
+    assert config.apply(settings, "p", {"prompt": "x", "auto_continue": 2}).max_turns == 8
+    assert config.apply(settings, None, {"prompt": "x", "wait_for_limit": False}).wait_for_limit is False

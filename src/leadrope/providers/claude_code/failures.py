@@ -12,7 +12,7 @@ from leadrope.core.events import Problem
 from leadrope.core.fold import kind_of_status
 
 _LOG_IN = (
-    "Run `claude` and log in, or `claude setup-token` and set CLAUDE_CODE_OAUTH_TOKEN; "
+    "Run `claude auth login`, or `claude setup-token` and set CLAUDE_CODE_OAUTH_TOKEN; "
     "to pay by API key instead, opt in with billing `api_key`."
 )
 NOT_AUTHENTICATED = Problem(kind="not_authenticated", hint=_LOG_IN)
@@ -60,7 +60,7 @@ _UNKNOWN_OPTION = Problem(
 )
 _SESSION_USED = Problem(kind="bad_request", hint="Give another session id, or resume the session that has this one.")
 _NO_SESSION = Problem(
-    kind="bad_request",
+    kind="session_lost",
     hint="Check the id; a session is found only from the same home and config directory it was made in.",
 )
 _BAD_MCP = Problem(kind="bad_request", hint="Correct the connections of the request; each needs a command or a url.")

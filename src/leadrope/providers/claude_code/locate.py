@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from leadrope import errors
+from leadrope.providers.base import Availability
 
 INSTALL_HINT = "Install it with `npm install -g @anthropic-ai/claude-code`, or with `pip install 'leadrope[claude]'`."
 SETTING = "LEADROPE_CLAUDE_BIN"
@@ -138,6 +139,13 @@ def judge(path: str, exit_code: int, stdout: str, stderr: str) -> CliCheck:
             reason=f"{path} is version {version}; leadrope works with {low} up to, not including, {high}",
         )
     return CliCheck(path=path, version=version, supported=True, tested=version in TESTED)
+
+
+def availability(check: CliCheck) -> Availability:
+    if not check.supported:
+        return Availability(available=False, reason=check.reason or "", version=check.version or "")
+    told = "" if check.tested else f"version {check.version} is untested; its gate is tried before its first use"
+    return Availability(available=True, reason=told, version=check.version or "")
 
 
 async def auth_status(

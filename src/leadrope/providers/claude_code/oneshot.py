@@ -83,7 +83,7 @@ def _failed(raw: bytes, stderr: str, exit_code: int) -> Reply:
     said = stderr.strip() or _text(told.result) or told.subtype or ""
     return msgspec.structs.replace(
         known,
-        text=f"claude exited with code {exit_code}" + (f": {said}" if said else ""),
+        text=f"claude CLI exited with code {exit_code}" + (f": {said}" if said else ""),
         is_error=True,
         exit_code=exit_code,
     )

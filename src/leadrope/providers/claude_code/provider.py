@@ -5,12 +5,13 @@ from __future__ import annotations
 import shutil
 import time
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from leadrope import errors
-from leadrope.core import connections
+from leadrope.core import attachments, connections, home
 from leadrope.core.events import Notice
 from leadrope.core.models import TIERS, resolve_model
 from leadrope.core.request import RunRequest
@@ -24,10 +25,25 @@ MODEL_URL = "https://api.anthropic.com"
 
 
 class ClaudeCode:
-    name = "claude-code"
+    id = "claude-code"
+    label = "Claude"
     requires_api_key = False
+    capabilities = base.Capabilities(
+        tools=True,
+        mcp=True,
+        approvals=True,
+        questions=True,
+        structured_output=True,
+        sessions=True,
+        images=True,
+        partial_text=True,
+    )
+
+    async def is_available(self, environ: Mapping[str, str] | None = None) -> base.Availability:
+        return locate.availability(await locate.check_cli(environ=environ))
 
     async def prepare(self, request: RunRequest, place: base.Place, *, attempt: int) -> base.Launch:
+        attached = attachments.read(request.attachments, Path(request.cwd or "."))
         environ = place.environ
         user_home = Path(environ.get("HOME") or Path.home())
         binary = locate.find_binary(request.binary, environ)
@@ -87,10 +103,11 @@ class ClaudeCode:
             key_sources=credentials.expected_key_source(credential),
             # The program refreshes its own login after a first refusal; a forwarded credential stays as it is.
             patience_401=2 if is_own_login else 1,
+            attachments=attached,
         )
 
     def session(self, request: RunRequest, launch: base.Launch) -> ClaudeSession:
-        return ClaudeSession(request)
+        return ClaudeSession(request, launch.attachments)
 
     def tidy(self, launch: base.Launch) -> None:
         """Of the private folder only the transcripts are worth keeping; the rest is caches and snapshots."""
@@ -110,28 +127,56 @@ def config_folder(request: RunRequest, place: base.Place, session_id: str | None
     """The program's private folder. It stays with the session, because its transcript is what a resume reads."""
     if not request.persist_session:
         return place.run_dir / "config"
-    sessions = place.home / "sessions"
-    if request.resume is not None:
-        old = sessions / request.resume / "config"
-        if not old.is_dir():
-            raise errors.BadValue(
-                "resume",
-                f"no session {request.resume!r} is known in {sessions}",
-                hint="Check the id, and LEADROPE_HOME; a run that was told not to persist cannot be resumed.",
-            )
-        if session_id is None:
-            return old
-        new = sessions / session_id / "config"
-        if not new.exists():
-            shutil.copytree(old / TRANSCRIPTS, new / TRANSCRIPTS)
-        return new
+    sessions = home.sessions_dir(place.home)
+    old = _to_resume(sessions, request.resume) if request.resume is not None else None
+    if old is not None and session_id is None:
+        return old
     new = sessions / str(session_id) / "config"
     if new.exists():
         if attempt == 1:
             raise errors.BadValue("session_id", f"{session_id} is in use", hint="Resume it, or choose another.")
         # A session's id can be used once; what the failed attempt left is nothing that anyone would resume.
         shutil.rmtree(new)
+    if old is not None:
+        shutil.copytree(old / TRANSCRIPTS, new / TRANSCRIPTS)
     return new
+
+
+def _to_resume(sessions: Path, session_id: str) -> Path:
+    """The folder that the program resumes from, if it can."""
+    if not (sessions / session_id).is_dir():
+        raise errors.BadValue(
+            "resume",
+            f"no session {session_id!r} is known in {sessions}",
+            hint="Check the id, and LEADROPE_HOME; a run that was told not to persist cannot be resumed.",
+        )
+    folder = sessions / session_id / "config"
+    if not any(map(_is_sound, folder.glob(f"{TRANSCRIPTS}/*/{session_id}.jsonl"))):
+        raise errors.SessionLost(
+            f"the agent's record of session {session_id} is missing or broken, and leadrope has none of its own",
+            hint="Start a new session.",
+        )
+    return folder
+
+
+def _is_sound(transcript: Path) -> bool:
+    """Somebody has said something in it. The program itself would start without a word about what it cannot read."""
+    try:
+        with transcript.open("rb") as lines:
+            return any(map(_is_message, lines))
+    except OSError:
+        return False
+
+
+def _is_message(line: bytes) -> bool:
+    try:
+        return msgspec.json.decode(line, type=_Entry).type in ("user", "assistant")
+    except msgspec.MsgspecError:
+        return False
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    type: str = ""
 
 
 async def _behind_broker(

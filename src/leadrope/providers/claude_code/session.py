@@ -7,11 +7,13 @@ read lets the tool run.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 
+from leadrope.core.attachments import Attachment
 from leadrope.core.events import Connection, Event, Problem
 from leadrope.core.request import RunRequest
 from leadrope.core.tools import ToolCall
@@ -38,7 +40,9 @@ class _McpStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClaudeSession:
-    def __init__(self, request: RunRequest) -> None:
+    def __init__(self, request: RunRequest, attachments: Sequence[Attachment] = ()) -> None:
+        self._first_prompt = request.prompt
+        self._attachments = tuple(attachments)
         self._approval_s = request.limits.approval_s
         self._mode = cli_mode(request.mode)
         self._decoder = decode.Decoder(tell=self._tell)
@@ -67,13 +71,18 @@ class ClaudeSession:
 
     def prompt(self, text: str) -> bytes:
         """`client_composed` sends the text as it is: without it `/name` runs a command and `@path` reads a file, both
-        past the gate.
+        past the gate. Attachments belong to the request's own prompt and are said once, before it.
         """
+        content: str | list[dict[str, Any]] = text
+        if self._attachments and text == self._first_prompt:
+            content = [block for one in self._attachments for block in content_blocks(one)]
+            content.append({"type": "text", "text": text})
+            self._attachments = ()
         return _line(
             {
                 "type": "user",
                 "session_id": "",
-                "message": {"role": "user", "content": text},
+                "message": {"role": "user", "content": content},
                 "parent_tool_use_id": None,
                 "client_composed": True,
             }
@@ -128,6 +137,18 @@ class ClaudeSession:
         if not reply.ok:
             return base.Ready(gate=False, reason=reply.error or "it refused the opening")
         return ready_from(reply.payload, self._mode)
+
+
+def content_blocks(attachment: Attachment) -> list[dict[str, Any]]:
+    """A file as the model's API takes it; an image block has no place for the file's name, so it is told before."""
+    if attachment.kind == "text":
+        source = {"type": "text", "media_type": "text/plain", "data": attachment.text}
+        return [{"type": "document", "source": source, "title": attachment.name}]
+    data = b64encode(attachment.content).decode("ascii")
+    source = {"type": "base64", "media_type": attachment.media_type, "data": data}
+    if attachment.kind == "pdf":
+        return [{"type": "document", "source": source, "title": attachment.name}]
+    return [{"type": "text", "text": f"Attached image: {attachment.name}"}, {"type": "image", "source": source}]
 
 
 def _line(message: dict[str, Any]) -> bytes:

@@ -1,0 +1,257 @@
+"""`leadrope chat`: a conversation at the terminal. Turns, approvals, questions and interrupts; decides nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from leadrope import errors
+from leadrope.cli import live, options
+from leadrope.cli.exits import INTERRUPTED
+from leadrope.cli.render import Renderer, money
+from leadrope.cli.run import with_config
+from leadrope.cli.screen import Screen
+from leadrope.core import config as configs
+from leadrope.core import events, home
+from leadrope.core.request import RunRequest, normal_mode
+from leadrope.runtime.conversation import Conversation, open_conversation
+from leadrope.runtime.sessions import Sessions
+
+LABEL = "> "
+
+_HELP = """Talk with an agent, turn by turn, under supervision.
+
+Its process stays between the turns. Calls that no rule has settled, and its questions, are asked here. Esc or Ctrl-C
+interrupts a turn, a second Ctrl-C ends it; Ctrl-D, or Ctrl-C twice at an empty line, leaves. PROMPT is said first.
+"""
+_EPILOG = """\b
+Examples:
+  leadrope chat
+  leadrope chat "why does test_login fail?" --mode plan
+  leadrope chat --continue
+  leadrope chat --resume 7f1f9d3e
+
+Inside, /help tells the commands.
+"""
+_COMMANDS = """/help           this
+/cost           what it has cost so far
+/model [NAME]   the model; with a name, another one from the next turn on
+/mode [MODE]    what the agent may do; with a mode, another one from the next turn on
+/session        the id of this session
+/exit           leave; Ctrl-D does the same
+//…             a text that begins with a slash"""
+# What belongs to a single run: its one prompt and the form of its one result.
+_NOT_HERE = (
+    *("file", "attach", "output", "strict", "schema", "schema_retries", "structured_retries", "ci", "junit"),
+)
+_FLAGS = tuple(flag for flag in options.FLAGS if flag.name not in _NOT_HERE)
+
+
+@click.command(
+    "chat",
+    cls=options.GroupedCommand,
+    params=[click.Argument(["prompt"], required=False), *_FLAGS],
+    help=_HELP,
+    epilog=_EPILOG,
+    short_help="Talk with an agent, turn by turn.",
+)
+def command(prompt: str | None, **given: Any) -> int:
+    environ = dict(os.environ)
+    environ = {**home.load_env(home.leadrope_home(environ)), **environ}
+    config = configs.load(environ)
+    request = with_config({**options.overrides(given), "prompt": ""}, given, config, environ)
+    screen = Screen.of_process(environ)
+    try:
+        return asyncio.run(_chat(prompt, request, screen, config, environ, quiet=bool(given["quiet"])))
+    except errors.BadValue as error:
+        raise options.in_flags(error, given) from None
+    except asyncio.CancelledError:
+        return INTERRUPTED
+
+
+async def _chat(
+    prompt: str | None,
+    request: RunRequest,
+    screen: Screen,
+    config: configs.Config,
+    environ: Mapping[str, str],
+    *,
+    quiet: bool,
+) -> int:
+    with live.logs(screen, environ), live.at_prompt(screen) as (prompts, console):
+        in_order = live.AfterShown(console)
+        if request.resume is not None:
+            sessions = Sessions.of(environ)
+            request, said = _known(sessions, request)
+            prompts.history += said
+        async with open_conversation(request, approver=in_order, config=config) as conversation:
+            chat = _Chat(conversation, request, prompts, in_order, screen, quiet=quiet)
+            main = asyncio.current_task()
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                loop.add_signal_handler(number, lambda: main.cancel() if main else None)
+            loop.add_signal_handler(signal.SIGINT, chat.pressed)
+            try:
+                return await chat.go(prompt)
+            finally:
+                for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                    loop.remove_signal_handler(number)
+                chat.farewell()
+
+
+def _known(sessions: Sessions, request: RunRequest) -> tuple[RunRequest, list[str]]:
+    """What was typed in this session before can be recalled."""
+    known = sessions.match(request.resume or "")
+    if known is None:
+        return request, []
+    return request, [entry.text for entry in sessions.transcript(known) if entry.role == "user"]
+
+
+class _Chat:
+    def __init__(
+        self,
+        conversation: Conversation,
+        request: RunRequest,
+        prompts: Any,
+        in_order: live.AfterShown,
+        screen: Screen,
+        *,
+        quiet: bool,
+    ) -> None:
+        self._conversation = conversation
+        self._model = request.model or ""
+        self._mode = request.mode
+        self._prompts = prompts
+        self._in_order = in_order
+        self._screen = screen
+        self._renderer = Renderer(screen, quiet=quiet)
+        self._turn: asyncio.Task[None] | None = None
+        self._interrupting: asyncio.Task[None] | None = None
+        self._presses = 0
+
+    async def go(self, first: str | None) -> int:
+        text = first
+        warned = False
+        while True:
+            if text is None:
+                try:
+                    text = await self._prompts.read(LABEL)
+                except EOFError:
+                    return 0
+                except KeyboardInterrupt as pressed:
+                    if warned and not str(pressed):
+                        return 0
+                    warned = not str(pressed)
+                    if warned:
+                        self._screen.line("press Ctrl-C again, or Ctrl-D, to leave")
+                    continue
+            warned = False
+            said, text = text.strip(), None
+            if not said:
+                continue
+            if said.startswith("/") and not said.startswith("//"):
+                if await self._command(said) == "exit":
+                    return 0
+                continue
+            await self._take_turn(said.removeprefix("/") if said.startswith("//") else said)
+
+    # -- a turn -------------------------------------------------------------------------------------------------------
+
+    async def _take_turn(self, text: str) -> None:
+        self._presses = 0
+        turn = asyncio.get_running_loop().create_task(self._said(text))
+        self._turn = turn
+        self._prompts.watch(self.pressed)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled() or self._presses < 2:
+                turn.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await turn
+                raise  # it was us who were told to end
+            self._screen.line("the turn was ended")
+        except errors.LeadropeError as error:
+            if self._conversation.starts == 0:
+                raise  # nothing has begun: the words are those of any command
+            self._screen.line(f"✗ {error.message}")
+            if error.hint:
+                self._screen.line(f"  {error.hint}")
+        finally:
+            self._turn = None
+            self._prompts.stop_watching()
+            if self._interrupting is not None:
+                await asyncio.wait((self._interrupting,))
+                self._interrupting = None
+
+    async def _said(self, text: str) -> None:
+        async with contextlib.aclosing(self._conversation.say(text)) as turn:
+            async for recorded in turn:
+                if not isinstance(recorded.event, events.RunEnded):
+                    self._renderer.show(recorded)
+                self._in_order.shown(recorded.event)
+                if isinstance(recorded.event, events.SessionStarted):
+                    self._model, self._mode = recorded.event.model, recorded.event.mode
+        if self._conversation.last is not None:
+            self._renderer.show_turn(self._conversation.last)
+
+    def pressed(self) -> None:
+        """Ctrl-C or Esc while the agent works: the first interrupts, the second does not wait."""
+        if self._turn is None:
+            return
+        self._presses += 1
+        if self._presses > 1:
+            self._turn.cancel()
+            return
+        self._screen.line("interrupting; press Ctrl-C again to end the turn at once", now=True)
+        self._interrupting = asyncio.get_running_loop().create_task(self._conversation.interrupt())
+
+    # -- commands -----------------------------------------------------------------------------------------------------
+
+    async def _command(self, said: str) -> str:
+        name, _, value = said.partition(" ")
+        value = value.strip()
+        match name:
+            case "/exit" | "/quit":
+                return "exit"
+            case "/help":
+                self._screen.line(_COMMANDS)
+            case "/cost":
+                turns = self._conversation.turns
+                spent = money(self._conversation.cost_usd)
+                self._screen.line(f"{turns} turn{'' if turns == 1 else 's'} · {spent} (estimate)")
+            case "/session":
+                self._screen.line(self._conversation.session_id or "it begins with your first words")
+            case "/model":
+                if value:
+                    await self._conversation.change(model=value)
+                    self._model = value
+                self._screen.line(f"model: {self._model or 'the default'}")
+            case "/mode":
+                await self._change_mode(value)
+            case _:
+                self._screen.line(f"there is no command {name}; /help tells what there is")
+        return ""
+
+    async def _change_mode(self, value: str) -> None:
+        if value:
+            try:
+                mode = normal_mode(value)
+            except errors.BadValue as error:
+                self._screen.line(f"{error.message}. {error.hint or ''}".strip())
+                return
+            await self._conversation.change(mode=mode)
+            self._mode = mode
+        self._screen.line(f"mode: {self._mode}")
+
+    def farewell(self) -> None:
+        if self._conversation.starts and self._conversation.can_reopen:
+            self._screen.line(
+                self._screen.style.dim(f"resume with: leadrope chat --resume {self._conversation.session_id}")
+            )

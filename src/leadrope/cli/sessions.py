@@ -1,0 +1,133 @@
+"""`leadrope sessions`: what was said with agents, and where it can go on. Starts nothing."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import click
+import msgspec
+
+from leadrope import errors
+from leadrope.cli.screen import PIPED_WIDTH
+from leadrope.runtime.sessions import SessionInfo, Sessions
+from leadrope.runtime.shown import clean, one_line
+
+_HELP = """List, show, export, import and delete sessions.
+
+Every run belongs to a session, kept in LEADROPE_HOME/sessions. ID may be the beginning of an id, if no other begins so.
+"""
+_EPILOG = """\b
+Examples:
+  leadrope sessions list
+  leadrope sessions show 7f1f9d3e
+  leadrope sessions export 7f1f9d3e > session.jsonl
+  leadrope sessions import session.jsonl
+  leadrope sessions delete --older-than 30
+"""
+
+
+@click.group("sessions", help=_HELP, epilog=_EPILOG)
+def command() -> None:
+    pass
+
+
+@command.command("list")
+@click.option("--here", is_flag=True, help="Only those of this folder.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def list_(*, here: bool, as_json: bool) -> int:
+    """The sessions, the one that was used last first."""
+    cwd = str(Path.cwd().resolve()) if here else None
+    found = [info for info in Sessions.of().listing() if cwd is None or info.cwd == cwd]
+    if as_json:
+        for info in found:
+            sys.stdout.buffer.write(msgspec.json.encode(info) + b"\n")
+        return 0
+    if not found:
+        click.echo("there are no sessions" + (" of this folder" if here else ""), err=True)
+    for info in found:
+        click.echo(_row(info))
+    return 0
+
+
+@command.command("show")
+@click.argument("session_id", metavar="ID")
+def show(session_id: str) -> int:
+    """What is known of a session, and what was said in it."""
+    sessions = Sessions.of()
+    info = sessions.find(session_id)
+    facts = {
+        "session": info.id,
+        "folder": info.cwd,
+        "agent": " ".join(part for part in (info.provider, info.model) if part),
+        "begun": _when(info.created),
+        "last used": _when(info.last_used),
+        "runs": f"{len(info.runs)}, {info.turns} turns, ${info.cost_usd:.4f} (estimate)",
+        "last run": info.outcome,
+        "forked from": info.forked_from or "",
+        "rebuilt": f"{info.rebuilt} times" if info.rebuilt else "",
+    }
+    for name, value in facts.items():
+        if value:
+            click.echo(f"{name:12} {clean(value)}")
+    names = {"user": "you", "assistant": "agent", "tool": "tool"}
+    for said in sessions.transcript(info.id):
+        lines = clean(said.text).strip().split("\n")
+        click.echo()
+        click.echo(f"{names[said.role]:>5}  {lines[0]}")
+        for line in lines[1:]:
+            click.echo(f"       {line}")
+    return 0
+
+
+@command.command("export")
+@click.argument("session_id", metavar="ID")
+def export(session_id: str) -> int:
+    """Write a session to standard output as JSON lines, without keys."""
+    for line in Sessions.of().export(session_id):
+        sys.stdout.buffer.write(line)
+    sys.stdout.buffer.flush()
+    return 0
+
+
+@command.command("import")
+@click.argument("file", metavar="FILE")
+def import_(file: str) -> int:
+    """Take in an exported session; `-` reads standard input."""
+    try:
+        lines = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise errors.BadValue("FILE", f"{file!r} cannot be read: {error.strerror}") from None
+    info = Sessions.of().import_(lines.splitlines(keepends=True))
+    click.echo(f"{info.id}  {clean(info.title)}")
+    return 0
+
+
+@command.command("delete")
+@click.argument("session_ids", metavar="[ID]...", nargs=-1)
+@click.option("--older-than", type=float, metavar="DAYS", help="Those that were not used for so many days.")
+def delete(session_ids: tuple[str, ...], older_than: float | None) -> int:
+    """Delete sessions for good."""
+    if not session_ids and older_than is None:
+        raise errors.RequestError("no session was named", hint="Name one, or say --older-than DAYS.")
+    sessions = Sessions.of()
+    found = [sessions.find(name).id for name in session_ids]
+    for name in found:
+        sessions.delete(name)
+    if older_than is not None:
+        found += sessions.prune(older_than * 86400)
+    click.echo(f"deleted {len(found)} session{'' if len(found) == 1 else 's'}")
+    return 0
+
+
+def _row(info: SessionInfo) -> str:
+    width = os.get_terminal_size().columns if sys.stdout.isatty() else PIPED_WIDTH
+    title = one_line(clean(info.title), max(20, width - 48))
+    mark = f" (fork of {info.forked_from[:8]})" if info.forked_from else ""
+    return f"{info.id[:8]}  {_when(info.last_used)}  {info.outcome or '-':11}  {title}{mark}"
+
+
+def _when(epoch: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(epoch))

@@ -1,0 +1,293 @@
+"""Many turns with one agent: its process stays between them, and comes back by itself when it had to go.
+
+    async with open_conversation(mode="plan") as conversation:
+        reply = await conversation.ask("What is in this folder?")
+        async for recorded in conversation.say("And which file is the largest?"):
+            print(recorded.event)
+
+Starts no agent itself; every process is a run's, with the run's gate and one budget for all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import time
+from collections.abc import AsyncGenerator, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from leadrope import errors
+from leadrope.core import config as configs
+from leadrope.core import events, home
+from leadrope.core.fold import Fold
+from leadrope.core.request import RunRequest
+from leadrope.core.result import RunResult
+from leadrope.runtime import retries
+from leadrope.runtime.approvals import Approve, Approver
+from leadrope.runtime.budget import Meter
+from leadrope.runtime.run import Run, open_run
+
+IDLE_CLOSE_S = 600.0
+"""A waiting agent holds more than 100 MB; starting it again costs about half a second."""
+
+LEAVE_S = 10.0
+"""For an agent to end by itself before it is ended."""
+
+
+def open_conversation(
+    request: RunRequest | None = None,
+    *,
+    approver: Approver | Approve | None = None,
+    idle_close_s: float | None = None,
+    environ: Mapping[str, str] | None = None,
+    config: configs.Config | None = None,
+    **fields: Any,
+) -> Conversation:
+    """Prepare a conversation; the agent is started with the first thing that is said.
+
+    The request is that of a run without its prompt, or `fields` of one. `idle_close_s` ends a process that waits for
+    so long (0: never); what is said next starts another one in the same session. Left out: `[run] idle_close_s` of the
+    config, else 600.
+    """
+    if request is None:
+        try:
+            request = RunRequest(**{"prompt": "", **fields})
+        except TypeError as error:
+            raise errors.RequestError(str(error)) from None
+    elif fields:
+        request = msgspec.structs.replace(request, **fields)
+    if request.prompt:
+        raise errors.BadValue("prompt", "a conversation's words are given with say() or ask()", hint="Leave it out.")
+    return Conversation(request, approver=approver, idle_close_s=idle_close_s, environ=environ, config=config)
+
+
+class Conversation:
+    """One at a time: `say` or `ask`, and when that is over the next one."""
+
+    def __init__(
+        self,
+        request: RunRequest,
+        *,
+        approver: Approver | Approve | None,
+        idle_close_s: float | None,
+        environ: Mapping[str, str] | None,
+        config: configs.Config | None,
+    ) -> None:
+        self._request = request
+        self._approver = approver
+        self._environ = environ
+        self._config = config
+        self._idle_close_s = idle_close_s
+        self._run: Run | None = None
+        self._meter: Meter | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._closing: asyncio.Task[None] | None = None
+        self._interrupted = asyncio.Event()
+        self._is_speaking = False
+        self._is_closed = False
+        self.session_id: str | None = None if request.fork else request.resume
+        """The session, once the agent has told it."""
+        self.turns = 0
+        self.starts = 0
+        """Processes so far; one, unless it was closed or died between two turns."""
+        self.cost_usd = 0.0
+        """An estimate, of all turns."""
+        self.last: RunResult | None = None
+        """What the last turn came to."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def is_live(self) -> bool:
+        """A process waits for the next word."""
+        return self._run is not None
+
+    async def ask(self, text: str) -> RunResult:
+        """Say it, and return what the turn came to: its text, outcome, cost and denials are of this turn alone."""
+        async for _ in self.say(text):
+            pass
+        assert self.last is not None  # noqa: S101  # say() sets it before it ends
+        return self.last
+
+    async def say(self, text: str) -> AsyncGenerator[events.Recorded, None]:
+        """The events of one turn. Leaving it early interrupts the turn."""
+        if self._is_closed:
+            raise errors.RunClosed("the conversation is closed", hint="Open another one, and resume its session.")
+        if self._is_speaking:
+            raise errors.RunClosed("the agent is still answering", hint="Wait for the turn to end, or interrupt it.")
+        if not text.strip():
+            raise errors.EmptyPrompt("the prompt is empty")
+        self._is_speaking = True
+        self._interrupted.clear()
+        is_over = False
+        try:
+            await self._stay()
+            async for recorded in self._turn(text):
+                yield recorded
+            is_over = True
+        finally:
+            if not is_over and self._run is not None and not self._run.is_waiting:
+                # Whoever left does not want the rest of this turn; nor do we want it at the start of the next.
+                await self._leave("the turn was left")
+            self._is_speaking = False
+            self._wait_idle()
+
+    async def _turn(self, text: str) -> AsyncGenerator[events.Recorded, None]:
+        for is_second_try in (False, True):
+            run = await self._said(text)
+            fold = Fold(run.id)
+            has_begun = has_answered = False
+            ended: RunResult | None = None
+            async for recorded in run:
+                event = recorded.event
+                fold.add(recorded)
+                has_begun = has_begun or isinstance(event, events.TurnStarted)
+                if isinstance(event, events.SessionStarted):
+                    self.session_id = event.session_id
+                if isinstance(event, events.RunEnded):
+                    ended = event.result
+                yield recorded
+                # What follows the end of a turn at once, a judgement of its answer for instance, belongs to it.
+                has_answered = has_answered or (isinstance(event, events.TurnEnded) and not event.background)
+                if has_answered and run.is_waiting and not await self._waits_for_limit(run, fold.result()):
+                    self._note(fold.result())
+                    return
+            # The process is gone.
+            await self._leave("")
+            if not has_begun and not is_second_try and self.can_reopen:
+                continue  # it died before it heard this
+            self._note(fold.result() if ended is None else ended)
+            return
+
+    async def _said(self, text: str) -> Run:
+        if self._run is not None:
+            try:
+                await self._run.send(text)
+            except errors.RunClosed:
+                await self._leave("")
+            else:
+                return self._run
+        request = msgspec.structs.replace(self._request, prompt=text)
+        if self.starts:
+            if not self.can_reopen:
+                raise errors.RunClosed("the agent has ended, and its session was not kept", hint="Open another one.")
+            request = msgspec.structs.replace(
+                request, resume=self.session_id, fork=False, session_id=None, attachments=()
+            )
+        run = open_run(
+            request,
+            approver=self._approver,
+            keep_open=True,
+            environ=self._environ,
+            config=self._settle(),
+            meter=self._meter,
+        )
+        self._run = await run.__aenter__()
+        self._meter = run.meter
+        self.starts += 1
+        return run
+
+    def _settle(self) -> configs.Config:
+        """Read once: all processes of a conversation have the same settings."""
+        if self._config is None:
+            environ = os.environ if self._environ is None else self._environ
+            self._config = configs.load({**home.load_env(home.leadrope_home(environ)), **environ})
+        if self._idle_close_s is None:
+            said = self._config.run.idle_close_s
+            self._idle_close_s = said if isinstance(said, int | float) else IDLE_CLOSE_S
+        return self._config
+
+    @property
+    def can_reopen(self) -> bool:
+        """The session is kept: another process, or another day, can go on with it."""
+        return self._request.persist_session and self.session_id is not None
+
+    async def _waits_for_limit(self, run: Run, result: RunResult) -> bool:
+        """True when a usage limit was waited for and the agent was told to go on."""
+        if not self._request.wait_for_limit or result.outcome != "parked" or result.resets_at is None:
+            return False
+        delay = max(0.0, result.resets_at - time.time()) + retries.backoff(0, 1.0, random.random())  # noqa: S311
+        told = f"usage limit of the account; waiting for its reset, {delay:.0f} s"
+        run.notify(events.Notice(level="warning", code="waiting_for_limit", message=told))
+        try:
+            await asyncio.wait_for(self._interrupted.wait(), delay)
+        except TimeoutError:
+            await run.send(retries.AFTER_LIMIT)
+            return True
+        return False
+
+    def _note(self, result: RunResult) -> None:
+        self.last = msgspec.structs.replace(result, session_id=self.session_id)
+        self.turns += 1
+        self.cost_usd += result.cost_usd
+
+    # -- between the turns --------------------------------------------------------------------------------------------
+
+    async def interrupt(self) -> None:
+        """End the turn, not the conversation."""
+        self._interrupted.set()
+        if self._run is not None:
+            await self._run.interrupt()
+
+    async def change(self, **fields: Any) -> None:
+        """Other settings from the next turn on, a model or a mode for instance; the process is closed for it."""
+        self._request = msgspec.structs.replace(self._request, **fields)
+        if not self._is_speaking and self.can_reopen:
+            await self._stay()
+            await self._leave("")
+
+    def approve(self, approval_id: str, **how: Any) -> bool:
+        """As on a run; for an approver that leaves the answer to the caller."""
+        return self._run is not None and self._run.approve(approval_id, **how)
+
+    def deny(self, approval_id: str, reason: str = "not approved", *, by: str = "person") -> bool:
+        return self._run is not None and self._run.deny(approval_id, reason, by=by)
+
+    def answer(self, question_id: str, answers: dict[str, str] | None = None, **how: Any) -> bool:
+        return self._run is not None and self._run.answer(question_id, answers, **how)
+
+    async def close(self) -> None:
+        """End the process; the session stays."""
+        self._is_closed = True
+        await self._stay()
+        await self._leave("")
+
+    def _wait_idle(self) -> None:
+        if self._run is not None and self._idle_close_s and self._request.persist_session:
+            self._idle_timer = asyncio.get_running_loop().call_later(self._idle_close_s, self._close_idle)
+
+    def _close_idle(self) -> None:
+        self._idle_timer = None
+        self._closing = asyncio.get_running_loop().create_task(self._leave(""))
+
+    async def _stay(self) -> None:
+        """No idle close from here on; one that is under way is waited for."""
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._idle_timer = None
+        closing, self._closing = self._closing, None
+        if closing is not None:
+            await closing
+
+    async def _leave(self, reason: str) -> None:
+        """With a reason: now. Without: the agent ends by itself, as it does after its last prompt."""
+        run, self._run = self._run, None
+        if run is None:
+            return
+        if not reason:
+            run.finish()
+            # Work in the background may go on for long; nobody waits for it any more.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(run.result(), LEAVE_S)
+        await run.stop(reason or "the conversation was closed")

@@ -1,0 +1,79 @@
+"""The ways out of one run: the broker before the model, the proxy before allowed hosts. Decides nothing about walls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import cast
+
+from leadrope.core import events
+from leadrope.core.redaction import Secret
+from leadrope.providers import base
+from leadrope.runtime import held, walls
+from leadrope.runtime.broker import Broker
+from leadrope.runtime.broker import Kind as BrokerKind
+from leadrope.runtime.budget import Meter
+from leadrope.runtime.proxy import HostProxy, Refused
+from leadrope.runtime.upstream import proxy_for
+
+
+class Gateway:
+    """One for the run: a second attempt goes on with the same budget and the same token."""
+
+    def __init__(
+        self,
+        run_dir: Path,
+        *,
+        meter: Meter,
+        notify: Callable[[events.Notice | events.WallsHeld], None],
+        allowed: Mapping[str, str],
+    ) -> None:
+        """`allowed`: the proxy and CA variables that the user lets the agent have."""
+        self._run_dir = run_dir
+        self._meter = meter
+        self._notify = notify
+        self._allowed = allowed
+        self._broker: Broker | None = None
+        self._proxy: HostProxy | None = None
+        self.doors = walls.Doors()
+
+    async def open_doors(self, wanted: walls.Wish, allowed_hosts: tuple[tuple[str, ...], ...]) -> None:
+        """Where the agent reaches nothing else: a socket to the model, and one to the hosts that the policy allows."""
+        if not wanted.model_only:
+            self.doors = walls.Doors()
+            return
+        hosts = walls.allowed_hosts(allowed_hosts)
+        proxy = self._run_dir / "proxy.sock" if hosts else None
+        if proxy and self._proxy is None:
+            host_proxy = HostProxy(hosts, listen=proxy, on_refused=self._on_refused_host)
+            self._proxy = await host_proxy.__aenter__()
+        self.doors = walls.Doors(model=self._run_dir / "model.sock", proxy=proxy)
+
+    async def open_broker(self, upstream: str, credential: Secret, kind: str) -> base.Brokered:
+        if self._broker is None:
+            broker = Broker(
+                upstream,
+                credential,
+                cast("BrokerKind", kind),
+                meter=self._meter,
+                listen=self.doors.model,
+                notify=self._notify,
+                # A corporate proxy is the model's way out only where the user has said that the agent may use it.
+                proxy=proxy_for(upstream, self._allowed),
+                ca_file=self._allowed.get("NODE_EXTRA_CA_CERTS") or self._allowed.get("SSL_CERT_FILE"),
+            )
+            self._broker = await broker.__aenter__()
+        return base.Brokered(url=self._broker.url, token=Secret(self._broker.token))
+
+    async def close(self) -> None:
+        broker, self._broker = self._broker, None
+        if broker is not None:
+            await broker.close()
+        proxy, self._proxy = self._proxy, None
+        if proxy is not None:
+            await proxy.__aexit__(None, None, None)
+
+    def _on_refused_host(self, refused: Refused) -> None:
+        told = f"{refused.host}:{refused.port} was not reached: {refused.reason}"
+        self._notify(events.Notice(level="warning", code="host_refused", message=told))
+        self._notify(held.refused_host(refused.host, refused.port, refused.reason))

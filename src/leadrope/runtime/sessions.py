@@ -1,0 +1,335 @@
+"""Sessions as files: what is known of each, finding, exporting, importing and removing them. Starts nothing.
+
+LEADROPE_HOME/sessions/ID/
+    session.json       what a list shows
+    transcript.jsonl   what was said, in short and redacted; a lost session is rebuilt from it
+    config/projects    the agent program's own record, which a resume reads
+
+The events of its runs are in the run store.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import BinaryIO, Literal, TypeVar
+
+import msgspec
+
+from leadrope import errors
+from leadrope.core import events, home
+from leadrope.core.redaction import redact
+from leadrope.core.request import RunRequest
+
+INFO, TRANSCRIPT, CONFIG = "session.json", "transcript.jsonl", "config"
+LOST = "config.lost"
+EXPORT_VERSION = 1
+LEAST_PREFIX = 4
+"""Fewer characters than this are a slip and not a name."""
+REBUILT_CHARACTERS = 60_000
+"""Of an earlier conversation at most: about 15,000 tokens, which any model holds beside its work."""
+
+_T = TypeVar("_T", bound=msgspec.Struct)
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_EXPORTED = re.compile(r"transcript\.jsonl|config/projects(?:/[A-Za-z0-9._-]+)+\.jsonl")
+_EVENT_LOG = re.compile(r"runs/[0-9a-f]{1,64}\.jsonl")
+"""Exports once held the events of each run too."""
+
+log = logging.getLogger("leadrope.sessions")
+
+
+class SessionInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What session.json holds."""
+
+    id: str
+    cwd: str = ""
+    """Where it last worked, and where it goes on."""
+    created: float = 0.0
+    last_used: float = 0.0
+    """Seconds since the epoch, as all times here."""
+    provider: str = ""
+    model: str = ""
+    title: str = ""
+    """The first prompt, cut short."""
+    runs: tuple[str, ...] = ()
+    turns: int = 0
+    cost_usd: float = 0.0
+    """An estimate, over all runs."""
+    outcome: str = ""
+    """Of the last run."""
+    forked_from: str | None = None
+    rebuilt: int = 0
+    """How often the agent's own record was lost and made anew from the transcript."""
+
+
+class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One line of transcript.jsonl."""
+
+    time: float
+    run_id: str
+    role: Literal["user", "assistant", "tool"]
+    text: str
+
+
+class Export(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The first line of an export; `ExportLine`s follow."""
+
+    leadrope_session: int
+    info: SessionInfo
+
+
+class ExportLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    file: str
+    line: str
+
+
+class Sessions:
+    """All sessions of one LEADROPE_HOME.
+
+    for info in Sessions.of().listing(): print(info.id, info.title)
+    """
+
+    def __init__(self, leadrope_home: Path) -> None:
+        self.folder = home.sessions_dir(leadrope_home)
+
+    @classmethod
+    def of(cls, environ: Mapping[str, str] | None = None) -> Sessions:
+        return cls(home.leadrope_home(os.environ if environ is None else environ))
+
+    # -- looking ----------------------------------------------------------------------------------------------------
+
+    def listing(self) -> list[SessionInfo]:
+        """The most recently used first."""
+        found = [self._info(name) for name in self._names()]
+        return sorted(found, key=lambda info: info.last_used, reverse=True)
+
+    def find(self, name: str) -> SessionInfo:
+        """By its id, or by the beginning of it if no other session begins so."""
+        found = self.match(name)
+        if found is None:
+            raise errors.BadValue(
+                "session", f"no session {name!r} is known in {self.folder}", hint="See `leadrope sessions list`."
+            )
+        return self._info(found)
+
+    def match(self, name: str) -> str | None:
+        """The whole id, or None; an ambiguous beginning is an error."""
+        names = self._names()
+        if name in names:
+            return name
+        found = [one for one in names if one.startswith(name)] if len(name) >= LEAST_PREFIX else []
+        if len(found) > 1:
+            shown = ", ".join(sorted(found)[:5])
+            raise errors.BadValue("resume", f"{name!r} could be any of {len(found)} sessions: {shown}")
+        return found[0] if found else None
+
+    def last(self, cwd: str | Path | None = None) -> SessionInfo | None:
+        """The session that was used last, in this folder if one is given."""
+        wanted = str(Path(cwd).resolve()) if cwd is not None else None
+        return next((info for info in self.listing() if wanted is None or info.cwd == wanted), None)
+
+    def transcript(self, session_id: str) -> list[Said]:
+        """What was said. A line that cannot be read, the last one after a crash for instance, is left out."""
+        said = []
+        for line in _lines(self.folder / session_id / TRANSCRIPT):
+            try:
+                said.append(msgspec.json.decode(line, type=Said))
+            except msgspec.MsgspecError:
+                continue
+        return said
+
+    # -- moving and removing ----------------------------------------------------------------------------------------
+
+    def export(self, session_id: str) -> Iterator[bytes]:
+        """The session as JSON lines, redacted; `import_` takes them on another machine."""
+        info = self.find(session_id)
+        folder = self.folder / info.id
+        yield msgspec.json.encode(Export(leadrope_session=EXPORT_VERSION, info=info)) + b"\n"
+        native = sorted((folder / CONFIG / "projects").rglob("*.jsonl"))
+        for path in (folder / TRANSCRIPT, *native):
+            name = path.relative_to(folder).as_posix()
+            for line in _lines(path):
+                text = redact(line.decode(errors="replace"))
+                yield msgspec.json.encode(ExportLine(file=name, line=text)) + b"\n"
+
+    def import_(self, lines: Iterable[bytes]) -> SessionInfo:
+        """A session that was exported elsewhere. What it says is somebody else's text: look at it before you go on."""
+        rows = iter(lines)
+        head = _decoded(next(rows, b""), 1, Export)
+        if head.leadrope_session != EXPORT_VERSION:
+            raise errors.BadValue("session", f"its format {head.leadrope_session} is not known here")
+        info = head.info
+        if not _UUID.fullmatch(info.id):
+            raise errors.BadValue("session", f"{info.id!r} is not a session id")
+        folder = self.folder / info.id
+        if folder.exists():
+            raise errors.BadValue("session", f"{info.id} is here already", hint="Delete it first, or leave it.")
+        fresh = home.ensure(self.folder / f".import-{os.getpid()}-{info.id}")
+        try:
+            self._unpack(fresh, rows)
+            write_info(fresh, info)
+            fresh.rename(folder)
+        except BaseException:
+            shutil.rmtree(fresh, ignore_errors=True)
+            raise
+        return info
+
+    def _unpack(self, folder: Path, rows: Iterator[bytes]) -> None:
+        passed_over = set()
+        for number, row in enumerate(rows, start=2):
+            if not row.strip():
+                continue
+            entry = _decoded(row, number, ExportLine)
+            if _EVENT_LOG.fullmatch(entry.file):
+                passed_over.add(entry.file)
+                continue
+            if not _EXPORTED.fullmatch(entry.file) or ".." in entry.file or "\n" in entry.line:
+                raise errors.BadValue("session", f"line {number}: {entry.file!r} is no file of a session")
+            path = folder / entry.file
+            home.ensure(path.parent)
+            with _opened(path) as out:
+                out.write(entry.line.encode() + b"\n")
+        if passed_over:
+            many = f"{len(passed_over)} run{'' if len(passed_over) == 1 else 's'}"
+            log.warning("the events of %s are not taken over: a session no longer holds any", many)
+
+    def delete(self, session_id: str) -> None:
+        shutil.rmtree(self.folder / self.find(session_id).id)
+
+    def prune(self, older_than_s: float) -> list[str]:
+        """Remove the sessions that were not used for so long; their ids."""
+        limit = time.time() - older_than_s
+        old = [info.id for info in self.listing() if info.last_used < limit]
+        for name in old:
+            shutil.rmtree(self.folder / name, ignore_errors=True)
+        return old
+
+    # -- for a run --------------------------------------------------------------------------------------------------
+
+    def settle(self, request: RunRequest) -> tuple[RunRequest, tuple[events.Notice, ...]]:
+        """The request with the whole id of its session, and the folder in which that goes on.
+
+        An id that nobody knows here is left to the provider: the agent program may know it.
+        """
+        if request.resume is None:
+            fresh = request.persist_session and request.session_id is None
+            return (msgspec.structs.replace(request, session_id=str(uuid.uuid4())) if fresh else request), ()
+        known = self.match(request.resume)
+        if request.fork and request.session_id is None:
+            request = msgspec.structs.replace(request, session_id=str(uuid.uuid4()))
+        if known is None:
+            return request, ()
+        request = msgspec.structs.replace(request, resume=known)
+        cwd = self._info(known).cwd
+        if request.cwd is not None or not cwd:
+            return request, ()
+        if Path(cwd).is_dir():
+            return msgspec.structs.replace(request, cwd=cwd), ()
+        told = f"the session's folder {cwd} is gone; it goes on in {Path.cwd()}"
+        return request, (events.Notice(level="warning", code="session_folder_gone", message=told),)
+
+    def rebuilt(self, request: RunRequest) -> RunRequest | None:
+        """A request that starts the session anew from what we have of it; None when that is nothing.
+
+        It keeps its id where it can, so that whoever has written it down need not know.
+        """
+        old = request.resume or ""
+        said = self.transcript(old) if old and old in self._names() else []
+        if not said:
+            return None
+        if request.fork or not _UUID.fullmatch(old):
+            new = request.session_id or str(uuid.uuid4())
+        else:
+            new = old
+            _set_aside(self.folder / old)
+        return msgspec.structs.replace(
+            request, resume=None, fork=False, session_id=new, prompt=rebuilt_prompt(said, request.prompt)
+        )
+
+    def _names(self) -> list[str]:
+        try:
+            with os.scandir(self.folder) as entries:
+                return [entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
+        except FileNotFoundError:
+            return []
+
+    def _info(self, name: str) -> SessionInfo:
+        return read_info(self.folder / name) or _unlisted(self.folder / name)
+
+
+# -- files -----------------------------------------------------------------------------------------------------------
+
+
+def read_info(folder: Path) -> SessionInfo | None:
+    try:
+        return msgspec.json.decode((folder / INFO).read_bytes(), type=SessionInfo)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def write_info(folder: Path, info: SessionInfo) -> None:
+    """Whole or not at all, also when two runs end at once."""
+    fresh = folder / f".{INFO}.{uuid.uuid4().hex}"
+    with _opened(fresh) as out:
+        out.write(msgspec.json.format(msgspec.json.encode(info), indent=2))
+    fresh.replace(folder / INFO)
+
+
+def rebuilt_prompt(said: list[Said], prompt: str) -> str:
+    """What was said so far as text before the new prompt: the newest part of it that fits."""
+    names = {"user": "[User]", "assistant": "[Assistant]", "tool": "[Tool]"}
+    blocks: list[str] = []
+    room = REBUILT_CHARACTERS
+    for entry in reversed(said):
+        block = f"{names[entry.role]}\n{entry.text}"
+        if len(block) > room:
+            blocks.append("[…]\nWhat was said before is left out.")
+            break
+        blocks.append(block)
+        room -= len(block)
+    earlier = "\n\n".join(reversed(blocks))
+    return (
+        "This goes on with an earlier conversation whose own record is lost. What follows up to the last line of "
+        f"dashes is a copy of what was said then: it is context, not a task.\n\n{earlier}\n\n-----\n\n{prompt}"
+    )
+
+
+def _unlisted(folder: Path) -> SessionInfo:
+    """A session without a readable session.json."""
+    try:
+        when = folder.stat().st_mtime
+    except OSError:
+        when = 0.0
+    return SessionInfo(id=folder.name, created=when, last_used=when)
+
+
+def _set_aside(folder: Path) -> None:
+    """The broken record is kept once, for whoever wants to know what happened to it."""
+    if (folder / CONFIG).exists():
+        shutil.rmtree(folder / LOST, ignore_errors=True)
+        (folder / CONFIG).rename(folder / LOST)
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as lines:
+            yield from (line.rstrip(b"\n") for line in lines if line.strip())
+    except FileNotFoundError:
+        return
+
+
+def _opened(path: Path) -> BinaryIO:
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb")
+
+
+def _decoded(row: bytes, number: int, kind: type[_T]) -> _T:
+    try:
+        return msgspec.json.decode(row, type=kind)
+    except msgspec.MsgspecError as error:
+        raise errors.BadValue("session", f"line {number} is not of an exported session: {error}") from None
