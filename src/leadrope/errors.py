@@ -5,13 +5,25 @@
     │   ├── EmptyPrompt
     │   ├── BadDirectory        the working directory is missing, no directory, or forbidden
     │   ├── BadValue            a field is out of range or of an unknown kind
+    │   │   └── BadAttachment   a file that cannot go with the prompt
+    │   ├── SessionLost         the agent's own record of a session is gone; raised only where ours is gone too
     │   ├── VariableRefused     a variable that could turn the child against its supervisor
     │   └── BadConfig           a configuration file cannot be used
     ├── InstallError            fix the installation
     │   ├── CliNotFound
     │   ├── SpawnFailed
+    │   ├── BadProvider         another package's provider cannot be used
     │   ├── GateUnsupported     this agent version cannot hold a tool call
     │   └── SandboxUnavailable  the walls cannot be built here
+    ├── StoreError              the record of runs cannot be used as it is
+    │   ├── StoreFull           the disk is full; goes on when there is room
+    │   ├── StoreBusy           other processes kept it for too long; try again
+    │   ├── StoreUnreadable     no database, a broken one, or of a newer leadrope; nothing was overwritten
+    │   ├── UnknownRun          no run, approval or session has that id
+    │   ├── WrongState          the run is not in a state for that
+    │   └── QueueFull           too many runs wait already
+    ├── GitFailed               git could not do it, in its own words; nothing is half done
+    │   └── GitConflict         the changes do not fit; `paths` are where
     ├── NotAuthenticated        log in, or opt in to a key
     ├── RunFailed               a run ended badly; raised only by RunResult.raise_for_outcome()
     └── RunClosed               the run is over; the call came too late
@@ -61,6 +73,18 @@ class BadValue(RequestError):
         self.field = field
 
 
+class BadAttachment(BadValue):
+    def __init__(self, path: str, message: str, *, hint: str | None = None) -> None:
+        super().__init__("attachments", f"{path}: {message}", hint=hint)
+        self.path = path
+
+
+class SessionLost(RequestError):
+    """What the agent program would resume from is missing or broken; a run rebuilds it from leadrope's own record."""
+
+    kind = "session_lost"
+
+
 class VariableRefused(RequestError):
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(
@@ -86,6 +110,12 @@ class SpawnFailed(InstallError):
     pass
 
 
+class BadProvider(InstallError):
+    def __init__(self, name: str, message: str, *, hint: str | None = None) -> None:
+        super().__init__(f"provider {name!r}: {message}", hint=hint)
+        self.name = name
+
+
 class GateUnsupported(InstallError):
     kind = "gate_unsupported"
 
@@ -94,19 +124,59 @@ class SandboxUnavailable(InstallError):
     kind = "sandbox_unavailable"
 
 
+class StoreError(LeadropeError):
+    kind = "store"
+
+
+class StoreFull(StoreError):
+    kind = "store_full"
+
+
+class StoreBusy(StoreError):
+    kind = "store_busy"
+
+
+class StoreUnreadable(StoreError):
+    kind = "store_unreadable"
+
+
+class UnknownRun(StoreError, RequestError):
+    kind = "unknown_run"
+
+
+class WrongState(StoreError, RequestError):
+    kind = "wrong_state"
+
+
+class QueueFull(StoreError):
+    kind = "queue_full"
+
+
+class GitFailed(LeadropeError):
+    kind = "git"
+
+
+class GitConflict(GitFailed):
+    kind = "git_conflict"
+
+    def __init__(self, message: str, paths: tuple[str, ...] = (), *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.paths = paths
+
+
 class NotAuthenticated(LeadropeError):
     kind = "not_authenticated"
 
 
 class RunFailed(LeadropeError):
-    """Carries the whole result; the message is built from it."""
+    """Carries the whole result; the message is built from it unless one is given."""
 
     kind = "run_failed"
 
-    def __init__(self, result: RunResult) -> None:
+    def __init__(self, result: RunResult, message: str | None = None) -> None:
         error = result.error
         super().__init__(
-            f"the run ended {result.outcome}" + (f": {error.message}" if error else ""),
+            message or f"the run ended {result.outcome}" + (f": {error.message}" if error else ""),
             hint=error.hint if error else None,
         )
         self.result = result

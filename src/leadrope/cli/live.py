@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
+from leadrope import errors
 from leadrope.cli.screen import Screen, ScreenLog
 from leadrope.core.config import Config
 from leadrope.core.events import ApprovalRequested, Event, QuestionRequested, Recorded, SessionStarted
 from leadrope.core.request import RunRequest
 from leadrope.core.result import RunResult
+from leadrope.runs.service import Job, Service
 from leadrope.runtime.approvals import Answer, Approver, DenyAll, Reply
-from leadrope.runtime.console import Console, NoTerminal
-from leadrope.runtime.run import Run, open_run
+from leadrope.runtime.console import Console, NoTerminal, open_terminal
+from leadrope.runtime.run import Run
+
+if TYPE_CHECKING:
+    from leadrope.cli.prompt import Prompt
+
+
+QUEUED_S = 0.5
+"""A run that is not taken up in this time waits for its turn."""
 
 
 async def drive(
@@ -27,18 +37,43 @@ async def drive(
     approver: Approver,
     environ: Mapping[str, str] | None = None,
     config: Config | None = None,
+    **kept: Any,
 ) -> RunResult:
-    """Run to the end. The first Ctrl-C interrupts the turn, the second stops the run; SIGTERM and a hang-up stop it."""
+    """Run to the end. The first Ctrl-C interrupts the turn, the second stops the run; SIGTERM and a hang-up stop it.
+
+    `kept` is for the service: title, priority, place.
+    """
     in_order = AfterShown(approver)
+
+    def see(recorded: Recorded) -> None:
+        show(recorded)
+        in_order.shown(recorded.event)
+        signals.saw(recorded.event)
+
     with _Signals(screen) as signals:
-        async with open_run(request, approver=in_order, environ=environ, config=config) as run:
-            signals.watch(run)
-            async for recorded in run:
-                show(recorded)
-                in_order.shown(recorded.event)
-                signals.saw(recorded.event)
+        async with Service(environ, config=config) as service:
+            asked = approver if isinstance(approver, DenyAll) else in_order
+            job = await service.start(request, approver=asked, show=see, **kept)
+            signals.watch(service, job)
+            if await _waits_for_turn(service, job):
+                told = service.get(job.id)
+                ahead = service.store.ahead_of(job.id)
+                screen.line(
+                    screen.style.dim(f"queued: {told.note or f'{ahead} runs are ahead'} (Ctrl-C takes it back)")
+                )
+            result = await job.result()
             await signals.finish()
-            return await run.result()
+            return result
+
+
+async def _waits_for_turn(service: Service, job: Job) -> bool:
+    """True when the run was not taken up at once: then somebody should be told why."""
+    with service.store.bell.listen() as heard:
+        until = asyncio.get_running_loop().time() + QUEUED_S
+        while service.get(job.id).state == "queued":
+            if not await heard.wait(until - asyncio.get_running_loop().time()):
+                return service.get(job.id).state == "queued"
+    return False
 
 
 class AfterShown:
@@ -74,7 +109,8 @@ class _Signals:
         self._screen = screen
         self._loop = asyncio.get_running_loop()
         self._main = asyncio.current_task()
-        self._run: Run | None = None
+        self._service: Service | None = None
+        self._job: Job | None = None
         self._has_session = False
         self._presses = 0
         self._work: set[asyncio.Task[Any]] = set()
@@ -89,8 +125,12 @@ class _Signals:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             self._loop.remove_signal_handler(number)
 
-    def watch(self, run: Run) -> None:
-        self._run = run
+    def watch(self, service: Service, job: Job) -> None:
+        self._service, self._job = service, job
+
+    @property
+    def _run(self) -> Run | None:
+        return self._job.run if self._job is not None else None
 
     def saw(self, event: Event) -> None:
         self._has_session = self._has_session or isinstance(event, SessionStarted)
@@ -111,6 +151,8 @@ class _Signals:
         if self._run is not None:
             self._screen.line("stopping", now=True)
             self._spawn(self._run.stop(f"stopped by {cause}"))
+        elif self._service is not None and self._job is not None and not self._job.is_taken:
+            self._spawn(self._service.stop(self._job.id, f"stopped by {cause}"))
         elif self._main is not None:
             self._main.cancel()
 
@@ -129,6 +171,33 @@ def person(screen: Screen) -> Iterator[Approver]:
         return
     with console:
         yield console
+
+
+@contextmanager
+def at_prompt(screen: Screen) -> Iterator[tuple[Prompt, Console]]:
+    """The terminal of a conversation: where lines are typed, and where the agent's calls and questions are asked."""
+    from leadrope.cli.prompt import Prompt  # noqa: PLC0415  # POSIX alone has it
+
+    try:
+        terminal = open_terminal()
+    except NoTerminal as error:
+        raise errors.RequestError(f"a conversation needs a terminal: {error}", hint="Use `leadrope run`.") from None
+
+    def before() -> None:
+        prompt.hold()
+        screen.hold()
+
+    def after() -> None:
+        screen.release()
+        prompt.release()
+
+    # Two descriptors of one terminal: each of them is waited for by itself.
+    with Console(colour=screen.style.enabled, before=before, after=after) as console:
+        try:
+            with Prompt(terminal) as prompt:
+                yield prompt, console
+        finally:
+            os.close(terminal)
 
 
 @contextmanager

@@ -20,7 +20,16 @@ if TYPE_CHECKING:
 # Name -> module, attribute, one line of help.
 COMMANDS = {
     "run": ("leadrope.cli.run", "command", "Run an agent on a prompt, under supervision."),
+    "chat": ("leadrope.cli.chat", "command", "Talk with an agent, turn by turn."),
+    "runs": ("leadrope.cli.runs", "command", "List, follow, stop, resume and export runs."),
+    "approvals": ("leadrope.cli.approvals", "command", "See and answer what waits for a person."),
+    "top": ("leadrope.cli.top", "command", "Watch all runs live."),
+    "stats": ("leadrope.cli.stats", "command", "What runs have cost, by day, model or label."),
+    "export": ("leadrope.cli.runs", "export", "A whole run: one page, or its events as JSON lines."),
+    "sessions": ("leadrope.cli.sessions", "command", "List, show, export, import and delete sessions."),
     "demo": ("leadrope.cli.demo", "command", "Watch a real agent work on a lead rope; no account needed."),
+    "events": ("leadrope.cli.events", "command", "Print what happened in a run, line by line."),
+    "import-transcript": ("leadrope.cli.transcripts", "command", "Read an agent's recording into events."),
     "policy": ("leadrope.cli.policy", "command", "Show, check and try the rules that hold here."),
     "trust": ("leadrope.cli.trust", "command", "Let a repository's own settings and servers have effect."),
     "doctor": ("leadrope.cli.doctor", "command", "Check the installation, and say what to do."),

@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import click
@@ -32,7 +33,9 @@ Examples:
   leadrope run "fix it" --mode edit --tools Read,Edit,Bash --max-turns 20
   git diff | leadrope run - --purpose review --output json
   leadrope run "list the routes" --schema routes.schema.json -o json
-  leadrope run "go on" --resume SESSION
+  leadrope run "go on" --continue
+  leadrope run "try it another way" --fork 7f1f9d3e
+  leadrope run "upgrade the dependencies" --worktree --detach
 
 \b
 Exit codes:
@@ -57,11 +60,14 @@ def command(prompt: str | None, **given: Any) -> int:
     environ = {**home.load_env(home.leadrope_home(environ)), **environ}
     config = configs.load(environ)
     request = build(prompt, given, config, environ)
+    kept = _kept(given)
     screen = Screen.of_process(environ)
+    if given["detach"]:
+        return _detach(request, kept, screen)
     output = given["output"] or "text"
     show = shower(output, screen, quiet=bool(given["quiet"]), resumable=request.persist_session)
     try:
-        result = asyncio.run(_run(request, screen, show, config, environ))
+        result = asyncio.run(_run(request, screen, show, config, environ, kept))
     except errors.BadValue as error:
         raise options.in_flags(error, given) from None
     except asyncio.CancelledError:
@@ -77,6 +83,16 @@ def build(
     """One request out of the prompt, the flags and the config; what is wrong is raised before anything is started."""
     fields = options.overrides(given)
     fields["prompt"] = _prompt(prompt, given.get("file"))
+    return with_config(fields, given, config, environ)
+
+
+def with_config(
+    fields: dict[str, Any], given: Mapping[str, Any], config: configs.Config, environ: Mapping[str, str]
+) -> RunRequest:
+    """The flags' own fields above the config's and the profile's."""
+    options.one_session(given)
+    if given.get("continue"):
+        fields["resume"] = _last_session(given.get("cwd"), environ)
     servers = options.connections(config, given.get("mcp_config"), given.get("mcp_server") or ())
     if servers is not None:
         fields["connections"] = servers
@@ -84,6 +100,18 @@ def build(
         return configs.apply(config, given.get("profile"), fields, environ=environ)
     except errors.BadValue as error:
         raise options.in_flags(error, given) from None
+
+
+def _last_session(cwd: str | None, environ: Mapping[str, str]) -> str:
+    from leadrope.runtime.sessions import Sessions  # noqa: PLC0415  # only --continue asks for it
+
+    folder = Path(cwd).expanduser() if cwd is not None else Path.cwd()
+    found = Sessions.of(environ).last(folder)
+    if found is None:
+        raise errors.BadValue(
+            "--continue", f"no session was used in {folder}", hint="See `leadrope sessions list`, and use --resume ID."
+        )
+    return found.id
 
 
 def _prompt(prompt: str | None, file: str | None) -> str:
@@ -109,10 +137,38 @@ async def _run(
     show: Callable[[events.Recorded], None],
     config: configs.Config,
     environ: Mapping[str, str],
+    kept: dict[str, Any],
 ) -> RunResult:
     # The caller's own environment goes to the run: it knows what leadrope's .env adds, and tells the two apart.
     with live.logs(screen, environ), live.person(screen) as approver:
-        return await live.drive(request, show=show, screen=screen, approver=approver, config=config)
+        return await live.drive(request, show=show, screen=screen, approver=approver, config=config, **kept)
+
+
+def _kept(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the service is told beside the request."""
+    if not given["worktree"]:
+        for name in ("branch", "carry"):
+            if given[name] is not None:
+                raise errors.BadValue(f"--{name}", "belongs to a worktree", hint="Add --worktree.")
+    wanted = {
+        "worktree": bool(given["worktree"]),
+        "branch": given["branch"],
+        "carry": bool(given["carry"]),
+        "checkpoint": given["checkpoint"] is not False,
+    }
+    return {"title": given["title"] or "", "priority": given["priority"] or 0, "place": {"wanted": wanted}}
+
+
+def _detach(request: RunRequest, kept: dict[str, Any], screen: Screen) -> int:
+    from leadrope.core.request import check  # noqa: PLC0415  # only here
+    from leadrope.runs import detached  # noqa: PLC0415  # only here
+
+    # The folder of this terminal: the owner's own is another.
+    request = msgspec.structs.replace(check(request), cwd=str(Path(request.cwd or ".").expanduser().resolve()))
+    run_id = detached.hand_over(home.leadrope_home(os.environ), request, dict(os.environ), **kept)
+    print(run_id)
+    screen.line(screen.style.dim(f"watch it with: leadrope runs logs -f {run_id[:8]}"))
+    return 0
 
 
 def shower(output: str, screen: Screen, *, quiet: bool, resumable: bool = True) -> Callable[[events.Recorded], None]:

@@ -1,0 +1,226 @@
+"""`leadrope approvals`: what waits for a person, answered from any terminal."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from typing import Any
+
+import click
+import msgspec
+
+from leadrope import errors
+from leadrope.cli import table
+from leadrope.cli.runs import has_store, with_service
+from leadrope.cli.screen import Screen
+from leadrope.core.events import ApprovalRequested, QuestionRequested
+from leadrope.runs.service import Service
+from leadrope.runs.store import Approval
+from leadrope.runtime.approvals import Answer, Reply
+from leadrope.runtime.shown import clean, describe, one_line
+
+_HELP = """What waits for a person, answered from any terminal, also for detached runs.
+
+The first answer counts, whoever gives it; what nobody answers in time is a no.
+"""
+_EPILOG = """\b
+Examples:
+  leadrope approvals list
+  leadrope approvals approve 3fa9c1d20b7e-1-approval-1
+  leadrope approvals deny 3fa9c1d20b7e-1-approval-1 --reason "use the test database"
+  leadrope approvals edit 3fa9c1d20b7e-1-approval-1 '{"command": "git push --dry-run"}'
+"""
+
+
+@click.group("approvals", help=_HELP, epilog=_EPILOG, short_help="See and answer what waits for a person.")
+def command() -> None:
+    pass
+
+
+def _asked(found: Approval) -> ApprovalRequested | QuestionRequested:
+    shape: Any = ApprovalRequested if found.kind == "approval" else QuestionRequested
+    decoded: ApprovalRequested | QuestionRequested = msgspec.json.decode(found.asked, type=shape)
+    return decoded
+
+
+def _in_words(found: Approval) -> str:
+    asked = _asked(found)
+    if isinstance(asked, ApprovalRequested):
+        return one_line(describe(asked.call, cwd=found.cwd), 200)
+    if asked.kind == "plan":
+        return "a plan: " + one_line(asked.plan, 200)
+    return one_line("; ".join(question.question for question in asked.questions), 200)
+
+
+@command.command("list")
+@click.option("--all", "is_all", is_flag=True, help="Also what is settled.")
+@click.option("--run", metavar="RUN", help="Only of this run.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
+def list_(is_all: bool, run: str | None, output: str) -> int:
+    """What waits, the oldest first."""
+
+    async def look(service: Service) -> list[Approval]:
+        run_id = service.get(run).id if run else ""
+        return service.approvals(state="" if is_all else "pending", run_id=run_id)
+
+    found = with_service(look) if has_store() else []
+    if output == "json":
+        for row in found:
+            told = {
+                "id": row.id,
+                "run": row.run_id,
+                "state": row.state,
+                "requested": row.requested,
+                "by": row.by,
+                "reason": row.reason,
+                "asked": msgspec.Raw(row.asked),
+            }
+            sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")
+        return 0
+    screen = Screen.of_process()
+    if not found:
+        screen.line("Nothing waits for a person.")
+        return 0
+    rows = [(row.id, row.state, table.ago(row.requested), clean(_in_words(row))) for row in found]
+    for line in table.table(("ID", "STATE", "AGE", "WHAT"), rows, screen.width):
+        click.echo(line)
+    return 0
+
+
+@command.command("show")
+@click.argument("approval")
+def show(approval: str) -> int:
+    """All of it: the exact call or question, why it was held, who answered."""
+
+    async def look(service: Service) -> int:
+        row = service.store.approval(_find(service, approval))
+        asked = _asked(row)
+        click.echo(f"{row.id}  {row.state}" + (f" by {row.by}" if row.by else ""))
+        click.echo(f"run {row.run_id[:8]}: {clean(row.title)}\nfolder {row.cwd}\n")
+        if isinstance(asked, ApprovalRequested):
+            click.echo(f"{asked.call.name}  risk {asked.risk}\nheld because {clean(asked.reason)}")
+            if asked.reading:
+                click.echo(f"would run: {clean(asked.reading)}")
+            click.echo(clean(msgspec.json.format(msgspec.json.encode(asked.call.input)).decode()))
+        elif asked.kind == "plan":
+            click.echo(clean(asked.plan))
+        for question in getattr(asked, "questions", ()):
+            click.echo(clean(question.question))
+            for option in question.options:
+                click.echo(f"  - {clean(option.label)}: {clean(option.description)}")
+        return 0
+
+    return with_service(look)
+
+
+@command.command("approve")
+@click.argument("approval")
+@click.option("--for-run", is_flag=True, help="This call, to the letter, for the rest of the run.")
+@click.option("--answer", "answers", multiple=True, metavar="QUESTION=LABEL", help="For a question; repeatable.")
+def approve(approval: str, for_run: bool, answers: tuple[str, ...]) -> int:
+    """Say yes to a call, a plan, or answer a question."""
+
+    async def act(service: Service) -> int:
+        found = service.store.approval(_find(service, approval))
+        if found.kind == "question":
+            given = _answers(_asked(found), answers)
+            await service.answer(found.id, Reply(answered=True, answers=given, by=_me()))
+        else:
+            scope: Any = "run" if for_run else "once"
+            told = Answer(approved=True, by=_me(), scope=scope, fingerprint=found.fingerprint)
+            await service.answer(found.id, told)
+        click.echo(f"{found.id} approved")
+        return 0
+
+    return with_service(act)
+
+
+@command.command("deny")
+@click.argument("approval")
+@click.option("--reason", default="", help="The agent reads it.")
+def deny(approval: str, reason: str) -> int:
+    """Say no."""
+
+    async def act(service: Service) -> int:
+        found = service.store.approval(_find(service, approval))
+        told = reason or "not approved"
+        answer: Answer | Reply = Answer(approved=False, by=_me(), reason=told)
+        if found.kind == "question":
+            answer = Reply(answered=False, by=_me(), reason=told)
+        await service.answer(found.id, answer)
+        click.echo(f"{found.id} denied")
+        return 0
+
+    return with_service(act)
+
+
+@command.command("edit")
+@click.argument("approval")
+@click.argument("call", required=False, metavar="[JSON]")
+def edit(approval: str, call: str | None) -> int:
+    """Say yes to another form of the call: the JSON of its input, or $EDITOR opens with the present one."""
+
+    async def act(service: Service) -> int:
+        found = service.store.approval(_find(service, approval))
+        asked = _asked(found)
+        if not isinstance(asked, ApprovalRequested):
+            raise errors.WrongState(f"{found.id} is a question", hint="`leadrope approvals approve --answer`.")
+        text = call
+        if text is None:
+            before = msgspec.json.format(msgspec.json.encode(asked.call.input)).decode()
+            text = click.edit(before, extension=".json")
+            if text is None or text.strip() == before.strip():
+                click.echo("nothing was changed, nothing was answered", err=True)
+                return 1
+        try:
+            edited = msgspec.json.decode(text, type=dict[str, Any])
+        except msgspec.MsgspecError as error:
+            raise errors.BadValue("call", f"is not a JSON object: {error}") from None
+        await service.answer(found.id, Answer(approved=True, by=_me(), edited=edited, fingerprint=found.fingerprint))
+        click.echo(f"{found.id} approved, edited")
+        return 0
+
+    return with_service(act)
+
+
+def _find(service: Service, prefix: str) -> str:
+    """An approval by its id, by the beginning of it, or by a run that waits for exactly one."""
+    waiting = [row.id for row in service.approvals(state="") if row.id.startswith(prefix)]
+    pending = [row.id for row in service.approvals() if row.id.startswith(prefix)]
+    if prefix in waiting:
+        return prefix
+    for found in (pending, waiting):
+        if len(found) == 1:
+            return found[0]
+    if pending:
+        raise errors.UnknownRun(f"several approvals begin with {prefix}: {', '.join(pending[:5])}")
+    raise errors.UnknownRun(f"there is no approval {prefix!r}", hint="`leadrope approvals list` shows what waits.")
+
+
+def _answers(asked: ApprovalRequested | QuestionRequested, given: tuple[str, ...]) -> dict[str, str]:
+    assert isinstance(asked, QuestionRequested)  # noqa: S101  # the caller has looked
+    if asked.kind == "plan":
+        return {}
+    found: dict[str, str] = {}
+    for text in given:
+        key, equals, value = text.rpartition("=")
+        if not equals:
+            key, value = "", text
+        matching = [q.question for q in asked.questions if q.question.startswith(key) or q.header == key]
+        if len(matching) != 1:
+            raise errors.BadValue(
+                "--answer", f"{text!r} does not name one of the questions", hint="See `approvals show`."
+            )
+        found[matching[0]] = value
+    missing = [question.question for question in asked.questions if question.question not in found]
+    if missing:
+        raise errors.BadValue("--answer", f"is missing for: {missing[0]}", hint="--answer 'QUESTION=LABEL'")
+    return found
+
+
+def _me() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}" if hasattr(os, "getuid") else "person"

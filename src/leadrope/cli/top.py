@@ -1,0 +1,105 @@
+"""`leadrope top`: the runs of this machine as they are now, drawn again whenever something changes."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Sequence
+
+import click
+
+from leadrope.cli import table
+from leadrope.cli.runs import with_service
+from leadrope.cli.screen import Screen
+from leadrope.runs.service import Service
+from leadrope.runs.store import Filter, RunInfo
+from leadrope.runtime.shown import clean
+
+_EPILOG = """\b
+Examples:
+  leadrope top             until Ctrl-C
+  leadrope top --once      one look, for scripts
+"""
+RECENT_S = 600
+"""How long a run that has ended stays in the picture."""
+LOOK_S = 1.0
+
+
+@click.command("top", epilog=_EPILOG)
+@click.option("--once", is_flag=True, help="One look, then end.")
+def command(once: bool) -> int:
+    """A live table of runs: state, age, tokens, cost and what each is doing."""
+    is_live = sys.stdout.isatty() and not once
+
+    async def watch(service: Service) -> int:
+        if not is_live:
+            for line in frame(_rows(service), Screen.of_process().width, service.store.states()):
+                click.echo(line)
+            return 0
+        stopped = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stopped.set)
+        # The other screen, without a cursor: what was there before is there again afterwards.
+        sys.stdout.write("\x1b[?1049h\x1b[?25l")
+        try:
+            with service.store.bell.listen() as heard:
+                while not stopped.is_set():
+                    _draw(service)
+                    rung = asyncio.ensure_future(heard.wait(LOOK_S))
+                    ended = asyncio.ensure_future(stopped.wait())
+                    await asyncio.wait((rung, ended), return_when=asyncio.FIRST_COMPLETED)
+                    for task in (rung, ended):
+                        task.cancel()
+                    await asyncio.wait((rung, ended))
+                    await asyncio.sleep(0.1)  # a burst of events is one picture
+        finally:
+            sys.stdout.write("\x1b[?25h\x1b[?1049l")
+            sys.stdout.flush()
+        return 0
+
+    return with_service(watch)
+
+
+def _rows(service: Service) -> list[RunInfo]:
+    living = service.listing(Filter(is_open=True, limit=200))
+    recent = service.listing(Filter(state="ended", since=time.time() - RECENT_S, limit=20))
+    return [*living, *(row for row in recent if row.ended)]
+
+
+def _draw(service: Service) -> None:
+    size = shutil.get_terminal_size()
+    lines = frame(_rows(service), size.columns, service.store.states())[: size.lines - 1]
+    sys.stdout.write("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J")
+    sys.stdout.flush()
+
+
+def frame(rows: Sequence[RunInfo], width: int, states: dict[str, int]) -> list[str]:
+    """One picture: a line of sums, then the runs."""
+    counts = ", ".join(f"{count} {state}" for state, count in sorted(states.items())) or "nothing runs"
+    cost = sum(row.cost_usd for row in rows)
+    head = f"leadrope  {time.strftime('%H:%M:%S')}  {counts}  ${cost:.2f}"
+    if not rows:
+        return [table.cut(head, width), "", 'Start one with `leadrope run --detach "…"`.']
+    cells = [
+        (
+            row.id[:8],
+            row.outcome or row.state,
+            table.age((row.ended or time.time()) - (row.started or row.created)),
+            _thousands(row.tokens),
+            f"${row.cost_usd:.2f}",
+            clean(row.title)[:24],
+            clean(row.note or row.last_action),
+        )
+        for row in rows
+    ]
+    return [
+        table.cut(head, width),
+        "",
+        *table.table(("RUN", "STATE", "AGE", "TOKENS", "COST", "TASK", "NOW"), cells, width),
+    ]
+
+
+def _thousands(count: int) -> str:
+    return f"{count / 1000:.1f}k" if count >= 1000 else str(count)

@@ -1,0 +1,337 @@
+"""The state of a folder from before a run, and the way back to it; for runs that work in the user's own checkout.
+
+In a git repository it is a commit that only a ref below refs/leadrope/ knows; elsewhere, and for files that git
+ignores, copies of what is about to be edited. Nothing outside of the run's folder is ever written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from leadrope import errors
+from leadrope.core import home as homes
+from leadrope.runs import git as gits
+from leadrope.runs.copies import Copies, look
+from leadrope.runs.git import Git, Repository
+from leadrope.runs.snapshots import Entry, Files, Shadow
+
+RECORD = "checkpoint.json"
+_SHADOWS = "shadows"
+_ASIDE = "aside"
+"""What was there before and is not in the snapshot: ignored files, mostly. A run that changes .gitignore makes them
+appear, and they must not be taken for files that it made."""
+
+
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """Converts to and from builtins."""
+
+    run_id: str
+    cwd: str
+    store: str
+    """The folder that was given to `take`."""
+    kind: Literal["git", "copies"]
+    repository: Repository | None = None
+    before: str = ""
+    """The commit, in a repository."""
+    after: str = ""
+    """The same at the run's end."""
+    is_closed: bool = False
+    notes: tuple[str, ...] = ()
+    """Why it is of copies only."""
+    left_out: tuple[str, ...] = ()
+    """Not covered: too large, unreadable, or a repository of its own. For people."""
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.store, self.run_id)
+
+    @property
+    def copies(self) -> Copies:
+        return Copies(self.cwd, self.folder / "copies")
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What an undo does, or did. Paths are below the run's folder, for people to read."""
+
+    restored: tuple[str, ...] = ()
+    """Changed or deleted by the run: as they were before."""
+    removed: tuple[str, ...] = ()
+    """Made by the run."""
+    changed_since: tuple[str, ...] = ()
+    """Changed again after the run's end: they stop an undo that is not forced."""
+    blocked: tuple[str, ...] = ()
+    """Cannot be put back: something that no checkpoint knows is in the way, or the file was too large to keep."""
+    is_done: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.restored or self.removed or self.changed_since or self.blocked)
+
+
+async def take(cwd: Path, store_dir: Path, run_id: str, *, environ: Mapping[str, str] | None = None) -> Checkpoint:
+    """Before the first edit. Outside of a repository it is empty, and `remember` fills it."""
+    root = os.path.realpath(cwd)
+    git = Git(environ)
+    plain = Checkpoint(run_id=run_id, cwd=root, store=str(store_dir), kind="copies")
+    try:
+        repository = await gits.find(git, root)
+    except (errors.BadDirectory, errors.CliNotFound) as error:
+        if not Path(root).is_dir():
+            raise
+        plain = msgspec.structs.replace(plain, notes=(error.message,))
+        _record(plain)
+        return plain
+    checkpoint = msgspec.structs.replace(plain, kind="git", repository=repository)
+    async with gits.alone(store_dir, root):
+        shadow = await _shadow(checkpoint, environ)
+        state = await shadow.as_is()
+        await _hold(shadow, checkpoint, "before", state.tree)
+        aside = [*state.left_out, *await shadow.ignored()]
+    (homes.ensure(checkpoint.folder) / _ASIDE).write_bytes(b"\0".join(aside))
+    left_out = tuple(gits.show(path) for path in state.left_out)
+    checkpoint = msgspec.structs.replace(checkpoint, before=state.tree, left_out=left_out)
+    _record(checkpoint)
+    return checkpoint
+
+
+def remember(checkpoint: Checkpoint, path: str | Path) -> bool:
+    """Keeps a file as it is now, once; before each edit of a file by its name. False: it cannot be put back."""
+    return checkpoint.copies.remember(path)
+
+
+async def close(checkpoint: Checkpoint, *, environ: Mapping[str, str] | None = None) -> Checkpoint:
+    """At the run's end, so that an undo can tell the run's changes from later ones."""
+    await asyncio.to_thread(checkpoint.copies.close)
+    after = ""
+    if checkpoint.kind == "git":
+        async with gits.alone(Path(checkpoint.store), checkpoint.cwd):
+            shadow = await _shadow(checkpoint, environ)
+            # What was there at first is looked at again also if the run has put it into .gitignore.
+            after = (await shadow.as_is(await shadow.entries(checkpoint.before))).tree
+            await _hold(shadow, checkpoint, "after", after)
+    closed = msgspec.structs.replace(checkpoint, after=after, is_closed=True)
+    _record(closed)
+    return closed
+
+
+async def describe(checkpoint: Checkpoint, *, environ: Mapping[str, str] | None = None) -> Plan:
+    """What an undo would do now."""
+    async with gits.alone(Path(checkpoint.store), checkpoint.cwd):
+        return (await _plan(checkpoint, environ)).shown(is_done=False)
+
+
+async def undo(checkpoint: Checkpoint, *, force: bool = False, environ: Mapping[str, str] | None = None) -> Plan:
+    """All of it, or nothing: files that changed after the run's end, or that cannot be put back, stop it.
+
+    With `force` the first are taken back too, and the second stay as they are; both are named in the plan.
+    """
+    async with gits.alone(Path(checkpoint.store), checkpoint.cwd):
+        plan = await _plan(checkpoint, environ)
+        if (plan.changed_since or plan.blocked) and not force:
+            return plan.shown(is_done=False)
+        await plan.carry_out()
+        return plan.shown(is_done=True)
+
+
+async def drop(checkpoint: Checkpoint, *, environ: Mapping[str, str] | None = None) -> None:
+    """Forgets it: git clears the objects away in its own time."""
+    repository = checkpoint.repository
+    if repository is not None and Path(repository.common_dir, "HEAD").exists():
+        git = Git(environ).within(GIT_DIR=repository.common_dir)
+        for name in ("before", "after"):
+            await git.run("update-ref", "-d", f"refs/leadrope/{checkpoint.run_id}/{name}", cwd=repository.common_dir)
+    if checkpoint.folder.is_dir():
+        shutil.rmtree(checkpoint.folder)
+
+
+async def prune(store_dir: Path, known: Collection[str], *, environ: Mapping[str, str] | None = None) -> list[str]:
+    """Drops the checkpoints of runs that are not `known`; gives their ids."""
+    dropped = []
+    for record in sorted(store_dir.glob(f"*/{RECORD}")):
+        if record.parent.name not in known:
+            try:
+                checkpoint = msgspec.json.decode(record.read_bytes(), type=Checkpoint)
+            except msgspec.DecodeError as error:
+                raise errors.StoreUnreadable(
+                    f"{record} cannot be read: {error}", hint=f"If no run needs it, remove {record.parent}."
+                ) from error
+            if checkpoint.run_id == record.parent.name and Path(checkpoint.store) == store_dir:
+                await drop(checkpoint, environ=environ)
+                dropped.append(checkpoint.run_id)
+    return dropped
+
+
+class _Work:
+    """A plan with everything that is needed to carry it out."""
+
+    def __init__(self, checkpoint: Checkpoint, shadow: Shadow | None) -> None:
+        self.checkpoint = checkpoint
+        self.shadow = shadow
+        self.before: dict[bytes, Entry] = {}
+        self.restored: list[bytes] = []
+        self.removed: list[bytes] = []
+        self.copied: list[str] = []
+        self.changed_since: list[bytes] = []
+        self.blocked: list[bytes] = []
+
+    def shown(self, *, is_done: bool) -> Plan:
+        copies = self.checkpoint.copies.all()
+        back = [os.fsencode(path) for path in self.copied if copies[path].state.kind != "absent"]
+        gone = [os.fsencode(path) for path in self.copied if copies[path].state.kind == "absent"]
+        return Plan(
+            restored=_shown([*self.restored, *back]),
+            removed=_shown([*self.removed, *gone]),
+            changed_since=_shown(self.changed_since),
+            blocked=_shown(self.blocked),
+            is_done=is_done,
+        )
+
+    async def carry_out(self) -> None:
+        blocked = set(self.blocked)
+        cwd = self.checkpoint.cwd
+        files = Files(cwd)
+        for path in self.removed:
+            if path not in blocked and files.look(path) is not None:
+                Path(cwd, os.fsdecode(path)).unlink()
+                _clear_folders(cwd, path)
+        restored = [path for path in self.restored if path not in blocked]
+        if self.shadow is not None and restored:
+            with _scratch(self.checkpoint) as folder:
+                await self.shadow.write(self.checkpoint.before, restored, folder)
+            for path in restored:
+                entry = self.before[path]
+                if not entry.mode.startswith("120"):
+                    bits = entry.bits or (0o755 if entry.mode == "100755" else 0o644)
+                    Path(cwd, os.fsdecode(path)).chmod(bits)
+        copies = self.checkpoint.copies
+        known = copies.all()
+        for name in self.copied:
+            if os.fsencode(name) not in blocked:
+                copies.put_back(known[name])
+                if known[name].state.kind == "absent":
+                    _clear_folders(cwd, os.fsencode(name))
+
+
+async def _plan(checkpoint: Checkpoint, environ: Mapping[str, str] | None) -> _Work:
+    shadow = await _shadow(checkpoint, environ) if checkpoint.kind == "git" else None
+    work = _Work(checkpoint, shadow)
+    covered: set[bytes] = set()
+    if shadow is not None:
+        work.before = before = await shadow.entries(checkpoint.before)
+        left = await shadow.entries(checkpoint.after) if checkpoint.after else {}
+        now = await shadow.entries((await shadow.as_is(before.keys() | left.keys())).tree)
+        after = left if checkpoint.after else now
+        aside = set((checkpoint.folder / _ASIDE).read_bytes().split(b"\0"))
+        covered = before.keys() | after.keys() | now.keys()
+        for path in sorted(before.keys() | after.keys()):
+            was, end, here = before.get(path), after.get(path), now.get(path)
+            if was in (end, here) or (was is None and _is_aside(path, aside)):
+                continue
+            if here != end or not checkpoint.is_closed:
+                work.changed_since.append(path)
+            (work.removed if was is None else work.restored).append(path)
+    closed = checkpoint.copies.closed()
+    for name, copy in sorted(checkpoint.copies.all().items()):
+        path = os.fsencode(name)
+        if path in covered:
+            continue
+        found = look(Path(checkpoint.cwd, name))
+        if found == copy.state:
+            continue
+        if not copy.is_covered:
+            work.blocked.append(path)
+        elif found != closed.get(name):
+            work.changed_since.append(path)
+        work.copied.append(name)
+    _find_blocked(work)
+    return work
+
+
+def _find_blocked(work: _Work) -> None:
+    """A folder that holds something unknown stays, also when a file was there before; a link is never gone through."""
+    cwd = work.checkpoint.cwd
+    files = Files(cwd)
+    going = set(work.removed)
+    known = work.checkpoint.copies.all()
+    going |= {os.fsencode(name) for name in work.copied if known[name].state.kind == "absent"}
+    for path in [*work.restored, *(os.fsencode(name) for name in work.copied)]:
+        full = Path(cwd, os.fsdecode(path))
+        above = [parent for parent in full.parents if Path(cwd) in parent.parents]
+        bad_parent = any(
+            os.path.lexists(parent)
+            and (parent.is_symlink() or not parent.is_dir())
+            and os.fsencode(parent.relative_to(cwd)) not in going
+            for parent in above
+        )
+        if bad_parent or (files.is_folder(path) and not _all_going(cwd, full, going)):
+            work.blocked.append(path)
+
+
+def _all_going(cwd: str, folder: Path, going: set[bytes]) -> bool:
+    for where, folders, names in os.walk(folder):
+        links = [name for name in folders if Path(where, name).is_symlink()]
+        if any(os.fsencode(Path(where, name).relative_to(cwd)) not in going for name in (*names, *links)):
+            return False
+        if not folders and not names and Path(where) != folder:
+            return False  # an empty folder is nobody's file, and so nobody's to remove
+    return True
+
+
+def _clear_folders(cwd: str, path: bytes) -> None:
+    for parent in Path(cwd, os.fsdecode(path)).parents:
+        if Path(cwd) not in parent.parents:
+            return
+        try:
+            parent.rmdir()
+        except OSError:
+            return
+
+
+def _is_aside(path: bytes, aside: Collection[bytes]) -> bool:
+    parts = path.split(b"/")
+    return path in aside or any(b"/".join(parts[:count]) + b"/" in aside for count in range(1, len(parts)))
+
+
+async def _shadow(checkpoint: Checkpoint, environ: Mapping[str, str] | None) -> Shadow:
+    repository = checkpoint.repository
+    if repository is None or not Path(repository.common_dir, "objects").is_dir():
+        raise errors.GitFailed(
+            f"the repository of {checkpoint.cwd} is gone, and the checkpoint of run {checkpoint.run_id} with it",
+            hint="Bring its .git folder back, or drop the checkpoint.",
+        )
+    name = hashlib.sha256(os.fsencode(checkpoint.cwd)).hexdigest()[:24]
+    shadow = Shadow(Git(environ), repository, checkpoint.cwd, homes.ensure(Path(checkpoint.store, _SHADOWS)) / name)
+    await shadow.prepare()
+    return shadow
+
+
+async def _hold(shadow: Shadow, checkpoint: Checkpoint, name: str, commit: str) -> None:
+    ref = f"refs/leadrope/{checkpoint.run_id}/{name}"
+    await shadow.user.run("update-ref", ref, commit, cwd=checkpoint.cwd)
+
+
+@contextlib.contextmanager
+def _scratch(checkpoint: Checkpoint) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="look-", dir=homes.ensure(checkpoint.folder)) as folder:
+        yield Path(folder)
+
+
+def _record(checkpoint: Checkpoint) -> None:
+    homes.ensure(checkpoint.folder)
+    part = checkpoint.folder / "checkpoint.part"
+    part.write_bytes(msgspec.json.encode(checkpoint))
+    part.replace(checkpoint.folder / RECORD)
+
+
+def _shown(paths: list[bytes]) -> tuple[str, ...]:
+    return tuple(gits.show(path) for path in sorted(set(paths)))

@@ -1,0 +1,41 @@
+"""Following a run: what is stored, then what comes, each event once and in order, however slow the reader is.
+
+Every follower reads the store at its own pace. One that stalls costs nothing but its place in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+from leadrope.core.events import Recorded
+from leadrope.runs.sqlite import Sqlite
+from leadrope.runs.store import Truncated
+
+PAGE = 500
+QUIET_S = 5.0
+"""How long nothing may happen before the run's own row is looked at again: an owner that died rings no bell."""
+
+
+async def follow(
+    store: Sqlite, run_id: str, from_seq: int = 1, *, live: bool = True
+) -> AsyncGenerator[Recorded | Truncated, None]:
+    """Events from `from_seq` on, to the end of the run; with `live=False` to what is stored now."""
+    seq = max(1, from_seq)
+    with store.bell.listen() as heard:
+        while True:
+            # The row first: an end that is read before the events is an end after all of them.
+            run = store.get(run_id)
+            page = await store.events(run, seq, PAGE)
+            for recorded in page:
+                if recorded.seq > seq:
+                    yield Truncated(run_id=run_id, first_seq=seq, last_seq=recorded.seq - 1)
+                yield recorded
+                seq = recorded.seq + 1
+            if page:
+                continue
+            if run.last_seq >= seq:  # the end of the log is gone, not only its beginning
+                yield Truncated(run_id=run_id, first_seq=seq, last_seq=run.last_seq)
+                seq = run.last_seq + 1
+            if run.state == "ended" or not live:
+                return
+            await heard.wait(QUIET_S)

@@ -1,0 +1,101 @@
+"""Log records as lines of JSON that a machine reads, each with the run it belongs to. Knows no store and no run.
+
+LEADROPE_LOG=json asks for it. Keys are removed here, where text leaves the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from leadrope import errors
+from leadrope.core.redaction import Redactor
+
+VARIABLE = "LEADROPE_LOG"
+FORMS = ("text", "json")
+MAX_TEXT = 10_000
+"""Of one text in a record. A log collector drops a line that is too long, and with it what went wrong."""
+MAX_DEPTH = 6
+
+_run_id: ContextVar[str | None] = ContextVar("leadrope_run_id", default=None)
+_OWN = frozenset(vars(logging.LogRecord("", 0, "", 0, "", None, None))) | {"message", "asctime", "taskName", "run_id"}
+"""What every record has; the rest was given as `extra`."""
+_BREAKS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
+"""JSON leaves them as they are; what reads by lines may take them for an end."""
+_encode = msgspec.json.Encoder(enc_hook=repr).encode
+
+
+@contextlib.contextmanager
+def about(run_id: str) -> Iterator[None]:
+    """What is logged inside, also in tasks that are started there, belongs to this run.
+
+    with jsonlog.about(info.id):
+        log.info("started")
+    """
+    token = _run_id.set(run_id)
+    try:
+        yield
+    finally:
+        _run_id.reset(token)
+
+
+def is_wanted(environ: Mapping[str, str]) -> bool:
+    form = environ.get(VARIABLE, "").strip().lower() or "text"
+    if form not in FORMS:
+        raise errors.BadConfig(f"{VARIABLE} is {form!r}", hint=f"Use one of: {', '.join(FORMS)}.")
+    return form == "json"
+
+
+class JsonFormatter(logging.Formatter):
+    """One object a line: time, level, logger, message, run_id, then `extra` fields, then the error if there is one."""
+
+    def __init__(self, redactor: Redactor | None = None) -> None:
+        super().__init__()
+        self._clean = (redactor or Redactor()).clean
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": self._text(record.getMessage()),
+        }
+        run_id = getattr(record, "run_id", None) or _run_id.get()
+        if run_id:
+            line["run_id"] = self._text(str(run_id))
+        for name, value in vars(record).items():
+            if name not in _OWN and not name.startswith("_") and name not in line:
+                line[self._text(name)] = self._value(value, MAX_DEPTH)
+        if record.exc_info and record.exc_info[0] is not None:
+            kind = record.exc_info[0]
+            line["error"] = {
+                "type": f"{kind.__module__}.{kind.__qualname__}",
+                "message": self._text(str(record.exc_info[1])),
+                "stack": self._text(self.formatException(record.exc_info)),
+            }
+        return _encode(line).decode().translate(_BREAKS)
+
+    def _text(self, text: str) -> str:
+        # Cleaned before it is cut, and before it is JSON: half a key is still half a key, and a pattern that eats a
+        # backslash would break the line. A lone surrogate cannot be written.
+        cleaned = self._clean(text).encode("utf-8", "replace").decode()
+        return cleaned if len(cleaned) <= MAX_TEXT else f"{cleaned[:MAX_TEXT]}… ({len(cleaned)} characters)"
+
+    def _value(self, value: Any, depth: int) -> Any:
+        match value:
+            case None | bool() | int() | float():
+                return value
+            case str():
+                return self._text(value)
+            case Mapping() if depth:
+                return {self._text(str(key)): self._value(inner, depth - 1) for key, inner in value.items()}
+            case list() | tuple() | set() | frozenset() if depth:
+                return [self._value(inner, depth - 1) for inner in value]
+            case _:
+                return self._text(str(value))

@@ -1,0 +1,183 @@
+"""A run on its way into the store: its events in their order, and its row beside them. Starts nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from leadrope import errors
+from leadrope.core import events
+from leadrope.core.tools import subject
+from leadrope.runs.sqlite import Sqlite
+from leadrope.runs.store import Progress, RunInfo, State
+from leadrope.runtime.run import Run
+
+log = logging.getLogger("leadrope.runs")
+
+Show = Callable[[events.Recorded], None]
+
+MOST_UNWRITTEN = 20_000
+"""Events that may wait for a slow or full disk; then the agent waits too."""
+AGAIN_S = 0.5
+"""Between two tries at a full disk."""
+
+_MUST_LAST = (
+    events.SessionStarted,
+    events.ApprovalRequested,
+    events.ApprovalResolved,
+    events.QuestionRequested,
+    events.QuestionResolved,
+    events.ToolDecided,
+    events.TurnEnded,
+    events.RunEnding,
+    events.AgentExited,
+    events.RunEnded,
+)
+"""On the disk before it counts as stored; the rest is with the next of these, or with the system's own time."""
+
+
+class Keeper:
+    def __init__(self, store: Sqlite, run: RunInfo, *, show: Show | None = None) -> None:
+        self._store = store
+        self._run = run
+        self._show = show
+        self._unwritten: list[events.Recorded] = []
+        self._news = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._is_over = False
+        self.show_error: Exception | None = None
+        """What ended the showing, and with it the run."""
+        self.row = RowState(run)
+        self.is_full = False
+        """The disk is; the run is held until there is room."""
+
+    async def keep(self, run: Run) -> None:
+        """To the last event. Returns when all of them are stored."""
+        async with asyncio.TaskGroup() as group:
+            writing = group.create_task(self._write(run))
+            try:
+                async for batch in run.batches():
+                    for recorded in batch:
+                        self.row.see(recorded.event)
+                        self._tell(recorded, lambda: group.create_task(run.stop("nobody sees it any more")))
+                    self._unwritten += batch
+                    self._news.set()
+                    if len(self._unwritten) > MOST_UNWRITTEN:
+                        self._room.clear()
+                        await self._room.wait()
+            finally:
+                self._is_over = True
+                self._news.set()
+            await writing
+
+    def _tell(self, recorded: events.Recorded, give_up: Callable[[], object]) -> None:
+        if self._show is None:
+            return
+        try:
+            self._show(recorded)
+        except Exception as error:  # noqa: BLE001  # whoever watches is gone (a closed pipe); the record goes on
+            self.show_error = error
+            self._show = None
+            give_up()
+
+    async def _write(self, run: Run) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            while self._unwritten:
+                await self._append(run, self._unwritten[:2000])
+            self._room.set()
+            if self._is_over and not self._unwritten:
+                return
+
+    async def _append(self, run: Run, batch: list[events.Recorded]) -> None:
+        durable = any(isinstance(recorded.event, _MUST_LAST) for recorded in batch)
+        while True:
+            progress = self.row.progress(run, attempt=batch[-1].attempt)
+            try:
+                await self._store.append(self._run, batch, progress, run.redactor, durable=durable)
+            except (errors.StoreFull, errors.StoreBusy) as error:
+                if not self.is_full:
+                    log.warning("run %s is held: %s", self._run.id[:8], error.message)
+                self.is_full = True
+                await asyncio.sleep(AGAIN_S)
+            else:
+                self.is_full = False
+                del self._unwritten[: len(batch)]
+                return
+
+
+class RowState:
+    """What the row of a run says, from its events alone."""
+
+    def __init__(self, run: RunInfo) -> None:
+        self._asked: set[str] = set()
+        self._has_started = False
+        self._limited = False
+        self._is_parked = False
+        self._model = run.model
+        self._session = run.session_id
+        self._tokens: dict[str, int] = {}
+        self._action = run.last_action
+        self._cost = run.cost_usd
+        self.is_paused = False
+
+    def see(self, event: events.Event) -> None:
+        match event:
+            case events.SessionStarted():
+                self._has_started = True
+                self._is_parked = self._limited = False
+                self._session, self._model = event.session_id, event.model
+            case events.TurnStarted():
+                self._has_started = True
+            case events.ApprovalRequested():
+                self._asked.add(event.approval_id)
+            case events.ApprovalResolved():
+                self._asked.discard(event.approval_id)
+            case events.QuestionRequested():
+                self._asked.add(event.question_id)
+            case events.QuestionResolved():
+                self._asked.discard(event.question_id)
+            case events.ToolRequested(call=call):
+                self._action = f"{call.name}: {_short(subject(call.name, call.input))}"
+            case events.MessageCompleted(agent_id=None, text=text) if text:
+                self._action = _short(text)
+            case events.UsageUpdated():
+                self._tokens[event.message_id] = event.usage.total_tokens
+            case events.LimitReached(status="rejected"):
+                self._limited = True
+            case events.RetryScheduled(by="supervisor"):
+                self._is_parked = self._limited
+            case events.RunEnded(result=result):
+                self._cost = result.cost_usd
+            case _:
+                pass
+
+    @property
+    def state(self) -> State:
+        if self.is_paused:
+            return "paused"
+        if self._asked:
+            return "waiting"
+        if self._is_parked:
+            return "parked"
+        return "running" if self._has_started else "starting"
+
+    def progress(self, run: Run, *, attempt: int) -> Progress:
+        return Progress(
+            state=self.state,
+            attempt=attempt,
+            cost_usd=max(self._cost, run.meter.spent_usd),
+            tokens=sum(self._tokens.values()),
+            model=self._model,
+            session_id=self._session,
+            last_action=self._action,
+        )
+
+
+def _short(text: Any) -> str:
+    line = " ".join(str(text).split())
+    return line if len(line) <= 100 else line[:99] + "…"

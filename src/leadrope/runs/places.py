@@ -1,0 +1,226 @@
+"""Where a run works and what it did there: its worktree or its checkpoint, made, shown, brought home, taken back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from leadrope import errors
+from leadrope.core.request import RunRequest
+from leadrope.core.tools import ToolCall, class_of
+from leadrope.runs import checkpoints, worktree_changes, worktree_setup, worktrees
+from leadrope.runs.checkpoints import Checkpoint, Plan
+from leadrope.runs.store import RunInfo
+from leadrope.runs.worktrees import Worktree
+
+if TYPE_CHECKING:
+    from leadrope.runs.service import Service
+
+log = logging.getLogger("leadrope.runs")
+
+CHECKPOINTS = "checkpoints"
+TAKE_S = 20.0
+"""A repository whose state takes longer to write down is worked on without a checkpoint, and that is said."""
+_HARMLESS = ("read", "control", "network")
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked for when the run was made; kept in its `place`."""
+
+    worktree: bool = False
+    branch: str | None = None
+    base: str = "HEAD"
+    carry: bool = False
+    checkpoint: bool = True
+
+
+class _Setup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[worktree]` of the user's config."""
+
+    setup: tuple[str | tuple[str, ...], ...] = ()
+    setup_timeout_s: float = worktree_setup.TIMEOUT_S
+    folder: str | None = None
+
+
+class Place:
+    """The folder of one run while it runs."""
+
+    def __init__(self, service: Service, run: RunInfo, environ: Mapping[str, str]) -> None:
+        self._service = service
+        self._run = run
+        self._environ = environ
+        self._place: dict[str, Any] = service.store.texts(run.id).place
+        self._wanted = msgspec.convert(self._place.get("wanted", {}), Wanted)
+        self._checkpoint: Checkpoint | None = None
+        self._taking: asyncio.Task[Checkpoint | None] | None = None
+        if "checkpoint" in self._place:
+            self._checkpoint = msgspec.convert(self._place["checkpoint"], Checkpoint)
+
+    async def enter(self, request: RunRequest) -> RunRequest:
+        """The request with the folder that the run works in; a second attempt finds the first one's."""
+        if not self._wanted.worktree:
+            return request
+        tree = tree_of(self._place)
+        if tree is None:
+            given = _setup(self._service)
+            tree = await worktrees.create(
+                Path(request.cwd or "."),
+                self._run.id,
+                home=self._service.home,
+                folder=Path(given.folder).expanduser() if given.folder else None,
+                branch=self._wanted.branch,
+                base=self._wanted.base,
+                carry=self._wanted.carry,
+                setup=worktree_setup.commands(given.setup),
+                setup_env={name: self._environ[name] for name in ("PATH", "HOME", "LANG") if name in self._environ},
+                setup_timeout_s=given.setup_timeout_s,
+                environ=self._environ,
+            )
+            await self._keep("worktree", tree)
+        return msgspec.structs.replace(request, cwd=tree.cwd)
+
+    async def before_effect(self, call: ToolCall) -> str | None:
+        """Called for every allowed call before it runs; gives a warning, once, where there is no way back."""
+        if class_of(call.name) in _HARMLESS or self._wanted.worktree or not self._wanted.checkpoint:
+            return None
+        told = None
+        if self._checkpoint is None and self._taking is None:
+            self._taking = asyncio.ensure_future(self._take())
+        if self._taking is not None:
+            try:
+                self._checkpoint = await asyncio.shield(self._taking)
+            except (errors.LeadropeError, TimeoutError, OSError) as error:
+                self._wanted = msgspec.structs.replace(self._wanted, checkpoint=False)
+                told = f"there is no checkpoint to go back to: {str(error) or 'it took too long'}"
+            self._taking = None
+        path = call.input.get("file_path") or call.input.get("notebook_path")
+        if self._checkpoint is not None and isinstance(path, str):
+            await asyncio.to_thread(checkpoints.remember, self._checkpoint, Path(self._run.cwd or ".", path))
+        return told
+
+    async def _take(self) -> Checkpoint:
+        cwd = Path(self._run.cwd or ".")
+        async with asyncio.timeout(TAKE_S):
+            taken = await checkpoints.take(cwd, self._service.home / CHECKPOINTS, self._run.id, environ=self._environ)
+        await self._keep("checkpoint", taken)
+        return taken
+
+    async def leave(self) -> None:
+        """At the end of the run: what it did is told apart from what comes later."""
+        if self._taking is not None:
+            self._taking.cancel()
+            await asyncio.wait((self._taking,))
+        if self._checkpoint is None or self._checkpoint.is_closed:
+            return
+        try:
+            await self._keep("checkpoint", await checkpoints.close(self._checkpoint, environ=self._environ))
+        except (errors.LeadropeError, OSError) as error:
+            log.warning("run %s: its checkpoint could not be closed: %s", self._run.id[:8], error)
+
+    async def _keep(self, name: str, value: Worktree | Checkpoint) -> None:
+        self._place[name] = msgspec.to_builtins(value)
+        await self._service.store.set_place(self._run, self._place)
+
+
+def _setup(service: Service) -> _Setup:
+    try:
+        return msgspec.convert(service.config.worktree, _Setup)
+    except msgspec.ValidationError as error:
+        raise errors.BadConfig(f"{service.config.source}: [worktree]: {error}") from None
+
+
+# -- afterwards -------------------------------------------------------------------------------------------------------
+
+
+def tree_of(place: Mapping[str, Any]) -> Worktree | None:
+    return msgspec.convert(place["worktree"], Worktree) if "worktree" in place else None
+
+
+def _checkpoint_of(service: Service, run: RunInfo) -> Checkpoint:
+    place = service.texts(run.id).place
+    if "checkpoint" not in place:
+        told = "works in a worktree" if "worktree" in place else "has changed no file, or was told to keep none"
+        raise errors.WrongState(
+            f"run {run.id[:8]} has no checkpoint: it {told}", hint="`leadrope runs diff` shows more."
+        )
+    return msgspec.convert(place["checkpoint"], Checkpoint)
+
+
+def _worktree_of(service: Service, run: RunInfo) -> Worktree:
+    tree = tree_of(service.texts(run.id).place)
+    if tree is None:
+        raise errors.WrongState(f"run {run.id[:8]} has no worktree", hint="Start one with `leadrope run --worktree`.")
+    return tree
+
+
+def _ended(run: RunInfo) -> None:
+    if run.state != "ended":
+        raise errors.WrongState(f"run {run.id[:8]} has not ended", hint=f"`leadrope runs stop {run.id[:8]}` first.")
+
+
+async def diff(service: Service, run: RunInfo) -> str:
+    tree = tree_of(service.texts(run.id).place)
+    if tree is not None:
+        return await worktree_changes.diff(tree)
+    plan = await checkpoints.describe(_checkpoint_of(service, run))
+    lines = [f"changed  {path}" for path in plan.restored] + [f"new      {path}" for path in plan.removed]
+    return "\n".join([*lines, ""]) if lines else "nothing is changed\n"
+
+
+async def apply(service: Service, run: RunInfo, *, commits: bool = False) -> str:
+    _ended(run)
+    done = await worktree_changes.apply(_worktree_of(service, run), home=service.home, commits=commits)
+    count = len(done.written) + len(done.removed)
+    told = f"merged {done.merged[:12]}" if done.merged else f"{count} files changed, nothing committed"
+    return "\n".join([told, *(f"! {note}" for note in done.notes)])
+
+
+async def discard(service: Service, run: RunInfo) -> str:
+    _ended(run)
+    gone = await worktrees.discard(_worktree_of(service, run), home=service.home)
+    place = {name: value for name, value in service.texts(run.id).place.items() if name != "worktree"}
+    await service.store.set_place(run, place)
+    back = f"; `git branch {gone.branch} {gone.tip[:12]}` brings its commits back" if gone.tip else ""
+    return "\n".join([f"worktree and branch {gone.branch} are gone{back}", *(f"! {note}" for note in gone.notes)])
+
+
+async def undo(service: Service, run: RunInfo, *, dry_run: bool = False, force: bool = False) -> str:
+    _ended(run)
+    checkpoint = _checkpoint_of(service, run)
+    plan = await (checkpoints.describe(checkpoint) if dry_run else checkpoints.undo(checkpoint, force=force))
+    if not dry_run and not plan.is_done:
+        changed = ", ".join((*plan.changed_since, *plan.blocked)[:5])
+        raise errors.WrongState(
+            f"nothing was undone: {changed} changed after the run, or cannot be put back",
+            hint="Look at them (`--dry-run`), or use --force.",
+        )
+    return _told(plan)
+
+
+def _told(plan: Plan) -> str:
+    if plan.is_empty:
+        return "nothing to undo"
+    words = ("restored", "removed") if plan.is_done else ("would restore", "would remove")
+    lines = [f"{words[0]}  {path}" for path in plan.restored] + [f"{words[1]}  {path}" for path in plan.removed]
+    lines += [f"changed since  {path}" for path in plan.changed_since]
+    return "\n".join([*lines, *(f"cannot be put back  {path}" for path in plan.blocked)])
+
+
+def has_work(service: Service, run: RunInfo) -> bool:
+    """A worktree may hold what was never brought home."""
+    return "worktree" in service.texts(run.id).place
+
+
+async def forget(service: Service, run: RunInfo) -> None:
+    """Before a run is deleted: what lies outside of the store goes too."""
+    place = service.texts(run.id).place
+    tree = tree_of(place)
+    if tree is not None:
+        await worktrees.discard(tree, home=service.home)
+    if "checkpoint" in place:
+        await checkpoints.drop(msgspec.convert(place["checkpoint"], Checkpoint))

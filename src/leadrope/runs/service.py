@@ -1,0 +1,512 @@
+"""The one door to runs for everything above: start, list, follow, answer, stop, and what comes after a crash.
+
+    async with Service(environ) as service:
+        job = await service.start(RunRequest(prompt="fix the failing test"), approver=console, show=print)
+        result = await job.result()
+
+Every process that owns runs has one. They share the store: a run is started by one of them, and seen, answered and
+stopped from any.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+import uuid
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any, Self
+
+import msgspec
+
+from leadrope import errors
+from leadrope.core import config as configs
+from leadrope.core import events, home
+from leadrope.core.redaction import MASK, Redactor, redact
+from leadrope.core.request import RunRequest
+from leadrope.core.result import RunError, RunResult
+from leadrope.runs import database, feed, leases, places, recover, settings
+from leadrope.runs.asking import StoredApprover
+from leadrope.runs.budgets import held_by, remaining
+from leadrope.runs.cleaning import known_secrets
+from leadrope.runs.keeper import Keeper, Show
+from leadrope.runs.sqlite import Sqlite, ended_event
+from leadrope.runs.store import Approval, Filter, NewRun, Order, RunInfo, Texts, Truncated
+from leadrope.runtime.approvals import Answer, Approver, DenyAll, Reply
+from leadrope.runtime.run import Run, open_run
+
+log = logging.getLogger("leadrope.runs")
+
+LOOK_S = 2.0
+"""Between two looks for owners that died."""
+DRAIN_S = 8.0
+"""What runs get to end in when their owner is told to end; the whole takes at most 10 s."""
+
+
+class Job:
+    """A run that this process has started, or will when its turn comes."""
+
+    def __init__(self, service: Service, run: RunInfo, approver: Approver | None, show: Show | None) -> None:
+        self.info = run
+        self.id = run.id
+        self.approver = approver
+        self.show = show
+        self.run: Run | None = None
+        self.keeper: Keeper | None = None
+        self._service = service
+        self._done: asyncio.Future[RunResult] = asyncio.get_running_loop().create_future()
+
+    @property
+    def is_taken(self) -> bool:
+        """Its turn has come."""
+        return self.keeper is not None
+
+    async def result(self) -> RunResult:
+        """Raises what kept the run from starting; a run that ends badly is a result."""
+        return await asyncio.shield(self._done)
+
+    def settle(self, result: RunResult | BaseException) -> None:
+        if self._done.done():
+            return
+        if isinstance(result, RunResult):
+            self._done.set_result(result)
+        else:
+            self._done.set_exception(result)
+            self._done.exception()  # looked at: a job that nobody awaits is no forgotten error, it is in the store
+
+
+class Service:
+    def __init__(
+        self,
+        environ: Mapping[str, str] | None = None,
+        *,
+        kind: str = "terminal",
+        config: configs.Config | None = None,
+        works: bool = False,
+    ) -> None:
+        """`works`: takes runs from the queue whoever put them there; else only those that it was given itself."""
+        self._environ = dict(os.environ if environ is None else environ)
+        self.home = home.leadrope_home(self._environ)
+        self.config = config or configs.load({**home.load_env(self.home), **self._environ})
+        self.settings, self.budgets = settings.read(self.config.service, self.config.budgets, self.config.source)
+        self.store = Sqlite(database.path_in(self.home))
+        self._kind = kind
+        self._works = works
+        self._jobs: dict[str, Job] = {}
+        """Runs that this process has in hand, from the queue to the end."""
+        self._environs: dict[str, Mapping[str, str]] = {}
+        self._requests: dict[str, RunRequest] = {}
+        """As they were asked for. The store's are redacted and have no credential; they are for looks and recovery."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop_task: asyncio.Task[None] | None = None
+        self._is_closing = False
+        self._poke = asyncio.Event()
+
+    # -- its life -----------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        home.ensure(self.home)
+        self.store.__enter__()
+        try:
+            self.lease = leases.Lease(self.home, self._kind)
+            await recover.reconcile(self.store, self.home)
+            await self.store.add_owner(self.lease.owner)
+        except BaseException:
+            self.store.close()
+            raise
+        self._loop_task = asyncio.create_task(self._attend(), name="leadrope service")
+        self._loop_task.add_done_callback(self._attended)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self, *, drain_s: float = DRAIN_S) -> None:
+        """Ends what runs here and says so in the store. A detached run goes back to the queue, for the next owner."""
+        if self._is_closing:
+            return
+        self._is_closing = True
+        if self._loop_task is not None:
+            self._loop_task.cancel()
+            await asyncio.wait((self._loop_task,))
+        running = [job for job in self._jobs.values() if job.run is not None]
+        await asyncio.gather(*(self._drain(job) for job in running))
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=drain_s)
+        for job in list(self._jobs.values()):
+            job.settle(errors.RunClosed(f"run {job.id} was left in the queue: its service was closed"))
+        await self.store.drop_owner(self.lease.owner.id)
+        self.lease.release()
+        self.store.close()
+
+    async def _drain(self, job: Job) -> None:
+        if job.run is not None:
+            await job.run.stop("its owner was told to end")
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._jobs
+
+    # -- starting -----------------------------------------------------------------------------------------------------
+
+    async def start(
+        self,
+        request: RunRequest,
+        *,
+        approver: Approver | None = None,
+        show: Show | None = None,
+        environ: Mapping[str, str] | None = None,
+        is_detached: bool = False,
+        **options: Any,
+    ) -> Job:
+        """Queue a run and take it up here, and nowhere else, as soon as its turn comes.
+
+        `is_detached`: nobody sits before it. If this process dies, another one goes on with it.
+        """
+        then = self.settings.recover if is_detached else "fail"
+        run = await self._add(request, recover=then, owner=self.lease.owner.id, **options)
+        return self._take(run, approver, show, environ, request)
+
+    async def enqueue(self, request: RunRequest, **options: Any) -> RunInfo:
+        """Queue a run for any owner that works; its credential is the owner's to find."""
+        return await self._add(request, recover=self.settings.recover, **options)
+
+    def _take(
+        self,
+        run: RunInfo,
+        approver: Approver | None,
+        show: Show | None,
+        environ: Mapping[str, str] | None,
+        request: RunRequest | None,
+    ) -> Job:
+        job = Job(self, run, approver, show)
+        self._jobs[run.id] = job
+        if environ is not None:
+            self._environs[run.id] = environ
+        if request is not None:
+            self._requests[run.id] = request
+        self._poke.set()
+        return job
+
+    async def _add(
+        self,
+        request: RunRequest,
+        *,
+        recover: str,
+        run_id: str | None = None,
+        title: str = "",
+        priority: int = 0,
+        lane: str | None = None,
+        parent: str | None = None,
+        place: dict[str, Any] | None = None,
+        owner: str | None = None,
+    ) -> RunInfo:
+        new = NewRun(
+            id=run_id or uuid.uuid4().hex,
+            request=request,
+            policy=request.policy,
+            title=title,
+            priority=priority,
+            lane=lane if lane is not None else request.labels.get("lane", ""),
+            account=account_of(request),
+            owner=owner,
+            parent=parent,
+            place={"recover": recover, "pending": self.settings.pending, **(place or {})},
+        )
+        return await self.store.add_run(new, self.settings.limits())
+
+    # -- the loop -----------------------------------------------------------------------------------------------------
+
+    async def _attend(self) -> None:
+        """Takes runs whose turn has come, carries out what others ask for, looks for owners that died."""
+        loop = asyncio.get_running_loop()
+        look_at = loop.time() + LOOK_S
+        with self.store.bell.listen() as heard:
+            while True:
+                self._poke.clear()
+                while await self._claim_one():
+                    pass
+                for order in await self.store.take_orders(self.lease.owner.id):
+                    self._spawn(self._carry_out(order))
+                if loop.time() >= look_at:
+                    await recover.reconcile(self.store, self.home)
+                    look_at = loop.time() + LOOK_S
+                due = self.store.next_due(time.time())
+                wait_s = min(LOOK_S, max(0.01, due - time.time())) if due is not None else LOOK_S
+                poked = asyncio.ensure_future(self._poke.wait())
+                rung = asyncio.ensure_future(heard.wait(wait_s))
+                try:
+                    await asyncio.wait((poked, rung), return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    poked.cancel()
+                    rung.cancel()
+                    await asyncio.wait((poked, rung))
+
+    def _attended(self, task: asyncio.Task[None]) -> None:
+        """A service that no longer attends must not look as if it did: whoever waits for a run is told."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.error("the service of %s failed: %r", self.lease.owner.id, error, exc_info=error)
+            for job in self._jobs.values():
+                if job.run is None:
+                    job.settle(error)
+
+    async def _claim_one(self) -> bool:
+        waiting = [job.id for job in self._jobs.values() if job.run is None and job.keeper is None]
+        if not self._works and not waiting:
+            return False
+        run = await self.store.claim(self.lease.owner.id, self.settings.limits(), only=None if self._works else waiting)
+        if run is None:
+            return False
+        held = held_by(self.budgets, self.store, run)
+        if held is not None:
+            await self.store.requeue(run, attempt=run.attempt, note=held.note, not_before=held.until)
+            return True
+        job = self._jobs.get(run.id) or self._take(run, None, None, None, None)
+        job.info = run
+        job.keeper = Keeper(self.store, run, show=job.show)
+        self._spawn(self._execute(job))
+        return True
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _execute(self, job: Job) -> None:
+        """One claimed run, to its end in the store. The task boundary of a run: what goes wrong here is its result."""
+        run, keeper = job.info, job.keeper
+        assert keeper is not None  # noqa: S101  # set where it was claimed
+        try:
+            earlier = recover.all_events(self.store, run) if run.last_seq else []
+            environ = self._environs.get(run.id, self._environ)
+            place = places.Place(self, run, environ)
+            request = await place.enter(self._request(run, earlier))
+            asker: Approver = StoredApprover(self.store, run, job.approver, Redactor(known_secrets(request)))
+            if isinstance(job.approver, DenyAll):
+                asker = job.approver  # who says that nobody is there is believed at once
+            async with open_run(
+                request,
+                approver=asker,
+                environ=environ,
+                config=self.config,
+                run_id=run.id,
+                attempt=run.attempt,
+                earlier=earlier,
+                before_effect=place.before_effect,
+            ) as opened:
+                job.run = opened
+                await keeper.keep(opened)
+                result = await opened.result()
+            await place.leave()
+            redactor = opened.redactor
+        except errors.LeadropeError as error:
+            await self._not_started(job, error)
+            return
+        except Exception as error:  # the boundary of a run
+            log.exception("run %s failed inside leadrope", run.id[:8])
+            told = errors.LeadropeError(f"leadrope itself failed: {error!r}", hint="Report it, with the log.")
+            await self._not_started(job, told)
+            return
+        try:
+            await self._settle(job, result, redactor)
+        except errors.StoreError as error:
+            log.exception("run %s: its end could not be stored", run.id[:8])
+            self._forget(job)
+            job.settle(error)
+
+    async def _settle(self, job: Job, result: RunResult, redactor: Redactor) -> None:
+        run = job.info
+        if result.outcome == "parked" and result.resets_at is not None and run.account:
+            note = f"usage limit of {run.account} until {time.strftime('%H:%M', time.localtime(result.resets_at))}"
+            await self.store.hold_account(run.account, result.resets_at, note)
+        place = self.store.texts(run.id).place
+        if self._is_closing and result.outcome == "stopped" and place.get("recover") == "resume":
+            attempt = self.store.get(run.id).attempt + 1
+            await self.store.requeue(run, attempt=attempt, note="its owner was told to end; it goes on")
+        else:
+            await self.store.end_run(run, result, redactor)
+        self._forget(job)
+        job.settle((job.keeper and job.keeper.show_error) or result)
+
+    async def _not_started(self, job: Job, error: errors.LeadropeError) -> None:
+        run = job.info
+        kind = error.kind if error.kind in recover.KINDS else "spawn_failed"
+        problem = RunError(kind=kind, message=error.message, hint=error.hint)  # type: ignore[arg-type]  # looked up
+        result = RunResult(run_id=run.id, outcome="failed", error=problem, attempts=run.attempt)
+        try:
+            seq = self.store.get(run.id).last_seq + 1
+            await self.store.end_run(run, result, Redactor(), last=ended_event(run.id, run.attempt, seq, result))
+        except errors.StoreError:
+            # The store itself is what failed. Whoever waits is told all the same; the next owner puts the row right.
+            log.exception("run %s: its end could not be stored", run.id[:8])
+        self._forget(job)
+        job.settle(error)
+
+    def _forget(self, job: Job) -> None:
+        self._jobs.pop(job.id, None)
+        self._environs.pop(job.id, None)
+        self._requests.pop(job.id, None)
+        self._poke.set()
+
+    def _request(self, run: RunInfo, earlier: list[events.Recorded]) -> RunRequest:
+        request = self._requests.get(run.id) or _whole(self.store.texts(run.id).request)
+        if earlier:
+            request = recover.resumed(request, earlier)
+        left = remaining(self.budgets, self.store, run)
+        cap = request.limits.budget_usd
+        if left is not None and (cap is None or left < cap):
+            limits = msgspec.structs.replace(request.limits, budget_usd=max(left, 0.000001))
+            return msgspec.structs.replace(request, limits=limits)
+        return request
+
+    # -- what others ask for ------------------------------------------------------------------------------------------
+
+    async def _carry_out(self, order: Order) -> None:
+        job = self._jobs.get(order.run_id)
+        if job is None or job.run is None or job.keeper is None:
+            return
+        match order.kind:
+            case "stop":
+                await job.run.stop(order.body.get("reason") or "stopped from another process")
+            case "interrupt":
+                await job.run.interrupt()
+            case "send":
+                with contextlib.suppress(errors.RunClosed):
+                    await job.run.send(order.body["text"])
+            case "pause":
+                job.run.pause()
+                job.keeper.row.is_paused = True
+                await self.store.set_state(job.info, "paused", "paused by a person")
+            case "unpause":
+                job.keeper.row.is_paused = False
+                await self.store.set_state(job.info, job.keeper.row.state)
+                job.run.unpause()
+            case _:
+                log.warning("run %s: nobody knows the order %r", order.run_id[:8], order.kind)
+
+    async def order(self, run_id: str, kind: str, **body: Any) -> None:
+        """Ask the run's owner, whoever that is."""
+        run = self.store.find(run_id)
+        if run.state == "ended":
+            raise errors.WrongState(f"run {run.id[:8]} has ended", hint="`leadrope runs show` tells how.")
+        await self.store.add_order(run, kind, body)
+
+    async def stop(self, run_id: str, reason: str = "stopped by a person") -> None:
+        """A run that waits is ended here and now; one that runs is ended by its owner."""
+        run = self.store.find(run_id)
+        if run.state in ("queued", "parked"):
+            problem = RunError(kind="stopped", message=reason)
+            result = RunResult(run_id=run.id, outcome="stopped", error=problem, attempts=run.attempt)
+            last = ended_event(run.id, run.attempt, run.last_seq + 1, result)
+            await self.store.end_run(run, result, Redactor(), last=last)
+            job = self._jobs.get(run.id)
+            if job is not None:
+                self._forget(job)
+                job.settle(result)
+            return
+        await self.order(run.id, "stop", reason=redact(reason))
+
+    async def interrupt(self, run_id: str) -> None:
+        await self.order(run_id, "interrupt")
+
+    async def send(self, run_id: str, text: str) -> None:
+        if not text.strip():
+            raise errors.EmptyPrompt("the prompt is empty")
+        await self.order(run_id, "send", text=redact(text))
+
+    async def pause(self, run_id: str) -> None:
+        """Hold the next tool call, or the next turn; the clocks stand still until `unpause`."""
+        await self.order(run_id, "pause")
+
+    async def unpause(self, run_id: str) -> None:
+        await self.order(run_id, "unpause")
+
+    async def answer(self, approval_id: str, answer: Answer | Reply) -> Approval:
+        """One word on a pending request; refused when it is no longer pending."""
+        found = self.store.approval(approval_id)
+        text = msgspec.json.encode(answer)
+        if redact(text.decode()).encode() != text:
+            raise errors.BadValue(
+                "answer", "holds what looks like a secret, and secrets are not stored", hint="Answer at the run itself."
+            )
+        yes = answer.approved if isinstance(answer, Answer) else answer.answered
+        if isinstance(answer, Answer) != (found.kind == "approval"):
+            raise errors.WrongState(f"{approval_id} is a {found.kind}", hint="Approvals and questions differ.")
+        state: Any = "approved" if yes else "denied"
+        if not await self.store.decide(approval_id, state, by=answer.by, reason=answer.reason, answer=text):
+            now = self.store.approval(approval_id)
+            raise errors.WrongState(
+                f"{approval_id} is no longer open: {now.state} by {now.by or 'somebody'}",
+                hint="The first answer counts.",
+            )
+        return self.store.approval(approval_id)
+
+    # -- looking ------------------------------------------------------------------------------------------------------
+
+    def get(self, run_id: str) -> RunInfo:
+        return self.store.find(run_id)
+
+    def texts(self, run_id: str) -> Texts:
+        return self.store.texts(self.store.find(run_id).id)
+
+    def listing(self, wanted: Filter = Filter()) -> list[RunInfo]:  # noqa: B008  # frozen
+        return self.store.listing(wanted)
+
+    def approvals(self, **wanted: Any) -> list[Approval]:
+        return self.store.approvals(**wanted)
+
+    def follow(
+        self, run_id: str, from_seq: int = 1, *, live: bool = True
+    ) -> AsyncIterator[events.Recorded | Truncated]:
+        """What is stored, then what comes: each event once, in order."""
+        return feed.follow(self.store, self.store.find(run_id).id, from_seq, live=live)
+
+    # -- again --------------------------------------------------------------------------------------------------------
+
+    def again(self, run_id: str, *, prompt: str | None = None) -> tuple[RunInfo, RunRequest]:
+        """The request of a run that has ended: the same once more, or with a prompt in its session."""
+        run = self.store.find(run_id)
+        if run.state != "ended":
+            raise errors.WrongState(f"run {run.id[:8]} has not ended", hint="Stop it first, or wait.")
+        request = _whole(self.store.texts(run.id).request)
+        if prompt is None:
+            return run, msgspec.structs.replace(request, session_id=None)
+        if run.session_id is None:
+            raise errors.WrongState(
+                f"run {run.id[:8]} has no session to go on with", hint="`leadrope runs retry` starts it anew."
+            )
+        return run, msgspec.structs.replace(
+            request, prompt=prompt, resume=run.session_id, fork=False, session_id=None, attachments=()
+        )
+
+    async def delete(self, run_ids: Iterable[str]) -> int:
+        """Ended runs, with their events; a run that lives is refused."""
+        deleted = 0
+        for run_id in run_ids:
+            run = self.store.find(run_id)
+            if run.state != "ended":
+                raise errors.WrongState(f"run {run.id[:8]} has not ended", hint="Stop it first.")
+            deleted += await self.store.delete_run(run.id)
+        return deleted
+
+
+def account_of(request: RunRequest) -> str:
+    """A name for whoever pays, so that a usage limit holds those runs and no others. Never the credential."""
+    if request.credential is not None:
+        from hashlib import sha256  # noqa: PLC0415  # rarely needed
+
+        return f"given-{sha256(request.credential.reveal().encode()).hexdigest()[:12]}"
+    return f"{request.provider}-{request.billing}"
+
+
+def _whole(request: RunRequest) -> RunRequest:
+    """The store's copy, if it is good for a start: what was redacted in it is gone for ever."""
+    if MASK in msgspec.json.encode(request).decode():
+        raise errors.RequestError(
+            "the request held a secret, and secrets are not stored",
+            hint="Start it anew; give secrets by reference, as ${NAME} in connections.",
+        )
+    return request

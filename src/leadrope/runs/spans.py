@@ -1,0 +1,317 @@
+"""Events into spans and measurements, with the GenAI conventions' names. Knows neither collector nor configuration.
+
+One `invoke_agent` span a run, one below it for each subagent, one `execute_tool` span a call. Times are the events'
+own, so a stored run gives the same spans as a live one.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from leadrope.core import events
+from leadrope.core.events import Recorded
+from leadrope.core.redaction import Redactor
+from leadrope.core.result import RunResult
+from leadrope.core.tools import ToolCall
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import Meter
+    from opentelemetry.trace import Span, Tracer
+
+MAX_RUNS = 1000
+"""Open at once. A run whose end never came must not be kept for ever."""
+MAX_CONTENT = 20_000
+"""Of one text; collectors refuse spans that are too large, and with them the batch."""
+# The advice of the conventions: tokens grow by fours, seconds by twos.
+TOKEN_STEPS = tuple(float(4**power) for power in range(14))
+SECOND_STEPS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92, 327.68, 1310.72)
+VENDORS = {"claude-code": "anthropic", "openai": "openai", "perplexity": "perplexity"}
+
+log = logging.getLogger("leadrope.telemetry")
+
+
+class _Run:
+    """What is open of one run."""
+
+    def __init__(self, began: float) -> None:
+        self.began = began
+        self.root: Span | None = None
+        self.agents: dict[str, Span] = {}
+        self.tools: dict[str, Span] = {}
+        self.names: dict[str, str] = {}
+        self.tool_began: dict[str, float] = {}
+        self.asked: dict[str, tuple[str, float]] = {}
+        self.provider = ""
+        self.model = ""
+        self.answer = ""
+        self.prompt = ""
+        self.session: events.SessionStarted | None = None
+        self.last = began
+
+
+class Spans:
+    def __init__(self, *, tracer: Tracer | None, meter: Meter | None, content: bool, redactor: Redactor) -> None:
+        self._tracer = tracer
+        self._content = content
+        self._redactor = redactor
+        self._runs: dict[str, _Run] = {}
+        self._meters = _Meters(meter) if meter is not None else None
+
+    def add(self, recorded: Recorded) -> None:
+        run = self._runs.get(recorded.run_id)
+        if run is None:
+            if isinstance(recorded.event, events.RunEnded):
+                return  # its end is told already, or nothing of it was seen
+            run = self._runs[recorded.run_id] = _Run(recorded.time)
+            self._make_room()
+            run.root = self._start("invoke_agent", recorded.time, None, {"leadrope.run.id": recorded.run_id})
+        run.last = max(run.last, recorded.time)
+        self._take(run, recorded)
+
+    def close(self) -> None:
+        """End what is open: a span that never ends is never sent."""
+        for run_id in list(self._runs):
+            self._end_run(run_id, None)
+
+    # -- events -----------------------------------------------------------------------------------------------------
+
+    def _take(self, run: _Run, recorded: Recorded) -> None:
+        time, event = recorded.time, recorded.event
+        match event:
+            case events.SessionStarted():
+                self._session(run, event)
+            case events.Notice(code="prompt"):
+                run.prompt = run.prompt or event.message
+            case events.MessageCompleted(agent_id=None, is_error=False):
+                run.answer = event.text
+            case events.ToolRequested():
+                self._tool(run, event.call, time)
+            case events.ToolDecided():
+                self._decided(run, event, time)
+            case events.ApprovalRequested():
+                self._tool(run, event.call, time)
+                run.asked[event.approval_id] = (event.call.id, time)
+            case events.ApprovalResolved():
+                self._answered(run, event, time)
+            case events.ToolCompleted():
+                self._completed(run, event, time)
+            case events.SubagentStarted():
+                name = f"invoke_agent {event.kind}".strip()
+                found = {"gen_ai.agent.id": event.agent_id, "gen_ai.agent.name": event.kind}
+                run.agents[event.agent_id] = self._start(
+                    name, time, run.root, self._common(run, "invoke_agent") | found
+                )
+            case events.SubagentEnded():
+                span = run.agents.pop(event.agent_id, None)
+                if span is not None:
+                    span.set_attribute("leadrope.subagent.status", event.status)
+                    _end(span, time)
+            case events.UsageUpdated():
+                self._usage(run, event)
+            case events.RunEnded():
+                self._end_run(recorded.run_id, event.result)
+            case _:
+                pass
+
+    def _session(self, run: _Run, event: events.SessionStarted) -> None:
+        run.session = event
+        run.provider = VENDORS.get(event.provider, event.provider)
+        run.model = event.model
+        if run.root is not None:
+            run.root.set_attributes(
+                self._common(run, "invoke_agent")
+                | {
+                    "gen_ai.conversation.id": event.session_id,
+                    "gen_ai.agent.version": event.agent_version,
+                    "leadrope.mode": event.mode,
+                    "leadrope.walls": event.walls or "none",
+                }
+            )
+
+    def _tool(self, run: _Run, call: ToolCall, time: float) -> Span:
+        span = run.tools.get(call.id)
+        if span is None:
+            name = self._clean(call.name, 100)
+            parent = run.agents.get(call.agent_id or "", run.root)
+            found: dict[str, Any] = {
+                "gen_ai.operation.name": "execute_tool",
+                "gen_ai.tool.name": name,
+                "gen_ai.tool.call.id": call.id,
+                "gen_ai.tool.type": "extension" if name.startswith("mcp__") else "function",
+            }
+            if self._content:
+                found["gen_ai.tool.call.arguments"] = self._clean(msgspec.json.encode(call.input).decode())
+            span = run.tools[call.id] = self._start(f"execute_tool {name}", time, parent, found)
+            run.names[call.id] = name
+            run.tool_began[call.id] = time
+        return span
+
+    def _decided(self, run: _Run, event: events.ToolDecided, time: float) -> None:
+        span = self._tool(run, event.call, time)
+        found: dict[str, str | bool] = {
+            "leadrope.decision": event.decision,
+            "leadrope.decision.by": event.by,
+            "leadrope.decision.rule": self._clean(event.rule, 200),
+            "leadrope.decision.layer": self._clean(event.layer, 200),
+            "leadrope.decision.edited": event.edited is not None,
+        }
+        span.set_attributes(found)
+        if event.decision == "deny":
+            span.set_attribute("error.type", "denied")
+        if self._meters is not None:
+            keys = ("leadrope.decision", "leadrope.decision.by")
+            name = run.names[event.call.id]
+            self._meters.decisions.add(1, {"gen_ai.tool.name": name} | {key: str(found[key]) for key in keys})
+
+    def _answered(self, run: _Run, event: events.ApprovalResolved, time: float) -> None:
+        call_id, asked = run.asked.pop(event.approval_id, ("", 0.0))
+        span = run.tools.get(call_id)
+        if span is not None:
+            span.set_attribute("leadrope.approval.wait_s", round(max(0.0, time - asked), 3))
+        if call_id and self._meters is not None:
+            self._meters.waits.record(max(0.0, time - asked), {"leadrope.approved": event.approved})
+
+    def _completed(self, run: _Run, event: events.ToolCompleted, time: float) -> None:
+        span = run.tools.pop(event.call_id, None)
+        began = run.tool_began.pop(event.call_id, time)
+        name = run.names.pop(event.call_id, "")
+        if span is None:
+            return
+        is_denied = not event.executed
+        if event.is_error:
+            span.set_attribute("error.type", "denied" if is_denied else "tool_error")
+            _fail(span, "denied" if is_denied else "tool_error")
+        if self._content:
+            span.set_attribute("gen_ai.tool.call.result", self._clean(event.text))
+        _end(span, time)
+        if self._meters is not None and event.executed:
+            found = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name}
+            if event.is_error:
+                found["error.type"] = "tool_error"
+            self._meters.durations.record(max(0.0, time - began), self._common(run, "execute_tool") | found)
+
+    def _usage(self, run: _Run, event: events.UsageUpdated) -> None:
+        if self._meters is None:
+            return
+        found = self._common(run, "chat") | {"gen_ai.response.model": event.model}
+        for kind, tokens in (("input", event.usage.prompt_tokens), ("output", event.usage.output_tokens)):
+            self._meters.tokens.record(tokens, found | {"gen_ai.token.type": kind})
+
+    def _end_run(self, run_id: str, result: RunResult | None) -> None:
+        run = self._runs.pop(run_id)
+        for span in (*run.tools.values(), *run.agents.values()):
+            span.set_attribute("error.type", "unfinished")
+            _end(span, run.last)
+        if run.root is not None:
+            run.root.set_attributes(self._outcome(run, result))
+            kind = result.error.kind if result is not None and result.error else None
+            if result is None or not result.ok:
+                # The kind alone: a message may hold what was said.
+                run.root.set_attribute("error.type", kind or (result.outcome if result else "unfinished"))
+                _fail(run.root, kind or (result.outcome if result else "unfinished"))
+            _end(run.root, run.last)
+        if self._meters is not None and result is not None:
+            found = self._common(run, "invoke_agent")
+            if result.error is not None:
+                found["error.type"] = result.error.kind
+            self._meters.durations.record(max(0.0, run.last - run.began), found)
+            self._meters.runs.add(1, {"leadrope.outcome": result.outcome, "gen_ai.request.model": run.model})
+            self._meters.cost.add(max(0.0, result.cost_usd), {"gen_ai.request.model": run.model})
+
+    def _outcome(self, run: _Run, result: RunResult | None) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        if result is not None:
+            usage = result.usage
+            found = {
+                "gen_ai.response.model": result.model or run.model,
+                # The conventions count what the cache served as input too.
+                "gen_ai.usage.input_tokens": usage.prompt_tokens,
+                "gen_ai.usage.output_tokens": usage.output_tokens,
+                "gen_ai.usage.cache_read.input_tokens": usage.cache_read_input_tokens,
+                "gen_ai.usage.cache_creation.input_tokens": usage.cache_creation_input_tokens,
+                "leadrope.outcome": result.outcome,
+                "leadrope.cost_usd": result.cost_usd,
+                "leadrope.turns": result.turns,
+                "leadrope.attempts": result.attempts,
+                "leadrope.denials": len(result.denials),
+            }
+        if self._content:
+            answer = result.text if result is not None else run.answer
+            found["gen_ai.input.messages"] = self._message("user", run.prompt)
+            found["gen_ai.output.messages"] = self._message("assistant", answer)
+        return found
+
+    # -- pieces -----------------------------------------------------------------------------------------------------
+
+    def _common(self, run: _Run, operation: str) -> dict[str, str]:
+        found = {"gen_ai.operation.name": operation}
+        if run.provider:
+            found |= {
+                "gen_ai.provider.name": run.provider,
+                "gen_ai.agent.name": run.session.provider if run.session else "",
+            }
+        if run.model:
+            found["gen_ai.request.model"] = run.model
+        return found
+
+    def _message(self, role: str, text: str) -> str:
+        part = {"type": "text", "content": self._clean(text)}
+        return msgspec.json.encode([{"role": role, "parts": [part]}]).decode()
+
+    def _clean(self, text: str, limit: int = MAX_CONTENT) -> str:
+        cleaned = self._redactor.clean(text)
+        return cleaned if len(cleaned) <= limit else cleaned[: limit - 1] + "…"
+
+    def _start(self, name: str, time: float, parent: Span | None, attributes: dict[str, Any]) -> Span:
+        from opentelemetry import trace  # noqa: PLC0415  # with the extra only
+
+        if self._tracer is None:
+            return trace.INVALID_SPAN
+        # Never below a span of the host's own that happens to be current: a run is a trace of its own.
+        context = trace.set_span_in_context(parent if parent is not None else trace.INVALID_SPAN)
+        return self._tracer.start_span(
+            name, context=context, kind=trace.SpanKind.INTERNAL, attributes=attributes, start_time=_ns(time)
+        )
+
+    def _make_room(self) -> None:
+        while len(self._runs) > MAX_RUNS:
+            oldest = next(iter(self._runs))
+            log.info("run %s has no end yet and is told as unfinished", oldest)
+            self._end_run(oldest, None)
+
+
+class _Meters:
+    def __init__(self, meter: Meter) -> None:
+        self.tokens = meter.create_histogram(
+            "gen_ai.client.token.usage",
+            unit="{token}",
+            description="Tokens of one model call.",
+            explicit_bucket_boundaries_advisory=TOKEN_STEPS,
+        )
+        self.durations = meter.create_histogram(
+            "gen_ai.client.operation.duration",
+            unit="s",
+            description="Runs and tool calls.",
+            explicit_bucket_boundaries_advisory=SECOND_STEPS,
+        )
+        self.waits = meter.create_histogram("leadrope.approval.wait", unit="s", description="Until a person answered.")
+        self.decisions = meter.create_counter("leadrope.tool.decisions", description="Calls allowed and denied.")
+        self.runs = meter.create_counter("leadrope.runs", description="Runs that have ended.")
+        self.cost = meter.create_counter("leadrope.cost", unit="USD", description="Estimated at list prices.")
+
+
+def _fail(span: Span, kind: str) -> None:
+    from opentelemetry.trace import Status, StatusCode  # noqa: PLC0415  # with the extra only
+
+    span.set_status(Status(StatusCode.ERROR, kind))
+
+
+def _end(span: Span, time: float) -> None:
+    span.end(end_time=_ns(time))
+
+
+def _ns(time: float) -> int:
+    return int(time * 1e9)

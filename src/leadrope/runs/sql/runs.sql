@@ -1,0 +1,90 @@
+-- name: add_run
+insert into runs (id, created, state, owner, attempt, priority, lane, account, not_before, note, title, cwd, provider,
+                  agent, model, session_id, parent, labels)
+values (:id, :created, :state, :owner, :attempt, :priority, :lane, :account, :not_before, :note, :title, :cwd,
+        :provider, :agent, :model, :session_id, :parent, :labels)
+returning n;
+
+-- name: add_texts
+insert into texts (run, request, policy, place) values (:run, :request, :policy, :place);
+
+-- name: get_run
+select n, id, created, started, ended, state, outcome, owner, attempt, last_seq, first_seq, priority, lane, account,
+       not_before, note, title, cwd, provider, agent, model, session_id, parent, cost_usd, tokens, last_action,
+       error_kind, labels
+from runs
+where id = :id;
+
+-- name: runs_with_prefix
+select id from runs where id >= :low and id < :high order by id limit 3;
+
+-- name: run_texts
+select t.request, t.policy, t.place, t.result from texts t join runs r on r.n = t.run where r.id = :id;
+
+-- name: list_runs
+select n, id, created, started, ended, state, outcome, owner, attempt, last_seq, first_seq, priority, lane, account,
+       not_before, note, title, cwd, provider, agent, model, session_id, parent, cost_usd, tokens, last_action,
+       error_kind, labels
+from runs
+where n < :before
+  and (:state = '' or state = :state)
+  and (:outcome = '' or outcome = :outcome)
+  and (:is_open = 0 or state <> 'ended')
+  and (:cwd = '' or cwd = :cwd)
+  and (:agent = '' or agent = :agent)
+  and (:label = '' or exists (select 1 from json_each(labels) where key = :label and value = :value))
+  and created >= :since
+order by n desc
+limit :limit;
+
+-- name: count_by_state
+select state, count(*) from runs where state <> 'ended' group by state;
+
+-- name: set_progress
+update runs
+set state = :state, last_seq = :last_seq, attempt = :attempt, cost_usd = max(cost_usd, :cost_usd),
+    tokens = max(tokens, :tokens), model = :model, session_id = coalesce(:session_id, session_id),
+    last_action = :last_action, started = coalesce(started, :started)
+where n = :n and state <> 'ended';
+
+-- name: set_state
+update runs set state = :state, note = :note where n = :n and state <> 'ended' and state <> :state;
+
+-- name: end_run
+update runs
+set state = 'ended', outcome = :outcome, ended = :ended, owner = null, note = :note, error_kind = :error_kind,
+    cost_usd = max(cost_usd, :cost_usd), tokens = max(tokens, :tokens),
+    session_id = coalesce(:session_id, session_id), last_seq = max(last_seq, :last_seq)
+where n = :n and state <> 'ended';
+
+-- name: set_result
+update texts set result = :result where run = :n;
+
+-- name: set_place
+update texts set place = :place where run = :n;
+
+-- name: requeue
+update runs
+set state = 'queued', owner = null, attempt = :attempt, note = :note, not_before = :not_before
+where n = :n and state <> 'ended';
+
+-- name: park
+update runs set state = 'parked', owner = null, note = :note, not_before = :not_before
+where n = :n and state <> 'ended';
+
+-- name: delete_run
+delete from runs where id = :id and state = 'ended';
+
+-- name: cost_since
+select coalesce(sum(cost_usd), 0) from runs
+where created >= :since and (:agent = '' or agent = :agent)
+  and (:label = '' or exists (select 1 from json_each(labels) where key = :label and value = :value));
+
+-- name: spending
+select date(created, 'unixepoch', 'localtime') as day, model, labels, cost_usd, tokens, outcome from runs
+where created >= :since
+order by created;
+
+-- name: remember_session
+insert into sessions (id, run, cwd, used) values (:id, :run, :cwd, :used)
+on conflict (id) do update set run = excluded.run, used = excluded.used;

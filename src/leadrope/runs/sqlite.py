@@ -1,0 +1,373 @@
+"""The run store in one SQLite file: its writes, all through one thread. Starts nothing, decides nothing."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+import zlib
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import msgspec
+
+from leadrope import errors
+from leadrope.core.events import Recorded, RunEnded
+from leadrope.core.redaction import Redactor, redact
+from leadrope.core.result import RunResult
+from leadrope.runs import database
+from leadrope.runs.bell import Bell
+from leadrope.runs.cleaning import as_json, known_secrets
+from leadrope.runs.reading import Reads
+from leadrope.runs.statements import sql
+from leadrope.runs.store import Approval, Decided, Limits, NewRun, Order, Owner, Progress, RunInfo
+from leadrope.runs.writer import Writer
+
+T = TypeVar("T")
+PACK_BYTES = 4096
+"""Bodies above this are deflated: tool output and whole files, which shrink to a third or less."""
+
+_encode = msgspec.json.Encoder().encode
+_object = msgspec.json.Decoder(dict[str, Any])
+_SHAPES = Redactor()
+
+
+class Sqlite(Reads):
+    """`with Sqlite(path) as store`; several processes may have the same file open."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.bell = Bell(self.data_version)
+        self._writer = Writer(path, lambda: database.open_(path), on_change=self.bell.ring)
+
+    def __enter__(self) -> Self:
+        self._writer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._writer.close()
+        super().close()
+
+    async def write(self, work: Callable[[sqlite3.Connection], T], *, weight: int = 0, durable: bool = True) -> T:
+        return await self._writer.do(work, weight=weight, durable=durable)
+
+    async def add_run(self, new: NewRun, limits: Limits | None = None) -> RunInfo:
+        request = msgspec.structs.replace(new.request, credential=None)
+        redactor = Redactor(known_secrets(new.request))
+        values = {
+            "id": new.id,
+            "created": time.time(),
+            "state": new.state,
+            "owner": new.owner,
+            "attempt": 1,
+            "priority": new.priority,
+            "lane": redactor.clean(new.lane),
+            "account": new.account,
+            "not_before": new.not_before,
+            "note": redactor.clean(new.note),
+            "title": redactor.clean(new.title or _title(request.prompt)),
+            "cwd": request.cwd or "",
+            "provider": request.provider,
+            "agent": request.agent or "",
+            "model": request.model or "",
+            "session_id": request.session_id or (request.resume if not request.fork else None),
+            "parent": new.parent,
+            "labels": as_json(request.labels, redactor),
+        }
+        texts = {
+            "request": as_json(request, redactor),
+            "policy": as_json(new.policy, redactor),
+            "place": as_json(new.place, redactor),
+        }
+
+        def work(db: sqlite3.Connection) -> None:
+            if limits is not None:
+                waiting = db.execute(sql("queue_length")).fetchone()[0]
+                if waiting >= limits.queued:
+                    raise errors.QueueFull(
+                        f"{waiting} runs wait already, and no more than {limits.queued} may",
+                        hint="Wait for some to end (`leadrope runs list`), or raise `queued` in [service].",
+                    )
+            n = db.execute(sql("add_run"), values).fetchone()[0]
+            db.execute(sql("add_texts"), {"run": n, **texts})
+
+        await self.write(work)
+        return self.get(new.id)
+
+    async def append(
+        self,
+        run: RunInfo,
+        records: Sequence[Recorded],
+        progress: Progress,
+        redactor: Redactor,
+        *,
+        durable: bool = False,
+    ) -> None:
+        """Events in their order, each once: what is there already is passed over, a gap is refused."""
+        last = records[-1].seq if records else 0
+        values = {
+            "n": run.n,
+            "state": progress.state,
+            "last_seq": last,
+            "attempt": progress.attempt,
+            "cost_usd": progress.cost_usd,
+            "tokens": progress.tokens,
+            "model": progress.model,
+            "session_id": progress.session_id,
+            "last_action": redactor.clean(progress.last_action),
+            "started": time.time(),
+        }
+
+        def work(db: sqlite3.Connection) -> None:
+            have, state, attempt = _place(db, run)
+            if attempt > progress.attempt or state == "queued":
+                raise errors.WrongState(f"run {run.id} is another owner's now: it is {state}, at attempt {attempt}")
+            new = [record for record in records if record.seq > have]
+            if new:
+                if state == "ended":
+                    raise errors.WrongState(f"run {run.id} has ended, and event {new[0].seq} came after that")
+                if new[0].seq != have + 1:
+                    raise errors.StoreError(f"run {run.id}: event {new[0].seq} came after {have}; one is missing")
+                db.executemany(sql("add_event"), _event_rows(run.n, new, redactor))
+            values["last_seq"] = max(have, last)
+            db.execute(sql("set_progress"), values)
+
+        await self.write(work, weight=len(records), durable=durable)
+
+    async def set_state(self, run: RunInfo, state: str, note: str = "") -> None:
+        await self.write(lambda db: db.execute(sql("set_state"), {"n": run.n, "state": state, "note": redact(note)}))
+
+    async def end_run(
+        self,
+        run: RunInfo,
+        result: RunResult,
+        redactor: Redactor,
+        *,
+        last: Recorded | None = None,
+        note: str = "",
+    ) -> bool:
+        """The outcome, and its event where it is not stored yet; False when the run had ended before."""
+        text = as_json(result, redactor)
+        values = {
+            "n": run.n,
+            "outcome": result.outcome,
+            "ended": time.time(),
+            "note": redact(note),
+            "error_kind": result.error.kind if result.error else None,
+            "cost_usd": result.cost_usd,
+            "tokens": result.usage.total_tokens,
+            "session_id": result.session_id,
+        }
+
+        def work(db: sqlite3.Connection) -> bool:
+            have, state, _ = _place(db, run)
+            if state == "ended":
+                return False
+            values["last_seq"] = have
+            if last is not None and db.execute(sql("last_type"), {"run": run.n}).fetchone() != ("run.ended",):
+                # Numbered here: what its owner still wrote may have come between.
+                values["last_seq"] = have + 1
+                db.executemany(
+                    sql("add_event"), _event_rows(run.n, [msgspec.structs.replace(last, seq=have + 1)], redactor)
+                )
+            db.execute(sql("end_run"), values)
+            db.execute(sql("set_result"), {"n": run.n, "result": text})
+            now = {"run": run.n, "state": "withdrawn", "decided": time.time(), "by": "supervisor", "attempt": 2**31}
+            db.execute(sql("close_approvals"), {**now, "reason": "the run has ended"})
+            db.execute(sql("drop_orders"), {"run": run.n})
+            if result.session_id:
+                session = {"id": result.session_id, "run": run.id, "cwd": run.cwd, "used": time.time()}
+                db.execute(sql("remember_session"), session)
+            return True
+
+        return await self.write(work)
+
+    async def requeue(self, run: RunInfo, *, attempt: int, note: str, not_before: float = 0.0) -> None:
+        values = {"n": run.n, "attempt": attempt, "note": redact(note), "not_before": not_before}
+        await self.write(lambda db: db.execute(sql("requeue"), values))
+
+    async def park(self, run: RunInfo, *, until: float, note: str) -> None:
+        await self.write(lambda db: db.execute(sql("park"), {"n": run.n, "not_before": until, "note": redact(note)}))
+
+    async def set_place(self, run: RunInfo, place: dict[str, Any]) -> None:
+        values = {"n": run.n, "place": as_json(place, _SHAPES)}
+        await self.write(lambda db: db.execute(sql("set_place"), values))
+
+    async def claim(self, owner: str, limits: Limits, *, only: Iterable[str] | None = None) -> RunInfo | None:
+        """The next run whose turn it is, now this owner's; None when none may start. `only` these, if given.
+
+        A run that was queued with an owner waits for that one. Runs that are not for the asker keep their turn: the
+        asker gets one of its own where there is room for it behind all that come first.
+        """
+        wanted = None if only is None else frozenset(only)
+        if not self._rows("waiting_now", now=time.time()):
+            return None  # without the write lock: this is asked after every change
+
+        def work(db: sqlite3.Connection) -> str | None:
+            now = time.time()
+            db.execute(sql("due_parked"), {"now": now})
+            lanes: Counter[str] = Counter()
+            starting = 0
+            for lane, count, starts in db.execute(sql("running_by_lane")):
+                lanes[lane] = count
+                starting += starts
+            room = min(limits.running - lanes.total(), limits.starting - starting)
+            if room <= 0:
+                return None
+            for n, run_id, is_for in islice(turns(db.execute(sql("queued"), {"now": now}), lanes), room):
+                if is_for in (None, owner) and (wanted is None or run_id in wanted):
+                    db.execute(sql("claim"), {"n": n, "owner": owner, "now": now})
+                    return run_id
+            return None
+
+        taken = await self.write(work)
+        return self.get(taken) if taken else None
+
+    async def hold_account(self, account: str, until: float, note: str) -> None:
+        values = {"account": account, "until": until, "note": redact(note)}
+        await self.write(lambda db: db.execute(sql("hold_account"), values))
+
+    async def add_owner(self, owner: Owner) -> None:
+        await self.write(lambda db: db.execute(sql("add_owner"), msgspec.structs.asdict(owner)))
+
+    async def drop_owner(self, owner_id: str) -> None:
+        await self.write(lambda db: db.execute(sql("drop_owner"), {"id": owner_id}))
+
+    async def add_approval(self, run: RunInfo, approval: Approval) -> None:
+        values = {
+            "id": approval.id,
+            "run": run.n,
+            "attempt": approval.attempt,
+            "asked_id": approval.asked_id,
+            "kind": approval.kind,
+            "fingerprint": approval.fingerprint,
+            "requested": approval.requested,
+            "asked": redact(approval.asked.decode()),
+        }
+        await self.write(lambda db: db.execute(sql("add_approval"), values))
+
+    async def decide(
+        self, approval_id: str, state: Decided, *, by: str, reason: str = "", answer: bytes | None = None
+    ) -> bool:
+        """True for the one whose word counts: a request leaves `pending` once."""
+        values = {
+            "id": approval_id,
+            "state": state,
+            "decided": time.time(),
+            "by": by,
+            "reason": redact(reason),
+            "answer": redact(answer.decode()) if answer is not None else None,
+        }
+        return await self.write(lambda db: db.execute(sql("decide_approval"), values).rowcount == 1)
+
+    async def close_approvals(self, run: RunInfo, state: Decided, *, by: str, reason: str, attempt: int) -> int:
+        values = {"run": run.n, "state": state, "decided": time.time(), "by": by, "attempt": attempt}
+        values["reason"] = redact(reason)
+        return await self.write(lambda db: db.execute(sql("close_approvals"), values).rowcount)
+
+    async def use_earlier(self, run: RunInfo, attempt: int, kind: str, fingerprint: str) -> bytes | None:
+        """An answer that came too late for the process that asked, for the same call to the letter; given once."""
+
+        def work(db: sqlite3.Connection) -> str | None:
+            values = {"run": run.n, "attempt": attempt, "kind": kind, "fingerprint": fingerprint}
+            row = db.execute(sql("earlier_answer"), values).fetchone()
+            if row is None or not db.execute(sql("use_approval"), {"id": row[0]}).rowcount:
+                return None
+            return str(row[1])
+
+        found = await self.write(work)
+        return found.encode() if found is not None else None
+
+    async def mark_used(self, approval_id: str) -> None:
+        await self.write(lambda db: db.execute(sql("use_approval"), {"id": approval_id}))
+
+    async def add_order(self, run: RunInfo, kind: str, body: dict[str, Any]) -> None:
+        values = {"run": run.n, "kind": kind, "body": as_json(body, _SHAPES), "created": time.time()}
+        await self.write(lambda db: db.execute(sql("add_order"), values))
+
+    async def take_orders(self, owner: str) -> list[Order]:
+        """What others want of this owner's runs, each once."""
+        if not self._rows("open_orders", owner=owner):
+            return []
+
+        def work(db: sqlite3.Connection) -> list[Order]:
+            rows = db.execute(sql("open_orders"), {"owner": owner}).fetchall()
+            return [
+                Order(n=n, run_id=run_id, kind=kind, body=_object.decode(body))
+                for n, run_id, kind, body in rows
+                if db.execute(sql("take_order"), {"n": n}).rowcount
+            ]
+
+        return await self.write(work)
+
+    async def add_artifact(self, run: RunInfo, name: str, kind: str, body: bytes) -> None:
+        values = {"run": run.n, "name": name, "kind": kind, "created": time.time(), "body": body}
+        await self.write(lambda db: db.execute(sql("add_artifact"), values))
+
+    async def shrink(self) -> None:
+        """Give the room of what was deleted back to the disk."""
+        await self.write(lambda db: db.execute("pragma incremental_vacuum"))
+        await self.write(lambda db: db.execute("pragma optimize"))
+
+    async def delete_run(self, run_id: str) -> bool:
+        return await self.write(lambda db: db.execute(sql("delete_run"), {"id": run_id}).rowcount == 1)
+
+
+def _event_rows(n: int, records: Sequence[Recorded], redactor: Redactor) -> list[tuple[Any, ...]]:
+    """Cleaned all at once: bodies are JSON, so a line break stands between two of them and in none."""
+    bodies = [_encode(record.event) for record in records]
+    text = b"\n".join(bodies).decode()
+    if redactor.clean(text) != text:
+        bodies = [as_json(record.event, redactor).encode() for record in records]
+    # By position, in the order of the columns of `add_event`.
+    return [
+        (
+            n,
+            record.seq,
+            record.attempt,
+            record.time,
+            record.source,
+            record.event.__struct_config__.tag,
+            packed := int(len(body) > PACK_BYTES),
+            zlib.compress(body, 1) if packed else body,
+        )
+        for record, body in zip(records, bodies, strict=True)
+    ]
+
+
+def turns(
+    waiting: Iterable[tuple[int, str, str, int, str | None]], running: Mapping[str, int]
+) -> Iterator[tuple[int, str, str | None]]:
+    """Waiting runs in the order in which they would start: by priority, then from the lane with the fewest."""
+    lanes: dict[tuple[int, str], deque[tuple[int, str, str | None]]] = {}
+    for n, run_id, lane, priority, owner in waiting:
+        lanes.setdefault((-priority, lane), deque()).append((n, run_id, owner))
+    counts = Counter(running)
+    while lanes:
+        first = min(lanes, key=lambda key: (key[0], counts[key[1]], lanes[key][0][0]))
+        yield lanes[first].popleft()
+        counts[first[1]] += 1
+        if not lanes[first]:
+            del lanes[first]
+
+
+def ended_event(run_id: str, attempt: int, seq: int, result: RunResult) -> Recorded:
+    return Recorded(run_id, attempt, seq, time.time(), "supervisor", RunEnded(result=result))
+
+
+def _place(db: sqlite3.Connection, run: RunInfo) -> tuple[int, str, int]:
+    """How far its log goes, its state, and its attempt."""
+    row = db.execute(sql("place_of"), {"run": run.n}).fetchone()
+    if row is None:
+        raise errors.UnknownRun(f"run {run.id} was deleted")
+    return int(row[0]), str(row[1]), int(row[2])
+
+
+def _title(prompt: str) -> str:
+    line = " ".join(prompt.split())
+    return line if len(line) <= 80 else line[:79] + "…"

@@ -1,0 +1,183 @@
+"""What is kept of runs, and the protocol of whatever keeps it: values and signatures, no database."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from leadrope.core.events import Recorded
+from leadrope.core.redaction import Redactor
+from leadrope.core.request import RunRequest
+from leadrope.core.result import Outcome, RunResult
+
+State = Literal["queued", "starting", "running", "waiting", "paused", "parked", "ended"]
+LIVE: tuple[State, ...] = ("starting", "running", "waiting", "paused")
+"""States that need a living owner; a run in one of them whose owner is dead is reconciled before anybody sees it."""
+Decided = Literal["approved", "denied", "expired", "withdrawn"]
+
+
+class RunInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One run as a row: cheap to list, no request, no events."""
+
+    n: int
+    """The store's own number; ids are for people."""
+    id: str
+    created: float
+    started: float | None = None
+    ended: float | None = None
+    state: State
+    outcome: Outcome | None = None
+    owner: str | None = None
+    attempt: int = 1
+    last_seq: int = 0
+    first_seq: int = 1
+    """Above 1 when older events were pruned."""
+    priority: int = 0
+    lane: str = ""
+    """Runs of one lane share its turn in the queue."""
+    account: str = ""
+    """Which credential it will use, as far as that is known; never the credential."""
+    not_before: float = 0.0
+    note: str = ""
+    """Why it waits."""
+    title: str = ""
+    cwd: str = ""
+    provider: str = ""
+    agent: str = ""
+    model: str = ""
+    session_id: str | None = None
+    parent: str | None = None
+    """The run that this one tries again or goes on with."""
+    cost_usd: float = 0.0
+    tokens: int = 0
+    last_action: str = ""
+    error_kind: str | None = None
+    labels: dict[str, str] = {}
+
+
+class NewRun(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    request: RunRequest
+    """Without its credential: that is never stored."""
+    policy: dict[str, Any] = {}
+    title: str = ""
+    state: State = "queued"
+    owner: str | None = None
+    priority: int = 0
+    lane: str = ""
+    account: str = ""
+    not_before: float = 0.0
+    note: str = ""
+    parent: str | None = None
+    place: dict[str, Any] = {}
+
+
+class Texts(msgspec.Struct, frozen=True, kw_only=True):
+    """The long texts of a run, read one run at a time."""
+
+    request: RunRequest
+    policy: dict[str, Any]
+    place: dict[str, Any]
+    """What belongs to the folder it works in: worktree, checkpoint."""
+    result: RunResult | None
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """What changes in the row with a batch of events."""
+
+    state: State
+    attempt: int
+    cost_usd: float
+    tokens: int
+    model: str
+    session_id: str | None
+    last_action: str
+
+
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
+    state: State | None = None
+    outcome: Outcome | None = None
+    is_open: bool = False
+    """Only runs that have not ended."""
+    cwd: str | None = None
+    agent: str | None = None
+    label: tuple[str, str] | None = None
+    since: float = 0.0
+    before: int | None = None
+    """The `n` of the last run of the page before."""
+    limit: int = 50
+
+
+class Approval(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person is, or was, asked: an approval of a call, or a question."""
+
+    id: str
+    run_id: str
+    attempt: int
+    asked_id: str
+    kind: Literal["approval", "question"]
+    state: Literal["pending"] | Decided
+    fingerprint: str
+    requested: float
+    decided: float | None
+    by: str
+    reason: str
+    used: bool
+    asked: bytes
+    """The event, as JSON."""
+    answer: bytes | None
+    cwd: str = ""
+    title: str = ""
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    n: int
+    run_id: str
+    kind: str
+    body: dict[str, Any]
+
+
+class Owner(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    pid: int
+    boot: str
+    kind: str
+    started: float
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """How many runs at once, on this machine, by all processes together."""
+
+    running: int
+    starting: int
+    queued: int
+
+
+class Truncated(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="truncated"):
+    """In place of events that were asked for and are no longer kept: never a silent gap."""
+
+    run_id: str
+    first_seq: int
+    last_seq: int
+
+
+class Store(Protocol):
+    """Writes return when they are on the disk. Readers never hold a writer up."""
+
+    async def add_run(self, new: NewRun, limits: Limits | None = None) -> RunInfo: ...
+
+    async def append(
+        self, run: RunInfo, records: Sequence[Recorded], progress: Progress, redactor: Redactor, *, durable: bool
+    ) -> None: ...
+
+    async def end_run(self, run: RunInfo, result: RunResult, redactor: Redactor, *, note: str = "") -> bool: ...
+
+    async def events(self, run: RunInfo, seq: int, limit: int) -> list[Recorded]: ...
+
+    def get(self, run_id: str) -> RunInfo: ...
+
+    def find(self, prefix: str) -> RunInfo: ...
+
+    def listing(self, wanted: Filter) -> list[RunInfo]: ...

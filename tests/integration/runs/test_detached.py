@@ -1,0 +1,219 @@
+"""The terminal's commands on runs that belong to the background: started, seen, answered, stopped from anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leadrope.runs import database, leases
+from leadrope.runs.reading import Reads
+
+CLOSE: list[dict[str, Any]] = [{"result": True}, {"await_eof": True}]
+
+
+class Terminal:
+    """`leadrope …` as a user types it, in the yard's home."""
+
+    def __init__(self, yard: Any) -> None:
+        self._yard = yard
+
+    def __call__(self, *words: str, code: int | None = 0) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "leadrope.cli.main", *words],
+            env=self._yard.environ,
+            cwd=self._yard.ws,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert code is None or done.returncode == code, done.stdout + done.stderr
+        return done.stdout or done.stderr
+
+    def run(self, binary: str, *words: str) -> str:
+        given = ("--provider", "scripted", "--binary", binary, "--walls", "off", "--attempts", "1")
+        return self("run", "go", "--detach", *given, *words).strip()
+
+    def show(self, run_id: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self("runs", "show", run_id[:10], "-o", "json"))
+        return found
+
+
+@pytest.fixture
+def leadrope(yard: Any) -> Iterator[Terminal]:
+    config = yard.folder / ".config/leadrope"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text("[service]\nidle_s = 1\n")
+    yield Terminal(yard)
+    # Owners end themselves when they are idle; a test that left work behind ends them here.
+    path = database.path_in(yard.home)
+    if path.exists():
+        reads = Reads(path)
+        owners = [owner for owner in reads.owners() if leases.is_alive(yard.home, owner)]
+        reads.close()
+        for owner in owners:
+            os.kill(owner.pid, signal.SIGTERM)
+    until = time.monotonic() + 30
+    lock = yard.home / "background" / "owner.lock"
+    while lock.exists() and time.monotonic() < until:
+        with leases.Exclusive(lock) as free:
+            if free:
+                return
+        time.sleep(0.05)
+
+
+def until(look: Any) -> Any:
+    give_up = time.monotonic() + 40
+    while not (found := look()):
+        assert time.monotonic() < give_up
+        time.sleep(0.1)
+    return found
+
+
+def test_a_detached_run_is_followed_answered_and_shown_from_other_terminals(yard: Any, leadrope: Terminal) -> None:
+    call = {"call": {"tool": "Bash", "id": "t1", "input": {"command": "touch it"}, "touch": str(yard.marker)}}
+    agent = yard.agent("a", [{"text": "may I?"}, call, {"text": "done it"}, *CLOSE])
+    run_id = leadrope.run(agent, "--label", "team=blue", "--title", "A task")
+    assert "A task" in leadrope("runs", "list", "--open", "--label", "team=blue")
+    waiting = until(lambda: leadrope("approvals", "list", "-o", "json").strip())
+    approval = json.loads(waiting.splitlines()[0])["id"]
+    assert "touch it" in leadrope("approvals", "show", approval)
+    assert leadrope.show(run_id)["run"]["state"] == "waiting"
+    assert not yard.marker.exists()
+    assert "approved" in leadrope("approvals", "approve", approval)
+    assert "no longer open" in leadrope("approvals", "deny", approval, code=2)
+    shown = leadrope("runs", "logs", "-f", run_id[:8])
+    assert "done it" in shown
+    assert yard.marker.exists()
+    assert leadrope.show(run_id)["result"]["outcome"] == "succeeded"
+    assert leadrope("runs", "export", run_id[:8]).count("\n") == leadrope.show(run_id)["run"]["last_seq"]
+    assert "A task" in leadrope("top", "--once")
+    assert leadrope("runs", "delete", run_id[:8]) == "1 deleted\n"
+    assert "no run" in leadrope("runs", "show", run_id[:8], code=2)
+
+
+def test_an_edited_call_runs_as_it_was_edited(yard: Any, leadrope: Terminal) -> None:
+    call = {"call": {"tool": "Bash", "id": "t1", "input": {"command": "git push"}}}
+    agent = yard.agent("a", [call, {"text": "ok"}, *CLOSE])
+    run_id = leadrope.run(agent)
+    waiting = until(lambda: leadrope("approvals", "list", "-o", "json").strip())
+    approval = json.loads(waiting.splitlines()[0])["id"]
+    leadrope("approvals", "edit", approval, '{"command": "git push --dry-run"}')
+    until(lambda: leadrope.show(run_id)["run"]["state"] == "ended")
+    log = [json.loads(line) for line in leadrope("runs", "export", run_id).splitlines()]
+    decided = [line["event"] for line in log if line["event"]["type"] == "tool.decided"]
+    assert [event["edited"] for event in decided] == [{"command": "git push --dry-run"}]
+
+
+def test_a_detached_run_survives_the_terminal_that_started_it(yard: Any, leadrope: Terminal) -> None:
+    """A pty whose session is killed as a whole, as a closed window does."""
+    agent = yard.agent("a", [{"text": "first"}, {"await_file": str(yard.folder / "go")}, {"text": "last"}, *CLOSE])
+    words = ["run", "go", "-d", "--provider", "scripted", "--binary", agent, "--walls", "off"]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(yard.ws)
+        os.execve(sys.executable, [sys.executable, "-m", "leadrope.cli.main", *words], yard.environ)
+    said = b""
+    while b"logs -f" not in said:
+        said += os.read(terminal, 4096)
+    run_id = said.split()[0].decode()
+    os.close(terminal)  # SIGHUP to everything that belongs to it
+    os.waitpid(pid, 0)
+    until(lambda: leadrope.show(run_id)["run"]["state"] == "running")
+    (yard.folder / "go").touch()
+    assert "last" in leadrope("runs", "logs", "-f", run_id[:8])
+
+
+def test_runs_are_stopped_retried_and_resumed(yard: Any, leadrope: Terminal) -> None:
+    agent = yard.agent("a", [{"text": "x"}, {"await_file": str(yard.folder / "go")}, *CLOSE])
+    run_id = leadrope.run(agent)
+    until(lambda: leadrope.show(run_id)["run"]["state"] == "running")
+    assert "stopped" in leadrope("runs", "stop", run_id[:8])
+    (yard.folder / "go").touch()
+    again = leadrope("runs", "retry", run_id[:8]).strip()
+    until(lambda: leadrope.show(again)["run"]["state"] == "ended")
+    told = leadrope.show(again)
+    assert (told["run"]["outcome"], told["run"]["parent"]) == ("succeeded", run_id)
+    more = leadrope("runs", "resume", again[:8], "and now the rest").strip()
+    until(lambda: leadrope.show(more)["run"]["state"] == "ended")
+    assert leadrope.show(more)["request"]["resume"] == told["run"]["session_id"]
+    assert leadrope("runs", "prune", "--days", "0", "--keep", "1") == "2 runs deleted\n"
+
+
+def test_a_paused_run_goes_on_when_told(yard: Any, leadrope: Terminal) -> None:
+    agent = yard.agent("a", [{"text": "x"}, {"await_file": str(yard.folder / "go")}, {"text": "end"}, *CLOSE])
+    run_id = leadrope.run(agent)
+    until(lambda: leadrope.show(run_id)["run"]["state"] == "running")
+    leadrope("runs", "pause", run_id[:8])
+    until(lambda: leadrope.show(run_id)["run"]["state"] == "paused")
+    (yard.folder / "go").touch()
+    leadrope("runs", "resume", run_id[:8])
+    until(lambda: leadrope.show(run_id)["run"]["state"] == "ended")
+
+
+async def test_sigterm_drains_the_background_and_the_next_one_goes_on(yard: Any, leadrope: Terminal) -> None:
+    agent = yard.agent("a", [{"text": "x"}, {"await_file": str(yard.folder / "go")}, *CLOSE])
+    run_id = await asyncio.to_thread(leadrope.run, agent)
+    await asyncio.to_thread(until, lambda: leadrope.show(run_id)["run"]["state"] == "running")
+    reads = Reads(database.path_in(yard.home))
+    (owner,) = [owner for owner in reads.owners() if owner.kind == "background"]
+    os.kill(owner.pid, signal.SIGTERM)
+    await asyncio.to_thread(until, lambda: not leases.is_alive(yard.home, owner))
+    assert reads.get(run_id).state == "queued"
+    reads.close()
+    (yard.folder / "go").touch()
+    other = await asyncio.to_thread(leadrope.run, agent)
+    for each in (run_id, other):
+        await asyncio.to_thread(until, lambda each=each: leadrope.show(each)["run"]["state"] == "ended")
+        assert leadrope.show(each)["run"]["outcome"] == "succeeded"
+    assert leadrope.show(run_id)["run"]["attempt"] == 2
+
+
+def test_worktree_diff_apply_and_discard(yard: Any, leadrope: Terminal) -> None:
+    def git(*words: str) -> str:
+        who = ("-c", "user.name=t", "-c", "user.email=t@localhost")
+        done = subprocess.run(["git", *who, *words], cwd=yard.ws, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    git("init", "-q")
+    (yard.ws / "a.txt").write_text("one\n")
+    git("add", ".")
+    git("commit", "-qm", "first")
+    edit = {"call": {"tool": "Bash", "id": "t1", "input": {"command": "touch b.txt"}, "touch": "b.txt"}}
+    agent = yard.agent("a", [edit, {"text": "done"}, *CLOSE])
+    run_id = leadrope.run(agent, "--worktree", "--mode", "full")
+    until(lambda: leadrope.show(run_id)["run"]["state"] == "ended")
+    assert not (yard.ws / "b.txt").exists()
+    assert "b.txt" in leadrope("runs", "diff", run_id[:8])
+    leadrope("runs", "apply", run_id[:8])
+    assert (yard.ws / "b.txt").exists()
+    assert "gone" in leadrope("runs", "discard", run_id[:8])
+    assert git("branch", "--list", "leadrope/*") == ""
+
+
+def test_undo_puts_the_files_back(yard: Any, leadrope: Terminal) -> None:
+    kept = yard.ws / "kept.txt"
+    kept.write_text("before\n")
+    subprocess.run(["git", "init", "-q"], cwd=yard.ws, check=True)
+    path = str(yard.ws / "made.txt")
+    edit = {"call": {"tool": "Write", "id": "t1", "input": {"file_path": path, "content": ""}, "touch": path}}
+    agent = yard.agent("a", [edit, {"text": "done"}, *CLOSE])
+    run_id = leadrope.run(agent, "--mode", "full")
+    until(lambda: leadrope.show(run_id)["run"]["state"] == "ended")
+    assert Path(path).exists()
+    assert "made.txt" in leadrope("runs", "undo", "--dry-run", run_id[:8])
+    assert Path(path).exists()
+    leadrope("runs", "undo", run_id[:8])
+    assert not Path(path).exists()
+    assert kept.read_text() == "before\n"

@@ -1,0 +1,180 @@
+"""Runs through the service: real processes, a real database, several owners of one store."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from typing import Any
+
+import msgspec
+import pytest
+
+from leadrope import Answer, errors, events
+from leadrope.core.fold import fold
+from leadrope.runs import recover
+from leadrope.runs.service import Service
+from leadrope.runs.store import Filter
+
+CLOSE: list[dict[str, Any]] = [{"result": True}, {"await_eof": True}]
+
+
+def call(yard: Any, command: str = "touch it", tool_id: str = "t1") -> dict[str, Any]:
+    return {"call": {"tool": "Bash", "id": tool_id, "input": {"command": command}, "touch": str(yard.marker)}}
+
+
+async def seen(service: Service, run_id: str) -> list[Any]:
+    return [item async for item in service.follow(run_id)]
+
+
+async def test_a_run_is_stored_whole_and_its_log_folds_to_its_result(yard: Any) -> None:
+    agent = yard.agent("a", [{"text": "Hello."}, *CLOSE])
+    async with yard.service() as service:
+        shown: list[Any] = []
+        job = await service.start(yard.request(agent, labels={"team": "blue"}), show=shown.append)
+        result = await job.result()
+        assert result.outcome == "succeeded"
+        row = service.get(job.id)
+        assert (row.state, row.outcome, row.owner, row.labels) == ("ended", "succeeded", None, {"team": "blue"})
+        stored = await seen(service, job.id)
+        assert stored == shown
+        assert [item.seq for item in stored] == list(range(1, len(stored) + 1))
+        assert fold(stored) == result == service.texts(job.id).result
+
+
+async def test_an_approval_is_answered_from_another_process_and_only_once(yard: Any) -> None:
+    agent = yard.agent("a", [call(yard), {"text": "done"}, *CLOSE])
+    async with yard.service() as owner, yard.service(kind="other") as other:
+        job = await owner.start(yard.request(agent))
+        with other.store.bell.listen() as heard:
+            while not (waiting := other.approvals()):
+                await heard.wait(5)
+        asked = msgspec.json.decode(waiting[0].asked, type=events.ApprovalRequested)
+        assert asked.call.input == {"command": "touch it"}
+        assert not yard.marker.exists()
+        assert other.get(job.id).state in ("running", "waiting")
+        both: Any = await asyncio.gather(
+            other.answer(waiting[0].id, Answer(approved=True, by="ann")),
+            owner.answer(waiting[0].id, Answer(approved=False, by="bob")),
+            return_exceptions=True,
+        )
+        refused = [answer for answer in both if isinstance(answer, errors.WrongState)]
+        assert len(refused) == 1
+        result = await job.result()
+        decided = other.store.approval(waiting[0].id)
+        assert (decided.state == "approved") == yard.marker.exists()
+        assert decided.used
+        assert result.outcome == "succeeded"
+        with pytest.raises(errors.WrongState, match="no longer open"):
+            await other.answer(waiting[0].id, Answer(approved=True))
+
+
+async def test_an_approval_that_nobody_answers_expires_and_is_refused_afterwards(yard: Any) -> None:
+    agent = yard.agent("a", [call(yard), {"text": "done"}, *CLOSE])
+    async with yard.service() as service:
+        limits = msgspec.structs.replace(yard.request(agent).limits, approval_s=0.5)
+        job = await service.start(yard.request(agent, limits=limits))
+        result = await job.result()
+        assert not yard.marker.exists()
+        assert "APPROVAL_TIMEOUT" in result.denials[0].reason
+        (row,) = service.approvals(state="", run_id=job.id)
+        assert row.state == "expired"
+        with pytest.raises(errors.WrongState):
+            await service.answer(row.id, Answer(approved=True))
+
+
+async def test_a_run_is_stopped_from_another_process(yard: Any) -> None:
+    agent = yard.agent("a", [{"text": "working"}, {"hang": True}])
+    async with yard.service() as owner, yard.service(kind="other") as other:
+        job = await owner.start(yard.request(agent))
+        async for item in other.follow(job.id):
+            if isinstance(item.event, events.MessageCompleted):
+                break
+        await other.stop(job.id[:10], "enough")
+        result = await job.result()
+        assert result.outcome == "stopped"
+        assert other.get(job.id).state == "ended"
+
+
+async def test_a_paused_run_decides_nothing_until_it_goes_on(yard: Any) -> None:
+    agent = yard.agent("a", [{"text": "first"}, {"await_file": str(yard.folder / "go")}, call(yard), *CLOSE])
+    async with yard.service() as service:
+        job = await service.start(yard.request(agent, mode="full"))
+        async for item in service.follow(job.id):
+            if isinstance(item.event, events.MessageCompleted):
+                break
+        await service.pause(job.id)
+        with service.store.bell.listen() as heard:
+            while service.get(job.id).state != "paused":
+                await heard.wait(5)
+        (yard.folder / "go").touch()
+        async for item in service.follow(job.id):
+            if isinstance(item.event, events.ToolRequested):
+                break
+        assert not yard.marker.exists()
+        assert not any(isinstance(e.event, events.ToolDecided) for e in recover.all_events(service.store, job.info))
+        await service.unpause(job.id)
+        assert (await job.result()).outcome == "succeeded"
+        assert yard.marker.exists()
+
+
+async def test_what_keeps_a_run_from_starting_is_raised_and_stored(yard: Any) -> None:
+    async with yard.service() as service:
+        job = await service.start(yard.request(str(yard.folder / "nothing")))
+        with pytest.raises(errors.CliNotFound):
+            await job.result()
+        row = service.get(job.id)
+        assert (row.state, row.outcome, row.error_kind) == ("ended", "failed", "cli_not_found")
+
+
+async def test_no_more_runs_at_once_than_the_settings_say(yard: Any) -> None:
+    (yard.folder / ".config/leadrope").mkdir(parents=True)
+    (yard.folder / ".config/leadrope/config.toml").write_text("[service]\nrunning = 2\nqueued = 3\n")
+    agent = yard.agent("a", [{"text": "x"}, {"await_file": str(yard.folder / "go")}, *CLOSE])
+    async with yard.service() as service:
+        jobs = [await service.start(yard.request(agent)) for _ in range(3)]
+        with service.store.bell.listen() as heard:
+            while service.store.states().get("running", 0) < 2:
+                await heard.wait(5)
+        jobs += [await service.start(yard.request(agent)) for _ in range(2)]
+        assert service.store.states() == {"running": 2, "queued": 3}
+        with pytest.raises(errors.QueueFull):
+            await service.start(yard.request(agent))
+        (yard.folder / "go").touch()
+        for job in jobs:
+            assert (await job.result()).outcome == "succeeded"
+
+
+async def test_a_day_that_has_spent_its_budget_holds_the_queue(yard: Any) -> None:
+    (yard.folder / ".config/leadrope").mkdir(parents=True)
+    (yard.folder / ".config/leadrope/config.toml").write_text('[budgets]\nlabels = { "team=blue" = 1.0 }\n')
+    agent = yard.agent("a", [{"text": "x"}, {"result": {"total_cost_usd": 2.0}}, {"await_eof": True}])
+    async with yard.service() as service:
+        limits = msgspec.structs.replace(yard.request(agent).limits, budget_usd=100.0)
+        first = await service.start(yard.request(agent, labels={"team": "blue"}, limits=limits))
+        await first.result()
+        second = await service.start(yard.request(agent, labels={"team": "blue"}))
+        with service.store.bell.listen() as heard:
+            while not service.get(second.id).note:
+                await heard.wait(5)
+        row = service.get(second.id)
+        assert row.state == "queued"
+        assert "team=blue" in row.note
+        other = await service.start(yard.request(agent, labels={"team": "red"}))
+        assert (await other.result()).outcome == "succeeded"
+        await service.stop(second.id)
+        assert (await second.result()).outcome == "stopped"
+
+
+async def test_a_closed_service_leaves_no_run_that_says_running(yard: Any) -> None:
+    agent = yard.agent("a", [{"text": "x"}, {"hang": True}])
+    async with yard.service() as service:
+        job = await service.start(yard.request(agent))
+        async for item in service.follow(job.id):
+            if isinstance(item.event, events.MessageCompleted):
+                break
+    async with yard.service() as service:
+        assert service.listing(Filter(is_open=True)) == []
+        assert service.get(job.id).outcome == "stopped"
+    with sqlite3.connect(yard.home / "leadrope.db") as db:
+        assert db.execute("pragma integrity_check").fetchone() == ("ok",)
+    db.close()
