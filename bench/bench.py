@@ -18,6 +18,7 @@ import memory
 import overhead
 import reading
 import startup
+import turns
 from stage import HERE, MeasurementFailed, Stage
 from tables import Table, shown
 
@@ -29,6 +30,7 @@ PARTS: dict[str, Callable[[Stage], Table]] = {
     "e": memory.measure_runs,
     "f": gating.measure_decisions,
     "g": gating.measure_walls,
+    "h": turns.measure,
 }
 MARK = "<!-- the last table; written by bench.py --save -->"
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the Debian packages that leadrope uses, when this is root on a machine with apt; otherwise says what to
-# install and goes on: everything but the sandbox works without them.
+# install and goes on: everything but the sandbox works without them. `packages.sh dev` adds what only tests use.
 set -eu
 
 missing=""
@@ -10,6 +10,9 @@ need() { # need COMMAND PACKAGE
 need bwrap bubblewrap
 need socat socat
 need git git
+if [ "${1:-}" = dev ]; then
+    need chromium chromium # opens the page of a run, as a reader would
+fi
 "${PYTHON:-python3}" -c 'import ensurepip, venv' >/dev/null 2>&1 || missing="$missing python3-venv"
 
 [ -n "$missing" ] || exit 0

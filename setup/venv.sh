@@ -9,7 +9,8 @@ import sys
 if sys.version_info < (3, 11):
     sys.exit(f"leadrope needs Python 3.11 or newer; {sys.executable} is {sys.version.split()[0]}. Try: make PYTHON=python3.12")
 EOF
-PYTHON=$python sh setup/packages.sh
+case $lock in *-dev.lock) kind=dev ;; *) kind=run ;; esac
+PYTHON=$python sh setup/packages.sh "$kind"
 if [ ! -x .venv/bin/python ]; then
     rm -rf .venv
     "$python" -m venv .venv || { rm -rf .venv; echo "leadrope: cannot make .venv; install python3-venv" >&2; exit 1; }

@@ -16,13 +16,20 @@ from leadrope.version import __version__
 if TYPE_CHECKING:
     from leadrope import errors as errors
     from leadrope.core import events as events
+    from leadrope.core.context import Completion as Completion
+    from leadrope.core.context import Context as Context
+    from leadrope.core.context import Message as Message
     from leadrope.core.events import Recorded as Recorded
     from leadrope.core.redaction import Secret as Secret
     from leadrope.core.request import Limits as Limits
     from leadrope.core.request import McpServer as McpServer
     from leadrope.core.request import RunRequest as RunRequest
     from leadrope.core.result import RunResult as RunResult
+    from leadrope.core.result import TypedResult as TypedResult
     from leadrope.core.tools import ToolCall as ToolCall
+    from leadrope.core.typed import schema_of as schema_of
+    from leadrope.providers.base import Availability as Availability
+    from leadrope.providers.base import Capabilities as Capabilities
     from leadrope.providers.claude_code.locate import check_cli as check_cli
     from leadrope.runtime.approvals import Answer as Answer
     from leadrope.runtime.approvals import Approver as Approver
@@ -31,13 +38,16 @@ if TYPE_CHECKING:
     from leadrope.runtime.approvals import DenyAll as DenyAll
     from leadrope.runtime.approvals import Desk as Desk
     from leadrope.runtime.approvals import Reply as Reply
-    from leadrope.runtime.complete import Completion as Completion
-    from leadrope.runtime.complete import Context as Context
-    from leadrope.runtime.complete import Message as Message
+    from leadrope.runtime.complete import Completer as Completer
     from leadrope.runtime.complete import complete as complete
+    from leadrope.runtime.complete import provider as provider
     from leadrope.runtime.console import Console as Console
+    from leadrope.runtime.conversation import Conversation as Conversation
+    from leadrope.runtime.conversation import open_conversation as open_conversation
     from leadrope.runtime.run import Run as Run
     from leadrope.runtime.run import open_run as open_run
+    from leadrope.runtime.sessions import SessionInfo as SessionInfo
+    from leadrope.runtime.sessions import Sessions as Sessions
     from leadrope.runtime.whole import run as run
     from leadrope.runtime.whole import run_sync as run_sync
 
@@ -51,6 +61,8 @@ _HOMES = {
     "McpServer": "leadrope.core.request",
     "RunRequest": "leadrope.core.request",
     "RunResult": "leadrope.core.result",
+    "TypedResult": "leadrope.core.result",
+    "schema_of": "leadrope.core.typed",
     "ToolCall": "leadrope.core.tools",
     "Answer": "leadrope.runtime.approvals",
     "Approver": "leadrope.runtime.approvals",
@@ -59,12 +71,20 @@ _HOMES = {
     "DenyAll": "leadrope.runtime.approvals",
     "Desk": "leadrope.runtime.approvals",
     "Reply": "leadrope.runtime.approvals",
-    "Completion": "leadrope.runtime.complete",
+    "Completer": "leadrope.runtime.complete",
+    "Completion": "leadrope.core.context",
     "Console": "leadrope.runtime.console",
-    "Context": "leadrope.runtime.complete",
-    "Message": "leadrope.runtime.complete",
+    "Conversation": "leadrope.runtime.conversation",
+    "open_conversation": "leadrope.runtime.conversation",
+    "SessionInfo": "leadrope.runtime.sessions",
+    "Sessions": "leadrope.runtime.sessions",
+    "Context": "leadrope.core.context",
+    "Message": "leadrope.core.context",
+    "Availability": "leadrope.providers.base",
+    "Capabilities": "leadrope.providers.base",
     "check_cli": "leadrope.providers.claude_code.locate",
     "complete": "leadrope.runtime.complete",
+    "provider": "leadrope.runtime.complete",
     "Run": "leadrope.runtime.run",
     "open_run": "leadrope.runtime.run",
     "run": "leadrope.runtime.whole",
@@ -75,11 +95,15 @@ _MODULES = ("errors", "events")
 __all__ = [
     "Answer",
     "Approver",
+    "Availability",
     "Callback",
     "Caller",
+    "Capabilities",
+    "Completer",
     "Completion",
     "Console",
     "Context",
+    "Conversation",
     "DenyAll",
     "Desk",
     "Limits",
@@ -91,15 +115,21 @@ __all__ = [
     "RunRequest",
     "RunResult",
     "Secret",
+    "SessionInfo",
+    "Sessions",
     "ToolCall",
+    "TypedResult",
     "__version__",
     "check_cli",
     "complete",
     "errors",
     "events",
+    "open_conversation",
     "open_run",
+    "provider",
     "run",
     "run_sync",
+    "schema_of",
 ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ import pytest
 
 from leadrope.core import config
 from leadrope.rehearsal import ModelServer
+from leadrope.runs import leases
 
+SHOWN = {"leadrope run": "Here you are.", "leadrope policy": "rm -rf", "leadrope sessions": "remember the number"}
 README = Path(__file__).parents[2] / "README.md"
 
 
@@ -37,10 +40,10 @@ def machine(stage: Any) -> Any:
     return stage
 
 
-def run(machine: Any, argv: list[str], model: Any) -> str:
+def run(machine: Any, argv: list[str], model: Any, settings: str = "") -> str:
     folder = Path(machine.environ["HOME"], ".config", "leadrope")
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.toml").write_text(f'[run]\nbase_url = "{model.url}"\n')
+    (folder / "config.toml").write_text(f'[run]\nbase_url = "{model.url}"\n{settings}')
     done = subprocess.run(
         argv, cwd=machine.ws, env=machine.environ, capture_output=True, text=True, timeout=60, check=False
     )
@@ -48,21 +51,73 @@ def run(machine: Any, argv: list[str], model: Any) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("lines", commands(), ids=lambda lines: lines[0][:40])
+PLAIN = [lines for lines in commands() if "--detach" not in lines[0]]
+
+
+@pytest.mark.parametrize("lines", PLAIN, ids=lambda lines: lines[0][:40])
 def test_console(machine: Any, lines: list[str]) -> None:
     runs = sum("leadrope run" in line for line in lines)
     with ModelServer.in_thread([{"text": "Here you are.", "repeat": runs}] if runs else []) as model:
         for line in lines:
             shown = run(machine, ["bash", "-c", line], model)
-            assert ("Here you are." if "leadrope run" in line else "rm -rf") in shown
+            assert next(word for part, word in SHOWN.items() if part in line) in shown
 
 
-@pytest.mark.parametrize("code", blocks("python"), ids=["run_sync", "events", "rehearsal"])
+def test_a_detached_run_from_its_start_to_its_changes(machine: Any) -> None:
+    """The block on runs, in its order, with the run's own id in place of the example's."""
+    (lines,) = [lines for lines in commands() if "--detach" in lines[0]]
+    git = ["git", "-c", "user.name=t", "-c", "user.email=t@localhost"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
+        subprocess.run([*git, *words], cwd=machine.ws, check=True)
+    call = {"name": "Bash", "input": {"command": "touch upgraded.txt", "description": "upgrade"}}
+    with ModelServer.in_thread([{"tool": call}, {"text": "Upgraded."}]) as model:
+        settings = "\n[service]\nidle_s = 1\n"
+        run_id = run(machine, ["bash", "-c", lines[0]], model, settings).strip()
+        home = Path(machine.environ["LEADROPE_HOME"])
+        try:
+            until(lambda: "approval" in run(machine, ["leadrope", "approvals", "list"], model, settings))
+            shown = {
+                " ".join(line.split()[1:3]): run(
+                    machine, ["bash", "-c", line.replace("3fa9", run_id[:8])], model, settings
+                )
+                for line in lines[1:]
+            }
+        finally:
+            until(lambda: is_free(home / "background" / "owner.lock"))
+    assert "upgrade the dependencies" in shown["runs list"]
+    assert "Upgraded." in shown["runs logs"]
+    assert "upgraded.txt" in shown["runs diff"]
+    assert (machine.ws / "upgraded.txt").exists()
+
+
+def until(look: Any) -> None:
+    give_up = time.monotonic() + 60
+    while not look():
+        assert time.monotonic() < give_up
+        time.sleep(0.1)
+
+
+def is_free(lock: Path) -> bool:
+    with leases.Exclusive(lock) as free:
+        return free
+
+
+@pytest.mark.parametrize("code", blocks("python"), ids=["run_sync", "events", "conversation", "rehearsal"])
 def test_python(machine: Any, code: str) -> None:
     """The model's address comes from the user's settings; the last example brings its own."""
     show = {"name": "Bash", "input": {"command": "ls", "description": "look"}}
-    with ModelServer.in_thread([{"tool": show, "optional": True}, {"text": "All done."}], strict=False) as model:
+    answers = [{"tool": show, "optional": True}, {"text": "All done.", "repeat": 2}]
+    with ModelServer.in_thread(answers, strict=False) as model:
         run(machine, [sys.executable, "-c", code], model)
+
+
+def test_the_page_on_runs(machine: Any) -> None:
+    text = (README.parent / "docs" / "runs.md").read_text()
+    (code,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    (settings,) = re.findall(r"^```toml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    with ModelServer.in_thread([{"text": "Hello."}]) as model:
+        shown = run(machine, [sys.executable, "-c", code], model, settings)
+    assert shown.splitlines()[-2] == "succeeded"
 
 
 def test_toml() -> None:
