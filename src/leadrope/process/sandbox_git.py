@@ -19,7 +19,7 @@ _SECTION = re.compile(r"^\s*\[\s*", re.MULTILINE)
 _INCLUDE = re.compile(r"""^\s*path\s*=\s*"?([^"\n#;]+?)"?\s*$""", re.MULTILINE | re.IGNORECASE)
 _MOST_INCLUDES = 16
 _MOST_BYTES = 64 * 1024
-_MOST_PARTS = 120
+_MOST_PARTS = 40
 _DEEPEST = 4
 
 
@@ -37,10 +37,15 @@ def outer_git_dir(workspace: str, *, writable: Sequence[str]) -> str | None:
     return common if _is_git_dir(common) else None
 
 
-def inner_git_dirs(folders: Sequence[str]) -> tuple[str, ...]:
-    """The git folders of repositories that lie in the box as a whole."""
-    found = (os.path.realpath(Path(folder, ".git")) for folder in folders)
-    return tuple(dict.fromkeys(path for path in found if _is_git_dir(path) and _is_inside(path, folders)))
+def git_dirs(workspace: str, *, given: Sequence[str], writable: Sequence[str]) -> tuple[str, ...]:
+    """The git folders that the agent can write to: the outer one, and those that lie in the box as a whole.
+
+    `given` are the folders for the agent's work, `writable` all that it can write to.
+    """
+    outer = outer_git_dir(workspace, writable=writable)
+    inner = (os.path.realpath(Path(folder, ".git")) for folder in given)
+    found = [path for path in inner if Path(path).is_dir() and _is_inside(path, given)]
+    return tuple(dict.fromkeys([*([outer] if outer else []), *found]))
 
 
 def included(config: str, home: str, depth: int = 2) -> tuple[str, ...]:
@@ -61,7 +66,7 @@ def _named(path: str, config: str, home: str) -> str:
 
 
 def git_risks(folder: str, *, writable: Sequence[str] = ()) -> tuple[str, ...]:
-    """What must not change in a git folder: what git itself runs later, outside of the box, and what says where that is.
+    """What must not change in a git folder: what git runs later, outside of the box, and what says where that is.
 
     `writable` are the folders of the box: a worktree that lies elsewhere is none of the agent's business at all.
     """
@@ -78,7 +83,7 @@ def fill_gaps(folder: str, *, writable: Sequence[str] = ()) -> None:
 
     Without an entry for it in `config`, which is read-only, git does not look at a `config.worktree`.
     """
-    for git_dir in (folder, *(path for path in git_pins(folder, writable=writable) if _is_git_dir(path))):
+    for git_dir in filter(_is_git_dir, git_pins(folder, writable=writable)):
         owner = os.stat(git_dir)  # noqa: PTH116
         made: list[Path] = []
         with contextlib.suppress(OSError):  # it is there; or not even the user may write here, so nor may the agent
@@ -90,6 +95,24 @@ def fill_gaps(folder: str, *, writable: Sequence[str] = ()) -> None:
                 made.append(file)
         for path in made if os.geteuid() != owner.st_uid else ():
             os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+
+
+def plantable(folders: Sequence[str]) -> tuple[str, ...]:
+    """What git follows to other settings, does not exist in these git folders, and cannot be kept from being made.
+
+    A mount would need an empty file there, and with that git refuses to work.
+    """
+    found = (Path(folder, "commondir") for folder in folders if _is_git_dir(folder))
+    return tuple(str(path) for path in found if not os.path.lexists(path))
+
+
+def disarm(paths: Sequence[str]) -> Iterator[str]:
+    """Put aside what was planted there meanwhile, and tell which. Git itself never makes these in such a folder."""
+    for path in paths:
+        if os.path.lexists(path):
+            with contextlib.suppress(FileNotFoundError):  # another run in the same repository was quicker
+                os.rename(path, f"{path}.planted")  # noqa: PTH104
+                yield path
 
 
 def _config_places(git_dir: str) -> Iterator[str]:
@@ -108,7 +131,7 @@ def _parts(git_dir: str, writable: Sequence[str]) -> Iterator[tuple[str, bool]]:
 
 
 def _few(folder: Path, parts: Iterator[tuple[str, bool]]) -> Iterator[tuple[str, bool]]:
-    """Each part is a mount of its own, and many make every start slow: then the whole folder is read-only."""
+    """Each part is a mount of its own, of most of a millisecond; of many, the whole folder is read-only."""
     if folder.is_dir() and not folder.is_symlink():
         found = list(itertools.islice(parts, _MOST_PARTS + 1))
         yield from [(str(folder), True), *found] if len(found) <= _MOST_PARTS else [(str(folder), False)]

@@ -1,4 +1,7 @@
-"""Looks at the machine for the plan of a box: what exists, what is a link, who owns what. Changes nothing."""
+"""Looks at the machine for the plan of a box: what exists, what is a link, who owns what.
+
+Changes nothing, but for empty hooks of a repository that has none: what is missing cannot be protected.
+"""
 
 from __future__ import annotations
 
@@ -54,9 +57,12 @@ def look(spec: Sandbox) -> Machine:
         _needed(path)
     places = {path: _needed(path) for path in needed}
     writable = [place.real for place in places.values()]
-    git_dir = sandbox_git.outer_git_dir(spec.workspace, writable=writable)
-    repositories = (*((git_dir,) if git_dir else ()), *sandbox_git.inner_git_dirs((spec.workspace, *spec.writable)))
+    repositories = sandbox_git.git_dirs(spec.workspace, given=(spec.workspace, *spec.writable), writable=writable)
+    if spec.level == "workspace":
+        for folder in repositories:
+            sandbox_git.fill_gaps(folder, writable=writable)
     risks = [path for folder in repositories for path in sandbox_git.git_risks(folder, writable=writable)]
+    pins = tuple(path for folder in repositories for path in sandbox_git.git_pins(folder, writable=writable))
     protected = (*_protected(spec), *risks)
     agent = tuple(_agent(spec.binary, system))
     named = sandbox_named.named(
@@ -91,8 +97,9 @@ def look(spec: Sandbox) -> Machine:
         identity=tuple(_open_to(user, (place for place in _identity(spec) if not _is_secret(place, secrets)))),
         toolchains=tuple(_open_to(user, (place for place in chains if not _is_secret(place, secrets)))),
         agent=agent,
-        git=tuple(path for folder in repositories for path in sandbox_git.git_pins(folder, writable=writable)),
+        git=pins,
         protected=protected,
+        plantable=sandbox_git.plantable([pin for pin in pins if spec.level == "workspace"]),
         secrets=secrets,
         unshown=tuple(place.name for place in named.places if _is_secret(place, secrets)),
         masks=_masks(spec),

@@ -138,7 +138,7 @@ def sight(spec: Sandbox, machine: Machine) -> Sight:
     kinds: dict[Kind, Seen] = {"ro": "ro", "rw": "rw", "hide": "hidden", "home": "private"}
     own |= {path: kinds[mount.kind] for path, mount in mounts_of(spec, machine).items()}
     workspace = real(spec.workspace, machine)
-    return Sight(places=own, home=spec.home, workspace=workspace, network=spec.network)
+    return Sight(places=own, home=spec.home, workspace=workspace, network=spec.network, plantable=machine.plantable)
 
 
 def _nearest(mounts: Mapping[str, Mount], path: str) -> str | None:

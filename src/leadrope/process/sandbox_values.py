@@ -134,6 +134,8 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
     home: str = ""
     workspace: str = ""
     network: Network = "host"
+    plantable: tuple[str, ...] = ()
+    """To be looked for when the agent has ended."""
 
     def of(self, path: str) -> Seen:
         while path not in self.places:
@@ -179,9 +181,11 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     agent: tuple[Place, ...] = ()
     """The binary, and what it is made of."""
     git: tuple[str, ...] = ()
-    """Git folders outside of the workspace that it belongs to."""
+    """Git folders, also those outside of the workspace, and folders in them that must stay in their places."""
     protected: tuple[str, ...] = ()
     """Inside of writable places, but run by the user's own programs later: git hooks, leadrope's own Python."""
+    plantable: tuple[str, ...] = ()
+    """Of the same kind, but not there yet: what is there after the run was put there by the agent."""
     secrets: tuple[Place, ...] = ()
     unshown: tuple[str, ...] = ()
     """Named by the user's settings, and hidden all the same."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -12,7 +13,7 @@ from leadrope import errors
 from leadrope.core import connections, events, home
 from leadrope.core.request import RunRequest
 from leadrope.policy.resolve import EffectivePolicy
-from leadrope.process import sandbox_trial
+from leadrope.process import sandbox_git, sandbox_trial
 from leadrope.process.sandbox_values import MODEL_SOCKET, PROXY_SOCKET, Forward, Sandbox, Sight, Socket
 from leadrope.providers import base
 
@@ -139,6 +140,16 @@ def build(
     )
     env = {**box.env, **_addresses(doors)}
     return Built(argv=box.argv, env=env, level=granted.level, sight=box.sight, notices=told)
+
+
+def disarmed(built: Built) -> Iterator[events.Notice]:
+    """After the agent's end: what it left in a git folder to send the user's own git to other settings."""
+    for path in sandbox_git.disarm(built.sight.plantable):
+        yield events.Notice(
+            level="warning",
+            code="git_planted",
+            message=f"the agent made {path}, by which git would run with other settings; it is now {path}.planted",
+        )
 
 
 def _spec(

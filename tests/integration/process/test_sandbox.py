@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ import msgspec
 import pytest
 
 from leadrope import errors
-from leadrope.process import sandbox_trial
+from leadrope.process import sandbox_git, sandbox_trial
 from leadrope.process.child import Child, Ending, start
 from leadrope.process.sandbox_values import PROXY_SOCKET, Forward, Limits, Sandbox, Socket
 
@@ -375,6 +375,78 @@ async def test_git_works_in_a_worktree_but_its_repository_keeps_its_hooks(room: 
     """
     done = await room.play(script)
     assert done.out.split() == ["one", "no", "no", ".git"], done
+
+
+async def git_of(room: Room, *commands: Sequence[str]) -> None:
+    git = ["git", "-c", "user.name=A", "-c", "user.email=a@b", "-c", "safe.directory=*"]
+    for command in commands:
+        await asyncio.to_thread(
+            subprocess.run, [*git, "-c", "protocol.file.allow=always", *command], check=True, capture_output=True
+        )
+
+
+GIT_PLANTS = {
+    "a hook": "echo x > {git}/hooks/post-commit",
+    "another folder of hooks": "mv {git}/hooks {git}/h",
+    "a setting": "git config core.fsmonitor /bin/evil",
+    "a setting by hand": "echo x >> {git}/config",
+    "another file of settings": "echo x > {git}/new && mv {git}/new {git}/config",
+    "a worktree's setting": "git config --worktree core.fsmonitor /bin/evil",
+    "a setting of the main worktree": "echo x >> {git}/config.worktree",
+    "a setting of another worktree": "echo x >> {git}/worktrees/other/config.worktree",
+    "another worktree's repository": "echo /x > {git}/worktrees/other/commondir",
+    "another folder of worktrees": "mv {git}/worktrees {git}/w",
+    "another folder of a worktree": "mv {git}/worktrees/other {git}/worktrees/o",
+    "a module's setting": "echo x >> {git}/modules/libs/mod/config",
+    "a module's hook": "echo x > {git}/modules/libs/mod/hooks/post-commit",
+    "a nested module's hook": "echo x > {git}/modules/libs/mod/modules/inner/hooks/post-commit",
+    "a nested module's setting": "echo x >> {git}/modules/libs/mod/modules/inner/config",
+    "another folder of modules": "mv {git}/modules {git}/m",
+    "another module": "mv {git}/modules/libs/mod {git}/modules/libs/m",
+    "another folder for the module": "mv {git}/modules/libs {git}/modules/l",
+    "another git folder": "mv .git .g",
+}
+
+
+@pytest.mark.parametrize("is_worktree", [True, False], ids=["worktree", "plain"])
+async def test_what_git_runs_later_cannot_be_planted(room: Room, is_worktree: bool) -> None:
+    """All of it in one box; a commit still works there."""
+    main = room.folder / "main" if is_worktree else room.ws
+    inner, mod, other = (room.folder / name for name in ("inner", "mod", "other"))
+    owner = room.ws.stat().st_uid
+    empty = ("commit", "-q", "--allow-empty", "-m", "zero")
+    await git_of(
+        room,
+        *(command for path in (inner, mod, main) for command in (("init", "-q", str(path)), ("-C", str(path), *empty))),
+        ("-C", str(mod), "submodule", "--quiet", "add", str(inner), "inner"),
+        ("-C", str(mod), "commit", "-qm", "one"),
+        ("-C", str(main), "submodule", "--quiet", "add", str(mod), "libs/mod"),
+        ("-C", str(main), "submodule", "--quiet", "update", "--init", "--recursive"),
+        ("-C", str(main), "commit", "-qm", "one"),
+        ("-C", str(main), "config", "extensions.worktreeConfig", "true"),
+        ("-C", str(main), "worktree", "add", "-q", str(other)),
+    )
+    if is_worktree:
+        room.ws.rmdir()
+        await git_of(room, ("-C", str(main), "worktree", "add", "-q", str(room.ws)))
+    shutil.rmtree(main / ".git" / "hooks")
+    assert not (main / ".git" / "config.worktree").exists()
+    for folder in (main, room.ws) if owner != os.geteuid() else ():
+        room.give(folder, owner)
+    git = str(main / ".git")
+    script = "echo x > f && git add f && git commit -qm two && git switch -qc topic && git log --format=%s | head -1\n"
+    script += "\n".join(f"( {plant.format(git=git)} ) && echo 'PLANTED {name}'" for name, plant in GIT_PLANTS.items())
+    plantable = sandbox_trial.prepare(room.spec()).sight.plantable
+    done = await room.play(f"{script}\n echo {room.ws} > {git}/commondir")
+    assert done.out == "two", done
+    now = sandbox_trial.prepare(room.spec()).sight.plantable
+    assert f"{git}/commondir" not in now, "what was there before is not taken away"
+    assert list(sandbox_git.disarm(plantable)) == [f"{git}/commondir"]
+    await git_of(room, ("-C", str(room.ws), "status"), ("-C", str(main), "status"), ("-C", str(other), "status"))
+    assert not list((main / ".git" / "hooks").iterdir())
+    assert (main / ".git" / "config.worktree").read_text() == ""
+    for made in (main / ".git" / "hooks", main / ".git" / "config.worktree"):
+        assert made.stat().st_uid == owner
 
 
 async def test_a_forged_git_file_opens_nothing(room: Room) -> None:
