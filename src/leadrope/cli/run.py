@@ -36,6 +36,7 @@ Examples:
   leadrope run "go on" --continue
   leadrope run "try it another way" --fork 7f1f9d3e
   leadrope run "upgrade the dependencies" --worktree --detach
+  leadrope run "review change.diff" --mode plan --ci --junit leadrope.xml
 
 \b
 Exit codes:
@@ -61,20 +62,62 @@ def command(prompt: str | None, **given: Any) -> int:
     config = configs.load(environ)
     request = build(prompt, given, config, environ)
     kept = _kept(given)
-    screen = Screen.of_process(environ)
-    if given["detach"]:
-        return _detach(request, kept, screen)
     output = given["output"] or "text"
-    show = shower(output, screen, quiet=bool(given["quiet"]), resumable=request.persist_session)
+    is_quiet, is_strict = bool(given["quiet"]), bool(given["strict"])
+    if given["detach"]:
+        return _detach(request, kept, Screen.of_process(environ))
+    is_reported = bool(given["ci"] or given["junit"])
+
+    def go(screen: Screen, see: Callable[[events.Recorded], None] | None) -> RunResult:
+        show = shower(output, screen, quiet=is_quiet, resumable=request.persist_session)
+        try:
+            result = asyncio.run(_run(request, screen, _both(show, see), config, environ, kept))
+        except errors.BadValue as error:
+            raise options.in_flags(error, given) from None
+        if output == "json":
+            _write_json(result)
+        return result
+
     try:
-        result = asyncio.run(_run(request, screen, show, config, environ, kept))
-    except errors.BadValue as error:
-        raise options.in_flags(error, given) from None
+        result = _reported(request, given, environ, go) if is_reported else go(Screen.of_process(environ), None)
     except asyncio.CancelledError:
         return INTERRUPTED
-    if output == "json":
-        _write_json(result)
-    return exit_code(result, strict=bool(given["strict"]))
+    return exit_code(result, strict=is_strict)
+
+
+def _both(
+    show: Callable[[events.Recorded], None], see: Callable[[events.Recorded], None] | None
+) -> Callable[[events.Recorded], None]:
+    if see is None:
+        return show
+
+    def both(recorded: events.Recorded) -> None:
+        see(recorded)
+        show(recorded)
+
+    return both
+
+
+def _reported(
+    request: RunRequest,
+    given: Mapping[str, Any],
+    environ: Mapping[str, str],
+    go: Callable[[Screen, Callable[[events.Recorded], None]], RunResult],
+) -> RunResult:
+    """The same run, and afterwards its report for the CI service; also where it could not be started."""
+    from leadrope.cli import ci  # noqa: PLC0415  # only --ci and --junit need it
+
+    job = ci.Job(environ, is_ci=bool(given["ci"]), output=given["output"] or "text", junit_file=given["junit"])
+    title = given["title"] or request.prompt
+    told: dict[str, Any] = {"strict": bool(given["strict"]), "cwd": request.cwd or str(Path.cwd())}
+    try:
+        with job:
+            result = go(job.screen, job.see)
+    except errors.LeadropeError as error:
+        job.tell(title, ci.not_started(error), **told)
+        raise
+    job.tell(title, result, **told)
+    return result
 
 
 def build(
@@ -146,6 +189,10 @@ async def _run(
 
 def _kept(given: Mapping[str, Any]) -> dict[str, Any]:
     """What the service is told beside the request."""
+    if given["detach"]:
+        for name in ("ci", "junit"):
+            if given[name] is not None:
+                raise errors.BadValue(f"--{name}", "reports the end of a run, and --detach does not wait for it")
     if not given["worktree"]:
         for name in ("branch", "carry"):
             if given[name] is not None:

@@ -21,7 +21,7 @@ MODE_ALIASES = {"acceptEdits": "edit", "bypassPermissions": "full", "auto": "def
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Seconds on the monotonic clock, each with its own named ending; 0 switches a clock off."""
+    """Seconds on the monotonic clock, each with its own named ending; 0 switches a clock off. Then money and memory."""
 
     start_s: float = 60
     """From the start of the process to its first sign of life."""
@@ -41,6 +41,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     stop_s: float = 2
     """Between asking the process to end and ending it."""
     budget_usd: float | None = None
+    memory_mb: float | None = None
+    """MiB that the agent and everything it starts may hold together; watched, on Linux. Left out or 0: off."""
 
 
 class McpServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

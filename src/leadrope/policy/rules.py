@@ -354,6 +354,11 @@ class MaxWall(Rule):
     help = "The longest that a run may take, whatever it does."
 
 
+class MaxMemory(Rule):
+    name = "max_memory_mb"
+    help = "MiB that a run's processes may hold together."
+
+
 RULES: tuple[Rule, ...] = (
     MaxToolCalls(),
     DisallowedTools(),
@@ -380,6 +385,7 @@ RULES: tuple[Rule, ...] = (
     MaxBudget(),
     MaxTimeout(),
     MaxWall(),
+    MaxMemory(),
 )
 BY_NAME = {rule.name: rule for rule in RULES}
 

@@ -50,6 +50,7 @@ class PolicyRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     max_budget_usd: Annotated[float, Meta(gt=0)] | UnsetType = UNSET
     max_timeout_ms: Positive | UnsetType = UNSET
     max_wall_ms: Positive | UnsetType = UNSET
+    max_memory_mb: Positive | UnsetType = UNSET
     max_file_size: Positive | UnsetType = UNSET
     max_tool_calls: Count | UnsetType = UNSET
 

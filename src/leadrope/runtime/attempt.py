@@ -17,7 +17,7 @@ from leadrope.policy.decide import Policy
 from leadrope.process.child import Child
 from leadrope.process.sandbox_values import Sight
 from leadrope.providers import base
-from leadrope.runtime import answers, preflight
+from leadrope.runtime import answers, memory, preflight
 from leadrope.runtime.answers import Answers, Replies
 from leadrope.runtime.approvals import Approver
 from leadrope.runtime.budget import Meter
@@ -126,7 +126,13 @@ class Attempt:
                     self._kill()
                 else:
                     self._send(self._session.open())
+                memory_mb = self._limits.memory_mb
+                watching = (
+                    self.spawn(memory.watch(self._child.pid, memory_mb, self._on_out_of_memory)) if memory_mb else None
+                )
                 await self._read()
+                if watching:
+                    watching.cancel()
                 self.gate.close("the agent has ended")
                 if self._checking:
                     self._checking.cancel()
@@ -246,6 +252,12 @@ class Attempt:
     def _on_over_budget(self, reason: str) -> None:
         hint = "Raise the budget, or resume the session with a new one."
         self.end("over_budget", "over_budget", reason, hint=hint)
+
+    def _on_out_of_memory(self, reason: str) -> None:
+        # Mostly in the middle of a tool: what is allowed has begun, and must not be begun once more.
+        self.tool_ran = self.tool_ran or bool(self.gate.allowed)
+        hint = "Raise the limit (memory_mb), or have the agent do less at once: fewer parallel jobs, smaller inputs."
+        self.end("failed", "out_of_memory", reason, hint=hint)
 
     def _on_progress(self, progress: events.ToolProgress) -> None:
         self._keep(progress)

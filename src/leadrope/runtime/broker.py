@@ -10,6 +10,7 @@ logged; of an answer only the counts of tokens are read. Whether the budget is r
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 import secrets
 from collections.abc import Callable
@@ -36,6 +37,9 @@ BEHIND_SOCKET = "http://127.0.0.1:8899"
 
 # The agent itself keeps a handful of connections; more than this is something that loops.
 _MOST_CLIENTS = 256
+# Newer Pythons wait here for every connection to be gone. All were aborted before this, which takes a turn of the loop;
+# one that came in that very moment must not keep the run from ending.
+_CLOSE_S = 2.0
 # The same beginnings as the real ones have, so that everything that recognises a key or a token recognises these.
 _TOKEN_STARTS: dict[Kind, str] = {
     "api_key": "sk-ant-leadrope-",
@@ -106,7 +110,9 @@ class Broker:
             task.cancel()
         await asyncio.gather(*clients, return_exceptions=True)
         await self.upstream.close()
-        await server.wait_closed()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_S):
+                await server.wait_closed()
         if self.socket_path is not None:
             self.socket_path.unlink(missing_ok=True)
 

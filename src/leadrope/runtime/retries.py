@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal, Protocol
@@ -17,6 +18,10 @@ Reason = Literal["failure", "limit", "turns", "session"]
 
 GO_ON = "The last turn was cut off by an error that was not yours. Go on where you stopped; do not repeat what is done."
 AFTER_LIMIT = "The usage limit of the account has been reset. Go on where you stopped; do not repeat what is done."
+LESS_MEMORY = (
+    "Your processes held more memory than this run may use, so all of them were ended, in the middle of what they did. "
+    "Look at what is done, then go on in a way that needs less: fewer jobs at once, smaller pieces."
+)
 MORE_TURNS = "You had used up the turns of this piece of work. Go on where you stopped."
 
 LONGEST_WAIT_S = 60.0
@@ -31,6 +36,9 @@ class Cure(msgspec.Struct, frozen=True, kw_only=True):
     first_wait_s: float
     hint: str
     """What is being done about it, for whoever watches."""
+    prompt: str = GO_ON
+    most: int | None = None
+    """Tries in all for this kind, however many the request allows."""
 
 
 HEALABLE: Mapping[str, Cure] = MappingProxyType(
@@ -41,6 +49,9 @@ HEALABLE: Mapping[str, Cure] = MappingProxyType(
         "connection_failed": Cure(first_wait_s=1.0, hint="the service was not reached: again"),
         "agent_died": Cure(first_wait_s=1.0, hint="the agent program ended by itself: started again"),
         "malformed_output": Cure(first_wait_s=1.0, hint="what came was not understood: started again"),
+        "out_of_memory": Cure(
+            first_wait_s=1.0, hint="too much memory was held: once more, with less", prompt=LESS_MEMORY, most=1
+        ),
     }
 )
 """Failures that another try may cure. A refused login, a bad request or a full prompt would only be refused again."""
@@ -53,6 +64,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """Starts that the request allows for failures."""
     failures: int = 0
     """Tries that failures have cost so far."""
+    same: int = 0
+    """Those of them for the kind of failure that it is now."""
     waits: int = 0
     """For limits of the account so far."""
     continued: int = 0
@@ -98,8 +111,10 @@ def again(result: RunResult, state: State) -> Again | None:
     cure = HEALABLE.get(kind)
     if result.outcome != "failed" or cure is None or state.failures + 1 >= state.attempts:
         return None
+    if cure.most is not None and state.same >= cure.most:
+        return None
     delay = backoff(state.failures, cure.first_wait_s, state.chance, least_s=state.retry_after_s)
-    return _in_time(_where(state, Again(reason="failure", delay_s=delay, prompt=GO_ON, told=cure.hint)), state)
+    return _in_time(_where(state, Again(reason="failure", delay_s=delay, prompt=cure.prompt, told=cure.hint)), state)
 
 
 def _after_limit(result: RunResult, state: State) -> Again | None:
@@ -146,6 +161,7 @@ class Tries:
 
     def __init__(self) -> None:
         self._made: dict[Reason, int] = {"failure": 0, "limit": 0, "turns": 0, "session": 0}
+        self._kinds: Counter[str] = Counter()
         self._has_worked = False
         self.turns = 0
         """That earlier attempts have taken."""
@@ -169,6 +185,7 @@ class Tries:
             State(
                 attempts=request.attempts,
                 failures=self._made["failure"],
+                same=self._kinds[result.error.kind] if result.error else 0,
                 waits=self._made["limit"],
                 continued=self._made["turns"],
                 auto_continue=auto_continue,
@@ -186,6 +203,8 @@ class Tries:
 
     def made(self, planned: Again, result: RunResult) -> None:
         self._made[planned.reason] += 1
+        if result.error:
+            self._kinds[result.error.kind] += 1
         # What was begun in an earlier process is not begun again by a later one.
         self._has_worked = self._has_worked or planned.prompt is not None
         self.turns += result.turns if planned.prompt is not None else 0

@@ -17,7 +17,7 @@ import random
 import time
 import uuid
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -29,6 +29,7 @@ from leadrope.core import config as configs
 from leadrope.core import events, home
 from leadrope.core.redaction import Redactor
 from leadrope.core.request import RunRequest, normal_mode
+from leadrope.core.request_secrets import known_secrets
 from leadrope.core.result import RunResult
 from leadrope.policy.decide import Policy
 from leadrope.process import child as processes
@@ -58,6 +59,7 @@ def open_run(
     attempt: int = 1,
     earlier: Sequence[events.Recorded] = (),
     before_effect: BeforeEffect | None = None,
+    tap: Callable[[list[events.Recorded]], None] | None = None,
 ) -> Run:
     """Prepare a run; `async with` starts it.
 
@@ -76,6 +78,7 @@ def open_run(
         attempt=attempt,
         earlier=earlier,
         before_effect=before_effect,
+        tap=tap,
     )
 
 
@@ -96,6 +99,7 @@ class Run:
         attempt: int = 1,
         earlier: Sequence[events.Recorded] = (),
         before_effect: BeforeEffect | None = None,
+        tap: Callable[[list[events.Recorded]], None] | None = None,
     ) -> None:
         """`open_run` is the usual way here. `is_trial` marks the run that tries an untested agent's gate."""
         self.id = run_id or uuid.uuid4().hex
@@ -107,6 +111,7 @@ class Run:
         self._is_trial = is_trial
         self._given_meter = meter
         self._journal = Journal(self.id, attempt=attempt, earlier=earlier)
+        self._journal.tap = tap
         self._earlier = earlier
         self._before_effect = before_effect
         self._prompts: deque[str] = deque([request.prompt])
@@ -286,7 +291,7 @@ class Run:
         await self._gateway.open_doors(wanted, self._rules.network_allowed_hosts)
         launch = await self._prepare(with_broker=wanted.model_only)
         self._place.config.prices.require(launch.model)
-        self._journal.redactor = Redactor(launch.secrets)
+        self._journal.redactor = Redactor((*launch.secrets, *known_secrets(self.request)))
         self._launch = launch
         for folder in (*launch.folders, str(self._spool)):
             home.ensure(Path(folder))
@@ -436,6 +441,8 @@ class Run:
             await attempt.live()
         finally:
             self._attempt = None
+            for planted in walls.disarmed(self._walls):
+                self._journal.record(planted)
         return attempt
 
     async def _try_gate(self, version: str) -> str | None:

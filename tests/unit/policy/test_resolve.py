@@ -82,6 +82,7 @@ POLICIES: st.SearchStrategy[PolicyRules] = st.fixed_dictionaries(
         "max_budget_usd": st.floats(min_value=0.01, max_value=1000),
         "max_timeout_ms": st.integers(1, 10**6),
         "max_wall_ms": st.integers(1, 10**6),
+        "max_memory_mb": st.integers(1, 10**6),
         "max_file_size": st.integers(1, 40),
         "max_tool_calls": st.integers(0, 5),
     },
@@ -202,6 +203,7 @@ def test_what_was_said_can_be_told_again(rules: PolicyRules) -> None:
         ("max_budget_usd", 5, 2.5, 2.5),
         ("max_timeout_ms", 1000, 300000, 1000),
         ("max_wall_ms", 10, 20, 10),
+        ("max_memory_mb", 10, 20, 10),
         ("max_file_size", 10, 20, 10),
         ("max_tool_calls", 0, 20, 0),
         ("permission_mode", "edit", "plan", ("edit", "plan")),
@@ -321,6 +323,12 @@ def test_a_runs_limits_stay_under_its_policys(
 ) -> None:
     found = capped(limits, of_rules(rules_of(rules)))
     assert (found.idle_s, found.wall_s, found.budget_usd) == (idle, wall, budget)
+
+
+@pytest.mark.parametrize(("asked", "least"), [(None, 500), (0, 500), (100, 100), (900, 500)])
+def test_a_runs_memory_stays_under_its_policys(asked: float | None, least: float) -> None:
+    assert capped(Limits(memory_mb=asked), of_rules(rules_of({"max_memory_mb": 500}))).memory_mb == least
+    assert capped(Limits(memory_mb=asked), of_rules(rules_of({}))).memory_mb == asked
 
 
 # -- values in Python ----------------------------------------------------------------------------------------------

@@ -46,6 +46,16 @@ def test_what_would_only_be_refused_again_is_not(kind: str) -> None:
     assert again(failed(kind), IN_SESSION) is None
 
 
+def test_too_much_memory_is_tried_once_more_and_the_agent_is_told_why() -> None:
+    planned = again(failed("out_of_memory"), IN_SESSION)
+    assert planned is not None
+    assert planned.prompt == retries.LESS_MEMORY
+    assert again(failed("out_of_memory"), WORKED) is None, "not from the beginning"
+    once = msgspec.structs.replace(IN_SESSION, attempts=9, failures=1)
+    assert again(failed("out_of_memory"), once) is not None, "the failure before was another one"
+    assert again(failed("out_of_memory"), msgspec.structs.replace(once, same=1)) is None
+
+
 @pytest.mark.parametrize("outcome", ["succeeded", "denied", "stopped", "timed_out", "over_budget"])
 def test_other_endings_stand(outcome: Any) -> None:
     assert again(msgspec.structs.replace(failed("api_error"), outcome=outcome), IN_SESSION) is None
