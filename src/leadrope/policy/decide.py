@@ -211,11 +211,16 @@ def _if_nobody_is_asked(policy: Policy, verdict: Ask) -> Verdict:
 
 
 def _granted(policy: Policy, look: Look) -> bool:
-    """Named bare by the caller, or of the baseline. A granted edit tool still asks outside of the workspace."""
+    """Named by the caller, or of the baseline. A granted edit tool still asks outside of the workspace.
+
+    A pattern grants what it covers whole: `Bash(git *)` is no yes to `git status && rm x`, nor to what nobody can read.
+    """
     if look.kind == "edit_outside":
         return False
-    tool = look.call.name
-    return tool in BASELINE_TOOLS or any("(" not in entry and _names(entry, tool) for entry in policy.tools or ())
+    tool, given = look.call.name, policy.tools or ()
+    if tool in BASELINE_TOOLS or any("(" not in entry and _names(entry, tool) for entry in given):
+        return True
+    return patterns.admitted([entry for entry in given if "(" in entry and _readable(entry) is not None], look)
 
 
 def _readable(entry: str) -> patterns.ToolPattern | None:

@@ -75,8 +75,13 @@ def test_modes(name: str, input_: dict[str, Any], plan: str, default: str, edit:
         ("default", ("Write",), "Write", OUTSIDE, "ask"),
         ("dontAsk", ("Write",), "Write", OUTSIDE, "deny"),
         ("default", ("Write",), "Write", INSIDE, "allow"),
-        # A pattern lets the tool be used, and asks: what it matches is a policy's matter.
-        ("default", ("Bash(git *)",), "Bash", {"command": "git status"}, "ask"),
+        # A pattern that the caller wrote grants what it covers whole.
+        ("default", ("Bash(git *)",), "Bash", {"command": "git status"}, "allow"),
+        ("default", ("Bash(git *)",), "Bash", {"command": "git push"}, "allow"),
+        ("dontAsk", ("Bash(git *)",), "Bash", {"command": "git status"}, "allow"),
+        ("plan", ("Bash(git *)",), "Bash", {"command": "git status"}, "deny"),
+        ("default", ("Write(src/**)",), "Write", {"file_path": f"{WS}/src/a.py"}, "allow"),
+        ("default", ("Write(src/**)",), "Write", {"file_path": f"{WS}/b.py"}, "deny"),
         ("default", ("Bash(git *)",), "Bash", {"command": "git status && ls"}, "deny"),
         ("full", ("Bash(git *)", "Bash(ls)"), "Bash", {"command": "git status && ls"}, "allow"),
         ("full", ("Bash(git *)",), "Bash", {"command": 'eval "$X"'}, "deny"),
