@@ -9,19 +9,22 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import stat
+import sys
 import tempfile
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TextIO
+from typing import Self, TextIO, get_args
 
 import msgspec
 
 from leadrope import errors
 from leadrope.cli.exits import exit_code
+from leadrope.cli.screen import PIPED_WIDTH, Screen
 from leadrope.core import redaction
-from leadrope.core.events import Recorded
-from leadrope.core.result import RunResult
+from leadrope.core.events import MessageDelta, Recorded
+from leadrope.core.result import ErrorKind, RunError, RunResult
 from leadrope.runs import page_diff
 from leadrope.runs.page_story import Story
 from leadrope.runs.store import RunInfo
@@ -32,6 +35,8 @@ MAX_ANNOTATIONS = 10
 MAX_SUMMARY = 200_000
 """Far below GitHub's limit of 1 MiB a step, above which it shows nothing at all."""
 MAX_JUNIT = 100_000
+MAX_RECORDS = 50_000
+"""Kept of one run for its report; the result itself counts everything."""
 # What XML 1.0 cannot hold, not even escaped.
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -86,6 +91,65 @@ def report(
 
 def of_run(info: RunInfo, result: RunResult, records: Iterable[Recorded] = (), *, strict: bool = False) -> Report:
     return report(info.title, result, records, strict=strict, cwd=info.cwd)
+
+
+def not_started(error: errors.LeadropeError) -> RunResult:
+    """What kept a run from starting, as a result: a job's report needs one."""
+    kind = error.kind if error.kind in get_args(ErrorKind) else "spawn_failed"
+    problem = RunError(kind=kind, message=error.message, hint=error.hint)  # type: ignore[arg-type]  # looked up
+    return RunResult(run_id="", outcome="failed", error=problem, attempts=0)
+
+
+class Job:
+    """The CI job around one run: what the run prints is fenced, and what happened is kept for the report.
+
+    with Job(environ, is_ci=True, output="text", junit_file=None) as job:
+        ...  # job.screen shows it, job.see is given every event
+    """
+
+    def __init__(self, environ: Mapping[str, str], *, is_ci: bool, output: str, junit_file: str | None) -> None:
+        self._environ = environ if is_ci else {}
+        self._junit_file = junit_file
+        self._records: list[Recorded] = []
+        self._end = ""
+        # What a program reads stays what it is: a result, or a file that the answer goes to.
+        self._out = sys.stderr if output != "text" or _is_file(sys.stdout) else sys.stdout
+        self.screen = Screen.of_process(environ)
+        if is_github(self._environ) and self._out is sys.stdout:
+            # One stream, one order: on two, the end of the fence could overtake the last words of the agent.
+            self.screen = Screen(sys.stdout, sys.stdout, colour=False, width=PIPED_WIDTH, is_live=False)
+
+    def __enter__(self) -> Self:
+        if is_github(self._environ):
+            begin, self._end = fence()
+            self._say(begin)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._end:
+            self.screen.end_line()
+            self._say(self._end)
+
+    def see(self, recorded: Recorded) -> None:
+        if not isinstance(recorded.event, MessageDelta) and len(self._records) < MAX_RECORDS:
+            self._records.append(recorded)
+
+    def tell(self, title: str, result: RunResult, *, strict: bool, cwd: str) -> None:
+        """After the block: annotations are commands, and inside of it no command is obeyed."""
+        found = report(title, result, self._records, strict=strict, cwd=cwd)
+        write(found, self._environ, self._out, junit_file=self._junit_file)
+
+    def _say(self, line: str) -> None:
+        sys.stdout.flush()
+        self._out.write(line + "\n")
+        self._out.flush()
+
+
+def _is_file(stream: TextIO) -> bool:
+    try:
+        return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    except (OSError, ValueError):
+        return False  # closed, or a stream of a test
 
 
 # -- GitHub's log ----------------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 
 from leadrope.core.redaction import Redactor
-from leadrope.core.request import RunRequest
 
 _encode = msgspec.json.Encoder().encode
 _anything = msgspec.json.Decoder()
@@ -24,15 +23,6 @@ def as_json(value: Any, redactor: Redactor) -> str:
     except msgspec.DecodeError:
         # A secret that begins like the second half of an escape takes that half with it.
         return _encode(_within(msgspec.to_builtins(value), redactor)).decode()
-    return found
-
-
-def known_secrets(request: RunRequest) -> list[str]:
-    """What the request itself holds. A connection that names a variable (`${NAME}`) holds nothing."""
-    found = [request.credential.reveal()] if request.credential else []
-    for server in request.connections.values():
-        given = [*server.env.values(), *server.headers.values()]
-        found += [word for text in given for word in (text, *text.split()) if len(word) > 8 and "${" not in word]
     return found
 
 

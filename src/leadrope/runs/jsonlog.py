@@ -1,6 +1,6 @@
-"""Log records as lines of JSON that a machine reads, each with the run it belongs to. Knows no store and no run.
+"""Log records as lines: JSON for machines, each with the run it belongs to, or text. Knows no store and no run.
 
-LEADROPE_LOG=json asks for it. Keys are removed here, where text leaves the process.
+LEADROPE_LOG=json asks for JSON. Keys are removed here, where text leaves the process.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from leadrope import errors
-from leadrope.core.redaction import Redactor
+from leadrope.core.redaction import Redactor, redact
 
 VARIABLE = "LEADROPE_LOG"
 FORMS = ("text", "json")
@@ -50,6 +50,13 @@ def is_wanted(environ: Mapping[str, str]) -> bool:
     if form not in FORMS:
         raise errors.BadConfig(f"{VARIABLE} is {form!r}", hint=f"Use one of: {', '.join(FORMS)}.")
     return form == "json"
+
+
+class TextFormatter(logging.Formatter):
+    """Lines for people, without keys."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return redact(super().format(record))
 
 
 class JsonFormatter(logging.Formatter):

@@ -224,10 +224,13 @@ class Notifier:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
+        await self.close(self._grace_s)
+
+    async def close(self, grace_s: float) -> None:
         """What is on its way gets a moment, then it is ended."""
         if not self._tasks:
             return
-        _, late = await asyncio.wait(self._tasks, timeout=self._grace_s)
+        _, late = await asyncio.wait(self._tasks, timeout=grace_s)
         for task in late:
             task.cancel()
         if late:

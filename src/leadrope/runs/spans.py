@@ -36,8 +36,9 @@ log = logging.getLogger("leadrope.telemetry")
 class _Run:
     """What is open of one run."""
 
-    def __init__(self, began: float) -> None:
+    def __init__(self, began: float, redactor: Redactor) -> None:
         self.began = began
+        self.redactor = redactor
         self.root: Span | None = None
         self.agents: dict[str, Span] = {}
         self.tools: dict[str, Span] = {}
@@ -60,14 +61,16 @@ class Spans:
         self._runs: dict[str, _Run] = {}
         self._meters = _Meters(meter) if meter is not None else None
 
-    def add(self, recorded: Recorded) -> None:
+    def add(self, recorded: Recorded, redactor: Redactor | None = None) -> None:
         run = self._runs.get(recorded.run_id)
         if run is None:
             if isinstance(recorded.event, events.RunEnded):
                 return  # its end is told already, or nothing of it was seen
-            run = self._runs[recorded.run_id] = _Run(recorded.time)
+            run = self._runs[recorded.run_id] = _Run(recorded.time, redactor or self._redactor)
             self._make_room()
             run.root = self._start("invoke_agent", recorded.time, None, {"leadrope.run.id": recorded.run_id})
+        if redactor is not None:
+            run.redactor = redactor  # a later attempt may have learnt more
         run.last = max(run.last, recorded.time)
         self._take(run, recorded)
 
@@ -134,7 +137,7 @@ class Spans:
     def _tool(self, run: _Run, call: ToolCall, time: float) -> Span:
         span = run.tools.get(call.id)
         if span is None:
-            name = self._clean(call.name, 100)
+            name = _clean(run, call.name, 100)
             parent = run.agents.get(call.agent_id or "", run.root)
             found: dict[str, Any] = {
                 "gen_ai.operation.name": "execute_tool",
@@ -143,7 +146,7 @@ class Spans:
                 "gen_ai.tool.type": "extension" if name.startswith("mcp__") else "function",
             }
             if self._content:
-                found["gen_ai.tool.call.arguments"] = self._clean(msgspec.json.encode(call.input).decode())
+                found["gen_ai.tool.call.arguments"] = _clean(run, msgspec.json.encode(call.input).decode())
             span = run.tools[call.id] = self._start(f"execute_tool {name}", time, parent, found)
             run.names[call.id] = name
             run.tool_began[call.id] = time
@@ -154,8 +157,8 @@ class Spans:
         found: dict[str, str | bool] = {
             "leadrope.decision": event.decision,
             "leadrope.decision.by": event.by,
-            "leadrope.decision.rule": self._clean(event.rule, 200),
-            "leadrope.decision.layer": self._clean(event.layer, 200),
+            "leadrope.decision.rule": _clean(run, event.rule, 200),
+            "leadrope.decision.layer": _clean(run, event.layer, 200),
             "leadrope.decision.edited": event.edited is not None,
         }
         span.set_attributes(found)
@@ -185,7 +188,7 @@ class Spans:
             span.set_attribute("error.type", "denied" if is_denied else "tool_error")
             _fail(span, "denied" if is_denied else "tool_error")
         if self._content:
-            span.set_attribute("gen_ai.tool.call.result", self._clean(event.text))
+            span.set_attribute("gen_ai.tool.call.result", _clean(run, event.text))
         _end(span, time)
         if self._meters is not None and event.executed:
             found = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name}
@@ -240,8 +243,8 @@ class Spans:
             }
         if self._content:
             answer = result.text if result is not None else run.answer
-            found["gen_ai.input.messages"] = self._message("user", run.prompt)
-            found["gen_ai.output.messages"] = self._message("assistant", answer)
+            found["gen_ai.input.messages"] = _message(run, "user", run.prompt)
+            found["gen_ai.output.messages"] = _message(run, "assistant", answer)
         return found
 
     # -- pieces -----------------------------------------------------------------------------------------------------
@@ -256,14 +259,6 @@ class Spans:
         if run.model:
             found["gen_ai.request.model"] = run.model
         return found
-
-    def _message(self, role: str, text: str) -> str:
-        part = {"type": "text", "content": self._clean(text)}
-        return msgspec.json.encode([{"role": role, "parts": [part]}]).decode()
-
-    def _clean(self, text: str, limit: int = MAX_CONTENT) -> str:
-        cleaned = self._redactor.clean(text)
-        return cleaned if len(cleaned) <= limit else cleaned[: limit - 1] + "…"
 
     def _start(self, name: str, time: float, parent: Span | None, attributes: dict[str, Any]) -> Span:
         from opentelemetry import trace  # noqa: PLC0415  # with the extra only
@@ -301,6 +296,16 @@ class _Meters:
         self.decisions = meter.create_counter("leadrope.tool.decisions", description="Calls allowed and denied.")
         self.runs = meter.create_counter("leadrope.runs", description="Runs that have ended.")
         self.cost = meter.create_counter("leadrope.cost", unit="USD", description="Estimated at list prices.")
+
+
+def _message(run: _Run, role: str, text: str) -> str:
+    part = {"type": "text", "content": _clean(run, text)}
+    return msgspec.json.encode([{"role": role, "parts": [part]}]).decode()
+
+
+def _clean(run: _Run, text: str, limit: int = MAX_CONTENT) -> str:
+    cleaned = run.redactor.clean(text)
+    return cleaned if len(cleaned) <= limit else cleaned[: limit - 1] + "…"
 
 
 def _fail(span: Span, kind: str) -> None:

@@ -151,12 +151,12 @@ class Telemetry:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def add(self, recorded: Recorded) -> None:
-        """One event. Never raises: a run does not end because of what watches it."""
+    def add(self, recorded: Recorded, redactor: Redactor | None = None) -> None:
+        """One event. Never raises: a run does not end because of what watches it. `redactor`: the run's own."""
         if self._is_broken:
             return
         try:
-            self._spans.add(recorded)
+            self._spans.add(recorded, redactor)
         except Exception:
             # A task boundary of its own: whatever the SDK does, here or in a later version, the run goes on.
             self._is_broken = True

@@ -120,3 +120,9 @@ def test_the_variable_asks_for_it() -> None:
     assert not jsonlog.is_wanted({"LEADROPE_LOG": "text"})
     with pytest.raises(errors.BadConfig, match="LEADROPE_LOG"):
         jsonlog.is_wanted({"LEADROPE_LOG": "xml"})
+
+
+def test_lines_for_people_hold_no_keys_either() -> None:
+    key = "sk-ant-api03-planted-planted-planted-0000"
+    record = logging.LogRecord("leadrope.x", logging.WARNING, "", 0, "it said %s", (key,), None)
+    assert jsonlog.TextFormatter("%(name)s: %(message)s").format(record) == "leadrope.x: it said [redacted]"
