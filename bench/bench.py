@@ -18,6 +18,8 @@ import memory
 import overhead
 import reading
 import startup
+import store
+import storm
 import turns
 from stage import HERE, MeasurementFailed, Stage
 from tables import Table, shown
@@ -31,6 +33,8 @@ PARTS: dict[str, Callable[[Stage], Table]] = {
     "f": gating.measure_decisions,
     "g": gating.measure_walls,
     "h": turns.measure,
+    "i": store.measure,
+    "j": storm.measure,
 }
 MARK = "<!-- the last table; written by bench.py --save -->"
 

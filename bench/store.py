@@ -51,7 +51,7 @@ def measure(stage: Stage) -> Table:
         return Row(what=what, measured=median(found[name] for found in pages), unit="ms", bar=PAGE_MOST_MS, note=note)
 
     return Table(
-        title="(h) the run store",
+        title="(i) the run store",
         rows=(
             Row(
                 what="bare append of the same bodies",

@@ -20,6 +20,7 @@ from leadrope.cli.screen import Screen
 from leadrope.core import config as configs
 from leadrope.core import events, home
 from leadrope.core.request import RunRequest, normal_mode
+from leadrope.runs.service import Service
 from leadrope.runtime.conversation import Conversation, open_conversation
 from leadrope.runtime.sessions import Sessions
 
@@ -47,9 +48,8 @@ _COMMANDS = """/help           this
 /exit           leave; Ctrl-D does the same
 //…             a text that begins with a slash"""
 # What belongs to a single run: its one prompt and the form of its one result.
-_NOT_HERE = (
-    *("file", "attach", "output", "strict", "schema", "schema_retries", "structured_retries", "ci", "junit"),
-)
+_OF_ONE_RUN = ("ci", "junit", "detach", "worktree", "branch", "carry", "checkpoint", "title", "priority")
+_NOT_HERE = ("file", "attach", "output", "strict", "schema", "schema_retries", "structured_retries", *_OF_ONE_RUN)
 _FLAGS = tuple(flag for flag in options.FLAGS if flag.name not in _NOT_HERE)
 
 
@@ -90,7 +90,10 @@ async def _chat(
             sessions = Sessions.of(environ)
             request, said = _known(sessions, request)
             prompts.history += said
-        async with open_conversation(request, approver=in_order, config=config) as conversation:
+        async with (
+            Service(config=config) as service,
+            open_conversation(request, approver=in_order, config=config, opener=service.open) as conversation,
+        ):
             chat = _Chat(conversation, request, prompts, in_order, screen, quiet=quiet)
             main = asyncio.current_task()
             loop = asyncio.get_running_loop()

@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 
 PAGE = 500
 _OF_PROGRAMS = (
-    "Stored are the runs of `leadrope run` and of the service. A program that calls open_run has the events of its "
-    "runs itself, and of a chat only what was said is kept (`leadrope sessions show`). What `-o stream-json` has "
-    "printed can be named here as a file."
+    "Stored are the runs and chats of the terminal, and those of the service. A program that calls open_run has the "
+    "events of its runs itself. What `-o stream-json` has printed can be named here as a file."
 )
 
 

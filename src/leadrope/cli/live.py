@@ -16,7 +16,9 @@ from leadrope.core.config import Config
 from leadrope.core.events import ApprovalRequested, Event, QuestionRequested, Recorded, SessionStarted
 from leadrope.core.request import RunRequest
 from leadrope.core.result import RunResult
-from leadrope.runs.service import Job, Service
+from leadrope.runs import jsonlog
+from leadrope.runs.job import Job
+from leadrope.runs.service import Service
 from leadrope.runtime.approvals import Answer, Approver, DenyAll, Reply
 from leadrope.runtime.console import Console, NoTerminal, open_terminal
 from leadrope.runtime.run import Run
@@ -102,6 +104,13 @@ class AfterShown:
 
     def _of(self, name: str) -> asyncio.Event:
         return self._seen.setdefault(name, asyncio.Event())
+
+
+class _JsonLog(ScreenLog):
+    """For machines: no colour, and whole lines all the same."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._screen.line(self.format(record))
 
 
 class _Signals:
@@ -202,9 +211,10 @@ def at_prompt(screen: Screen) -> Iterator[tuple[Prompt, Console]]:
 
 @contextmanager
 def logs(screen: Screen, environ: Mapping[str, str]) -> Iterator[None]:
-    """Failures always, the trace of the start and of every line with LEADROPE_DEBUG_SPAWN."""
-    handler = ScreenLog(screen)
-    handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+    """Failures always, with LEADROPE_DEBUG_SPAWN the start and every line too; LEADROPE_LOG=json makes JSON of them."""
+    is_json = jsonlog.is_wanted(environ)
+    handler = _JsonLog(screen) if is_json else ScreenLog(screen)
+    handler.setFormatter(jsonlog.JsonFormatter() if is_json else jsonlog.TextFormatter("%(name)s: %(message)s"))
     root = logging.getLogger("leadrope")
     spawn = logging.getLogger("leadrope.spawn")
     before = root.propagate, spawn.level

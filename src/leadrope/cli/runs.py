@@ -19,6 +19,8 @@ from leadrope.cli.exits import exit_code
 from leadrope.cli.render import Renderer, ending_lines
 from leadrope.cli.screen import Screen
 from leadrope.core import home
+from leadrope.core.redaction import Redactor
+from leadrope.core.request_secrets import known_secrets
 from leadrope.runs import database, detached, places, recover
 from leadrope.runs.service import Service
 from leadrope.runs.store import Filter, RunInfo, Truncated
@@ -214,7 +216,9 @@ def export(run: str, html: bool, target: str | None) -> int:
             from leadrope.runs import page  # noqa: PLC0415  # only for this
 
             texts = service.texts(row.id)
-            return page.render(row, texts.request, records, texts.result).encode()
+            clean_ = Redactor(known_secrets(texts.request)).clean
+            changed = await _folder_diff(service, row, texts.place)
+            return page.render(row, texts.request, records, texts.result, diff=changed, redact=clean_).encode()
         return b"".join(msgspec.json.encode(record) + b"\n" for record in records)
 
     data = with_service(look)
@@ -225,6 +229,17 @@ def export(run: str, html: bool, target: str | None) -> int:
         file.write(data)
     click.echo(f"{target}: {len(data)} bytes", err=True)
     return 0
+
+
+async def _folder_diff(service: Service, row: RunInfo, place: dict[str, Any]) -> str | None:
+    """Of a worktree, as git tells it; a page without it shows the agent's own edits."""
+    if places.tree_of(place) is None:
+        return None
+    try:
+        return await places.diff(service, row)
+    except (errors.LeadropeError, OSError) as error:
+        click.echo(f"the worktree's changes cannot be read: {error}", err=True)
+        return None
 
 
 # -- acting -----------------------------------------------------------------------------------------------------------

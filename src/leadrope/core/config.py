@@ -33,6 +33,7 @@ class LimitDefaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     connection_s: float | UnsetType = UNSET
     stop_s: float | UnsetType = UNSET
     budget_usd: float | UnsetType = UNSET
+    memory_mb: float | UnsetType = UNSET
 
 
 class RunDefaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

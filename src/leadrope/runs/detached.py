@@ -25,7 +25,7 @@ from leadrope import errors
 from leadrope.core import home
 from leadrope.core.redaction import Secret
 from leadrope.core.request import RunRequest
-from leadrope.runs import leases
+from leadrope.runs import jsonlog, leases
 from leadrope.runs.service import Service
 
 log = logging.getLogger("leadrope.detached")
@@ -34,6 +34,7 @@ FOLDER = "background"
 START_S = 20.0
 """A Python and its imports take half a second; a machine that starts many at once takes longer."""
 ANSWER_S = 15.0
+FORMAT = "%(asctime)s %(name)s %(message)s"
 MOST_BYTES = 64 * 1024 * 1024
 """Of one handover: a prompt may be long."""
 
@@ -207,5 +208,8 @@ async def main(environ: Mapping[str, str]) -> int:
 
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    lines = jsonlog.JsonFormatter() if jsonlog.is_wanted(os.environ) else jsonlog.TextFormatter(FORMAT)
+    handler = logging.StreamHandler()
+    handler.setFormatter(lines)
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     sys.exit(asyncio.run(main(os.environ)))

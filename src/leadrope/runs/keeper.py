@@ -9,7 +9,10 @@ from typing import Any
 
 from leadrope import errors
 from leadrope.core import events
+from leadrope.core.redaction import Redactor
+from leadrope.core.result import RunResult
 from leadrope.core.tools import subject
+from leadrope.runs.observers import Watch
 from leadrope.runs.sqlite import Sqlite
 from leadrope.runs.store import Progress, RunInfo, State
 from leadrope.runtime.run import Run
@@ -48,6 +51,10 @@ class Keeper:
         self._room = asyncio.Event()
         self._room.set()
         self._is_over = False
+        self.watch: Watch | None = None
+        """Who looks on beside the one who is shown it; set before `keep`."""
+        self._opened: Run | None = None
+        self.result: RunResult | None = None
         self.show_error: Exception | None = None
         """What ended the showing, and with it the run."""
         self.row = RowState(run)
@@ -56,15 +63,14 @@ class Keeper:
 
     async def keep(self, run: Run) -> None:
         """To the last event. Returns when all of them are stored."""
+        self._opened = run
         async with asyncio.TaskGroup() as group:
             writing = group.create_task(self._write(run))
             try:
                 async for batch in run.batches():
                     for recorded in batch:
-                        self.row.see(recorded.event)
                         self._tell(recorded, lambda: group.create_task(run.stop("nobody sees it any more")))
-                    self._unwritten += batch
-                    self._news.set()
+                    self.feed(batch)
                     if len(self._unwritten) > MOST_UNWRITTEN:
                         self._room.clear()
                         await self._room.wait()
@@ -72,6 +78,26 @@ class Keeper:
                 self._is_over = True
                 self._news.set()
             await writing
+
+    def feed(self, batch: list[events.Recorded]) -> None:
+        """A batch on its way to the store; also the tap of a run whose events somebody else reads."""
+        for recorded in batch:
+            self.row.see(recorded.event)
+            if self.watch is not None:
+                self.watch(recorded, self._redactor())
+            if isinstance(recorded.event, events.RunEnded):
+                self.result = recorded.event.result
+                self._is_over = True
+        self._unwritten += batch
+        self._news.set()
+
+    async def stored(self, run: Run) -> None:
+        """Returns when the last event of a tapped run is stored."""
+        self._opened = run
+        await self._write(run)
+
+    def _redactor(self) -> Redactor:
+        return self._opened.redactor if self._opened is not None else Redactor()
 
     def _tell(self, recorded: events.Recorded, give_up: Callable[[], object]) -> None:
         if self._show is None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from leadrope import errors
+from leadrope.core.redaction import redact
 from leadrope.core.request import RunRequest
 from leadrope.core.tools import ToolCall, class_of
 from leadrope.runs import checkpoints, worktree_changes, worktree_setup, worktrees
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("leadrope.runs")
 
 CHECKPOINTS = "checkpoints"
+CHANGES = "changes.diff"
 TAKE_S = 20.0
 """A repository whose state takes longer to write down is worked on without a checkpoint, and that is said."""
 _HARMLESS = ("read", "control", "network")
@@ -115,12 +117,24 @@ class Place:
         if self._taking is not None:
             self._taking.cancel()
             await asyncio.wait((self._taking,))
+        tree = tree_of(self._place)
+        if tree is not None:
+            await self._keep_changes(tree)
         if self._checkpoint is None or self._checkpoint.is_closed:
             return
         try:
             await self._keep("checkpoint", await checkpoints.close(self._checkpoint, environ=self._environ))
         except (errors.LeadropeError, OSError) as error:
             log.warning("run %s: its checkpoint could not be closed: %s", self._run.id[:8], error)
+
+    async def _keep_changes(self, tree: Worktree) -> None:
+        """What the run has changed stays to be read when its worktree is gone. Redacted: to be read, not applied."""
+        try:
+            changed = await worktree_changes.diff(tree, environ=self._environ)
+        except (errors.LeadropeError, OSError) as error:
+            log.warning("run %s: its changes could not be kept: %s", self._run.id[:8], error)
+            return
+        await self._service.store.add_artifact(self._run, CHANGES, "text/x-diff", redact(changed).encode())
 
     async def _keep(self, name: str, value: Worktree | Checkpoint) -> None:
         self._place[name] = msgspec.to_builtins(value)
@@ -167,6 +181,9 @@ async def diff(service: Service, run: RunInfo) -> str:
     tree = tree_of(service.texts(run.id).place)
     if tree is not None:
         return await worktree_changes.diff(tree)
+    kept = service.store.artifact(run, CHANGES)
+    if kept is not None:
+        return kept.decode()
     plan = await checkpoints.describe(_checkpoint_of(service, run))
     lines = [f"changed  {path}" for path in plan.restored] + [f"new      {path}" for path in plan.removed]
     return "\n".join([*lines, ""]) if lines else "nothing is changed\n"

@@ -24,17 +24,20 @@ import msgspec
 from leadrope import errors
 from leadrope.core import config as configs
 from leadrope.core import events, home
-from leadrope.core.redaction import MASK, Redactor, redact
+from leadrope.core.redaction import Redactor, redact
 from leadrope.core.request import RunRequest
+from leadrope.core.request_secrets import known_secrets
 from leadrope.core.result import RunError, RunResult
-from leadrope.runs import database, feed, leases, places, recover, settings
+from leadrope.runs import database, feed, jsonlog, leases, places, recover, settings
 from leadrope.runs.asking import StoredApprover
 from leadrope.runs.budgets import held_by, remaining
-from leadrope.runs.cleaning import known_secrets
+from leadrope.runs.job import Job
 from leadrope.runs.keeper import Keeper, Show
+from leadrope.runs.observers import Observers
 from leadrope.runs.sqlite import Sqlite, ended_event
 from leadrope.runs.store import Approval, Filter, NewRun, Order, RunInfo, Texts, Truncated
-from leadrope.runtime.approvals import Answer, Approver, DenyAll, Reply
+from leadrope.runs.stored_requests import account_of, whole
+from leadrope.runtime.approvals import Answer, Approve, Approver, DenyAll, Reply, as_approver
 from leadrope.runtime.run import Run, open_run
 
 log = logging.getLogger("leadrope.runs")
@@ -43,38 +46,6 @@ LOOK_S = 2.0
 """Between two looks for owners that died."""
 DRAIN_S = 8.0
 """What runs get to end in when their owner is told to end; the whole takes at most 10 s."""
-
-
-class Job:
-    """A run that this process has started, or will when its turn comes."""
-
-    def __init__(self, service: Service, run: RunInfo, approver: Approver | None, show: Show | None) -> None:
-        self.info = run
-        self.id = run.id
-        self.approver = approver
-        self.show = show
-        self.run: Run | None = None
-        self.keeper: Keeper | None = None
-        self._service = service
-        self._done: asyncio.Future[RunResult] = asyncio.get_running_loop().create_future()
-
-    @property
-    def is_taken(self) -> bool:
-        """Its turn has come."""
-        return self.keeper is not None
-
-    async def result(self) -> RunResult:
-        """Raises what kept the run from starting; a run that ends badly is a result."""
-        return await asyncio.shield(self._done)
-
-    def settle(self, result: RunResult | BaseException) -> None:
-        if self._done.done():
-            return
-        if isinstance(result, RunResult):
-            self._done.set_result(result)
-        else:
-            self._done.set_exception(result)
-            self._done.exception()  # looked at: a job that nobody awaits is no forgotten error, it is in the store
 
 
 class Service:
@@ -89,9 +60,11 @@ class Service:
         """`works`: takes runs from the queue whoever put them there; else only those that it was given itself."""
         self._environ = dict(os.environ if environ is None else environ)
         self.home = home.leadrope_home(self._environ)
-        self.config = config or configs.load({**home.load_env(self.home), **self._environ})
+        known = {**home.load_env(self.home), **self._environ}
+        self.config = config or configs.load(known)
         self.settings, self.budgets = settings.read(self.config.service, self.config.budgets, self.config.source)
         self.store = Sqlite(database.path_in(self.home))
+        self._observers = Observers(self.config, known)
         self._kind = kind
         self._works = works
         self._jobs: dict[str, Job] = {}
@@ -128,6 +101,7 @@ class Service:
         if self._is_closing:
             return
         self._is_closing = True
+        began = time.monotonic()
         if self._loop_task is not None:
             self._loop_task.cancel()
             await asyncio.wait((self._loop_task,))
@@ -137,6 +111,7 @@ class Service:
             await asyncio.wait(self._tasks, timeout=drain_s)
         for job in list(self._jobs.values()):
             job.settle(errors.RunClosed(f"run {job.id} was left in the queue: its service was closed"))
+        await self._observers.close(max(0.5, DRAIN_S + 1 - (time.monotonic() - began)))
         await self.store.drop_owner(self.lease.owner.id)
         self.lease.release()
         self.store.close()
@@ -169,6 +144,20 @@ class Service:
         run = await self._add(request, recover=then, owner=self.lease.owner.id, **options)
         return self._take(run, approver, show, environ, request)
 
+    async def open(
+        self,
+        request: RunRequest,
+        *,
+        approver: Approver | Approve | None = None,
+        environ: Mapping[str, str] | None = None,
+        config: configs.Config | None = None,
+        **options: Any,
+    ) -> Run:
+        """A started run whose events the caller reads himself, as `open_run` gives it; kept like every other."""
+        run = await self._add(request, recover="fail", owner=self.lease.owner.id)
+        job = self._take(run, as_approver(approver), None, environ, request)
+        return await job.read(options)
+
     async def enqueue(self, request: RunRequest, **options: Any) -> RunInfo:
         """Queue a run for any owner that works; its credential is the owner's to find."""
         return await self._add(request, recover=self.settings.recover, **options)
@@ -181,7 +170,7 @@ class Service:
         environ: Mapping[str, str] | None,
         request: RunRequest | None,
     ) -> Job:
-        job = Job(self, run, approver, show)
+        job = Job(run, approver, show)
         self._jobs[run.id] = job
         if environ is not None:
             self._environs[run.id] = environ
@@ -267,7 +256,8 @@ class Service:
         job = self._jobs.get(run.id) or self._take(run, None, None, None, None)
         job.info = run
         job.keeper = Keeper(self.store, run, show=job.show)
-        self._spawn(self._execute(job))
+        with jsonlog.about(run.id):  # the task, and those it starts, keep it
+            self._spawn(self._execute(job))
         return True
 
     def _spawn(self, work: Any) -> None:
@@ -285,8 +275,9 @@ class Service:
             place = places.Place(self, run, environ)
             request = await place.enter(self._request(run, earlier))
             asker: Approver = StoredApprover(self.store, run, job.approver, Redactor(known_secrets(request)))
-            if isinstance(job.approver, DenyAll):
+            if is_alone := isinstance(job.approver, DenyAll):
                 asker = job.approver  # who says that nobody is there is believed at once
+            keeper.watch = await self._observers.watch(run, is_answerable=not is_alone)
             async with open_run(
                 request,
                 approver=asker,
@@ -296,9 +287,11 @@ class Service:
                 attempt=run.attempt,
                 earlier=earlier,
                 before_effect=place.before_effect,
+                tap=keeper.feed if job.is_read else None,
+                **job.options,
             ) as opened:
-                job.run = opened
-                await keeper.keep(opened)
+                job.started(opened)
+                await (keeper.stored(opened) if job.is_read else keeper.keep(opened))
                 result = await opened.result()
             await place.leave()
             redactor = opened.redactor
@@ -338,7 +331,9 @@ class Service:
         result = RunResult(run_id=run.id, outcome="failed", error=problem, attempts=run.attempt)
         try:
             seq = self.store.get(run.id).last_seq + 1
-            await self.store.end_run(run, result, Redactor(), last=ended_event(run.id, run.attempt, seq, result))
+            request = self._requests.get(run.id)
+            redactor = Redactor(known_secrets(request) if request is not None else ())
+            await self.store.end_run(run, result, redactor, last=ended_event(run.id, run.attempt, seq, result))
         except errors.StoreError:
             # The store itself is what failed. Whoever waits is told all the same; the next owner puts the row right.
             log.exception("run %s: its end could not be stored", run.id[:8])
@@ -352,7 +347,7 @@ class Service:
         self._poke.set()
 
     def _request(self, run: RunInfo, earlier: list[events.Recorded]) -> RunRequest:
-        request = self._requests.get(run.id) or _whole(self.store.texts(run.id).request)
+        request = self._requests.get(run.id) or whole(self.store.texts(run.id).request)
         if earlier:
             request = recover.resumed(request, earlier)
         left = remaining(self.budgets, self.store, run)
@@ -471,7 +466,7 @@ class Service:
         run = self.store.find(run_id)
         if run.state != "ended":
             raise errors.WrongState(f"run {run.id[:8]} has not ended", hint="Stop it first, or wait.")
-        request = _whole(self.store.texts(run.id).request)
+        request = whole(self.store.texts(run.id).request)
         if prompt is None:
             return run, msgspec.structs.replace(request, session_id=None)
         if run.session_id is None:
@@ -491,22 +486,3 @@ class Service:
                 raise errors.WrongState(f"run {run.id[:8]} has not ended", hint="Stop it first.")
             deleted += await self.store.delete_run(run.id)
         return deleted
-
-
-def account_of(request: RunRequest) -> str:
-    """A name for whoever pays, so that a usage limit holds those runs and no others. Never the credential."""
-    if request.credential is not None:
-        from hashlib import sha256  # noqa: PLC0415  # rarely needed
-
-        return f"given-{sha256(request.credential.reveal().encode()).hexdigest()[:12]}"
-    return f"{request.provider}-{request.billing}"
-
-
-def _whole(request: RunRequest) -> RunRequest:
-    """The store's copy, if it is good for a start: what was redacted in it is gone for ever."""
-    if MASK in msgspec.json.encode(request).decode():
-        raise errors.RequestError(
-            "the request held a secret, and secrets are not stored",
-            hint="Start it anew; give secrets by reference, as ${NAME} in connections.",
-        )
-    return request

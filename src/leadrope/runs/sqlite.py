@@ -16,10 +16,11 @@ import msgspec
 from leadrope import errors
 from leadrope.core.events import Recorded, RunEnded
 from leadrope.core.redaction import Redactor, redact
+from leadrope.core.request_secrets import known_secrets
 from leadrope.core.result import RunResult
 from leadrope.runs import database
 from leadrope.runs.bell import Bell
-from leadrope.runs.cleaning import as_json, known_secrets
+from leadrope.runs.cleaning import as_json
 from leadrope.runs.reading import Reads
 from leadrope.runs.statements import sql
 from leadrope.runs.store import Approval, Decided, Limits, NewRun, Order, Owner, Progress, RunInfo

@@ -15,7 +15,7 @@ import contextlib
 import os
 import random
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -39,6 +39,14 @@ LEAVE_S = 10.0
 """For an agent to end by itself before it is ended."""
 
 
+Opener = Callable[..., Awaitable[Run]]
+"""Starts a run as `open_run` would, with the same arguments; the service's own also keeps it."""
+
+
+async def _open(request: RunRequest, **options: Any) -> Run:
+    return await open_run(request, **options).__aenter__()
+
+
 def open_conversation(
     request: RunRequest | None = None,
     *,
@@ -46,6 +54,7 @@ def open_conversation(
     idle_close_s: float | None = None,
     environ: Mapping[str, str] | None = None,
     config: configs.Config | None = None,
+    opener: Opener | None = None,
     **fields: Any,
 ) -> Conversation:
     """Prepare a conversation; the agent is started with the first thing that is said.
@@ -63,7 +72,9 @@ def open_conversation(
         request = msgspec.structs.replace(request, **fields)
     if request.prompt:
         raise errors.BadValue("prompt", "a conversation's words are given with say() or ask()", hint="Leave it out.")
-    return Conversation(request, approver=approver, idle_close_s=idle_close_s, environ=environ, config=config)
+    return Conversation(
+        request, approver=approver, idle_close_s=idle_close_s, environ=environ, config=config, opener=opener
+    )
 
 
 class Conversation:
@@ -77,11 +88,13 @@ class Conversation:
         idle_close_s: float | None,
         environ: Mapping[str, str] | None,
         config: configs.Config | None,
+        opener: Opener | None = None,
     ) -> None:
         self._request = request
         self._approver = approver
         self._environ = environ
         self._config = config
+        self._opener = opener or _open
         self._idle_close_s = idle_close_s
         self._run: Run | None = None
         self._meter: Meter | None = None
@@ -185,7 +198,7 @@ class Conversation:
             request = msgspec.structs.replace(
                 request, resume=self.session_id, fork=False, session_id=None, attachments=()
             )
-        run = open_run(
+        self._run = run = await self._opener(
             request,
             approver=self._approver,
             keep_open=True,
@@ -193,7 +206,6 @@ class Conversation:
             config=self._settle(),
             meter=self._meter,
         )
-        self._run = await run.__aenter__()
         self._meter = run.meter
         self.starts += 1
         return run

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from leadrope.core import events
@@ -40,6 +40,8 @@ class Journal:
         self.log: SessionLog | None = None
         self.meant: dict[str, str] = {}
         """What a prompt that we have added to was before, for the transcript."""
+        self.tap: Callable[[list[events.Recorded]], None] | None = None
+        """Sees every published batch, beside whoever reads the outbox."""
         self._batch: list[events.Recorded] = []
         self._logged = 0
         self._seq = earlier[-1].seq if earlier else 0
@@ -61,6 +63,8 @@ class Journal:
         if self.log is not None:
             self.log.take(batch[self._logged :] if self._logged else batch, weight)
             self._logged = 0
+        if self.tap is not None and batch:
+            self.tap(batch)
         self.outbox.put(batch, weight)
 
     def notify(self, notice: events.Notice | events.WallsHeld) -> None:

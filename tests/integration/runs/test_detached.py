@@ -200,6 +200,7 @@ def test_worktree_diff_apply_and_discard(yard: Any, leadrope: Terminal) -> None:
     assert (yard.ws / "b.txt").exists()
     assert "gone" in leadrope("runs", "discard", run_id[:8])
     assert git("branch", "--list", "leadrope/*") == ""
+    assert "b.txt" in leadrope("runs", "diff", run_id[:8]), "what it changed can still be read"
 
 
 def test_undo_puts_the_files_back(yard: Any, leadrope: Terminal) -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from typing import Any
 
 import msgspec
 import pytest
 
-from leadrope import Answer, errors, events
+from leadrope import Answer, errors, events, open_conversation
 from leadrope.core.fold import fold
-from leadrope.runs import recover
+from leadrope.runs import places, recover
 from leadrope.runs.service import Service
 from leadrope.runs.store import Filter
 
@@ -178,3 +179,70 @@ async def test_a_closed_service_leaves_no_run_that_says_running(yard: Any) -> No
     with sqlite3.connect(yard.home / "leadrope.db") as db:
         assert db.execute("pragma integrity_check").fetchone() == ("ok",)
     db.close()
+
+
+@pytest.mark.parametrize("jump_s", [86400.0, -86400.0], ids=["forwards", "backwards"])
+async def test_a_jump_of_the_clock_fires_no_timer(yard: Any, monkeypatch: pytest.MonkeyPatch, jump_s: float) -> None:
+    """All clocks of a run are monotonic: an approval of a minute still waits when the date has jumped by a day."""
+    agent = yard.agent("a", [call(yard), {"text": "done"}, *CLOSE])
+    real = time.time
+    async with yard.service() as service:
+        limits = msgspec.structs.replace(yard.request(agent).limits, approval_s=60, idle_s=60, wall_s=600)
+        job = await service.start(yard.request(agent, limits=limits))
+        with service.store.bell.listen() as heard:
+            while not (waiting := service.approvals()):
+                await heard.wait(5)
+            monkeypatch.setattr(time, "time", lambda: real() + jump_s)
+            for _ in range(3):  # what looks for dead owners and due runs has looked
+                await heard.wait(2.1)
+        assert service.approvals() == waiting
+        assert service.get(job.id).owner == service.lease.owner.id
+        await service.answer(waiting[0].id, Answer(approved=True, by="ann"))
+        assert (await job.result()).outcome == "succeeded"
+        assert yard.marker.exists()
+
+
+async def test_prune_keeps_what_it_must(yard: Any) -> None:
+    """What lives, what is new, and what holds work that was never brought home."""
+    done = yard.agent("done", [{"text": "x"}, *CLOSE])
+    hangs = yard.agent("hangs", [{"text": "x"}, {"hang": True}])
+    async with yard.service() as service:
+        old = [await service.start(yard.request(done)) for _ in range(3)]
+        for job in old:
+            await job.result()
+        await service.store.set_place(service.get(old[0].id), {"worktree": {}})
+        living = await service.start(yard.request(hangs))
+        async for item in service.follow(living.id):
+            if isinstance(item.event, events.MessageCompleted):
+                break
+        assert recover.stale(service.store, keep_s=3600, keep_runs=0) == []
+        assert len(recover.stale(service.store, keep_s=0, keep_runs=2)) == 1
+        stale = recover.stale(service.store, keep_s=0, keep_runs=0)
+        assert {row.id for row in stale} == {job.id for job in old}
+        assert [row.id for row in stale if places.has_work(service, row)] == [old[0].id]
+        with pytest.raises(errors.WrongState, match="has not ended"):
+            await service.delete([living.id])
+        assert await service.delete([row.id for row in stale]) == 3
+        await service.store.shrink()
+        assert [row.id for row in service.listing()] == [living.id]
+        await service.stop(living.id)
+        await living.result()
+
+
+async def test_a_conversation_is_kept_like_every_run(yard: Any) -> None:
+    """Two turns with one process, read by the caller, are one run in the store."""
+    agent = yard.agent("a", [{"text": "one"}, {"result": True}, {"await_user": True}, {"text": "two"}, *CLOSE])
+    async with yard.service() as service:
+        given = msgspec.structs.replace(yard.request(agent), prompt="")
+        async with open_conversation(given, environ=yard.environ, opener=service.open) as conversation:
+            assert (await conversation.ask("first")).text == "one"
+            assert (await conversation.ask("second")).text == "two"
+        (row,) = service.listing()
+        with service.store.bell.listen() as heard:
+            while service.get(row.id).state != "ended":
+                await heard.wait(5)
+        records = recover.all_events(service.store, row)
+        assert [r.event.text for r in records if isinstance(r.event, events.MessageCompleted)] == ["one", "two"]
+        assert service.get(row.id).outcome == "succeeded"
+        with pytest.raises(errors.CliNotFound):
+            await service.open(yard.request(str(yard.folder / "nothing")))

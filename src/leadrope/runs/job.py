@@ -1,0 +1,65 @@
+"""A run in the hands of this process, from the queue to its result."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from leadrope.core.result import RunResult
+from leadrope.runs.keeper import Keeper, Show
+from leadrope.runs.store import RunInfo
+from leadrope.runtime.approvals import Approver
+from leadrope.runtime.run import Run
+
+
+class Job:
+    """A run that this process has started, or will when its turn comes."""
+
+    def __init__(self, run: RunInfo, approver: Approver | None, show: Show | None) -> None:
+        self.info = run
+        self.id = run.id
+        self.approver = approver
+        self.show = show
+        self.run: Run | None = None
+        self.keeper: Keeper | None = None
+        self.options: dict[str, Any] = {}
+        """What `open_run` is told beside what every run is."""
+        self._opened: asyncio.Future[Run] | None = None
+        self._done: asyncio.Future[RunResult] = asyncio.get_running_loop().create_future()
+
+    @property
+    def is_taken(self) -> bool:
+        """Its turn has come."""
+        return self.keeper is not None
+
+    @property
+    def is_read(self) -> bool:
+        """Whoever has started it reads its events himself."""
+        return self._opened is not None
+
+    async def read(self, options: dict[str, Any]) -> Run:
+        """The run itself, once it has started; raises what keeps it from starting."""
+        self.options = options
+        self._opened = asyncio.get_running_loop().create_future()
+        return await self._opened
+
+    def started(self, run: Run) -> None:
+        self.run = run
+        if self._opened is not None and not self._opened.done():
+            self._opened.set_result(run)
+
+    async def result(self) -> RunResult:
+        """Raises what kept the run from starting; a run that ends badly is a result."""
+        return await asyncio.shield(self._done)
+
+    def settle(self, result: RunResult | BaseException) -> None:
+        if self._opened is not None and not self._opened.done():
+            early = RuntimeError("the run has ended before it started") if isinstance(result, RunResult) else result
+            self._opened.set_exception(early)
+        if self._done.done():
+            return
+        if isinstance(result, RunResult):
+            self._done.set_result(result)
+        else:
+            self._done.set_exception(result)
+            self._done.exception()  # looked at: a job that nobody awaits is no forgotten error, it is in the store
