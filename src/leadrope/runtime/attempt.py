@@ -49,6 +49,8 @@ class Attempt:
         walls: str = "",
         sight: Sight | None = None,
         is_sandboxed: bool = False,
+        corrections: int = 0,
+        can_resume: bool = False,
     ) -> None:
         self._limits = request.limits
         self._request = request
@@ -65,7 +67,7 @@ class Attempt:
         self._meter = meter
         self._origin = origin
         self._walls = walls
-        self._watch = Watch(sight)
+        self._watch = Watch(sight) if sight is not None else None
         meter.on_over = self._on_over_budget
         meter.notify = self.emit
         self._loop = asyncio.get_running_loop()
@@ -84,7 +86,9 @@ class Attempt:
         self._is_paused = False
         self._prompt_held: Callable[[], None] | None = None
         self._ended_by: events.Source = "agent"
-        self._judge = Judge(request) if request.output_schema is not None else None
+        self._judge = (
+            Judge(request, made=corrections, can_resume=can_resume) if request.output_schema is not None else None
+        )
         self._correction: str | None = None
         """What the agent must be told next about an answer that does not fit its schema."""
         self.tool_ran = False
@@ -265,7 +269,8 @@ class Attempt:
 
     def _on_tool_requested(self, requested: events.ToolRequested) -> None:
         self._keep(requested)
-        self._watch.requested(requested.call)
+        if self._watch is not None:
+            self._watch.requested(requested.call)
         if requested.call.name == PLAN_TOOL:
             self.gate.plan_told(requested.call)
         elif self._judge:
@@ -273,8 +278,9 @@ class Attempt:
 
     def _on_tool_completed(self, done: events.ToolCompleted) -> None:
         self._keep(done)
-        for held in self._watch.completed(done):
-            self._recorder.record(held)
+        if self._watch is not None:
+            for held in self._watch.completed(done):
+                self._recorder.record(held)
         call_id = done.call_id
         if call_id in self._clocks.tools:
             self._clocks.tool_ends(call_id)
@@ -311,6 +317,15 @@ class Attempt:
         except errors.RunClosed:
             # It has ended or closed its input; the end of its output says how that went.
             self._stdin_closed = True
+
+    @property
+    def correction_due(self) -> str | None:
+        """What the agent must still be told about its answer; this process was gone before it could hear it."""
+        return self._judge.due if self._judge and not self._doomed else None
+
+    @property
+    def corrections(self) -> int:
+        return self._judge.made if self._judge else 0
 
     @property
     def is_waiting(self) -> bool:

@@ -6,7 +6,7 @@ to their declared type; else another turn of the same process, in which the agen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -35,17 +35,23 @@ class Ruling(msgspec.Struct, frozen=True, kw_only=True):
     checked: events.OutputChecked
     correction: str | None = None
     """What to tell the agent next."""
-    notice: events.Notice | None = None
+    told: Sequence[events.Event] = ()
 
 
 class Judge:
     """Judges the turns of one process; made only where a schema was asked for."""
 
-    def __init__(self, request: RunRequest) -> None:
+    def __init__(self, request: RunRequest, *, made: int = 0, can_resume: bool = False) -> None:
+        """`made`: corrections of earlier processes. `can_resume`: what this one cannot hear waits for the next."""
         self._schema = schema.read(request.output_schema)
         self._copy = schema_copy.copy_of(self._schema)
         self._retries = request.schema_retries
         self._made = 0
+        self._made_before = made
+        self._can_resume = can_resume
+        self._last_told = ""
+        self.due: str | None = None
+        """What the next process must be told: this one went before it could hear it."""
         self._texts: list[str] = []
         self._offered: Any = msgspec.UNSET
         self._postponed: events.TurnEnded | None = None
@@ -56,7 +62,7 @@ class Judge:
 
     def prompted(self) -> None:
         """The caller's next prompt goes to the agent: its answer has tries of its own."""
-        self._made = 0
+        self._made, self._made_before = self._made_before, 0
         self._forget()
 
     def heard(self, message: events.MessageCompleted) -> None:
@@ -77,8 +83,8 @@ class Judge:
         if ruling is None:
             return None
         emit(ruling.checked)
-        if ruling.notice:
-            emit(ruling.notice)
+        for told in ruling.told:
+            emit(told)
         return ruling.correction
 
     def ended(self, turn: events.TurnEnded, *, agents: int, way_out: WayOut) -> Ruling | None:
@@ -101,17 +107,33 @@ class Judge:
         may_try = not found.valid and self._made < self._retries and (not turn.is_error or endings.is_schema_miss(turn))
         if not may_try or way_out == "ending":
             return Ruling(checked=found)
+        told = self._told(found.errors)
         if way_out == "closed":
-            return Ruling(checked=found, notice=_no_correction("its input is closed"))
+            return Ruling(checked=found, told=self._owed(told, "its input is closed"))
         self._made += 1
         self._is_correcting = True
-        return Ruling(checked=msgspec.structs.replace(found, retrying=True), correction=self._told(found.errors))
+        self._last_told = told
+        return Ruling(checked=msgspec.structs.replace(found, retrying=True), correction=told)
 
     def left_over(self) -> list[events.Event]:
         """The process is gone: the judgement that still waited, and that nobody was there for a corrective turn."""
         if self._postponed is not None:
-            return [self._climb(self._postponed), _no_correction("it has ended")]
-        return [_no_correction("it ended before it had answered")] if self._is_correcting else []
+            found = self._climb(self._postponed)
+            return [found, *(self._owed(self._told(found.errors), "it has ended") if not found.valid else ())]
+        return self._owed(self._last_told, "it ended before it had answered") if self._is_correcting else []
+
+    def _owed(self, told: str, why: str) -> list[events.Event]:
+        """Kept for the next process of the session; where there will be none, that is said."""
+        if not self._can_resume:
+            return [_no_correction(why)]
+        if not self._is_correcting:
+            self._made += 1
+        self.due = told
+        return []
+
+    @property
+    def made(self) -> int:
+        return self._made
 
     def _is_answer(self, turn: events.TurnEnded, has_output: bool) -> bool:
         if turn.problem is None:

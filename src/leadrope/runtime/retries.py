@@ -14,7 +14,7 @@ from leadrope.core.events import RetryScheduled
 from leadrope.core.request import RunRequest
 from leadrope.core.result import RunResult
 
-Reason = Literal["failure", "limit", "turns", "session"]
+Reason = Literal["failure", "limit", "turns", "session", "schema"]
 
 GO_ON = "The last turn was cut off by an error that was not yours. Go on where you stopped; do not repeat what is done."
 AFTER_LIMIT = "The usage limit of the account has been reset. Go on where you stopped; do not repeat what is done."
@@ -148,6 +148,11 @@ def _in_time(planned: Again | None, state: State) -> Again | None:
     return planned
 
 
+def corrected(told: str) -> Again:
+    """The agent ended before it could be told what is wrong with its answer: it is told in its session."""
+    return Again(reason="schema", delay_s=0.0, prompt=told, told="the answer is corrected in the session")
+
+
 class Tried(Protocol):
     """What an attempt tells of itself when it is over."""
 
@@ -160,7 +165,7 @@ class Tries:
     """Counts a run's tries by their reason."""
 
     def __init__(self) -> None:
-        self._made: dict[Reason, int] = {"failure": 0, "limit": 0, "turns": 0, "session": 0}
+        self._made: dict[Reason, int] = {"failure": 0, "limit": 0, "turns": 0, "session": 0, "schema": 0}
         self._kinds: Counter[str] = Counter()
         self._has_worked = False
         self.turns = 0
@@ -200,6 +205,10 @@ class Tries:
                 chance=chance,
             ),
         )
+
+    def schema_left(self, request: RunRequest) -> bool:
+        """An agent that ends each time before it has corrected its answer must not be asked for ever."""
+        return self._made["schema"] < request.schema_retries
 
     def made(self, planned: Again, result: RunResult) -> None:
         self._made[planned.reason] += 1

@@ -122,6 +122,8 @@ class Run:
         self._result: RunResult | None = None
         self._stopped = asyncio.Event()
         self._is_paused = False
+        self._corrections = 0
+        """Corrective turns of earlier processes, for the same answer."""
         self._notices: tuple[events.Notice, ...] = ()
         self._tries = retries.Tries()
 
@@ -364,12 +366,16 @@ class Run:
             return None
         if self._is_conversation and attempt.is_waiting:
             return None  # it ended between two turns: nothing is left undone
+        can_resume = to_resume(result, self.request, self._provider) is not None
+        if attempt.correction_due is not None and can_resume:
+            self._corrections = attempt.corrections
+            return retries.corrected(attempt.correction_due)
         return self._tries.plan(
             result,
             self.request,
             attempt,
             auto_continue=self._auto_continue,
-            can_resume=to_resume(result, self.request, self._provider) is not None,
+            can_resume=can_resume,
             now=time.time(),
             left_s=self._started_at + wall_s - asyncio.get_running_loop().time() if wall_s else None,
             chance=random.random(),  # noqa: S311  # jitter, not a secret
@@ -428,6 +434,10 @@ class Run:
             walls=self._walls.level,
             sight=self._walls.sight,
             is_sandboxed=bool(self._walls.level) and self._rules.sandbox == "required",
+            corrections=self._corrections,
+            can_resume=self.request.persist_session
+            and self._provider.capabilities.sessions
+            and self._tries.schema_left(self.request),
         )
         for notice in (*self._notices, *self._walls.notices, *launch.notices):
             self._journal.record(notice)

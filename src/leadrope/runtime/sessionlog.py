@@ -25,6 +25,8 @@ FLUSH_S = 1.0
 """What a killed supervisor may lose."""
 MOST_WAITING = 400
 """Entries between two flushes. A real agent says fewer in a second; all of a flood would cost more than the run."""
+FLOOD = 4 * MOST_WAITING
+"""From here to the next flush batches are not even sorted out: only the newest is kept, whole."""
 LARGE_LINE = 4 * 1024
 MOST_LARGE = 4 * 1024 * 1024
 """Bytes of large lines that wait to be shortened; few of them fill the memory that many ordinary ones do not."""
@@ -55,8 +57,8 @@ class SessionLog:
         self._on_trouble = on_trouble
         self._encode = msgspec.json.Encoder().encode_lines
         self._waiting: deque[events.Recorded | Said] = deque(maxlen=MOST_WAITING)
-        self._taken = 0
-        self._large = 0
+        self._newest: Sequence[events.Recorded] = ()
+        self._taken = self._skipped = self._large = 0
         self._written = 0
         self._timer: asyncio.TimerHandle | None = None
         self._last_prompt = ""
@@ -71,9 +73,11 @@ class SessionLog:
         """A published batch; `weight` is about its size. Every event of every run passes here, so it only sorts out."""
         if self._is_closed or not batch:
             return
-        found = [item for item in batch if type(item.event) in _SAID]
-        self._taken += len(found)
-        self._waiting += found
+        if self._taken > FLOOD:
+            self._skipped += len(self._newest)
+            self._newest = batch
+        else:
+            self._sort_out(batch)
         if weight > LARGE_LINE * len(batch):
             self._large += weight
             if self._large > MOST_LARGE:
@@ -82,8 +86,13 @@ class SessionLog:
         # Never here: what is told of trouble would overtake the batch.
         if type(batch[-1].event) is events.TurnEnded:
             self._flush_in(0)
-        elif self._timer is None and found:
+        elif self._timer is None and self._waiting:
             self._flush_in(FLUSH_S)
+
+    def _sort_out(self, batch: Sequence[events.Recorded]) -> None:
+        found = [item for item in batch if type(item.event) in _SAID]
+        self._taken += len(found)
+        self._waiting += found
 
     def prompted(self, text: str) -> None:
         """Written at once: a flood that follows must not push it out."""
@@ -99,10 +108,12 @@ class SessionLog:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        left_out = self._taken - len(self._waiting)
+        newest, self._newest = self._newest, ()
+        self._sort_out(newest)
+        left_out = self._skipped + self._taken - len(self._waiting)
         said = self._entries()
         self._waiting.clear()
-        self._taken = self._large = 0
+        self._taken = self._large = self._skipped = 0
         if self._is_closed or not (said or left_out):
             return
         if left_out:

@@ -31,9 +31,20 @@ class Stage:
         self.folder = folder
         (folder / "ws").mkdir()
 
-    async def play(self, steps: list[Any], *, on: Any = None, **fields: Any) -> tuple[list[events.Event], RunResult]:
+    async def play(
+        self, steps: list[Any], *, on: Any = None, then: list[Any] | None = None, **fields: Any
+    ) -> tuple[list[events.Event], RunResult]:
+        """`then`: what is played when it is started once more."""
         claude = self.folder / "claude"
-        write_executable(claude, {"version": VERSION, "steps": steps})
+        if then is None:
+            write_executable(claude, {"version": VERSION, "steps": steps})
+        else:
+            first = write_executable(self.folder / "first", {"version": VERSION, "steps": steps})
+            second = write_executable(self.folder / "second", {"version": VERSION, "steps": then})
+            mark = self.folder / "started"
+            again = f'[ -e {mark} ] && exec {second} "$@"; touch {mark}; exec {first} "$@"'
+            claude.write_text(f"#!/bin/sh\n{again}\n")
+            claude.chmod(0o755)
         environ = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.folder),
@@ -101,7 +112,8 @@ async def test_a_report_after_a_good_answer_changes_nothing(stage: Stage) -> Non
 
 
 async def test_an_agent_that_is_gone_cannot_be_corrected_and_that_is_said(stage: Stage) -> None:
-    found, result = await stage.play([*OPEN, {"result": {"result": "no number"}}, {"exit": 0}])
+    steps = [*OPEN, {"result": {"result": "no number"}}, {"exit": 0}]
+    found, result = await stage.play(steps, persist_session=False)
     assert (result.outcome, result.text, result.output) == ("degraded", "no number", None)
     assert [notice.code for notice in of(found, events.Notice) if notice.level == "warning"] == ["no_correction"]
     assert {warning.kind for warning in result.warnings} == {"claude_code.schema_not_satisfied", "no_correction"}
@@ -109,9 +121,28 @@ async def test_an_agent_that_is_gone_cannot_be_corrected_and_that_is_said(stage:
 
 
 async def test_an_agent_that_leaves_before_its_agents_report_is_judged_by_what_it_said(stage: Stage) -> None:
-    found, result = await stage.play([*OPEN, AGENT_OPEN, {"result": {"result": "wait"}}, {"exit": 0}])
+    steps = [*OPEN, AGENT_OPEN, {"result": {"result": "wait"}}, {"exit": 0}]
+    found, result = await stage.play(steps, persist_session=False)
     assert [(checked.valid, checked.retrying) for checked in of(found, events.OutputChecked)] == [(False, False)]
     assert (result.outcome, result.text) == ("degraded", "wait")
+
+
+async def test_an_agent_that_is_gone_is_corrected_in_its_session(stage: Stage) -> None:
+    """Another process, the same session; the first one's usage is among the retries."""
+    then = [*OPEN, {"result": {"result": "", "structured_output": {"n": 3}}}, {"await_eof": True}]
+    found, result = await stage.play([*OPEN, {"result": {"result": "no number"}}, {"exit": 0}], then=then, walls="off")
+    assert (result.outcome, result.output, result.corrections) == ("succeeded", {"n": 3}, 1)
+    assert result.attempts == 2
+    assert [started.origin for started in of(found, events.SessionStarted)] == ["new", "rebuilt"]
+    assert len({started.session_id for started in of(found, events.SessionStarted)}) == 1
+
+
+async def test_an_agent_that_always_leaves_is_asked_as_often_as_allowed(stage: Stage) -> None:
+    steps = [*OPEN, {"result": {"result": "no number"}}, {"exit": 0}]
+    found, result = await stage.play(steps, schema_retries=2, walls="off")
+    assert (result.outcome, result.attempts, result.output) == ("degraded", 3, None)
+    assert len(of(found, events.OutputChecked)) == 3
+    assert "claude_code.schema_not_satisfied_after_retries" in {warning.kind for warning in result.warnings}
 
 
 async def test_an_error_beside_the_output_degrades_and_keeps_it(stage: Stage) -> None:

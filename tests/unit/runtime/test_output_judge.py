@@ -85,7 +85,7 @@ def test_zero_tries_neither_convert_nor_correct() -> None:
     ruling = ruled(judge(retries=0), turn('{"name": "Ada", "age": "36"}'))
     assert not ruling.checked.valid
     assert ruling.correction is None
-    assert ruling.notice is None
+    assert not ruling.told
 
 
 def test_the_agent_is_told_what_was_wrong_as_often_as_was_asked_for() -> None:
@@ -108,7 +108,7 @@ def test_no_corrective_turn_without_a_way_to_ask(way_out: WayOut, noticed: bool)
     ruling = ruled(judge(), turn("no"), way_out=way_out)
     assert ruling.correction is None
     assert not ruling.checked.retrying
-    assert (ruling.notice is not None) is noticed
+    assert bool(ruling.told) is noticed
 
 
 @pytest.mark.parametrize(
