@@ -375,6 +375,8 @@ def prune(days: float | None, keep: int | None, dry_run: bool) -> int:
             for row in found:
                 await places.forget(service, row)
             await service.delete([row.id for row in found])
+            for told in await places.sweep(service):
+                click.echo(f"removed the {told}, whose run is gone")
             await service.store.shrink()
         return len(found)
 

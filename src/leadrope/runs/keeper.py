@@ -11,11 +11,11 @@ from leadrope import errors
 from leadrope.core import events
 from leadrope.core.redaction import Redactor
 from leadrope.core.result import RunResult
-from leadrope.core.tools import subject
 from leadrope.runs.observers import Watch
 from leadrope.runs.sqlite import Sqlite
 from leadrope.runs.store import Progress, RunInfo, State
 from leadrope.runtime.run import Run
+from leadrope.runtime.shown import describe
 
 log = logging.getLogger("leadrope.runs")
 
@@ -144,6 +144,7 @@ class RowState:
         self._has_started = False
         self._limited = False
         self._is_parked = False
+        self._cwd = run.cwd
         self._model = run.model
         self._session = run.session_id
         self._tokens: dict[str, int] = {}
@@ -168,7 +169,7 @@ class RowState:
             case events.QuestionResolved():
                 self._asked.discard(event.question_id)
             case events.ToolRequested(call=call):
-                self._action = f"{call.name}: {_short(subject(call.name, call.input))}"
+                self._action = f"{call.name}: {_short(describe(call, cwd=self._cwd))}"
             case events.MessageCompleted(agent_id=None, text=text) if text:
                 self._action = _short(text)
             case events.UsageUpdated():

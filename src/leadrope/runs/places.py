@@ -16,7 +16,7 @@ from leadrope.core.request import RunRequest
 from leadrope.core.tools import ToolCall, class_of
 from leadrope.runs import checkpoints, worktree_changes, worktree_setup, worktrees
 from leadrope.runs.checkpoints import Checkpoint, Plan
-from leadrope.runs.store import RunInfo
+from leadrope.runs.store import Filter, RunInfo
 from leadrope.runs.worktrees import Worktree
 
 if TYPE_CHECKING:
@@ -42,11 +42,18 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Setup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[worktree]` of the user's config."""
+    """`[worktree]` of the user's config, and below it `[worktree.projects."/path"]` for one repository."""
 
     setup: tuple[str | tuple[str, ...], ...] = ()
     setup_timeout_s: float = worktree_setup.TIMEOUT_S
     folder: str | None = None
+    projects: dict[str, _Setup] = {}
+
+    def of(self, cwd: Path) -> _Setup:
+        """The nearest project that the folder lies in; commands come from the user, never from the repository."""
+        here = cwd.resolve()
+        known = {Path(name).expanduser().resolve(): found for name, found in self.projects.items()}
+        return next((known[folder] for folder in (here, *here.parents) if folder in known), self)
 
 
 class Place:
@@ -69,7 +76,7 @@ class Place:
             return request
         tree = tree_of(self._place)
         if tree is None:
-            given = _setup(self._service)
+            given = _setup(self._service).of(Path(request.cwd or "."))
             tree = await worktrees.create(
                 Path(request.cwd or "."),
                 self._run.id,
@@ -226,6 +233,18 @@ def _told(plan: Plan) -> str:
     lines = [f"{words[0]}  {path}" for path in plan.restored] + [f"{words[1]}  {path}" for path in plan.removed]
     lines += [f"changed since  {path}" for path in plan.changed_since]
     return "\n".join([*lines, *(f"cannot be put back  {path}" for path in plan.blocked)])
+
+
+async def sweep(service: Service) -> list[str]:
+    """Worktrees and checkpoints whose run is no longer known; what was removed, in words."""
+    known: set[str] = set()
+    cursor: int | None = None
+    while page := service.listing(Filter(before=cursor, limit=1000)):
+        known.update(row.id for row in page)
+        cursor = page[-1].n
+    gone = await worktrees.prune(service.home, known)
+    dropped = await checkpoints.prune(service.home / CHECKPOINTS, known)
+    return [*(f"worktree of {tree.run_id[:8]}" for tree in gone), *(f"checkpoint of {name[:8]}" for name in dropped)]
 
 
 def has_work(service: Service, run: RunInfo) -> bool:

@@ -89,7 +89,8 @@ def test_a_detached_run_is_followed_answered_and_shown_from_other_terminals(yard
     waiting = until(lambda: leadrope("approvals", "list", "-o", "json").strip())
     approval = json.loads(waiting.splitlines()[0])["id"]
     assert "touch it" in leadrope("approvals", "show", approval)
-    assert leadrope.show(run_id)["run"]["state"] == "waiting"
+    told = leadrope.show(run_id)["run"]
+    assert (told["state"], told["last_action"]) == ("waiting", "Bash: touch it")
     assert not yard.marker.exists()
     assert "approved" in leadrope("approvals", "approve", approval)
     assert "no longer open" in leadrope("approvals", "deny", approval, code=2)
@@ -190,11 +191,17 @@ def test_worktree_diff_apply_and_discard(yard: Any, leadrope: Terminal) -> None:
     (yard.ws / "a.txt").write_text("one\n")
     git("add", ".")
     git("commit", "-qm", "first")
+    settings = yard.folder / ".config/leadrope/config.toml"
+    setup = f'[worktree]\nsetup = ["exit 7"]\n[worktree.projects."{yard.ws}"]\nsetup = ["touch .set-up"]\n'
+    settings.write_text(settings.read_text() + setup)
+    (yard.ws / ".git/info/exclude").write_text(".set-up\n")
     edit = {"call": {"tool": "Bash", "id": "t1", "input": {"command": "touch b.txt"}, "touch": "b.txt"}}
     agent = yard.agent("a", [edit, {"text": "done"}, *CLOSE])
     run_id = leadrope.run(agent, "--worktree", "--mode", "full")
     until(lambda: leadrope.show(run_id)["run"]["state"] == "ended")
     assert not (yard.ws / "b.txt").exists()
+    tree = Path(leadrope.show(run_id)["place"]["worktree"]["cwd"])
+    assert (tree / ".set-up").exists(), "the project's own set-up, not the one for all"
     assert "b.txt" in leadrope("runs", "diff", run_id[:8])
     leadrope("runs", "apply", run_id[:8])
     assert (yard.ws / "b.txt").exists()

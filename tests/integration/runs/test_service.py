@@ -246,3 +246,22 @@ async def test_a_conversation_is_kept_like_every_run(yard: Any) -> None:
         assert service.get(row.id).outcome == "succeeded"
         with pytest.raises(errors.CliNotFound):
             await service.open(yard.request(str(yard.folder / "nothing")))
+
+
+async def test_a_usage_limit_holds_the_runs_of_its_account_alone(yard: Any) -> None:
+    limit = {"status": "rejected", "resetsAt": int(time.time()) + 3600, "rateLimitType": "five_hour"}
+    told = {"is_error": True, "api_error_status": 429, "result": "You have hit your limit"}
+    limited = yard.agent(
+        "limited",
+        [{"line": {"type": "rate_limit_event", "rate_limit_info": limit}}, {"result": told}, {"await_eof": True}],
+    )
+    fine = yard.agent("fine", [{"text": "x"}, *CLOSE])
+    async with yard.service() as service:
+        first = await service.start(yard.request(limited))
+        assert (await first.result()).outcome == "parked"
+        same = await service.start(yard.request(fine))
+        other = await service.start(yard.request(fine, billing="api_key"))
+        assert (await other.result()).outcome == "succeeded"
+        assert service.get(same.id).state == "queued"
+        await service.stop(same.id)
+        assert (await same.result()).outcome == "stopped"
