@@ -1,0 +1,344 @@
+"""A workflow checked before anything runs, against the step types given as data. Runs nothing and imports no step."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from leadrope.workflows import fits, links, templates
+from leadrope.workflows.markdown import Document
+from leadrope.workflows.model import Input, Step, Workflow
+from leadrope.workflows.problems import Findings, Path, Place, Places, Problem, nearest
+
+BATCH_OUTPUTS: Mapping[str, Any] = {
+    "results": {"type": "array"},
+    "count": {"type": "integer"},
+    "errors": {"type": "array"},
+}
+LOOP_OUTPUTS: Mapping[str, Any] = {"iterations": {"type": "integer"}}
+
+_LOOP_HINT = "To do a step again, give it a `loop`; a step that should start at once says `after: []`."
+
+
+class StepType(msgspec.Struct, frozen=True, kw_only=True):
+    """What a kind of step takes and gives."""
+
+    parameters: Mapping[str, Any]
+    """JSON Schema of its parameters; closed unless it says `additionalProperties`."""
+    outputs: Mapping[str, Any] = {}
+    """A JSON Schema by name; `{}` for any value."""
+    has_open_outputs: bool = False
+    """It may give more than it declares: code that a user wrote, a foreign tool."""
+    output_schemas: Mapping[str, str] = {}
+    """Outputs whose schema is in a parameter: {"result": "output_schema"}."""
+
+
+def check_document(document: Document, types: Mapping[str, StepType]) -> tuple[Problem, ...]:
+    """Everything that is wrong with a file, in its order; what could not be read is told once and not judged."""
+    found = check(document.workflow, types, document.places, document.unreadable)
+    is_empty_told = any(one.kind in ("no_steps", "too_long") for one in document.problems)
+    every = [*document.problems, *(one for one in found if one.kind != "no_steps" or not is_empty_told)]
+    return tuple(sorted(every, key=lambda one: (one.line, one.column)))
+
+
+def check(
+    workflow: Workflow,
+    types: Mapping[str, StepType],
+    places: Places | None = None,
+    unreadable: Iterable[Path] = (),
+) -> tuple[Problem, ...]:
+    """All errors and warnings, each once."""
+    return tuple(_Checker(workflow, types, places or {}, frozenset(unreadable)).run())
+
+
+class _Checker:
+    def __init__(
+        self, workflow: Workflow, types: Mapping[str, StepType], places: Places, unreadable: frozenset[Path]
+    ) -> None:
+        self._workflow = workflow
+        self._types = types
+        self._places = places
+        self._unreadable = unreadable
+        self._findings = Findings(places)
+        self._steps = {step.id: step for step in workflow.steps}
+        self._inputs = {one.name: one for one in workflow.inputs}
+        self._used: set[str] = set()
+
+    def run(self) -> Findings:
+        self._names()
+        for step in self._workflow.steps:
+            self._targets(step)
+            self._parameters(step)
+            own = (*links.scope_names(step), *((step.id,) if step.loop else ()))
+            for key, value in links.templated(step).items():
+                names = own if key != "batch" else tuple(name for name in own if step.loop and name in step.loop.carry)
+                self._templates(value, ("steps", step.id, key), names, self._wanted(step, key))
+        for output in self._workflow.outputs:
+            self._templates(output.source, ("outputs", output.name, "source"), (), None)
+        self._graph()
+        for one in self._workflow.inputs:
+            self._input(one)
+        return self._findings
+
+    def _names(self) -> None:
+        if not self._workflow.steps:
+            self._findings.add("no_steps", "the workflow has no steps", Place(line=1) if self._places else None)
+        for section, names in (
+            ("steps", [step.id for step in self._workflow.steps]),
+            ("inputs", [one.name for one in self._workflow.inputs]),
+            ("outputs", [one.name for one in self._workflow.outputs]),
+        ):
+            for name in (
+                sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else ()
+            ):
+                self._findings.add("duplicate_id", f"the {section[:-1]} {name!r} is there twice", path=(section, name))
+        for name in self._inputs:
+            if name in self._steps:
+                self._used.add(name)
+                self._findings.add(
+                    "duplicate_id",
+                    f"{name!r} is an input and a step, so ${{{name}}} could be either",
+                    path=("steps", name),
+                    found=name,
+                    hint="Give one of them another name.",
+                )
+        pipes = [one.name for one in self._workflow.inputs if one.stdin]
+        for name in pipes[1:]:
+            self._findings.add(
+                "second_stdin", f"{name!r} and {pipes[0]!r} both take standard input", path=("inputs", name, "stdin")
+            )
+
+    def _targets(self, step: Step) -> None:
+        named = [*(("after", name) for name in step.after or ()), *(("next", name) for name in step.next or ())]
+        named += [("next", name) for names in (step.branches or {}).values() for name in names]
+        named += [("on-error", step.on_error)] if step.on_error is not None else []
+        for key, name in named:
+            path = ("steps", step.id, key if key != "on-error" else self._spelled(step, "on-error", "on_error"))
+            if name == step.id:
+                self._findings.add("cycle", f"{key!r} of {step.id!r} names the step itself", path=path, hint=_LOOP_HINT)
+            elif name not in self._steps:
+                self._findings.add(
+                    "unknown_step",
+                    f"{key!r} of {step.id!r} names {name!r}, and there is no such step",
+                    path=path,
+                    found=name,
+                    available=self._steps,
+                )
+
+    def _spelled(self, step: Step, *keys: str) -> str:
+        return next((key for key in keys if ("steps", step.id, key) in self._places), keys[0])
+
+    def _parameters(self, step: Step) -> None:
+        if not step.type:
+            return
+        kind = self._types.get(step.type)
+        if kind is None:
+            self._findings.add(
+                "unknown_type",
+                f"there is no step type {step.type!r}",
+                path=("steps", step.id, "type"),
+                found=step.type,
+                available=self._types,
+            )
+            return
+        schema = {"additionalProperties": False, **kind.parameters, "type": "object"}
+        given = dict(step.parameters)
+        for key in ("timeout", "budget", "cache", "policy"):
+            # What every step may say can have bounds of its own in a type: an agent has at least 30 s.
+            if key in schema.get("properties", {}) and getattr(step, key) is not None:
+                given[key] = getattr(step, key)
+        for misfit in fits.misfits(given, schema):
+            path = ("steps", step.id, *misfit.path)
+            if path[:3] in self._unreadable:
+                continue
+            name = ".".join(misfit.path)
+            is_own = len(misfit.path) == 1 and (misfit.is_unknown or misfit.path[0] not in given)
+            if is_own and misfit.is_unknown:
+                kind_of, message = "unknown_parameter", f"the type {step.type!r} has no parameter {name!r}"
+            elif is_own:
+                kind_of, message = "missing_parameter", f"the step {step.id!r} needs the parameter {name!r}"
+            else:
+                kind_of, message = "wrong_type", f"{name}: {misfit.message}"
+            self._findings.add(
+                kind_of,
+                message,
+                path=path,
+                found=misfit.found,
+                available=misfit.available,
+                suggestion=misfit.suggestion,
+                at_key=misfit.is_unknown,
+            )
+
+    def _wanted(self, step: Step, key: str) -> frozenset[str] | None:
+        """The types that a parameter takes, for a template that stands alone in it."""
+        kind = self._types.get(step.type)
+        if key in ("timeout", "budget"):
+            return frozenset(("number",))
+        if kind is None or key not in step.parameters:
+            return None
+        schema = kind.parameters.get("properties", {}).get(key)
+        return fits.types_of(schema, kind.parameters) if isinstance(schema, Mapping) else None
+
+    def _templates(self, value: Any, path: Path, own: tuple[str, ...], wanted: frozenset[str] | None) -> None:
+        for one in templates.broken(value):
+            self._findings.add(
+                "bad_template",
+                f"{one.source} is no template: {one.message}",
+                self._where(path, one),
+                path=(*path, *map(str, one.path)),
+                found=one.source,
+                hint=templates.ESCAPE_HINT,
+            )
+        for reference in templates.references(value):
+            self._reference(reference, path, own, wanted)
+
+    def _where(self, path: Path, one: templates.Reference | templates.Broken) -> Place:
+        return self._findings.place((*path, *map(str, one.path))).at(one.text, one.offset)
+
+    def _reference(
+        self, one: templates.Reference, path: Path, own: tuple[str, ...], wanted: frozenset[str] | None
+    ) -> None:
+        where = self._where(path, one)
+        here = (*path, *map(str, one.path))
+        given: frozenset[str] = frozenset()
+        if one.root in self._inputs:
+            self._used.add(one.root)
+            given = frozenset((self._inputs[one.root].type,)) if not one.parts else frozenset()
+        elif one.root in self._steps and not (one.root in own and one.root not in path[:2]):
+            given = self._output(self._steps[one.root], one, here, where)
+        elif one.root not in own:
+            names = (*own, *self._inputs, *self._steps)
+            near = nearest(one.root, names)
+            self._findings.add(
+                "unknown_template",
+                f"${{{one.source}}} names {one.root!r}, and nothing is called that here",
+                where,
+                path=here,
+                found=one.root,
+                available=names,
+                suggestion=f"${{{near}{one.source[len(one.root) :]}}}" if near else None,
+                hint=templates.ESCAPE_HINT,
+            )
+        if one.is_alone and not one.path and wanted and not fits.can_be(given, wanted):
+            self._findings.add(
+                "wrong_type",
+                f"{path[-1]}: expected {fits.spoken(wanted)}, and ${{{one.source}}} is {fits.spoken(given)}",
+                where,
+                path=here,
+                found=f"${{{one.source}}}",
+            )
+
+    def _output(self, step: Step, one: templates.Reference, path: Path, where: Place) -> frozenset[str]:
+        kind = self._types.get(step.type)
+        if kind is None or not one.parts or not isinstance(one.parts[0], str):
+            return frozenset(("object",)) if kind is not None and not one.parts else frozenset()
+        outputs = BATCH_OUTPUTS if step.batch else {**kind.outputs, **(LOOP_OUTPUTS if step.loop else {})}
+        name = one.parts[0]
+        if name not in outputs:
+            if not kind.has_open_outputs or step.batch:
+                near = nearest(name, outputs)
+                self._findings.add(
+                    "unknown_template",
+                    f"${{{one.source}}}: the step {step.id!r} ({step.type}) gives no {name!r}",
+                    where,
+                    path=path,
+                    found=name,
+                    available=outputs,
+                    suggestion=f"${{{step.id}.{near}}}" if near else None,
+                )
+            return frozenset()
+        schema = outputs[name]
+        said = step.parameters.get(kind.output_schemas.get(name, ""))
+        if isinstance(said, Mapping) and not step.batch:
+            schema = said
+            self._inner(schema, step, one, path, where)
+        return fits.types_of(schema, schema) if len(one.parts) == 1 and isinstance(schema, Mapping) else frozenset()
+
+    def _inner(self, schema: Mapping[str, Any], step: Step, one: templates.Reference, path: Path, where: Place) -> None:
+        """The path behind an output against the schema that the file gives for it; an answer may hold more."""
+        at: Any = schema
+        way = [step.id, str(one.parts[0])]
+        for part in one.parts[1:]:
+            if (
+                not isinstance(at, Mapping)
+                or not isinstance(part, str)
+                or not isinstance(at.get("properties"), Mapping)
+            ):
+                at = at.get("items") if isinstance(at, Mapping) and isinstance(part, int) else None
+                way[-1] += f"[{part}]"
+                if at is None:
+                    return
+                continue
+            known = at["properties"]
+            if part not in known:
+                near = nearest(part, known)
+                self._findings.add(
+                    "unknown_template",
+                    f"${{{one.source}}}: the schema of {'.'.join(way)} has no {part!r}",
+                    where,
+                    path=path,
+                    found=part,
+                    available=known,
+                    suggestion=f"${{{'.'.join((*way, near))}}}" if near else None,
+                    warns=at.get("additionalProperties") is not False,
+                )
+                return
+            at = known[part]
+            way.append(part)
+
+    def _graph(self) -> None:
+        found = links.links_of(self._workflow)
+        knotted: set[str] = set()
+        for way in found.cycles():
+            knotted.update(way)
+            self._findings.add(
+                "cycle",
+                "these steps wait for each other: " + " -> ".join(way),
+                path=("steps", way[0]),
+                found=way[0],
+                hint=_cycle_hint(way, found),
+            )
+        for name in found.unreachable():
+            step = self._steps[name]
+            is_told = any(one not in self._steps for one in step.after or ())
+            if name not in knotted and not is_told and not (knotted & set(_before(name, found))):
+                self._findings.add(
+                    "unreachable_step",
+                    f"no way leads to the step {name!r}",
+                    path=("steps", name),
+                    found=name,
+                    hint="Name it in a `next`, or give it an `after`.",
+                )
+
+    def _input(self, one: Input) -> None:
+        path = ("inputs", one.name)
+        if one.default is not UNSET and one.default is not None and one.type != "any":
+            for misfit in fits.misfits(one.default, {"type": one.type}):
+                self._findings.add(
+                    "wrong_type", f"default: {misfit.message}", path=(*path, "default"), found=misfit.found
+                )
+        if one.name not in self._used:
+            self._findings.add("unused_input", f"no step uses the input {one.name!r}", path=path, warns=True)
+
+
+def _before(name: str, found: links.Links) -> Iterator[str]:
+    seen = {name}
+    todo = [name]
+    while todo:
+        for link in found.into[todo.pop()]:
+            if link.source not in seen:
+                seen.add(link.source)
+                todo.append(link.source)
+                yield link.source
+
+
+def _cycle_hint(way: tuple[str, ...], found: links.Links) -> str:
+    pairs = set(itertools.pairwise(way))
+    data = [link for link in found.all if link.kind == "data" and (link.source, link.target) in pairs]
+    if data:
+        return f"{data[0].target!r} uses ${{{data[0].source}…}}, which is there only after it. {_LOOP_HINT}"
+    return _LOOP_HINT

@@ -1,0 +1,276 @@
+"""A workflow's file cut into its sections, entries, parameters and fenced blocks. Knows the outline and no meaning."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from leadrope.workflows.problems import Findings, Place
+
+LANGUAGES = frozenset(
+    (
+        *("yaml", "yml", "json", "toml", "xml", "csv", "text", "txt", "plain", "markdown", "md", "html", "css"),
+        *("python", "py", "shell", "sh", "bash", "zsh", "fish", "console", "powershell", "javascript", "js", "jsx"),
+        *("typescript", "ts", "tsx", "sql", "go", "rust", "java", "kotlin", "swift", "c", "cpp", "csharp", "ruby"),
+        *("php", "perl", "lua", "r", "jq", "regex", "diff", "ini", "dockerfile", "makefile", "graphql", "jinja"),
+    )
+)
+"""First words of a fence that tell a language; the parameter is then the second. Any other first word is it."""
+
+HEADING = re.compile(r"(#{1,3})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*")
+FENCE = re.compile(r"( {0,3})(`{3,}|~{3,})[ \t]*([^`]*)")
+_BULLET = re.compile(r"( {0,3})-(?:[ \t]+(.*))?")
+_KEY = re.compile(r'([A-Za-z_][A-Za-z0-9_-]*|"(?:[^"\\]|\\.)+")[ \t]*:(?=[ \t]|$)[ \t]*')
+
+
+class Parameter(msgspec.Struct, frozen=True, kw_only=True):
+    """`- key: value`, with the lines below it that belong to it."""
+
+    key: str
+    """As written, with its quotes."""
+    key_place: Place
+    first: str
+    """What stands behind the colon."""
+    place: Place
+    more: tuple[str, ...] = ()
+    """The lines below, as they stand."""
+
+
+class Fence(msgspec.Struct, frozen=True, kw_only=True):
+    info: tuple[str, ...]
+    text: str
+    place: Place
+    """Of the line of the opening marks."""
+    is_closed: bool = True
+
+    @property
+    def language(self) -> str:
+        return self.info[0].lower() if self.info and self.info[0].lower() in LANGUAGES else ""
+
+    @property
+    def parameter(self) -> str | None:
+        if not self.language:
+            return self.info[0] if self.info else None
+        return self.info[1] if len(self.info) > 1 else None
+
+
+class Entry(msgspec.Struct, kw_only=True):
+    """A heading with what stands below it: the file itself, a section, or a step."""
+
+    name: str
+    place: Place
+    prose: list[str] = []
+    parameters: list[Parameter] = []
+    fences: list[Fence] = []
+
+
+class Section(Entry, kw_only=True):
+    entries: list[Entry] = []
+    is_implied: bool = False
+    """`###` without a `##` above it."""
+
+
+class Outline(msgspec.Struct, kw_only=True):
+    top: Entry
+    sections: list[Section] = []
+
+
+def outline(text: str, findings: Findings) -> Outline:
+    """The file's outline; what is no part of one goes to the findings."""
+    return _Cutter(re.split(r"\r\n|\n", text.removeprefix("\ufeff")), findings).cut()
+
+
+def closing(lines: Sequence[str], start: int) -> int | None:
+    """The line that closes the fence opened at `start`, or None.
+
+    A fence that runs over a heading into the next fence was left open: its end is the other's.
+    """
+    opening = FENCE.fullmatch(lines[start])
+    if opening is None:
+        return None
+    marks = opening[2]
+    saw_heading = False
+    for index in range(start + 1, len(lines)):
+        line = lines[index]
+        if line[:1] == "#" and line.startswith(("## ", "### ")):
+            saw_heading = True
+        found = FENCE.fullmatch(line)
+        if found and found[2][0] == marks[0] and len(found[2]) >= len(marks):
+            if not found[3].strip():
+                return index
+            if saw_heading:
+                return None
+    return None
+
+
+class _Cutter:
+    def __init__(self, lines: list[str], findings: Findings) -> None:
+        self._lines = lines
+        self._findings = findings
+        self._at = 0
+        top = Entry(name="", place=Place(line=1))
+        self._outline = Outline(top=top)
+        self._entry: Entry = top
+        self._has_title = False
+
+    def cut(self) -> Outline:
+        while self._at < len(self._lines):
+            line = self._lines[self._at]
+            is_top = self._entry is self._outline.top
+            if heading := HEADING.fullmatch(line):
+                self._heading(len(heading[1]), (heading[2] or "").strip())
+                self._at += 1
+            elif FENCE.fullmatch(line):
+                self._fence(is_prose=is_top)
+            elif not is_top and (bullet := _BULLET.fullmatch(line)):
+                self._parameter(bullet)
+            else:
+                self._entry.prose.append(_unescaped(line))
+                self._at += 1
+        return self._outline
+
+    def _heading(self, level: int, name: str) -> None:
+        place = Place(line=self._at + 1)
+        outline = self._outline
+        if level == 1:
+            if self._has_title or outline.sections:
+                self._findings.add(
+                    "second_title" if self._has_title else "late_title",
+                    f"the title `# {name}` stands "
+                    + ("here again" if self._has_title else "below the first section or step"),
+                    place,
+                    hint="A file has one `# Title`, at its top; sections are `##`, steps `###`.",
+                )
+            else:
+                outline.top.name, outline.top.place = name, place
+            self._has_title = True
+        elif level == 2:
+            section = Section(name=name, place=place)
+            outline.sections.append(section)
+            self._entry = section
+        else:
+            if not outline.sections:
+                outline.sections.append(Section(name="Steps", place=place, is_implied=True))
+            entry = Entry(name=name, place=place)
+            outline.sections[-1].entries.append(entry)
+            self._entry = entry
+
+    def _fence(self, *, is_prose: bool) -> None:
+        start = self._at
+        opening = FENCE.fullmatch(self._lines[start])
+        assert opening is not None  # noqa: S101  # the caller has looked
+        end = closing(self._lines, start)
+        place = Place(line=start + 1, column=len(opening[1]) + 1)
+        if end is None:
+            self._findings.add(
+                "unclosed_fence",
+                f"the block {opening[0].strip()!r} is not closed",
+                place,
+                found=opening[0].strip(),
+                hint=f"Close it with a line {opening[2]!r}.",
+            )
+            # What follows is looked at too, so that all mistakes are told at once.
+            end = self._next_heading(start + 1)
+            self._at = end
+        else:
+            self._at = end + 1
+        if is_prose:
+            self._entry.prose += self._lines[start : self._at]
+            return
+        indent = len(opening[1])
+        body = [line[min(indent, len(line) - len(line.lstrip(" "))) :] for line in self._lines[start + 1 : end]]
+        info = tuple(opening[3].split())
+        fence = Fence(info=info, text="\n".join(body), place=place, is_closed=self._at == end + 1)
+        self._entry.fences.append(fence)
+
+    def _next_heading(self, start: int) -> int:
+        for index in range(start, len(self._lines)):
+            if self._lines[index].startswith(("## ", "### ")):
+                return index
+        return len(self._lines)
+
+    def _parameter(self, bullet: re.Match[str]) -> None:
+        number = self._at + 1
+        rest = bullet[2] or ""
+        begin = bullet.start(2) if bullet[2] is not None else bullet.end()
+        found = _KEY.match(rest)
+        self._at += 1
+        is_block_scalar = found is not None and rest[found.end() : found.end() + 1] in ("|", ">")
+        more = self._below(len(bullet[1]) + 2, may_hold_fences=is_block_scalar)
+        if found is None:
+            self._findings.add(
+                "not_a_parameter",
+                f"{bullet[0].strip()[:60]!r} is no `- key: value`",
+                Place(line=number, column=len(bullet[1]) + 1),
+                found=rest[:60],
+                hint="A list in a description is written with `*`.",
+            )
+            return
+        self._entry.parameters.append(
+            Parameter(
+                key=found[1],
+                key_place=Place(line=number, column=begin + 1),
+                first=rest[found.end() :].rstrip(),
+                place=Place(line=number, column=begin + found.end() + 1),
+                more=tuple(more),
+            )
+        )
+
+    def _below(self, indent: int, *, may_hold_fences: bool) -> list[str]:
+        """The indented lines below a parameter. Empty lines belong to them only between two of them."""
+        more: list[str] = []
+        while self._at < len(self._lines):
+            count = 0
+            while self._at + count < len(self._lines) and not self._lines[self._at + count].strip():
+                count += 1
+            line = self._lines[self._at + count] if self._at + count < len(self._lines) else ""
+            is_fence = not may_hold_fences and FENCE.fullmatch(line) is not None
+            if is_fence or not line.startswith(" " * indent):
+                self._look_for_loose_text(line, count)
+                break
+            more += ["" for _ in range(count)]
+            more.append(line)
+            self._at += count + 1
+        return more
+
+    def _look_for_loose_text(self, line: str, empty: int) -> None:
+        if empty or not line.strip() or HEADING.fullmatch(line) or FENCE.fullmatch(line) or _BULLET.fullmatch(line):
+            return
+        self._findings.add(
+            "loose_text",
+            f"{line.strip()[:60]!r} stands right below a parameter",
+            Place(line=self._at + 1, column=len(line) - len(line.lstrip()) + 1),
+            found=line.strip()[:60],
+            hint="Indent it by two spaces to go on with the value, or leave a line empty before a description.",
+        )
+
+
+_ESCAPED = re.compile(r"([ \t]*)\\(?=[-#`~\\])")
+
+
+def _unescaped(line: str) -> str:
+    return _ESCAPED.sub(r"\1", line, count=1) if _ESCAPED.match(line) else line
+
+
+def escaped_prose(prose: str, *, is_top: bool) -> str:
+    """Prose that is read back as the same prose; at the top of a file lists and closed fences may stand as they are."""
+    lines = prose.split("\n")
+    written: list[str] = []
+    at = 0
+    while at < len(lines):
+        line = lines[at]
+        is_fence = FENCE.fullmatch(line) is not None
+        end = closing(lines, at) if is_fence and is_top else None
+        if end is not None:
+            written += lines[at : end + 1]
+            at = end + 1
+            continue
+        bare = line.lstrip(" \t")
+        is_special = is_fence or HEADING.fullmatch(line) or (bare[:1] == "\\" and bare[1:2] in tuple("-#`~\\"))
+        if is_special or (not is_top and _BULLET.fullmatch(line)):
+            line = line[: len(line) - len(bare)] + "\\" + bare
+        written.append(line)
+        at += 1
+    return "\n".join(written)

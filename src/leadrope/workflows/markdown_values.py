@@ -1,0 +1,181 @@
+"""The values of a file's parameters and fenced blocks, as JSON values with their places. Knows no step, no section."""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from typing import Any
+
+from leadrope.workflows import yaml_values
+from leadrope.workflows.markdown_blocks import Entry, Fence, Parameter
+from leadrope.workflows.problems import KEY, Findings, Path, Place
+from leadrope.workflows.yaml_values import Loaded, NotYaml
+
+YAML_PARAMETERS = ("batch", "loop", "retry", "policy", "output_schema", "settings")
+"""A block with only this word is YAML; any other is text."""
+
+_TEMPLATE = re.compile(r"\$\{[^{}\n]*(?:\{[^{}\n]*\}[^{}\n]*)*\}")
+_ASCII_AT = 0xE000
+_MASKS = {code: _ASCII_AT + code for code in range(128)}
+_MASKED = re.compile("[\ue000-\ue07f]")
+_LOOKS_LIKE_YAML = tuple("[{\"'|>&!*")
+
+
+UNREADABLE: Any = object()
+
+
+def entry_values(
+    entry: Entry, path: Path, findings: Findings, places: dict[Path, Place], unreadable: set[Path]
+) -> dict[str, Any]:
+    """All that an entry says, by key. Of a key that stands there twice the first value is kept."""
+    found: dict[str, Any] = {}
+    seen: set[str] = set()
+    every: list[Parameter | Fence] = [*entry.parameters, *entry.fences]
+    for said in sorted(every, key=lambda one: one.place.line):
+        key = _key(said, findings)
+        if key is None:
+            continue
+        at = said.key_place if isinstance(said, Parameter) else said.place
+        if key in seen:
+            findings.add("duplicate_parameter", f"{key!r} is given twice", at, path=path, hint="Remove one of them.")
+            continue
+        seen.add(key)
+        here = (*path, key)
+        places[here] = places[*here, KEY] = at
+        value = (
+            _parameter(said, here, findings, places)
+            if isinstance(said, Parameter)
+            else _fence(said, key, here, findings, places)
+        )
+        if value is UNREADABLE:
+            unreadable.add(here)
+        else:
+            found[key] = value
+    return found
+
+
+def _key(said: Parameter | Fence, findings: Findings) -> str | None:
+    if isinstance(said, Parameter):
+        return said.key if said.key[0] != '"' else _quoted_key(said, findings)
+    if said.parameter is None:
+        word = said.info[0] if said.info else ""
+        findings.add(
+            "untagged_fence",
+            f"the block ```{word} names a language and no parameter" if word else "the block ``` names no parameter",
+            said.place,
+            found=word,
+            hint=f"Write the parameter that it fills: ```{word or 'yaml'} NAME.",
+        )
+    return said.parameter
+
+
+def _quoted_key(said: Parameter, findings: Findings) -> str | None:
+    try:
+        return str(yaml_values.load(said.key).value)
+    except NotYaml as error:
+        findings.add("yaml", f"the key {said.key} is not YAML: {error.message}", said.key_place, found=said.key)
+        return None
+
+
+def _parameter(said: Parameter, path: Path, findings: Findings, places: dict[Path, Place]) -> Any:
+    if not said.first and not any(said.more):
+        return None
+    # As if the dash were not there: what is indented below it is below its key.
+    text = "\n".join(("k:".ljust(said.place.column - 1) + said.first, *said.more, ""))
+    try:
+        loaded = _loaded(text)
+    except NotYaml as error:
+        if not said.first:
+            place = Place(line=said.place.line + error.line, column=error.column + 1)
+            findings.add("yaml", f"the value of {said.key!r} is not YAML: {error.message}", place, path=path)
+            return UNREADABLE
+        if said.first.startswith(_LOOKS_LIKE_YAML):
+            findings.add(
+                "not_yaml",
+                f"the value of {said.key!r} is not YAML ({error.message}) and is taken as text",
+                said.place,
+                path=path,
+                warns=True,
+            )
+        return _literal(said, path, places)
+    if set(loaded.value) != {"k"}:
+        return _literal(said, path, places)
+    value = loaded.value["k"]
+    for inner, (line, column) in loaded.where.items():
+        if inner and inner != ("k", KEY):
+            where = Place(line=said.place.line + line, column=column + 1)
+            places[(*path, *(str(part) for part in inner[1:]))] = where
+    if isinstance(value, str):
+        if value == said.first:
+            places[path] = _verbatim(said)
+        elif not said.first.startswith(_LOOKS_LIKE_YAML) and " #" in said.first:
+            findings.add(
+                "comment",
+                f"what follows ` #` in {said.key!r} is a YAML comment and is left out",
+                said.place,
+                path=path,
+                warns=True,
+                hint="Put the value in quotes to keep it.",
+            )
+    return value
+
+
+def _literal(said: Parameter, path: Path, places: dict[Path, Place]) -> str:
+    places[path] = _verbatim(said)
+    return "\n".join((said.first, *textwrap.dedent("\n".join(said.more)).split("\n"))) if said.more else said.first
+
+
+def _verbatim(said: Parameter) -> Place:
+    indents = [len(line) - len(line.lstrip(" ")) for line in said.more if line.strip()]
+    return Place(line=said.place.line, column=said.place.column, next_column=min(indents, default=0) + 1)
+
+
+def _fence(said: Fence, key: str, path: Path, findings: Findings, places: dict[Path, Place]) -> Any:
+    begin = Place(line=said.place.line + 1, column=said.place.column, next_column=said.place.column)
+    is_yaml = said.language in ("yaml", "yml", "json") or (not said.language and key in YAML_PARAMETERS)
+    if not said.is_closed:
+        return UNREADABLE
+    if not is_yaml:
+        places[path] = begin
+        return said.text
+    try:
+        loaded = _json(said.text) if said.language == "json" else _loaded(said.text + "\n")
+    except NotYaml as error:
+        place = Place(line=begin.line + error.line, column=begin.column + error.column)
+        findings.add("yaml", f"the block {key!r} is not YAML: {error.message}", place, path=path)
+        return UNREADABLE
+    for inner, (line, column) in loaded.where.items():
+        where = Place(line=begin.line + line, column=begin.column + column)
+        places[(*path, *(str(part) for part in inner))] = where
+    return loaded.value
+
+
+def _json(text: str) -> Loaded:
+    try:
+        return Loaded(json.loads(text), {})
+    except (ValueError, RecursionError):
+        return _loaded(text)
+
+
+def _loaded(text: str) -> Loaded:
+    """The text as YAML, also where a template's braces stand bare in a list: `[${a}, ${b}]`."""
+    try:
+        return yaml_values.load(text)
+    except NotYaml:
+        if "${" not in text or _MASKED.search(text):
+            raise
+        # Characters of the same number that mean nothing to YAML, so that all places stay right.
+        masked = _TEMPLATE.sub(lambda found: found[0].translate(_MASKS), text)
+        loaded = yaml_values.load(masked)
+        return Loaded(_unmasked(loaded.value), {tuple(map(_unmasked, path)): at for path, at in loaded.where.items()})
+
+
+def _unmasked(value: Any) -> Any:
+    if isinstance(value, str):
+        return _MASKED.sub(lambda found: chr(ord(found[0]) - _ASCII_AT), value)
+    if isinstance(value, dict):
+        return {_unmasked(key): _unmasked(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_unmasked(inner) for inner in value]
+    return value

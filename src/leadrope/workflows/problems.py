@@ -1,0 +1,142 @@
+"""What is wrong with a workflow: each finding with its place, what was found and what would do. Knows no format."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal
+
+import msgspec
+
+from leadrope import errors
+from leadrope.workflows import yaml_values
+
+LISTED = 20
+"""Names that a message lists. More is no help to a reader; the problem itself keeps them all."""
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where something stands in its file, both counted from 1."""
+
+    line: int
+    column: int = 1
+    next_column: int | None = None
+    """Set where the value's text stands in the file as it is: the column at which its further lines begin."""
+
+    def at(self, text: str, offset: int) -> Place:
+        """The place of a character of `text`, which begins here."""
+        if self.next_column is None:
+            return Place(line=self.line, column=self.column)
+        before = text[:offset]
+        down = before.count("\n")
+        if not down:
+            return Place(line=self.line, column=self.column + offset)
+        return Place(line=self.line + down, column=self.next_column + offset - before.rindex("\n") - 1)
+
+
+Path = tuple[str, ...]
+Places = Mapping[Path, Place]
+"""Places by what stands there: ("steps", "review", "prompt"). A path that is missing has the place of its parent."""
+
+KEY = yaml_values.KEY
+"""Behind a path: the place of the key itself, where the path alone is the place of its value."""
+
+UNKNOWN = Place(line=0, column=0)
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    kind: str
+    """A stable word for programs: unknown_parameter, cycle, yaml, …"""
+    message: str
+    severity: Literal["error", "warning"] = "error"
+    line: int = 0
+    """0 where the workflow came from no file."""
+    column: int = 0
+    path: Path = ()
+    found: str | None = None
+    available: tuple[str, ...] = ()
+    suggestion: str | None = None
+    hint: str | None = None
+
+    def __str__(self) -> str:
+        where = f"{self.line}:{self.column}: " if self.line else (".".join(self.path) + ": " if self.path else "")
+        text = f"{where}{self.severity}: {self.message}"
+        if self.suggestion is not None:
+            text += f"; did you mean {self.suggestion}?"
+        if self.available:
+            more = len(self.available) - LISTED
+            names = ", ".join(self.available[:LISTED])
+            text += f" (available: {names}" + (f" and {more} more)" if more > 0 else ")")
+        return f"{text}. {self.hint}" if self.hint else text
+
+
+class BadWorkflow(errors.RequestError):
+    """Carries all problems of a workflow, also its warnings."""
+
+    kind = "bad_workflow"
+
+    def __init__(self, name: str, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        wrong = [str(problem) for problem in self.problems if problem.severity == "error"]
+        count = "1 error" if len(wrong) == 1 else f"{len(wrong)} errors"
+        super().__init__(f"{name} has {count}:\n" + "\n".join(f"  {line}" for line in wrong))
+
+
+class Findings:
+    """Collects problems, each once."""
+
+    def __init__(self, places: Places | None = None) -> None:
+        self._places = {} if places is None else places
+        self._found: dict[tuple[object, ...], Problem] = {}
+
+    def __iter__(self) -> Iterator[Problem]:
+        return iter(sorted(self._found.values(), key=lambda problem: (problem.line, problem.column)))
+
+    def add(
+        self,
+        kind: str,
+        message: str,
+        place: Place | None = None,
+        *,
+        path: Path = (),
+        found: str | None = None,
+        available: Iterable[str] = (),
+        hint: str | None = None,
+        warns: bool = False,
+        suggestion: str | None = None,
+        at_key: bool = False,
+    ) -> None:
+        names = tuple(available)
+        where = place or self.place((*path, KEY) if at_key else path)
+        problem = Problem(
+            kind=kind,
+            message=message,
+            severity="warning" if warns else "error",
+            line=where.line,
+            column=where.column,
+            path=path,
+            found=found,
+            available=names,
+            suggestion=suggestion or (nearest(found, names) if found is not None else None),
+            hint=hint,
+        )
+        self._found.setdefault((kind, message, problem.line, problem.column, path), problem)
+
+    def place(self, path: Path) -> Place:
+        for length in range(len(path), 0, -1):
+            if path[:length] in self._places:
+                return self._places[path[:length]]
+        return UNKNOWN
+
+
+def nearest(word: str, available: Iterable[str]) -> str | None:
+    """The name that was probably meant, or None."""
+    names = list(available)
+    folded = {_folded(name): name for name in reversed(names)}
+    close = difflib.get_close_matches(_folded(word), list(folded), n=1, cutoff=0.6)
+    return folded[close[0]] if close else None
+
+
+def _folded(word: str) -> str:
+    # Long texts stand in the place of a name only by mistake, and difflib is not linear.
+    return word[:100].lower().replace("-", "_")

@@ -1,0 +1,222 @@
+"""The grammar of templates: text in, pieces out, in linear time. Knows no values; `templates` fills them in.
+
+template   = text with ${ expression }, and $${ for a ${ that is meant as it stands
+expression = operand { ?? operand }
+operand    = "text" | 'text' | number | true | false | null | name { .key | [index] }
+index      = whole number | "key" | ${ expression }
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import msgspec
+
+DEPTH_LIMIT = 8
+"""Templates inside the brackets of templates. Two are of use; each level is a level of recursion here."""
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
+_INDEX = re.compile(r"-?[0-9]{1,9}(?=[ \t]*\])")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![A-Za-z0-9_.-])")
+_DOUBLE = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_SINGLE = re.compile(r"'([^']*)'")
+_WORDS = {"true": True, "false": False, "null": None}
+
+
+class Literal(msgspec.Struct, frozen=True):
+    value: Any
+
+
+class Path(msgspec.Struct, frozen=True):
+    root: str
+    parts: tuple[str | int | Expression, ...]
+    source: str
+
+    @property
+    def names(self) -> tuple[str | int, ...]:
+        """The parts that are known without values: up to the first template inside brackets."""
+        known: list[str | int] = []
+        for part in self.parts:
+            if isinstance(part, Expression):
+                break
+            known.append(part)
+        return tuple(known)
+
+
+class Expression(msgspec.Struct, frozen=True):
+    operands: tuple[Path | Literal, ...]
+    offset: int
+    """Where its `${` stands in the text."""
+    source: str
+    """With `${` and `}`."""
+
+
+class SyntaxProblem(ValueError):
+    """This is no template. `offset` is where its `${` begins."""
+
+    def __init__(self, message: str, offset: int, source: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.offset = offset
+        self.source = source
+
+
+Piece = str | Expression
+
+
+def parse(text: str) -> tuple[Piece, ...]:
+    """The pieces of a text, in order.
+
+    parse("Hi ${name}") == ("Hi ", Expression(…))
+    """
+    pieces, problems = scan(text)
+    if problems:
+        raise problems[0]
+    return pieces
+
+
+def scan(text: str) -> tuple[tuple[Piece, ...], tuple[SyntaxProblem, ...]]:
+    """The same, with all that is wrong; a broken template stays in the pieces as text."""
+    pieces: list[Piece] = []
+    problems: list[SyntaxProblem] = []
+    plain: list[str] = []
+    done = 0
+    while True:
+        start = text.find("${", done)
+        if start < 0:
+            break
+        if start > done and text[start - 1] == "$":
+            plain.append(text[done : start - 1] + "${")
+            done = start + 2
+            continue
+        plain.append(text[done:start])
+        reader = _Reader(text)
+        try:
+            expression = reader.expression(start, 0)
+        except _Broken as broken:
+            # The rest is read on from behind the place of the mistake: the whole stays linear.
+            problems.append(SyntaxProblem(broken.message, start, _shown(text, start)))
+            done = max(start + 2, broken.at)
+            plain.append(text[start:done])
+            continue
+        if "".join(plain):
+            pieces.append("".join(plain))
+        plain = []
+        pieces.append(expression)
+        done = reader.at
+    plain.append(text[done:])
+    if "".join(plain):
+        pieces.append("".join(plain))
+    return tuple(pieces), tuple(problems)
+
+
+class _Broken(Exception):
+    def __init__(self, message: str, at: int) -> None:
+        super().__init__(message)
+        self.message = message
+        self.at = at
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+
+    def expression(self, start: int, depth: int) -> Expression:
+        if depth >= DEPTH_LIMIT:
+            raise _Broken(f"templates stand in brackets of each other more than {DEPTH_LIMIT} deep", start)
+        self.at = start + 2
+        operands = [self._operand(depth)]
+        while self._skipped("??"):
+            operands.append(self._operand(depth))
+        if not self._skipped("}"):
+            raise _Broken(self._unexpected("`}`, `??`, `.` or `[`"), self.at)
+        return Expression(tuple(operands), start, self.text[start : self.at])
+
+    def _operand(self, depth: int) -> Path | Literal:
+        self._space()
+        if found := self._match(_DOUBLE):
+            try:
+                return Literal(json.loads(found[0], strict=False))
+            except ValueError:
+                raise _Broken(f"{found[0][:40]} is no JSON string", self.at) from None
+        if found := self._match(_SINGLE):
+            return Literal(found[1])
+        if found := self._match(_NUMBER):
+            return Literal(json.loads(found[0]))
+        start = self.at
+        found = self._match(_NAME)
+        if not found:
+            raise _Broken(self._unexpected("a name or a literal"), self.at)
+        root = found[0]
+        parts: list[str | int | Expression] = []
+        while True:
+            if self._follows("."):
+                key = self._match(KEY)
+                if not key:
+                    raise _Broken(self._unexpected("a key after the dot"), self.at)
+                parts.append(key[0])
+            elif self._follows("["):
+                parts.append(self._index(depth))
+            else:
+                break
+        if not parts and root in _WORDS:
+            return Literal(_WORDS[root])
+        return Path(root, tuple(parts), self.text[start : self.at])
+
+    def _index(self, depth: int) -> str | int | Expression:
+        self._space()
+        part: str | int | Expression
+        if found := self._match(_INDEX):
+            part = int(found[0])
+        elif found := self._match(_SINGLE):
+            part = found[1]
+        elif found := self._match(_DOUBLE):
+            try:
+                part = str(json.loads(found[0], strict=False))
+            except ValueError:
+                raise _Broken(f"{found[0][:40]} is no JSON string", self.at) from None
+        elif self.text.startswith("${", self.at):
+            part = self.expression(self.at, depth + 1)
+        else:
+            raise _Broken(self._unexpected("a whole number, a quoted key or a template in the brackets"), self.at)
+        if not self._skipped("]"):
+            raise _Broken(self._unexpected("`]`"), self.at)
+        return part
+
+    def _space(self) -> None:
+        found = _SPACE.match(self.text, self.at)
+        if found:
+            self.at = found.end()
+
+    def _match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        found = pattern.match(self.text, self.at)
+        if found:
+            self.at = found.end()
+        return found
+
+    def _follows(self, mark: str) -> bool:
+        if self.text.startswith(mark, self.at):
+            self.at += len(mark)
+            return True
+        return False
+
+    def _skipped(self, mark: str) -> bool:
+        self._space()
+        return self._follows(mark)
+
+    def _unexpected(self, wanted: str) -> str:
+        found = self.text[self.at : self.at + 1]
+        return f"expected {wanted}, found " + (f"`{found}`" if found else "the end of the text")
+
+
+def _shown(text: str, start: int) -> str:
+    end = text.find("}", start, start + 80)
+    line_end = text.find("\n", start, start + 80)
+    if end >= 0 and (line_end < 0 or end < line_end):
+        return text[start : end + 1]
+    return text[start : line_end if line_end >= 0 else start + 40]

@@ -1,0 +1,198 @@
+"""YAML as JSON values, read with their places and written so that they read back the same. Knows no workflow.
+
+Only what JSON has: no dates, no tags, no anchors, and `yes`, `no`, `on`, `off` and `12:30` are texts (YAML 1.2's core).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from leadrope import errors
+
+_WORDS = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_INT = re.compile(r"[-+]?[0-9]+")
+_BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_DIGITS_LIMIT = 4000
+"""Python refuses to read longer whole numbers; they stay text."""
+
+DEPTH_LIMIT = 100
+_PLAIN = re.compile(r"[A-Za-z_](?:[A-Za-z0-9_ ./()-]*[A-Za-z0-9_./()-])?")
+_NEEDS_ESCAPE = re.compile(r'["\\]|[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]')
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+
+KEY = "\0key"
+"""Behind the path of a value in a map: the place of its key."""
+
+Where = dict[tuple[str | int, ...], tuple[int, int]]
+
+
+class NotYaml(ValueError):
+    """`line` and `column` count from 0, inside the text that was read."""
+
+    def __init__(self, message: str, line: int, column: int) -> None:
+        super().__init__(message)
+        self.message = message
+        self.line = line
+        self.column = column
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    value: Any
+    where: Where
+    """Line and column of each value inside, from 0, by its path."""
+
+
+def load(text: str) -> Loaded:
+    """What the text says; NotYaml says where it says nothing."""
+    import yaml  # noqa: PLC0415  # 20 ms that only those pay who read a workflow
+
+    # Events, and no nodes: libyaml's binding builds nodes with an unbounded recursion in C, and 100,000 opening
+    # brackets end the process with a segmentation fault.
+    events = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    where: Where = {}
+    try:
+        next(events)
+        if not isinstance(next(events), yaml.DocumentStartEvent):
+            return Loaded(None, where)
+        value = _value(next(events), events, (), where)
+        next(events)
+        if not isinstance(event := next(events), yaml.StreamEndEvent):
+            raise NotYaml("`---` begins a second document", event.start_mark.line, event.start_mark.column)
+        return Loaded(value, where)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        reason = " ".join(part for part in (error.context, error.problem) if part)
+        raise NotYaml(reason, mark.line if mark else 0, mark.column if mark else 0) from None
+    except yaml.YAMLError as error:
+        raise NotYaml(str(error).split("\n", 1)[0], 0, 0) from None
+
+
+def _value(event: Any, events: Iterator[Any], path: tuple[str | int, ...], where: Where) -> Any:
+    import yaml  # noqa: PLC0415  # loaded by now
+
+    line, column = where[path] = (event.start_mark.line, event.start_mark.column)
+    if len(path) > DEPTH_LIMIT:
+        raise NotYaml(f"values stand more than {DEPTH_LIMIT} deep inside each other", line, column)
+    if isinstance(event, yaml.AliasEvent) or event.anchor:
+        # An alias of an alias of an alias … is a small file that fills the memory.
+        raise NotYaml("anchors and aliases (`&name`, `*name`) are not taken; write the value again", line, column)
+    if event.tag not in (None, "!"):
+        raise NotYaml(f"the tag {event.tag} is not taken", line, column)
+    if isinstance(event, yaml.ScalarEvent):
+        return event.value if event.style or event.tag else scalar(event.value)
+    if isinstance(event, yaml.SequenceStartEvent):
+        items: list[Any] = []
+        while not isinstance(inner := next(events), yaml.SequenceEndEvent):
+            items.append(_value(inner, events, (*path, len(items)), where))
+        return items
+    found: dict[str, Any] = {}
+    while not isinstance(key := next(events), yaml.MappingEndEvent):
+        at = key.start_mark
+        if not isinstance(key, yaml.ScalarEvent):
+            raise NotYaml("a key is a text", at.line, at.column)
+        if key.value in found:
+            raise NotYaml(f"the key {key.value!r} stands here twice", at.line, at.column)
+        where[*path, key.value, KEY] = (at.line, at.column)
+        found[key.value] = _value(next(events), events, (*path, key.value), where)
+    return found
+
+
+def scalar(text: str) -> Any:
+    """What an unquoted word means."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INT.fullmatch(text):
+        return int(text) if len(text) <= _DIGITS_LIMIT else text
+    if _BASED.fullmatch(text):
+        return int(text, 0)
+    if _FLOAT.fullmatch(text):
+        number = float(text)
+        return number if math.isfinite(number) else text
+    return text
+
+
+def quoted(text: str) -> str:
+    """In double quotes, on one line."""
+    return '"' + _NEEDS_ESCAPE.sub(_escape, text) + '"'
+
+
+def _escape(found: re.Match[str]) -> str:
+    character = found[0]
+    if character in _ESCAPES:
+        return _ESCAPES[character]
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def flow(value: Any) -> str:
+    """On one line, as JSON is written; texts in quotes."""
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{quoted(key)}: {flow(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(flow(inner) for inner in value) + "]"
+    return _simple(value)
+
+
+def block(value: Any, indent: int = 0) -> str:
+    """On several lines, as a person would write it, without a line end at its end."""
+    return "\n".join(_lines(value, " " * indent))
+
+
+def _lines(value: Any, indent: str) -> list[str]:
+    lines: list[str] = []
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            name = f"{indent}{word(key)}:"
+            lines += [name, *_lines(inner, indent + "  ")] if _is_deep(inner) else [f"{name} {_short(inner)}"]
+    elif isinstance(value, list | tuple) and value:
+        for inner in value:
+            if _is_deep(inner):
+                first, *rest = _lines(inner, indent + "  ")
+                lines += [f"{indent}- {first.lstrip(' ')}", *rest]
+            else:
+                lines.append(f"{indent}- {_short(inner)}")
+    else:
+        lines.append(indent + _short(value))
+    return lines
+
+
+def _is_deep(value: Any) -> bool:
+    if isinstance(value, dict):
+        return bool(value)
+    return isinstance(value, list | tuple) and any(isinstance(inner, dict | list | tuple) for inner in value)
+
+
+def _short(value: Any) -> str:
+    return word(value) if isinstance(value, str) else flow(value)
+
+
+def word(text: str) -> str:
+    """Without quotes where it is then still the same text."""
+    is_plain = _PLAIN.fullmatch(text) and isinstance(scalar(text), str) and "  " not in text
+    return text if is_plain else quoted(text)
+
+
+def _simple(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float) and math.isfinite(value):
+        return repr(value)
+    raise errors.BadValue(
+        "value", f"{value!r} is no JSON value", hint="Use text, numbers, true, false, null, lists, maps."
+    )

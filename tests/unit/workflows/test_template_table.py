@@ -1,0 +1,249 @@
+"""Templates: each case is a value, and what it becomes in one scope."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import Any
+
+import pytest
+
+from leadrope.workflows import template_syntax, templates
+
+SCOPE: dict[str, Any] = {
+    "name": "Ada",
+    "n": 3,
+    "half": 0.5,
+    "yes": True,
+    "nothing": None,
+    "empty": "",
+    "list": ["a", "b", {"c": [10, 20]}],
+    "map": {"key": "value", "with-dash": 1, "with space": 2, "7": "seven", "null": None, "in": {"deep": {"er": "x"}}},
+    "step-1": {"result": {"issues": ["one", "two"], "score": 6}, "stdout": '{"ok": true, "rows": [{"id": 5}]}'},
+    "text_list": "[1, 2, 3]",
+    "broken_json": '{"a": ',
+    "spaced_json": '  \n {"a": {"b": 1}}',
+    "nested_json": {"inner": '{"again": "{\\"last\\": 1}"}'},
+    "number_text": "12",
+    "word": "key",
+    "__index__": 1,
+    "item": {"path": "src/a.py"},
+    "umlaut": {"größe": "ä"},
+    "code": "${name}",
+}
+
+RESOLVED: list[tuple[Any, Any]] = [
+    # alone: the type stays
+    ("${name}", "Ada"),
+    ("${n}", 3),
+    ("${half}", 0.5),
+    ("${yes}", True),
+    ("${nothing}", None),
+    ("${empty}", ""),
+    ("${list}", ["a", "b", {"c": [10, 20]}]),
+    ("${ name }", "Ada"),
+    ("${step-1.result}", {"issues": ["one", "two"], "score": 6}),
+    # paths
+    ("${step-1.result.issues[0]}", "one"),
+    ("${step-1.result.issues[1]}", "two"),
+    ("${step-1.result.issues[-1]}", "two"),
+    ("${step-1.result.issues.0}", "one"),
+    ("${list[2].c[1]}", 20),
+    ("${list[ 0 ]}", "a"),
+    ("${map.with-dash}", 1),
+    ('${map["with space"]}', 2),
+    ("${map['with space']}", 2),
+    ("${map.7}", "seven"),
+    ("${map[7]}", "seven"),
+    ("${map.null}", None),
+    ("${map.in.deep.er}", "x"),
+    ('${umlaut["größe"]}', "ä"),
+    # templates in brackets
+    ("${list[${__index__}]}", "b"),
+    ("${map[${word}]}", "value"),
+    ("${list[${missing ?? 0}]}", "a"),
+    # JSON in text
+    ("${step-1.stdout.ok}", True),
+    ("${step-1.stdout.rows[0].id}", 5),
+    ("${text_list[2]}", 3),
+    ("${spaced_json.a.b}", 1),
+    ("${nested_json.inner.again.last}", 1),
+    ("${step-1.stdout}", '{"ok": true, "rows": [{"id": 5}]}'),
+    # in text
+    ("Hi ${name}!", "Hi Ada!"),
+    ("${name}${n}", "Ada3"),
+    ("n=${n}, half=${half}, yes=${yes}", "n=3, half=0.5, yes=true"),
+    ("[${nothing}]", "[]"),
+    ("l: ${list}", 'l: ["a", "b", {"c": [10, 20]}]'),
+    ("m: ${umlaut}", 'm: {"größe": "ä"}'),
+    ("${name} ", "Ada "),
+    ("a\n${n}\nb", "a\n3\nb"),
+    # what else there is
+    ("${missing ?? name}", "Ada"),
+    ("${missing ?? map.gone ?? n}", 3),
+    ('${missing ?? "literal"}', "literal"),
+    ("${missing ?? 'literal'}", "literal"),
+    ("${missing ?? -1.5e2}", -150.0),
+    ("${missing ?? 7}", 7),
+    ("${missing ?? true}", True),
+    ("${missing ?? null}", None),
+    ('${missing ?? "with \\"quotes\\" and } brace"}', 'with "quotes" and } brace'),
+    ("${nothing ?? name}", None),
+    ("${empty ?? name}", ""),
+    ("${map.null ?? name}", None),
+    ("${list[9] ?? list[0]}", "a"),
+    ("${broken_json.a ?? n}", 3),
+    ("x${missing??name}x", "xAdax"),
+    # escapes
+    ("$${name}", "${name}"),
+    ("a $${name} b ${name}", "a ${name} b Ada"),
+    ("$$${name}", "$${name}"),
+    ("$${", "${"),
+    ("$name $ {name} $(name) $$", "$name $ {name} $(name) $$"),
+    ("100$", "100$"),
+    # values are never read again
+    ("${code}", "${name}"),
+    ("<${code}>", "<${name}>"),
+    # whole values
+    ({"a": "${n}", "b": ["${name}", {"c": "${item.path}"}], "d": 1}, {"a": 3, "b": ["Ada", {"c": "src/a.py"}], "d": 1}),
+    ([], []),
+    (None, None),
+    (5, 5),
+    ({"${name}": 1}, {"${name}": 1}),
+]
+
+UNRESOLVED: list[tuple[str, str, str | None]] = [
+    # template, a part of the reason, suggestion
+    ("${nam}", "nothing is called 'nam'", "name"),
+    ("${step_1.result}", "nothing is called 'step_1'", "step-1.result"),
+    ("${step-1.result.isues}", "step-1.result has no 'isues'", "step-1.result.issues"),
+    ("${step-1.reslt.issues[0]}", "step-1 has no 'reslt'", "step-1.result"),
+    ("${list[9]}", "list has 3 items and no [9]", None),
+    ("${list.first}", "list is a list, and 'first' is no index", None),
+    ("${list[-4]}", "no [-4]", None),
+    ("${n.x}", "n is 3 and has no 'x'", None),
+    ("${nothing.x}", "nothing is null and has no 'x'", None),
+    ("${broken_json.a}", "a text that is no JSON", None),
+    ("${number_text.a}", "a text that is no JSON", None),
+    ("${map[${list}]}", "neither a key nor an index", None),
+    ("${map[${yes}]}", "neither a key nor an index", None),
+    ("${list[${gone}]}", "nothing is called 'gone'", None),
+    ("${gone ?? nam}", "nothing is called 'nam'", "name"),
+    ("text ${nam} text", "nothing is called 'nam'", "name"),
+]
+
+BROKEN = [
+    "${",
+    "${}",
+    "${name",
+    "${name.}",
+    "${name..x}",
+    "${.x}",
+    "${list[]}",
+    "${list[0}",
+    "${list[a]}",
+    "${list[0.5]}",
+    "${a ?? }",
+    "${a ? b}",
+    "${VAR:-default}",
+    "${#array[@]}",
+    "${1abc}",
+    '${a ?? "open}',
+    '${a ?? "bad \\x escape"}',
+    "${a b}",
+    "${a + b}",
+    "${__import__('os')}",
+    "${a" + "[${a" * 20 + "]}" * 20 + "}",
+]
+
+
+@pytest.mark.parametrize(("value", "expected"), RESOLVED)
+def test_resolves(value: Any, expected: Any) -> None:
+    found = templates.resolve(value, SCOPE)
+    assert found == expected
+    assert type(found) is type(expected)
+
+
+@pytest.mark.parametrize("text", ["${nothing}", "${map.null}", "${missing ?? null}", "${nothing ?? name}"])
+def test_null_is_a_value(text: str) -> None:
+    assert templates.resolve(text, SCOPE) is None
+
+
+@pytest.mark.parametrize(("text", "reason", "suggestion"), UNRESOLVED)
+def test_unresolved_names_the_template_and_what_was_probably_meant(
+    text: str, reason: str, suggestion: str | None
+) -> None:
+    with pytest.raises(templates.Unresolved) as caught:
+        templates.resolve({"here": [text]}, SCOPE)
+    (missing,) = caught.value.missing
+    assert reason in missing.reason
+    assert missing.suggestion == suggestion
+    assert missing.path == ("here", 0)
+    assert missing.template in text
+    assert missing.template in str(caught.value)
+
+
+def test_unresolved_lists_what_is_there() -> None:
+    with pytest.raises(templates.Unresolved) as caught:
+        templates.resolve("${map.kee}", SCOPE)
+    assert "key" in caught.value.missing[0].available
+
+
+def test_all_missing_templates_are_told_at_once() -> None:
+    with pytest.raises(templates.Unresolved) as caught:
+        templates.resolve({"a": "${x1} and ${x2}", "b": ["${x3}"]}, SCOPE)
+    assert [one.template for one in caught.value.missing] == ["${x1}", "${x2}", "${x3}"]
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_what_is_no_template_is_an_error_and_no_text(text: str) -> None:
+    with pytest.raises(template_syntax.SyntaxProblem):
+        template_syntax.parse(text)
+    with pytest.raises(templates.Unresolved):
+        templates.resolve(text, SCOPE)
+    assert templates.broken([text])[0].path == (0,)
+
+
+def test_references_say_what_a_value_needs() -> None:
+    found = templates.references({"p": "${a.x[0] ?? b} and ${list[${i}].y}", "q": "${c}", "r": "$${d}"})
+    assert [(one.root, one.parts, one.has_fallback, one.is_alone, one.path) for one in found] == [
+        ("a", ("x", 0), True, False, ("p",)),
+        ("b", (), False, False, ("p",)),
+        ("list", (), False, False, ("p",)),
+        ("i", (), False, False, ("p",)),
+        ("c", (), False, True, ("q",)),
+    ]
+
+
+@pytest.mark.parametrize("text", ["plain", "${a}", "$${a}", "$$${a}", "a $${b} ${c ?? 'x'}", "${", "$", "$$", ""])
+def test_an_escaped_text_resolves_to_itself(text: str) -> None:
+    assert templates.resolve(templates.escaped(text), {}) == text
+
+
+@pytest.mark.parametrize("value", [None, False, 0, "", " ", "false", "No", "0", [], {}])
+def test_false(value: Any) -> None:
+    assert not templates.is_true(value)
+
+
+@pytest.mark.parametrize("value", [True, 1, "yes", "x", [0], {"a": 1}])
+def test_true(value: Any) -> None:
+    assert templates.is_true(value)
+
+
+@pytest.mark.parametrize(
+    "piece", ["${", "$${", "${a", "${a[", "${a[${", '${a ?? "', "${'", "${n}", "${big.k}", "}", "${a[${a[${a[${"]
+)
+def test_long_texts_take_linear_time(piece: str) -> None:
+    """Ten times the text takes about ten times as long; a hundred times would be quadratic."""
+
+    def seconds(count: int) -> float:
+        text = piece * count
+        best = 9.0
+        for _ in range(3):
+            start = time.perf_counter()
+            with contextlib.suppress(templates.Unresolved):
+                templates.resolve(text, {"n": 1, "big": '{"k": "' + "x" * count + '"}'})
+            best = min(best, time.perf_counter() - start)
+        return best
+
+    assert seconds(5_000) < 40 * max(seconds(500), 0.0002)
