@@ -118,6 +118,28 @@ def stalls() -> Iterator[Callable[[], float]]:
 
 
 @pytest.fixture
+def shown_to_all() -> Callable[..., list[str]]:
+    """Words for bubblewrap that let every user reach these folders, also below one that is closed to others."""
+
+    def words(*paths: Path) -> list[str]:
+        below: dict[Path, list[Path]] = {}
+        for path in dict.fromkeys(path.resolve() for path in paths):
+            closed = [folder for folder in reversed(path.parents) if not folder.stat().st_mode & 0o001]
+            if closed:
+                below.setdefault(closed[0], []).append(path)
+        found: list[str] = []
+        for top, shown in below.items():
+            found += ["--perms", "0755", "--tmpfs", str(top)]
+            for path in shown:
+                between = [folder for folder in reversed(path.parents) if top in folder.parents]
+                found += [word for folder in between for word in ("--perms", "0755", "--dir", str(folder))]
+                found += ["--ro-bind", str(path), str(path)]
+        return found
+
+    return words
+
+
+@pytest.fixture
 def marker() -> str:
     """A word that a test puts into the argv of everything it starts, so that the scan below finds it."""
     return f"leadrope-test-{secrets.token_hex(6)}"

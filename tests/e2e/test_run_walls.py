@@ -320,16 +320,12 @@ async def test_the_agents_own_sandbox_works_inside(stage: Any) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="is what runs already")
-async def test_the_agents_own_sandbox_works_inside_for_an_unprivileged_user() -> None:
+async def test_the_agents_own_sandbox_works_inside_for_an_unprivileged_user(shown_to_all: Any) -> None:
     """The test above as another user, in a mount namespace where that user can reach this Python."""
     with tempfile.TemporaryDirectory(prefix="lr-") as folder:
         os.chown(folder, NOBODY, NOBODY)
         prefix = Path(os.path.realpath(sys.executable)).parents[1]
-        show: list[str] = []
-        if str(prefix).startswith("/root/"):
-            above = [str(parent) for parent in reversed(prefix.parents) if str(parent).startswith("/root/")]
-            show = ["--tmpfs", "/root", *(word for parent in above for word in ("--perms", "0755", "--dir", parent))]
-            show += ["--ro-bind", str(prefix), str(prefix)]
+        show = shown_to_all(prefix, Path(__file__).parents[2])
         command = [
             *("bwrap", "--dev-bind", "/", "/", *show, "--chdir", str(Path(__file__).parents[2]), "--"),
             *("setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups", "--inh-caps=-all", "--"),

@@ -639,16 +639,12 @@ def open_folder() -> Iterator[Path]:
 # All of the file again in one test: on a busy machine that is more than one test's time.
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(not ROOT, reason="is what runs already")
-def test_the_same_holds_for_an_unprivileged_user(open_folder: Path) -> None:
+def test_the_same_holds_for_an_unprivileged_user(open_folder: Path, shown_to_all: Callable[..., list[str]]) -> None:
     """Once more, all of it, in a mount namespace where that user can reach this Python."""
     os.chown(open_folder, NOBODY, NOBODY)
     python = Path(sys.executable)
     prefix = Path(os.path.realpath(python)).parents[1]
-    show: list[str] = []
-    if str(prefix).startswith("/root/"):
-        above = [str(parent) for parent in reversed(prefix.parents) if str(parent).startswith("/root/")]
-        show = ["--tmpfs", "/root", *(word for parent in above for word in ("--perms", "0755", "--dir", parent))]
-        show += ["--ro-bind", str(prefix), str(prefix)]
+    show = shown_to_all(prefix, REPOSITORY)
     command = [
         *("bwrap", "--dev-bind", "/", "/", *show, "--chdir", str(REPOSITORY), "--"),
         *("setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups", "--inh-caps=-all", "--"),

@@ -234,16 +234,19 @@ def test_true(value: Any) -> None:
     "piece", ["${", "$${", "${a", "${a[", "${a[${", '${a ?? "', "${'", "${n}", "${big.k}", "}", "${a[${a[${a[${"]
 )
 def test_long_texts_take_linear_time(piece: str) -> None:
-    """Ten times the text takes about ten times as long; a hundred times would be quadratic."""
+    """Ten times the text takes about ten times as long; quadratic would be a hundred times.
+
+    By the processor's time of this thread, and the best of several: other work on the machine must not count.
+    """
 
     def seconds(count: int) -> float:
         text = piece * count
         best = 9.0
-        for _ in range(3):
-            start = time.perf_counter()
+        for _ in range(7):
+            start = time.thread_time()
             with contextlib.suppress(templates.Unresolved):
                 templates.resolve(text, {"n": 1, "big": '{"k": "' + "x" * count + '"}'})
-            best = min(best, time.perf_counter() - start)
+            best = min(best, time.thread_time() - start)
         return best
 
-    assert seconds(5_000) < 40 * max(seconds(500), 0.0002)
+    assert seconds(5_000) < 60 * max(seconds(500), 0.0002)
