@@ -198,7 +198,9 @@ class Service:
             policy=request.policy,
             title=title,
             priority=priority,
-            lane=lane if lane is not None else request.labels.get("lane", ""),
+            lane=lane
+            if lane is not None
+            else ",".join(f"{key}={value}" for key, value in sorted(request.labels.items())),
             account=account_of(request),
             owner=owner,
             parent=parent,

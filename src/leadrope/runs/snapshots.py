@@ -60,7 +60,9 @@ async def as_git(
     """
     index = folder / "index"
     if seed.exists():
-        shutil.copyfile(seed, index)
+        # With its time: git looks into files that are as young as their index, and a copy's own time would tell it
+        # that none is. An edit of the same length within the second of the checkout was missed that way.
+        shutil.copy2(seed, index)
     git = git.within(GIT_INDEX_FILE=index)
     # "Assume unchanged" and "skip" are promises about a file, and here the file itself is asked.
     await git.run("update-index", "-q", "--really-refresh", cwd=top, codes=(0, 1))

@@ -266,7 +266,7 @@ async def _settled(git: Git, tree: Worktree, prefix: str, *, carry: bool) -> Wor
             f"submodules are empty in the new tree: {gits.names(modules)};"
             ' add "git submodule update --init" to [worktree] setup if the run needs them'
         )
-    shutil.copyfile(Path(git_dir, "index"), Path(tree.folder, INDEX))
+    shutil.copy2(Path(git_dir, "index"), Path(tree.folder, INDEX))  # with its time, as a snapshot needs it
     cwd = Path(tree.path, prefix)
     return msgspec.structs.replace(
         tree, git_dir=git_dir, start=start, cwd=str(cwd if cwd.is_dir() else tree.path), notes=tuple(notes)

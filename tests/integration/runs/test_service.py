@@ -265,3 +265,24 @@ async def test_a_usage_limit_holds_the_runs_of_its_account_alone(yard: Any) -> N
         assert service.get(same.id).state == "queued"
         await service.stop(same.id)
         assert (await same.result()).outcome == "stopped"
+
+
+async def test_runs_with_other_labels_take_turns(yard: Any) -> None:
+    """Ten of one team do not keep the one of another team waiting."""
+    (yard.folder / ".config/leadrope").mkdir(parents=True)
+    (yard.folder / ".config/leadrope/config.toml").write_text("[service]\nrunning = 2\n")
+    agent = yard.agent("a", [{"text": "x"}, {"await_file": str(yard.folder / "go")}, *CLOSE])
+    async with yard.service() as service:
+        blue = [await service.start(yard.request(agent, labels={"team": "blue"})) for _ in range(5)]
+        with service.store.bell.listen() as heard:
+            while service.store.states().get("running", 0) < 2:
+                await heard.wait(5)
+        red = await service.start(yard.request(agent, labels={"team": "red"}))
+        await service.stop(next(job.id for job in blue if service.get(job.id).state == "running"))
+        with service.store.bell.listen() as heard:
+            while service.get(red.id).state == "queued":
+                await heard.wait(5)
+        assert sum(service.get(job.id).state == "queued" for job in blue) == 3
+        (yard.folder / "go").touch()
+        for job in (*blue, red):
+            await job.result()

@@ -418,6 +418,17 @@ async def test_diff_and_stat_show_committed_and_uncommitted_together(place: Plac
     assert len(short) < 250
 
 
+async def test_an_edit_of_the_same_length_right_after_the_checkout_is_seen(place: Place, until: Any) -> None:
+    """git trusts times to the second; an index that looks younger than the edit would hide it."""
+    tree = await place.create()
+    path = Path(tree.path, "one.txt")
+    before = path.stat()
+    path.write_text(path.read_text().replace("line 3", "LINE 3"))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    await until(lambda: int(time.time()) > int(before.st_mtime) + 1)  # a fresh copy of the index would be younger
+    assert "+LINE 3" in await place.diff(tree)
+
+
 async def test_apply_brings_everything_and_commits_nothing(place: Place) -> None:
     tree = await place.create()
     work_in(tree, place)
