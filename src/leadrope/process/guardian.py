@@ -27,6 +27,7 @@ import time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -103,8 +104,19 @@ def first_environment() -> dict[bytes, bytes]:
     return {name: value for name, equals, value in pairs if equals}
 
 
-def spawn(command: list[str], *, boxed: bool) -> tuple[int, int]:
-    """The pid of the started agent and 0, or the errno that exec gave."""
+def dressed(command: list[str], status: int) -> list[str]:
+    """A box may come with a script that prepares this very process for it, `SCRIPT.py ... -- BWRAP ...`."""
+    if command[0].endswith(".py"):
+        with open(command[0], "rb") as file:  # noqa: PTH123
+            code = compile(file.read(), command[0], "exec")
+        scope: dict[str, Any] = {}
+        exec(code, scope)  # noqa: S102  # a file that lies beside this one; as an import it would cost every run
+        command = scope["enter"](command[1:], call_libc)
+    return [command[0], "--json-status-fd", str(status), *command[1:]]
+
+
+def spawn(command: list[str], *, status: int | None) -> tuple[int, int]:
+    """The pid of the started agent and 0, or the errno that exec gave; a box tells of itself at `status`."""
     environment = first_environment()
     guardian = os.getpid()
     failed, fail = os.pipe()
@@ -115,8 +127,9 @@ def spawn(command: list[str], *, boxed: bool) -> tuple[int, int]:
             for number in IGNORED_BY_PYTHON:
                 signal.signal(number, signal.SIG_DFL)
             os.setsid()
-            if boxed:
+            if status is not None:
                 keep_to_itself()
+                command = dressed(command, status)
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() == guardian:
                 os.execve(command[0], command, environment)  # noqa: S606
@@ -262,8 +275,7 @@ class Guardian:
             prctl(PR_SET_CHILD_SUBREAPER, 1)
             if self.boxed:
                 os.set_inheritable(told, True)
-                command = [command[0], "--json-status-fd", str(told), *command[1:]]
-            self.top, failure = spawn(command, boxed=self.boxed)
+            self.top, failure = spawn(command, status=told if self.boxed else None)
         except OSError as error:  # no more processes, or a kernel without subreapers
             failure = error.errno or errno.ENOSYS
         os.close(told)

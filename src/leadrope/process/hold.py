@@ -84,11 +84,24 @@ def has_guardian() -> bool:
 def _script() -> str:
     """The guardian as this process imported it: compiled, it starts faster and holds a megabyte less.
 
-    The compiled file was written, or checked against the source, when it was imported here, so it is no stale one.
-    Where it could not be written, the source itself is run.
+    Where none could be written (a read-only installation, PYTHONDONTWRITEBYTECODE), one of an older source may lie
+    there: it tells of which, and else the source itself is run.
     """
     compiled = guardian.__spec__.cached
-    return compiled if compiled and Path(compiled).is_file() else guardian.__file__
+    return compiled if compiled and is_of(compiled, guardian.__file__) else guardian.__file__
+
+
+def is_of(compiled: str, source: str) -> bool:
+    """By the time and the size of the source, which stand in the head of the compiled file."""
+    try:
+        with open(compiled, "rb") as file:  # noqa: PTH123  # read at every start
+            head = file.read(16)
+        found = os.stat(source)  # noqa: PTH116
+    except OSError:
+        return False
+    told = (int(found.st_mtime) & 0xFFFFFFFF, found.st_size & 0xFFFFFFFF)
+    by_time = (0).to_bytes(4, "little")
+    return head[4:8] == by_time and head[8:] == b"".join(number.to_bytes(4, "little") for number in told)
 
 
 class Guarded:

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Iterator
 
 from leadrope import errors
-from leadrope.process import guardian
+from leadrope.process import guardian, sandbox_views
 from leadrope.process.sandbox_mounts import (
     MIB,
     SMALL_SIZE,
@@ -40,6 +40,7 @@ def plan(spec: Sandbox, machine: Machine) -> tuple[str, ...]:
     _refuse(spec, machine)
     mounts = mounts_of(spec, machine)
     return (
+        *_views(machine),
         machine.bwrap,
         *_namespaces(spec, machine),
         *_system(machine),
@@ -104,6 +105,19 @@ def _refuse(spec: Sandbox, machine: Machine) -> None:
         raise errors.SandboxUnavailable(
             "setpriv is not installed, and root must become another user", hint=INSTALL_HINT
         )
+
+
+def _views(machine: Machine) -> Iterator[str]:
+    """For the guardian, which does that before it starts bubblewrap."""
+    layered = [cache for cache in machine.caches if cache.layer]
+    if machine.views or layered:
+        yield sandbox_views.__file__
+        for view in machine.views:
+            yield from ("link", view.link, view.path)
+        for cache in layered:
+            kind = "extra" if cache.is_extra else "shown"
+            yield from ("layer", kind, cache.place.real, f"{cache.layer}/upper", f"{cache.layer}/work")
+        yield "--"
 
 
 # -- what the box is made of ------------------------------------------------------------------------------------------

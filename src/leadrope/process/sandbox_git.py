@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+SETTINGS = ("config", "config.worktree")
 _WORKTREE = re.compile(r"^\s*worktree\s*=\s*(.+?)\s*$", re.MULTILINE)
 _SECTION = re.compile(r"^\s*\[\s*", re.MULTILINE)
 _INCLUDE = re.compile(r"""^\s*path\s*=\s*"?([^"\n#;]+?)"?\s*$""", re.MULTILINE | re.IGNORECASE)
@@ -73,6 +74,12 @@ def git_risks(folder: str, *, writable: Sequence[str] = ()) -> tuple[str, ...]:
     return tuple(path for path, is_pin in _parts(folder, writable) if not is_pin)
 
 
+def git_settings(folder: str, *, writable: Sequence[str] = ()) -> tuple[str, ...]:
+    """Those among them that git itself changes in ordinary work, as they are really called."""
+    files = [Path(path) for path in git_risks(folder, writable=writable) if Path(path).name in SETTINGS]
+    return tuple(os.path.realpath(file) for file in files if file.is_file() and not file.is_symlink())
+
+
 def git_pins(folder: str, *, writable: Sequence[str] = ()) -> tuple[str, ...]:
     """The folders around those: mounted on themselves, else one could be renamed and another put in its place."""
     return tuple(path for path, is_pin in _parts(folder, writable) if is_pin)
@@ -81,7 +88,7 @@ def git_pins(folder: str, *, writable: Sequence[str] = ()) -> tuple[str, ...]:
 def fill_gaps(folder: str, *, writable: Sequence[str] = ()) -> None:
     """Make what is missing and would count as soon as it is there, empty: what does not exist cannot be protected.
 
-    Without an entry for it in `config`, which is read-only, git does not look at a `config.worktree`.
+    Without an entry for it in `config`, which the agent cannot make, git does not look at a `config.worktree`.
     """
     for git_dir in filter(_is_git_dir, git_pins(folder, writable=writable)):
         owner = os.stat(git_dir)  # noqa: PTH116
@@ -102,8 +109,16 @@ def plantable(folders: Sequence[str]) -> tuple[str, ...]:
 
     A mount would need an empty file there, and with that git refuses to work.
     """
-    found = (Path(folder, "commondir") for folder in folders if _is_git_dir(folder))
-    return tuple(str(path) for path in found if not os.path.lexists(path))
+    whole = [folder for folder in folders if _is_git_dir(folder)]
+    trees = [
+        folder for folder in folders if Path(folder).parent.name == "worktrees" and Path(folder, "gitdir").exists()
+    ]
+    found = [
+        *(f"{folder}/commondir" for folder in whole),
+        # It counts as soon as somebody sets extensions.worktreeConfig, which `git sparse-checkout` does by itself.
+        *(f"{folder}/config.worktree" for folder in (*whole, *trees)),
+    ]
+    return tuple(path for path in found if not os.path.lexists(path))
 
 
 def disarm(paths: Sequence[str]) -> Iterator[str]:

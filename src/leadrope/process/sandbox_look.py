@@ -18,7 +18,7 @@ from pathlib import Path
 
 from leadrope import errors
 from leadrope.process import sandbox_git, sandbox_named, sandbox_programs
-from leadrope.process.sandbox_toolchains import toolchains
+from leadrope.process.sandbox_toolchains import caches, toolchains
 from leadrope.process.sandbox_values import (
     BASE,
     GIT_IDENTITY,
@@ -63,6 +63,7 @@ def look(spec: Sandbox) -> Machine:
             sandbox_git.fill_gaps(folder, writable=writable)
     risks = [path for folder in repositories for path in sandbox_git.git_risks(folder, writable=writable)]
     pins = tuple(path for folder in repositories for path in sandbox_git.git_pins(folder, writable=writable))
+    settings = [path for folder in repositories for path in sandbox_git.git_settings(folder, writable=writable)]
     protected = (*_protected(spec), *risks)
     agent = tuple(_agent(spec.binary, system))
     named = sandbox_named.named(
@@ -80,6 +81,13 @@ def look(spec: Sandbox) -> Machine:
         *_rehearsal(spec.binary),
     )
     secrets = tuple(_secrets(spec))
+    shown = tuple(_open_to(user, (place for place in chains if not _is_secret(place, secrets))))
+    found = [
+        cache
+        for cache in caches(spec.home, shown, uid=user.uid, writable=writable)
+        if not _is_secret(cache.place, secrets)
+    ]
+    open_places = set(_open_to(user, (cache.place for cache in found)))
     return Machine(
         bwrap=_tool("bwrap"),
         prlimit=_tool("prlimit"),
@@ -95,10 +103,12 @@ def look(spec: Sandbox) -> Machine:
         resolv=_resolv(),
         places={**places, **{place.name: place for place in _existing((spec.home, *protected))}},
         identity=tuple(_open_to(user, (place for place in _identity(spec) if not _is_secret(place, secrets)))),
-        toolchains=tuple(_open_to(user, (place for place in chains if not _is_secret(place, secrets)))),
+        toolchains=shown,
+        caches=tuple(cache for cache in found if cache.place in open_places) if spec.level == "workspace" else (),
         agent=agent,
         git=pins,
         protected=protected,
+        settings=tuple(dict.fromkeys(settings)) if spec.level == "workspace" else (),
         plantable=sandbox_git.plantable([pin for pin in pins if spec.level == "workspace"]),
         secrets=secrets,
         unshown=tuple(place.name for place in named.places if _is_secret(place, secrets)),

@@ -16,7 +16,7 @@ TMP_SIZE = 1024 * MIB
 managers fill some hundred MiB; without a bound a run could take half of the machine's memory."""
 SMALL_SIZE = 16 * MIB
 
-Kind = Literal["ro", "rw", "hide", "home"]
+Kind = Literal["ro", "rw", "hide", "home", "link"]
 
 
 class Mount(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +40,13 @@ def mounts_of(spec: Sandbox, machine: Machine) -> dict[str, Mount]:
     for place in (*machine.toolchains, *machine.identity):
         if not sees(mounts, place.real, machine):
             add(place, "ro")
+    for name, copy in machine.copies.items():
+        nearest = _nearest(mounts, str(PurePosixPath(name).parent))
+        if nearest is not None and mounts[nearest].kind == "home":
+            mounts[name] = Mount(kind="link", source=copy, is_dir=False)
+    for cache in machine.caches:
+        if not _is_writable(mounts, cache.place.real):
+            add(cache.place, "ro")  # until the guardian has put a layer over it
     for path in machine.protected:
         # The real place counts: a hooks folder that is a link must not open what it leads to.
         if _is_writable(mounts, real(path, machine)):
@@ -53,6 +60,9 @@ def mounts_of(spec: Sandbox, machine: Machine) -> dict[str, Mount]:
             add(place, "hide")
     for path in (*spec.login, *([spec.config_dir] if spec.config_dir else []), spec.run_dir):
         add(place_of(path, machine), "rw")
+    for cache in machine.caches:
+        if cache.layer:  # the kernel's own business; changed behind its back a layer may show anything
+            mounts[cache.layer] = Mount(kind="hide")
     _add_aliases(mounts, machine)
     above = str(PurePosixPath(spec.home).parent)
     if mounts[spec.home].kind == "home" and spec.home not in machine.places and sees(mounts, above, machine):
@@ -62,7 +72,13 @@ def mounts_of(spec: Sandbox, machine: Machine) -> dict[str, Mount]:
 
 def _add_aliases(mounts: dict[str, Mount], machine: Machine) -> None:
     """What is named through a link in a hidden place must be found under that name too."""
-    places = [*machine.toolchains, *machine.identity, *machine.agent, *machine.places.values()]
+    places = [
+        *machine.toolchains,
+        *(cache.place for cache in machine.caches),
+        *machine.identity,
+        *machine.agent,
+        *machine.places.values(),
+    ]
     for place in places:
         target = mounts.get(place.real)
         is_reachable = place.name == place.real or sees(mounts, place.name, machine)
@@ -80,6 +96,8 @@ def placed(mounts: Mapping[str, Mount], machine: Machine) -> Iterator[str]:
             yield from tmpfs(path, 0o777 if machine.drops_root else 0o700, TMP_SIZE)
         elif mount.kind == "hide":
             yield from hide(path, is_dir=mount.is_dir)
+        elif mount.kind == "link":
+            yield from ("--symlink", mount.source, path)
         else:
             yield from ("--bind" if mount.kind == "rw" else "--ro-bind", mount.source, path)
 
@@ -135,10 +153,17 @@ def sight(spec: Sandbox, machine: Machine) -> Sight:
     own: dict[str, Seen] = dict.fromkeys(("/tmp", "/var", "/run", "/home", "/root", "/dev", "/proc"), "private")  # noqa: S108
     for path in (*machine.system, *machine.links):
         own[path] = "ro"
-    kinds: dict[Kind, Seen] = {"ro": "ro", "rw": "rw", "hide": "hidden", "home": "private"}
+    kinds: dict[Kind, Seen] = {"ro": "ro", "rw": "rw", "hide": "hidden", "home": "private", "link": "private"}
     own |= {path: kinds[mount.kind] for path, mount in mounts_of(spec, machine).items()}
     workspace = real(spec.workspace, machine)
-    return Sight(places=own, home=spec.home, workspace=workspace, network=spec.network, plantable=machine.plantable)
+    return Sight(
+        places=own,
+        home=spec.home,
+        workspace=workspace,
+        network=spec.network,
+        plantable=machine.plantable,
+        views=machine.views,
+    )
 
 
 def _nearest(mounts: Mapping[str, Mount], path: str) -> str | None:
@@ -152,7 +177,7 @@ def _nearest(mounts: Mapping[str, Mount], path: str) -> str | None:
 def sees(mounts: Mapping[str, Mount], path: str, machine: Machine) -> bool:
     nearest = _nearest(mounts, path)
     if nearest is not None:
-        return mounts[nearest].kind in ("ro", "rw")
+        return mounts[nearest].kind in ("ro", "rw", "link")
     return any(path == folder or is_below(path, folder) for folder in machine.system)
 
 

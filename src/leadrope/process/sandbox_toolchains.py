@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from leadrope.process.sandbox_values import Place
+from leadrope.process.sandbox_values import Cache, Place
 
 BIN_NAMES = frozenset({"bin", "sbin", "shims", "libexec", "condabin"})
 # A folder that has one of these beside its bin is an installation, not somebody's project with a few scripts in it.
@@ -23,6 +23,13 @@ COMPANIONS: dict[str, tuple[str, ...]] = {
     ".local/bin": (".local/bin", ".local/lib", ".local/share/pipx", ".local/share/uv", ".local/share/mise"),
     "go/bin": ("go/bin", "go/pkg"),
 }
+
+CACHES = (
+    *(".cargo/registry", ".cargo/git", "go/pkg/mod"),
+    *(".cache/go-build", ".cache/pip", ".cache/uv", ".cache/yarn", ".cache/pypoetry/cache", ".npm/_cacache"),
+    *(".local/share/pnpm/store", ".m2/repository", ".gradle/caches", ".nuget/packages", ".cache/composer"),
+)
+"""Of package managers and compilers, below a home. Not their folders as a whole: credentials lie beside."""
 
 _MOST_ENTRIES = 2000
 _MOST_ROUNDS = 4
@@ -46,6 +53,18 @@ def toolchains(path: str, home: str, *, seen: Iterable[str], writable: Iterable[
         if not todo:
             break
     return tuple(found.values())
+
+
+def caches(home: str, shown: Iterable[Place], *, uid: int, writable: Iterable[str]) -> Iterator[Cache]:
+    """Those of this user. What lies in a folder that agents can write to is theirs already."""
+    theirs, seen = tuple(writable), [place.real for place in shown]
+    for name in CACHES:
+        path = f"{home}/{name}"
+        real = os.path.realpath(path)
+        is_theirs = _is_seen(real, theirs) or _is_seen(path, theirs)
+        # In another user's nothing could be changed, with a layer or without.
+        if Path(path).is_dir() and not is_theirs and Path(path).stat().st_uid == uid:
+            yield Cache(place=Place(name=path, real=real), is_extra=not _is_seen(real, seen))
 
 
 def _pythons(folder: str, seen: tuple[str, ...]) -> Iterator[Place]:

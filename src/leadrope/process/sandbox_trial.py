@@ -15,11 +15,11 @@ from pathlib import Path
 import msgspec
 
 from leadrope import errors
-from leadrope.process import child, hold
+from leadrope.process import child, hold, sandbox_folders, sandbox_settings
 from leadrope.process.sandbox import plan, variables
 from leadrope.process.sandbox_look import look
 from leadrope.process.sandbox_mounts import sight
-from leadrope.process.sandbox_values import INSTALL_HINT, Machine, Network, Sandbox, Sight, User
+from leadrope.process.sandbox_values import INSTALL_HINT, Cache, Machine, Network, Sandbox, Sight, User
 
 _EXIT = 42
 
@@ -57,6 +57,10 @@ class Availability(msgspec.Struct, frozen=True, kw_only=True):
     """socat is there: hosts can be allowed in `model-only`."""
     nested: bool = False
     """The agent's own sandbox works inside of this one."""
+    settings: bool = False
+    """Git's settings can be changed inside, in a copy; else they are read-only."""
+    caches: bool = False
+    """Caches of packages are seen inside and can be written to; else they are read-only or empty."""
     drops_root: bool = False
     """leadrope is root here, and agents become the owner of their workspace."""
 
@@ -67,7 +71,9 @@ class Availability(msgspec.Struct, frozen=True, kw_only=True):
         network = "network model-only works" if self.model_only and self.forwards else "no network model-only"
         why = "" if self.forwards else " (socat is missing)"
         inner = "works inside" if self.nested else "takes their place"
-        return f"levels workspace and read-only hold; {network}{why}; the agent's own sandbox {inner}"
+        lacks = [what for what, is_there in (("git config", self.settings), ("caches", self.caches)) if not is_there]
+        copies = f"; no private copies of {' and '.join(lacks)}" if lacks else ""
+        return f"levels workspace and read-only hold; {network}{why}; the agent's own sandbox {inner}{copies}"
 
 
 def prepare(spec: Sandbox) -> Box:
@@ -78,6 +84,8 @@ def prepare(spec: Sandbox) -> Box:
     if spec.level == "off":
         return Box()
     machine = look(spec)
+    if spec.level == "workspace":
+        machine = _with_copies(machine, spec)
     argv = plan(spec, machine)
     if os.geteuid() == 0:
         hand_over(spec, machine)
@@ -88,6 +96,24 @@ def prepare(spec: Sandbox) -> Box:
         unshown=machine.unshown,
         sight=sight(spec, machine),
     )
+
+
+def _with_copies(machine: Machine, spec: Sandbox) -> Machine:
+    """What the agent may change for itself alone lies in the run's own folder, and goes with it."""
+    own = {place.name: place.real for place in machine.identity if place.name == f"{spec.home}/.gitconfig"}
+    return msgspec.structs.replace(
+        machine,
+        views=sandbox_settings.make(machine.settings, spec.run_dir),
+        copies={name: made.copy for name, path in own.items() for made in sandbox_settings.make([path], spec.run_dir)},
+        caches=tuple(_layered(cache, spec.run_dir) for cache in machine.caches),
+    )
+
+
+def _layered(cache: Cache, run_dir: str) -> Cache:
+    layer = tempfile.mkdtemp(prefix="cache-", dir=run_dir)
+    for name in ("upper", "work"):
+        Path(layer, name).mkdir(mode=0o755)
+    return msgspec.structs.replace(cache, layer=layer)
 
 
 def hand_over(spec: Sandbox, machine: Machine) -> None:
@@ -188,7 +214,7 @@ async def _try_box() -> Availability:
         os.close(os.pidfd_open(os.getpid()))
     except OSError:
         return Availability(ok=False, reason="the kernel is older than 5.3", hint="Use a newer kernel, or no sandbox.")
-    wrong = await _trial("host")
+    wrong = (await _trial("host")).wrong
     if wrong is not None:
         return Availability(ok=False, reason=wrong.message, hint=wrong.hint or INSTALL_HINT)
     return Availability(ok=True, drops_root=os.geteuid() == 0)
@@ -198,36 +224,55 @@ async def _try() -> Availability:
     box = await _try_box()
     if not box.ok:
         return box
+    copies = await _trial("host", first=COPIES)
     return msgspec.structs.replace(
         box,
-        model_only=await _trial("model-only") is None,
+        model_only=(await _trial("model-only")).wrong is None,
         forwards=shutil.which("socat") is not None,
-        nested=os.geteuid() != 0 and await _trial("host", nested=True) is None,
+        nested=os.geteuid() != 0 and (await _trial("host", first=NESTED)).wrong is None,
+        settings="settings" in copies.made,
+        caches="caches" in copies.made,
     )
 
 
-async def _trial(network: Network, *, nested: bool = False) -> errors.LeadropeError | None:
-    """Why a box cannot be built, or None."""
+NESTED = "bwrap --ro-bind / / --unshare-pid --proc /proc --dev /dev true"
+
+
+COPIES = "{ test -L .git/config && touch settings; touch ~/.cache/pip/new && touch caches; true; }"
+
+
+class _Tried(msgspec.Struct, frozen=True, kw_only=True):
+    wrong: errors.LeadropeError | None = None
+    """Why a box cannot be built, or something cannot be done in it."""
+    made: frozenset[str] = frozenset()
+    """The files that were made in there."""
+
+
+async def _trial(network: Network, *, first: str = "true") -> _Tried:
     folder = tempfile.mkdtemp(prefix="leadrope-trial-")
     try:
         workspace, run_dir = Path(folder, "ws"), Path(folder, "run")
         workspace.mkdir()
         run_dir.mkdir()
+        home = Path(folder, "home")
+        if first == COPIES:
+            for name in ("ws/.git/objects", "ws/.git/refs", "home/.cache/pip"):
+                Path(folder, name).mkdir(parents=True)
+            for name in ("HEAD", "config"):
+                Path(workspace, ".git", name).touch()
         spec = Sandbox(
             workspace=str(workspace),
             run_dir=str(run_dir),
-            home=f"{folder}/home",
+            home=str(home),
             binary="/bin/sh",
             network=network,
         )
         box = prepare(spec)
-        script = f"touch made && exit {_EXIT}"
-        if nested:
-            script = f"bwrap --ro-bind / / --unshare-pid --proc /proc --dev /dev true && {script}"
+        script = f"{first} && touch made && exit {_EXIT}"
         # No shell of ours interprets anything here: the text is fixed.
         started = await child.start(
             ["/bin/sh", "-c", script],
-            env={"PATH": spec.path, **box.env},
+            env={"PATH": spec.path, "HOME": spec.home, **box.env},
             cwd=str(workspace),
             spool_dir=folder,
             box=box.argv,
@@ -235,12 +280,12 @@ async def _trial(network: Network, *, nested: bool = False) -> errors.LeadropeEr
         ending = await started.end(polite_s=10.0)
         if ending.exit_code != _EXIT or not (workspace / "made").exists():
             said = " | ".join(started.stderr_tail[-3:]) or f"its trial ended with code {ending.exit_code}"
-            return errors.SpawnFailed(f"the sandbox does not work here: {said}", hint=_hint(said))
+            return _Tried(wrong=errors.SpawnFailed(f"the sandbox does not work here: {said}", hint=_hint(said)))
+        return _Tried(made=frozenset(path.name for path in workspace.iterdir()))
     except errors.LeadropeError as error:
-        return error
+        return _Tried(wrong=error)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    return None
+        sandbox_folders.remove(folder)
 
 
 def _hint(said: str) -> str:

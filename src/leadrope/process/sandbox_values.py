@@ -7,6 +7,8 @@ from typing import Literal
 
 import msgspec
 
+from leadrope.process.sandbox_settings import View
+
 Level = Literal["workspace", "read-only", "off"]
 Network = Literal["host", "model-only"]
 
@@ -136,6 +138,8 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
     network: Network = "host"
     plantable: tuple[str, ...] = ()
     """To be looked for when the agent has ended."""
+    views: tuple[View, ...] = ()
+    """Files of which the agent has a copy; what it changed there is judged when it has ended."""
 
     def of(self, path: str) -> Seen:
         while path not in self.places:
@@ -152,6 +156,16 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     real: str
     is_dir: bool = True
+
+
+class Cache(msgspec.Struct, frozen=True, kw_only=True):
+    """Packages that were fetched before: to be seen, and written to in a layer that vanishes with the run."""
+
+    place: Place
+    is_extra: bool = False
+    """Without such a layer it is better not to be seen: its program does not work with what it cannot write."""
+    layer: str = ""
+    """The folder of what is written; empty: there is none."""
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,12 +192,18 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """Every path that the sandbox names and that exists."""
     identity: tuple[Place, ...] = ()
     toolchains: tuple[Place, ...] = ()
+    caches: tuple[Cache, ...] = ()
     agent: tuple[Place, ...] = ()
     """The binary, and what it is made of."""
     git: tuple[str, ...] = ()
     """Git folders, also those outside of the workspace, and folders in them that must stay in their places."""
     protected: tuple[str, ...] = ()
     """Inside of writable places, but run by the user's own programs later: git hooks, leadrope's own Python."""
+    settings: tuple[str, ...] = ()
+    """Of the protected files those that may have a private copy in the box."""
+    views: tuple[View, ...] = ()
+    copies: Mapping[str, str] = {}
+    """Files in the home that are replaced by a link to a copy, which vanishes with whatever was written to it."""
     plantable: tuple[str, ...] = ()
     """Of the same kind, but not there yet: what is there after the run was put there by the agent."""
     secrets: tuple[Place, ...] = ()

@@ -38,6 +38,8 @@ _WRITING = re.compile(
     r"|could not (?:create|write)",
     re.IGNORECASE,
 )
+_GIT_SETTINGS = re.compile(r"could not write config file ([^:\n]+): Device or resource busy")
+"""Where git's settings have no private copy they are a mount, and nothing can be renamed over one."""
 _SHELL = re.compile(r"(?:\S*/)?(?:ba|da|z)?sh: ")
 """Of a redirection the shell itself complains."""
 _QUOTED = re.compile(r"""['"\u2018`]((?:/|\.\./|~/)[^'"\u2019`\n]*)['"\u2019`]""")
@@ -136,6 +138,9 @@ def _edited(path: str, done: events.ToolCompleted, sight: Sight) -> Iterator[tup
 
 
 def _files(text: str, sight: Sight, exists: Exists) -> Iterator[tuple[Kind, str]]:
+    for match in _GIT_SETTINGS.finditer(text):
+        if sight.of(path := _whole(match[1], sight)) != "rw":
+            yield "write", path
     for line in text.splitlines():
         if not _ANY.search(line):
             continue

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import stat
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+from leadrope.process import sandbox_folders
 
 PREFIX = "leadrope-run-"
 # A folder exists for a moment before it is locked; a younger one is nobody's to judge.
@@ -25,7 +26,7 @@ class RunDir:
         self._lock = _lock(self.path)
 
     def remove(self) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
+        sandbox_folders.remove(self.path)
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -39,7 +40,7 @@ def sweep() -> int:
     with contextlib.suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
             if entry.name.startswith(PREFIX) and _is_dead(entry):
-                shutil.rmtree(entry.path, ignore_errors=True)
+                sandbox_folders.remove(entry.path)
                 removed += 1
     return removed
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,14 +13,13 @@ import msgspec
 from leadrope import errors
 from leadrope.core import connections, events, home
 from leadrope.core.request import RunRequest
-from leadrope.policy.resolve import EffectivePolicy
+from leadrope.policy.resolve import SHIPPED, EffectivePolicy
 from leadrope.process import sandbox_git, sandbox_trial
 from leadrope.process.sandbox_values import MODEL_SOCKET, PROXY_SOCKET, Forward, Sandbox, Sight, Socket
 from leadrope.providers import base
+from leadrope.runtime import walls_settings
 
 Level = Literal["workspace", "read-only"]
-SHIPPED = "default"
-"""The layer of the policy that comes with leadrope."""
 PROXY_PORT = 8898
 MODEL_PORT = 8899
 
@@ -142,8 +142,15 @@ def build(
     return Built(argv=box.argv, env=env, level=granted.level, sight=box.sight, notices=told)
 
 
-def disarmed(built: Built) -> Iterator[events.Notice]:
-    """After the agent's end: what it left in a git folder to send the user's own git to other settings."""
+async def settled(built: Built) -> list[events.Notice]:
+    """After the agent's end: what it left in a git folder for the user's own git, as far as it may stay."""
+    notices = list(_disarmed(built))
+    if built.sight.views:
+        notices += await asyncio.to_thread(lambda: list(walls_settings.settle(built.sight.views)))
+    return notices
+
+
+def _disarmed(built: Built) -> Iterator[events.Notice]:
     for path in sandbox_git.disarm(built.sight.plantable):
         yield events.Notice(
             level="warning",

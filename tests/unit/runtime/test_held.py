@@ -20,6 +20,7 @@ SIGHT = Sight(
         "/etc": "ro",
         HOME: "private",
         f"{HOME}/project": "rw",
+        f"{HOME}/project/.git/config": "ro",
         f"{HOME}/.nvm": "ro",
     },
     home=HOME,
@@ -53,6 +54,10 @@ def seen(
         ("bash: /srv/data/new: No such file or directory", [("write", "/srv/data/new")]),
         ("bash: line 1: kill: (4711) - No such process", [("signal", "4711")]),
         ("kill: sending signal to 4711 failed: Operation not permitted", [("signal", "4711")]),
+        (
+            "error: could not write config file .git/config: Device or resource busy",
+            [("write", f"{HOME}/project/.git/config")],
+        ),
     ],
 )
 def test_a_complaint_about_the_walls_is_told(text: str, expected: list[tuple[str, str]]) -> None:
@@ -71,6 +76,7 @@ def test_a_complaint_about_the_walls_is_told(text: str, expected: list[tuple[str
         "bash: /home/u/project/run.sh: Permission denied",
         "ls: cannot access '/usr/share/none': No such file or directory",
         "kill: (99999) - No such process",
+        "error: could not write config file other/config: Device or resource busy",
         "curl: (6) Could not resolve host: example.com",
         "",
     ],

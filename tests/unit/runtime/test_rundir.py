@@ -65,3 +65,16 @@ def test_links_and_other_names_are_left_alone(tmp_path: Path) -> None:
     assert rundir.sweep() == 0
     assert target.exists()
     assert other.exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may look into everything; test_sandbox runs this as a user")
+def test_what_nobody_may_look_into_is_removed_too() -> None:
+    """Go makes the folders of its modules read-only; the kernel closes a layer's folder of work to all."""
+    made = rundir.RunDir()
+    (made.path / "modules" / "one").mkdir(parents=True)
+    (made.path / "modules" / "one" / "file").touch()
+    (made.path / "work" / "work").mkdir(parents=True)
+    for folder, mode in (("modules/one", 0o555), ("modules", 0o555), ("work/work", 0)):
+        (made.path / folder).chmod(mode)
+    made.remove()
+    assert not made.path.exists()
