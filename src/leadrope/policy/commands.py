@@ -106,7 +106,7 @@ class CommandPattern(msgspec.Struct, frozen=True):
         if first is None or first.words[0] is None:
             raise ValueError(f"the pattern {source!r} names no program; write for example rm, or git push")
         words = tuple(word for word in first.words if word is not None)
-        if len(words) != len(first.words) or reading.writes or not _is_one_command(source, reading):
+        if len(words) != len(first.words) or not _is_one_command(source, reading):
             raise ValueError(f"the pattern {source!r} is more than one plain command; write one program and its words")
         while len(words) > 1 and words[-1] == "*":
             words = words[:-1]
@@ -146,7 +146,7 @@ def fold(text: str) -> str:
 
 
 def base(name: str | None) -> str:
-    return posixpath.basename(name) if name else ""
+    return name.rpartition("/")[2] if name else ""
 
 
 def options_of(name: str, words: Sequence[str | None]) -> Options:
@@ -210,8 +210,11 @@ def path_of(word: str, cwd: str | None) -> str:
 
 
 def _is_one_command(source: str, reading: Reading) -> bool:
-    """Programs of a pattern other than the first are those that it starts in turn (`sudo rm`)."""
-    return all(program.wrappers for program in reading.programs[1:]) and not re.search(r"[;&|\n`]|\$\(", source)
+    """Programs of a pattern other than the first are those that it starts in turn (`sudo rm`).
+
+    What it would write says nothing here: `cp` alone writes too, nobody knows where. A redirection is no word of it.
+    """
+    return all(program.wrappers for program in reading.programs[1:]) and not re.search(r"[;&|<>\n`]|\$\(", source)
 
 
 def _same_program(wanted: str, given: str) -> bool:

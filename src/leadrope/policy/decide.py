@@ -171,6 +171,8 @@ def _unread(rules: EffectivePolicy, rule: str, why: str, layer: str, facts: Fact
         return None
     if rules.opaque == "deny":
         return Deny(rule, why, layer)
+    if facts.is_own and facts.is_masked:
+        return None  # its author knows what it does, and walls keep what nobody may do
     if not facts.person:
         return Deny(rule, f"{why}; nobody is there to approve it", layer)
     return Ask(rule, why, layer)

@@ -37,6 +37,10 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Calls that were let through before this one."""
     home: str | None = None
     """The user's home, for `~/` in patterns; None: this process's."""
+    is_own: bool = False
+    """The text stands so in a file that the user wrote and started himself; no agent and no input had a hand in it."""
+    is_masked: bool = False
+    """It runs behind walls in which nothing that is blocked can be started, in whatever words."""
 
 
 class Look:

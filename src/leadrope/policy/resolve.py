@@ -22,6 +22,10 @@ from leadrope.policy.schema import PolicyRules
 Entries = tuple[str, ...]
 
 
+SHIPPED = "default"
+"""The layer of the policy that comes with leadrope."""
+
+
 class Layer(msgspec.Struct, frozen=True):
     name: str
     """`default`, `global`, `agent:NAME`, `project`, `run`, or a file's name; what `origin` shows."""
@@ -55,6 +59,7 @@ class EffectivePolicy(msgspec.Struct, frozen=True, kw_only=True):
     sandbox_level: Literal["workspace", "read-only"] = "workspace"
     broker: bool | Literal["auto"] = False
     unknown_price: Literal["dearest", "refuse"] = "dearest"
+    wait_for_limit: bool = True
     max_budget_usd: float | None = None
     max_timeout_ms: int | None = None
     max_wall_ms: int | None = None
@@ -130,7 +135,7 @@ def with_defaults(user: Sequence[PolicyRules], shipped: PolicyRules, *, name: st
     narrower layers tighten what comes out of it. Both must have been checked.
     """
     replaced = {rule.name for part in user for rule, _ in said(part) if not _is_list(rule)}
-    return Layer("default", without(shipped, replaced), True), *(Layer(name, part, True) for part in user)
+    return Layer(SHIPPED, without(shipped, replaced), True), *(Layer(name, part, True) for part in user)
 
 
 def settings_only(rules: PolicyRules) -> PolicyRules:

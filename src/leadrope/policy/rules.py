@@ -326,13 +326,22 @@ class NetworkReach(merges.Strictest, Rule):
 class Broker(merges.Strictest, Rule):
     name = "broker"
     order = (False, "auto", True)
-    help = "Keep the real credential out of the agent's reach; auto: where it is an API key."
+    help = (
+        "Keep the real credential out of the agent's reach; "
+        "auto: where it is an API key, unless the run says otherwise."
+    )
 
 
 class UnknownPrice(merges.Strictest, Rule):
     name = "unknown_price"
     order = ("dearest", "refuse")
     help = "A model without a known price: counted at the dearest one, or refused."
+
+
+class WaitForLimit(merges.Strictest, Rule):
+    name = "wait_for_limit"
+    order = (True, False)
+    help = "false: no run waits for the reset of a usage limit; it ends as parked, whatever its caller asked for."
 
 
 class MaxBudget(Rule):
@@ -382,6 +391,7 @@ RULES: tuple[Rule, ...] = (
     NetworkReach(),
     Broker(),
     UnknownPrice(),
+    WaitForLimit(),
     MaxBudget(),
     MaxTimeout(),
     MaxWall(),

@@ -47,6 +47,7 @@ class PolicyRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     sandbox_level: Literal["workspace", "read-only"] | UnsetType = UNSET
     broker: bool | Literal["auto"] | UnsetType = UNSET
     unknown_price: Literal["dearest", "refuse"] | UnsetType = UNSET
+    wait_for_limit: bool | UnsetType = UNSET
     max_budget_usd: Annotated[float, Meta(gt=0)] | UnsetType = UNSET
     max_timeout_ms: Positive | UnsetType = UNSET
     max_wall_ms: Positive | UnsetType = UNSET

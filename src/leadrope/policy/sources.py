@@ -35,11 +35,13 @@ def gather(
     cwd: Path | None = None,
     policies: Sequence[Path] = (),
     values: PolicyRules | Mapping[str, Any] | None = None,
+    more: Sequence[Mapping[str, Any]] = (),
 ) -> Sources:
     """All layers that hold for a run.
 
     `config` is the user's config.toml, `cwd` the working directory with its leadrope.toml, `policies` the files of
-    `--policy`, `values` a policy given in Python. Whatever cannot be used is an error, never a missing rule.
+    `--policy`, `values` and each of `more` a policy given in Python. Whatever cannot be used is an error, never a
+    missing rule.
     """
     user = files.read_user(config) if config else files.UserFile(policy=files.PolicyFile(source=""))
     layers = [*with_defaults(user.policy.parts, defaults.rules(lists=user.policy.defaults))]
@@ -50,9 +52,9 @@ def gather(
         layers += project.policy.layers("project")
     for path in policies:
         layers += files.read_policy(path).layers(f"run:{path.name}")
-    if values is not None:
+    for rules in (*((values,) if values is not None else ()), *more):
         try:
-            layers.append(Layer("run", rules_of(values), True))
+            layers.append(Layer("run", rules_of(rules), True))
         except errors.BadValue as error:
             raise errors.BadValue("policy", error.message, hint=error.hint) from None
     return Sources(layers=tuple(layers), project=project)

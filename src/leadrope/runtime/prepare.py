@@ -22,6 +22,8 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     request: RunRequest
     rules: EffectivePolicy
     """Of all layers together."""
+    config: configs.Config
+    """What the policy says of it counted in."""
     is_trusted: bool
     notices: tuple[events.Notice, ...]
 
@@ -33,18 +35,29 @@ def complete(request: RunRequest, config: configs.Config, environ: Mapping[str, 
     layers = _layers(request, cwd, environ)
     rules = layers.effective()
     found = trust.look(leadrope_home, cwd)
+    asked_to_wait = request.wait_for_limit
     request = msgspec.structs.replace(
         _with_project(request, layers),
         cwd=cwd,
         extra_dirs=tuple(checks.extra_directory(folder, cwd) for folder in request.extra_dirs),
         mode=normal_mode(request.mode),
         limits=capped(_whole_limits(request.limits, environ), rules),
+        wait_for_limit=request.wait_for_limit and rules.wait_for_limit,
+        # The shipped `auto` is what holds where the caller says nothing; true holds whatever he says.
+        broker=True if rules.broker is True else request.broker,
     )
     is_trusted = found.state == "trusted"
     if is_trusted:
         request = check(_with_repository(request))
     ignored = tuple(events.Notice(level="warning", code="project_ignored", message=told) for told in layers.notices)
-    return Prepared(request=request, rules=rules, is_trusted=is_trusted, notices=(*_about_trust(found), *ignored))
+    notices = (*_about_trust(found), *ignored, *(_no_waiting(rules) if asked_to_wait else ()))
+    return Prepared(request=request, rules=rules, config=_priced(config, rules), is_trusted=is_trusted, notices=notices)
+
+
+def _priced(config: configs.Config, rules: EffectivePolicy) -> configs.Config:
+    if rules.unknown_price != "refuse":
+        return config
+    return msgspec.structs.replace(config, prices=msgspec.structs.replace(config.prices, unknown="refuse"))
 
 
 def _layers(request: RunRequest, cwd: str, environ: Mapping[str, str]) -> sources.Sources:
@@ -55,6 +68,7 @@ def _layers(request: RunRequest, cwd: str, environ: Mapping[str, str]) -> source
         cwd=Path(cwd),
         policies=tuple(Path(name).expanduser() for name in request.policy_files),
         values=request.policy or None,
+        more=request.policies,
     )
 
 
@@ -80,7 +94,7 @@ def _with_repository(request: RunRequest) -> RunRequest:
         return request
     try:
         told = msgspec.json.decode(path.read_bytes(), type=McpFile)
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, msgspec.MsgspecError, RecursionError) as error:
         raise errors.BadConfig(
             f"{path} cannot be read: {error}", hint="Correct it, or `leadrope trust --forget`."
         ) from None
@@ -100,6 +114,15 @@ def _about_trust(found: trust.Trust) -> tuple[events.Notice, ...]:
     }[found.state]
     level: Literal["info", "warning"] = "warning" if found.state == "changed" else "info"
     return (events.Notice(level=level, code=f"repository_{found.state}", message=told),)
+
+
+def _no_waiting(rules: EffectivePolicy) -> tuple[events.Notice, ...]:
+    """Said at the start: whoever asked for it would else learn of it hours later, from a run that has ended."""
+    if rules.wait_for_limit:
+        return ()
+    told = f"the policy ({rules.layer_of('wait_for_limit')}) lets no run wait for the reset of a usage limit"
+    message = f"{told}; at one this run ends as parked"
+    return (events.Notice(level="warning", code="no_waiting", message=message),)
 
 
 def _whole_limits(limits: Limits, environ: Mapping[str, str]) -> Limits:

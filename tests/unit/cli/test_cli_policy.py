@@ -41,6 +41,15 @@ def data(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, Any]:
     return found
 
 
+def test_show_tells_that_no_run_may_wait_for_a_limit(
+    project: Path, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config.write_text("[policy]\nwait_for_limit = true\n")
+    (project / "leadrope.toml").write_text("[policy]\nwait_for_limit = false\n")
+    found = data(capsys, "show", "--json")["rules"]["wait_for_limit"]
+    assert found == {"value": False, "origin": "project", "merge": "the strictest"}
+
+
 def test_show_tells_each_value_and_its_layer(project: Path, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config.write_text('[policy]\nmax_budget_usd = 50\n[agents.a.policy]\npermission_mode = "plan"\n')
     (project / "leadrope.toml").write_text('base_url = "x"\n[policy]\nmax_wall_ms = 9000\nblocked_commands = ["dd"]\n')

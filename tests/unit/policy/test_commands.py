@@ -84,6 +84,14 @@ def test_words_that_are_not_known_match_nothing_but_may() -> None:
     assert pattern.may_match(unknown.programs[0])
 
 
+@pytest.mark.parametrize("name", ["cp", "mv", "ln", "wget", "gzip", "unzip", "patch", "install", "split"])
+def test_a_program_that_writes_can_be_named(name: str) -> None:
+    """They could not, once: what they write when they stand alone was taken for a redirection."""
+    pattern = CommandPattern.parse(name)
+    assert pattern.found_in(read(f"/usr/bin/{name} a b"))
+    assert not pattern.found_in(read("ls a b"))
+
+
 @pytest.mark.parametrize("source", ["", "text:", "ls; rm", "ls | rm", "$x", "rm $x", "rm > f", "rm `ls`", "if"])
 def test_what_is_no_pattern_is_refused(source: str) -> None:
     with pytest.raises(ValueError, match="pattern"):
