@@ -18,6 +18,7 @@ from leadrope.runs import database, feed, leases, statements
 from leadrope.runs.sqlite import Sqlite
 from leadrope.runs.store import Limits, NewRun, Progress, RunInfo, State
 
+NEXT = statements.migrations()[-1][0] + 1
 SECOND = "alter table runs add column colour text not null default 'grey';\nupdate runs set colour = 'green';\n"
 
 
@@ -88,7 +89,7 @@ async def claim(path: Path, owner: str, running: str, starting: str) -> None:
 async def upgrade(path: Path) -> None:
     say("ready")
     await asyncio.to_thread(sys.stdin.readline)
-    with contextlib.closing(database.open_(path, [*statements.migrations(), (2, SECOND)])) as connection:
+    with contextlib.closing(database.open_(path, [*statements.migrations(), (NEXT, SECOND)])) as connection:
         say("version", connection.execute("pragma user_version").fetchone()[0])
 
 
@@ -103,7 +104,7 @@ async def die_in_upgrade(path: Path) -> None:
         return made
 
     database.connect = connect
-    database.open_(path, [*statements.migrations(), (2, script)])
+    database.open_(path, [*statements.migrations(), (NEXT, script)])
 
 
 async def fill(path: Path) -> None:

@@ -11,10 +11,11 @@ import click
 import msgspec
 
 from leadrope import errors
-from leadrope.cli import table
+from leadrope.cli import flow_waits, table
 from leadrope.cli.runs import has_store, with_service
 from leadrope.cli.screen import Screen
 from leadrope.core.events import ApprovalRequested, QuestionRequested
+from leadrope.runs.flow_values import Wait
 from leadrope.runs.service import Service
 from leadrope.runs.store import Approval
 from leadrope.runtime.approvals import Answer, Reply
@@ -30,6 +31,7 @@ Examples:
   leadrope approvals approve 3fa9c1d20b7e-1-approval-1
   leadrope approvals deny 3fa9c1d20b7e-1-approval-1 --reason "use the test database"
   leadrope approvals edit 3fa9c1d20b7e-1-approval-1 '{"command": "git push --dry-run"}'
+  leadrope approvals approve k3j5x7q2mzd4 --choose staging     what a workflow asks
 """
 
 
@@ -58,13 +60,15 @@ def _in_words(found: Approval) -> str:
 @click.option("--run", metavar="RUN", help="Only of this run.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
 def list_(is_all: bool, run: str | None, output: str) -> int:
-    """What waits, the oldest first."""
+    """What waits, the oldest first: of runs, and of workflows."""
 
-    async def look(service: Service) -> list[Approval]:
+    async def look(service: Service) -> tuple[list[Approval], list[Wait]]:
         run_id = service.get(run).id if run else ""
-        return service.approvals(state="" if is_all else "pending", run_id=run_id)
+        state = "" if is_all else "pending"
+        waits = [] if run else service.flows.waits(state)
+        return service.approvals(state=state, run_id=run_id), waits
 
-    found = with_service(look) if has_store() else []
+    found, waits = with_service(look) if has_store() else ([], [])
     if output == "json":
         for row in found:
             told = {
@@ -77,12 +81,16 @@ def list_(is_all: bool, run: str | None, output: str) -> int:
                 "asked": msgspec.Raw(row.asked),
             }
             sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")
+        for wait in waits:
+            sys.stdout.buffer.write(msgspec.json.encode(flow_waits.told(wait)) + b"\n")
         return 0
     screen = Screen.of_process()
-    if not found:
+    if not found and not waits:
         screen.line("Nothing waits for a person.")
         return 0
-    rows = [(row.id, row.state, table.ago(row.requested), clean(_in_words(row))) for row in found]
+    every = [(row.requested, row.id, row.state, clean(_in_words(row))) for row in found]
+    every += [(wait.requested, wait.token, wait.state, flow_waits.in_words(wait)) for wait in waits]
+    rows = [(name, state, table.ago(asked), words) for asked, name, state, words in sorted(every)]
     for line in table.table(("ID", "STATE", "AGE", "WHAT"), rows, screen.width):
         click.echo(line)
     return 0
@@ -94,6 +102,10 @@ def show(approval: str) -> int:
     """All of it: the exact call or question, why it was held, who answered."""
 
     async def look(service: Service) -> int:
+        if wait := flow_waits.found(service, approval):
+            for line in flow_waits.lines(wait):
+                click.echo(line)
+            return 0
         row = service.store.approval(_find(service, approval))
         asked = _asked(row)
         click.echo(f"{row.id}  {row.state}" + (f" by {row.by}" if row.by else ""))
@@ -118,10 +130,16 @@ def show(approval: str) -> int:
 @click.argument("approval")
 @click.option("--for-run", is_flag=True, help="This call, to the letter, for the rest of the run.")
 @click.option("--answer", "answers", multiple=True, metavar="QUESTION=LABEL", help="For a question; repeatable.")
-def approve(approval: str, for_run: bool, answers: tuple[str, ...]) -> int:
+@click.option("--choose", default="", metavar="CHOICE", help="What a workflow offers; see `approvals show`.")
+@click.option("--reason", default="", help="Kept with the answer to a workflow.")
+def approve(approval: str, for_run: bool, answers: tuple[str, ...], choose: str, reason: str) -> int:
     """Say yes to a call, a plan, or answer a question."""
 
     async def act(service: Service) -> int:
+        if wait := flow_waits.found(service, approval):
+            return await flow_waits.decide(service, wait, "approved", choice=choose, reason=reason, by=_me())
+        if choose:
+            raise errors.BadValue("--choose", "is for what a workflow asks", hint="A question takes --answer.")
         found = service.store.approval(_find(service, approval))
         if found.kind == "question":
             given = _answers(_asked(found), answers)
@@ -143,6 +161,8 @@ def deny(approval: str, reason: str) -> int:
     """Say no."""
 
     async def act(service: Service) -> int:
+        if wait := flow_waits.found(service, approval):
+            return await flow_waits.decide(service, wait, "denied", reason=reason, by=_me())
         found = service.store.approval(_find(service, approval))
         told = reason or "not approved"
         answer: Answer | Reply = Answer(approved=False, by=_me(), reason=told)

@@ -15,7 +15,7 @@ import tempfile
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Self, TextIO, get_args
+from typing import Self, TextIO
 
 import msgspec
 
@@ -24,7 +24,7 @@ from leadrope.cli.exits import exit_code
 from leadrope.cli.screen import PIPED_WIDTH, Screen
 from leadrope.core import redaction
 from leadrope.core.events import MessageDelta, Recorded
-from leadrope.core.result import ErrorKind, RunError, RunResult
+from leadrope.core.result import RunResult
 from leadrope.runs import page_diff
 from leadrope.runs.page_story import Story
 from leadrope.runs.store import RunInfo
@@ -91,13 +91,6 @@ def report(
 
 def of_run(info: RunInfo, result: RunResult, records: Iterable[Recorded] = (), *, strict: bool = False) -> Report:
     return report(info.title, result, records, strict=strict, cwd=info.cwd)
-
-
-def not_started(error: errors.LeadropeError) -> RunResult:
-    """What kept a run from starting, as a result: a job's report needs one."""
-    kind = error.kind if error.kind in get_args(ErrorKind) else "spawn_failed"
-    problem = RunError(kind=kind, message=error.message, hint=error.hint)  # type: ignore[arg-type]  # looked up
-    return RunResult(run_id="", outcome="failed", error=problem, attempts=0)
 
 
 class Job:

@@ -18,13 +18,14 @@ from leadrope.core.request import RunRequest
 from leadrope.core.result import RunResult
 from leadrope.runs import jsonlog
 from leadrope.runs.job import Job
+from leadrope.runs.masking import without_known
 from leadrope.runs.service import Service
 from leadrope.runtime.approvals import Answer, Approver, DenyAll, Reply
 from leadrope.runtime.console import Console, NoTerminal, open_terminal
-from leadrope.runtime.run import Run
 
 if TYPE_CHECKING:
     from leadrope.cli.prompt import Prompt
+    from leadrope.runtime.run import Run
 
 
 QUEUED_S = 0.5
@@ -58,14 +59,11 @@ async def drive(
             job = await service.start(request, approver=asked, show=see, **kept)
             signals.watch(service, job)
             if await _waits_for_turn(service, job):
-                told = service.get(job.id)
-                ahead = service.store.ahead_of(job.id)
-                screen.line(
-                    screen.style.dim(f"queued: {told.note or f'{ahead} runs are ahead'} (Ctrl-C takes it back)")
-                )
+                told = service.waits_for(service.get(job.id))
+                screen.line(screen.style.dim(f"queued: {told} (Ctrl-C takes it back)"))
             result = await job.result()
             await signals.finish()
-            return result
+            return without_known(result, job.redactor)
 
 
 async def _waits_for_turn(service: Service, job: Job) -> bool:

@@ -135,10 +135,11 @@ def show(run: str, output: str) -> int:
         texts = service.texts(row.id)
         if output == "json":
             told = {"run": row, "request": texts.request, "place": texts.place, "result": texts.result}
+            told |= {"policy": texts.policy, "artifacts": service.store.artifacts(row)}
             sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")
             return 0
-        ahead = service.store.ahead_of(row.id) if row.state == "queued" else 0
-        for name, value in described(row, ahead):
+        kept = [("kept", f"{clean(each.name)} ({each.size} bytes)") for each in service.store.artifacts(row)]
+        for name, value in (*described(row, service.waits_for(row)), *kept):
             click.echo(f"{name:<10} {value}")
         click.echo(f"\n{clean(texts.request.prompt)}")
         if texts.result is not None:
@@ -151,13 +152,11 @@ def show(run: str, output: str) -> int:
     return with_service(look)
 
 
-def described(row: RunInfo, ahead: int) -> list[tuple[str, str]]:
+def described(row: RunInfo, note: str) -> list[tuple[str, str]]:
     state = row.state if row.outcome is None else f"{row.state}, {row.outcome}"
-    if ahead:
-        state += f" ({ahead} ahead of it)"
     lines = [
         ("run", row.id),
-        ("state", state + (f": {clean(row.note)}" if row.note else "")),
+        ("state", state + (f": {clean(note)}" if note else "")),
         ("folder", row.cwd),
         ("agent", " ".join(word for word in (row.agent, row.provider, row.model) if word)),
         ("session", row.session_id or "-"),
@@ -363,25 +362,30 @@ def delete(runs: tuple[str, ...]) -> int:
 @click.option("--keep", type=int, help="Keep the newest so many, however old; the config's keep_runs.")
 @click.option("-n", "--dry-run", is_flag=True, help="Only say what would go.")
 def prune(days: float | None, keep: int | None, dry_run: bool) -> int:
-    """Delete old runs. One that lives, waits, or has a worktree with work in it is kept."""
+    """Delete old runs and executions of workflows.
 
-    async def act(service: Service) -> int:
+    One that lives, waits, or has a worktree with work in it is kept.
+    """
+
+    async def act(service: Service) -> tuple[int, int]:
         keep_s = (service.settings.keep_days if days is None else days) * 86400
-        found = recover.stale(
-            service.store, keep_s=keep_s, keep_runs=service.settings.keep_runs if keep is None else keep
-        )
+        newest = service.settings.keep_runs if keep is None else keep
+        found = recover.stale(service.store, keep_s=keep_s, keep_runs=newest)
+        flows = service.flows.stale(keep_s=keep_s, keep_flows=newest)
         found = [row for row in found if not places.has_work(service, row)]
         if not dry_run:
             for row in found:
                 await places.forget(service, row)
             await service.delete([row.id for row in found])
+            await service.flows.delete(flows)
             for told in await places.sweep(service):
                 click.echo(f"removed the {told}, whose run is gone")
             await service.store.shrink()
-        return len(found)
+        return len(found), len(flows)
 
-    count = with_service(act)
-    click.echo(f"{count} runs {'would be ' if dry_run else ''}deleted")
+    count, flows = with_service(act)
+    more = f" and {flows} execution{'' if flows == 1 else 's'} of workflows" if flows else ""
+    click.echo(f"{count} runs{more} {'would be ' if dry_run else ''}deleted")
     return 0
 
 

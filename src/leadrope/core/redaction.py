@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 MASK = "[redacted]"
+SHORTEST = 6
+"""Characters of a secret that can be taken out of texts: a shorter one would take ordinary words with it."""
+JSON_DEPTH = 3
+"""JSON within JSON: what a server answers is a text in a command's output, which is a text in an event."""
 
 
 def _starts(word: str, more: str = "") -> str:
@@ -98,19 +102,25 @@ def mask(value: str) -> str:
 class Redactor:
     """Knows this run's secrets; `clean` removes them, and whatever has the shape of a key."""
 
-    def __init__(self, secrets: Iterable[str] = ()) -> None:
-        # Longest first, so that a secret that contains another is removed whole. Short values would
-        # redact ordinary words.
-        long_enough = {s for s in secrets if len(s) >= 6}
+    def __init__(self, secrets: Iterable[str] = (), *, shapes: bool = True) -> None:
+        """Without `shapes` only what is known: an answer with an example of a key in it stays as it is."""
+        self._shapes = shapes
+        self._secrets = tuple(secrets)
+        self._only_known: Redactor | None = None
+        # Longest first, so that a secret that contains another is removed whole.
+        long_enough = {s for s in self._secrets if len(s) >= SHORTEST}
         # Most text that leaves is JSON, where a quote or a line break of the secret is written differently.
-        spellings = long_enough | {json.dumps(s)[1:-1] for s in long_enough}
-        spellings |= {json.dumps(s, ensure_ascii=False)[1:-1] for s in long_enough}
+        spellings = set(long_enough)
+        for _ in range(JSON_DEPTH):
+            spellings |= {json.dumps(s, ensure_ascii=is_ascii)[1:-1] for s in spellings for is_ascii in (True, False)}
         self._spellings = tuple(sorted(spellings, key=len, reverse=True))
         self._known = re.compile("|".join(map(re.escape, self._spellings))) if spellings else None
 
     def clean(self, text: str) -> str:
         if self._known and any(spelling in text for spelling in self._spellings):
             text = self._known.sub(MASK, text)
+        if not self._shapes:
+            return text
         for word, shape in _KEY_SHAPES:
             if word in text:
                 text = shape.sub(MASK, text)
@@ -118,6 +128,57 @@ class Redactor:
         if "authorization" in lowered or "x-api-key" in lowered:
             text = _BEARER.sub(rf"\1{MASK}", text)
         return text
+
+    def only_known(self) -> Redactor:
+        """The same secrets, without the shapes."""
+        if self._only_known is None:
+            self._only_known = Redactor(self._secrets, shapes=False)
+        return self._only_known
+
+    def open_end(self, text: str) -> int:
+        """From where on a text may be the beginning of a secret that its next piece goes on with; else its length."""
+        start = _open_shape(text) if self._shapes else len(text)
+        for spelling in self._spellings:
+            place = text.find(spelling[0], max(0, len(text) - len(spelling) + 1))
+            while place >= 0:
+                if spelling.startswith(text[place:]):
+                    start = min(start, place)
+                    break
+                place = text.find(spelling[0], place + 1)
+        # Never within one that is here already, whole.
+        return min((found.start() for found in self._found(text) if found.start() < start < found.end()), default=start)
+
+    def _found(self, text: str) -> Iterator[re.Match[str]]:
+        if self._known:
+            yield from self._known.finditer(text)
+        if self._shapes:
+            for word, shape in _KEY_SHAPES:
+                if word in text:
+                    yield from shape.finditer(text)
+            yield from _BEARER.finditer(text)
+
+
+LONGEST = 8192
+"""Characters that a shape may have when it comes in pieces; what has grown longer is given on as it is."""
+_OPEN_HEADER = re.compile(r"(?i)(?:authorization|x-api-key)[^\n]{0,60}\Z")
+_OPEN_PEM = re.compile(
+    r"-----BEGIN (?:[A-Z ]{0,40}-{0,4}\Z|[A-Z ]{0,40}PRIVATE KEY-----(?![\s\S]*-----END [A-Z ]{0,40}-----))"
+)
+
+
+def _open_shape(text: str) -> int:
+    """A key has no blank in it, so its beginning is in the last word; headers and private keys are of several words."""
+    tail = text[-LONGEST:]
+    start = len(tail) if not tail or tail[-1].isspace() else len(tail) - len(tail.rsplit(None, 1)[-1])
+    near = max(0, len(tail) - 100)
+    header = _OPEN_HEADER.search(tail, near)
+    if header is not None:
+        start = min(start, header.start())
+    begin = tail.rfind("-----BEGIN ")
+    if begin >= 0 and _OPEN_PEM.match(tail, begin):
+        start = min(start, begin)
+    # What began before the tail is too long to be waited for.
+    return len(text) if start == 0 and len(text) > LONGEST else len(text) - len(tail) + start
 
 
 redact = Redactor().clean

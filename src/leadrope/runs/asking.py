@@ -12,9 +12,11 @@ import msgspec
 from leadrope.core.events import ApprovalRequested, QuestionRequested
 from leadrope.core.redaction import Redactor
 from leadrope.core.tools import fingerprint
+from leadrope.runs.cleaning import as_json
 from leadrope.runs.sqlite import Sqlite
 from leadrope.runs.store import Approval, Decided, RunInfo
 from leadrope.runtime.approvals import Answer, Approver, Reply
+from leadrope.runtime.pauses import Pauses
 
 A = TypeVar("A", Answer, Reply)
 EARLY_S = 0.25
@@ -25,11 +27,20 @@ LOOK_S = 30.0
 class StoredApprover:
     """Asks the person at this process, if there is one, and at the same time whoever else looks."""
 
-    def __init__(self, store: Sqlite, run: RunInfo, inner: Approver | None, redactor: Redactor) -> None:
+    def __init__(
+        self,
+        store: Sqlite,
+        run: RunInfo,
+        inner: Approver | None,
+        redactor: Callable[[], Redactor],
+        pauses: Pauses,
+    ) -> None:
+        """`redactor` is asked each time: what a run must not show is known when it has started."""
         self._store = store
         self._run = run
         self._inner = inner
         self._redactor = redactor
+        self._pauses = pauses
         self.pending = 0
 
     async def approve(self, asked: ApprovalRequested) -> Answer:
@@ -74,7 +85,7 @@ class StoredApprover:
             by="",
             reason="",
             used=False,
-            asked=self._redactor.clean(msgspec.json.encode(asked).decode()).encode(),
+            asked=as_json(asked, self._redactor()).encode(),
             answer=None,
         )
         await store.add_approval(run, request)
@@ -101,8 +112,7 @@ class StoredApprover:
     ) -> A:
         """The first word that the store accepts, wherever it comes from; only that one counts."""
         store = self._store
-        loop = asyncio.get_running_loop()
-        until = loop.time() + max(0.0, expires_s - EARLY_S) if expires_s else float("inf")
+        patience = self._pauses.clock(max(0.0, expires_s - EARLY_S) if expires_s else None)
         with store.bell.listen() as heard:
             while True:
                 found = store.approval(row)
@@ -116,18 +126,20 @@ class StoredApprover:
                     yes = cast("Answer | Reply", said)  # of the two
                     is_yes = yes.approved if isinstance(yes, Answer) else yes.answered
                     state: Decided = "approved" if is_yes else "denied"
+                    clean = self._redactor().clean
+                    # An answer that holds a secret is used here and now, and is not kept for another attempt.
                     text = msgspec.json.encode(said)
-                    if await store.decide(row, state, by=said.by, reason=said.reason, answer=text):
+                    kept = text if clean(text.decode()).encode() == text else None
+                    if await store.decide(row, state, by=clean(said.by), reason=clean(said.reason), answer=kept):
                         await store.mark_used(row)
                         return said
                     person = None
                     continue
-                left = until - loop.time()
-                if left <= 0:
+                if patience.is_over:
                     await store.decide(row, "expired", by="timeout", reason="APPROVAL_TIMEOUT")
-                    until = float("inf")
+                    patience = self._pauses.clock(None)
                     continue
-                await _either(heard.wait(min(left, LOOK_S)), person)
+                await _either(heard.wait(min(patience.look_s or LOOK_S, LOOK_S)), person)
 
 
 async def _either(bell: Coroutine[Any, Any, bool], person: asyncio.Future[Any] | None) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from leadrope.core.redaction import Redactor
 from leadrope.core.result import RunResult
 from leadrope.runs.keeper import Keeper, Show
-from leadrope.runs.store import RunInfo
+from leadrope.runs.store import Order, RunInfo
 from leadrope.runtime.approvals import Approver
-from leadrope.runtime.run import Run
+from leadrope.runtime.pauses import Pauses
+
+if TYPE_CHECKING:
+    from leadrope.runtime.run import Run
 
 
 class Job:
@@ -24,6 +28,13 @@ class Job:
         self.keeper: Keeper | None = None
         self.options: dict[str, Any] = {}
         """What `open_run` is told beside what every run is."""
+        self.task: asyncio.Task[None] | None = None
+        """Which carries it to its end, from its turn on."""
+        self.later: list[Order] = []
+        """What was asked of it before it ran; carried out when it does."""
+        self.pauses = Pauses()
+        self.given_up: str | None = None
+        """Why it was ended before it ran."""
         self._opened: asyncio.Future[Run] | None = None
         self._done: asyncio.Future[RunResult] = asyncio.get_running_loop().create_future()
 
@@ -31,6 +42,11 @@ class Job:
     def is_taken(self) -> bool:
         """Its turn has come."""
         return self.keeper is not None
+
+    @property
+    def redactor(self) -> Redactor:
+        """Knows the secrets of the run, once it has started."""
+        return self.run.redactor if self.run is not None else Redactor()
 
     @property
     def is_read(self) -> bool:
@@ -47,6 +63,15 @@ class Job:
         self.run = run
         if self._opened is not None and not self._opened.done():
             self._opened.set_result(run)
+
+    def give_up(self, reason: str) -> bool:
+        """End it while it is being started; False when there is nothing to end that way (yet, or any more)."""
+        if self.run is not None or self.task is None:
+            return False
+        if self.given_up is None:
+            self.given_up = reason
+            self.task.cancel()
+        return True
 
     async def result(self) -> RunResult:
         """Raises what kept the run from starting; a run that ends badly is a result."""

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from leadrope import errors
 from leadrope.core import events
 from leadrope.core.redaction import Redactor
 from leadrope.core.result import RunResult
+from leadrope.runs.masking import Masking
 from leadrope.runs.observers import Watch
 from leadrope.runs.sqlite import Sqlite
 from leadrope.runs.store import Progress, RunInfo, State
-from leadrope.runtime.run import Run
 from leadrope.runtime.shown import describe
+
+if TYPE_CHECKING:
+    from leadrope.runtime.run import Run
 
 log = logging.getLogger("leadrope.runs")
 
@@ -53,7 +56,12 @@ class Keeper:
         self._is_over = False
         self.watch: Watch | None = None
         """Who looks on beside the one who is shown it; set before `keep`."""
+        self.on_limit: Callable[[float], object] | None = None
+        """Told until when a usage limit holds, at the moment when the run begins to wait for its end."""
         self._opened: Run | None = None
+        self._stored = Masking(self._redactor, only_pieces=True)
+        # The run's own user may see what only looks like a key; what is known to be one is for no screen and no file.
+        self._seen = Masking(lambda: self._redactor().only_known())
         self.result: RunResult | None = None
         self.show_error: Exception | None = None
         """What ended the showing, and with it the run."""
@@ -68,7 +76,7 @@ class Keeper:
             writing = group.create_task(self._write(run))
             try:
                 async for batch in run.batches():
-                    for recorded in batch:
+                    for recorded in self._seen.of(batch):
                         self._tell(recorded, lambda: group.create_task(run.stop("nobody sees it any more")))
                     self.feed(batch)
                     if len(self._unwritten) > MOST_UNWRITTEN:
@@ -81,8 +89,12 @@ class Keeper:
 
     def feed(self, batch: list[events.Recorded]) -> None:
         """A batch on its way to the store; also the tap of a run whose events somebody else reads."""
+        batch = self._stored.of(batch)
         for recorded in batch:
+            was_parked = self.row.is_parked
             self.row.see(recorded.event)
+            if self.row.is_parked and not was_parked and self.row.resets_at and self.on_limit is not None:
+                self.on_limit(self.row.resets_at)
             if self.watch is not None:
                 self.watch(recorded, self._redactor())
             if isinstance(recorded.event, events.RunEnded):
@@ -143,7 +155,9 @@ class RowState:
         self._asked: set[str] = set()
         self._has_started = False
         self._limited = False
-        self._is_parked = False
+        self.is_parked = False
+        """It waits for the end of a usage limit, with its owner."""
+        self.resets_at: float | None = None
         self._cwd = run.cwd
         self._model = run.model
         self._session = run.session_id
@@ -156,7 +170,7 @@ class RowState:
         match event:
             case events.SessionStarted():
                 self._has_started = True
-                self._is_parked = self._limited = False
+                self.is_parked = self._limited = False
                 self._session, self._model = event.session_id, event.model
             case events.TurnStarted():
                 self._has_started = True
@@ -175,9 +189,9 @@ class RowState:
             case events.UsageUpdated():
                 self._tokens[event.message_id] = event.usage.total_tokens
             case events.LimitReached(status="rejected"):
-                self._limited = True
+                self._limited, self.resets_at = True, event.resets_at
             case events.RetryScheduled(by="supervisor"):
-                self._is_parked = self._limited
+                self.is_parked = self._limited
             case events.RunEnded(result=result):
                 self._cost = result.cost_usd
             case _:
@@ -189,7 +203,7 @@ class RowState:
             return "paused"
         if self._asked:
             return "waiting"
-        if self._is_parked:
+        if self.is_parked:
             return "parked"
         return "running" if self._has_started else "starting"
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from leadrope import errors
-from leadrope.core.redaction import redact
+from leadrope.core.redaction import Redactor
 from leadrope.core.request import RunRequest
 from leadrope.core.tools import ToolCall, class_of
 from leadrope.runs import checkpoints, worktree_changes, worktree_setup, worktrees
@@ -119,14 +119,14 @@ class Place:
         await self._keep("checkpoint", taken)
         return taken
 
-    async def leave(self) -> None:
+    async def leave(self, redactor: Redactor) -> None:
         """At the end of the run: what it did is told apart from what comes later."""
         if self._taking is not None:
             self._taking.cancel()
             await asyncio.wait((self._taking,))
         tree = tree_of(self._place)
         if tree is not None:
-            await self._keep_changes(tree)
+            await self._keep_changes(tree, redactor)
         if self._checkpoint is None or self._checkpoint.is_closed:
             return
         try:
@@ -134,14 +134,14 @@ class Place:
         except (errors.LeadropeError, OSError) as error:
             log.warning("run %s: its checkpoint could not be closed: %s", self._run.id[:8], error)
 
-    async def _keep_changes(self, tree: Worktree) -> None:
+    async def _keep_changes(self, tree: Worktree, redactor: Redactor) -> None:
         """What the run has changed stays to be read when its worktree is gone. Redacted: to be read, not applied."""
         try:
             changed = await worktree_changes.diff(tree, environ=self._environ)
         except (errors.LeadropeError, OSError) as error:
             log.warning("run %s: its changes could not be kept: %s", self._run.id[:8], error)
             return
-        await self._service.store.add_artifact(self._run, CHANGES, "text/x-diff", redact(changed).encode())
+        await self._service.store.add_artifact(self._run, CHANGES, "text/x-diff", redactor.clean(changed).encode())
 
     async def _keep(self, name: str, value: Worktree | Checkpoint) -> None:
         self._place[name] = msgspec.to_builtins(value)

@@ -20,7 +20,7 @@ from leadrope.core.request import RunRequest
 from leadrope.core.result import RunResult
 from leadrope.runs import database
 from leadrope.runs.statements import sql
-from leadrope.runs.store import Approval, Filter, Owner, RunInfo, Texts
+from leadrope.runs.store import Approval, Artifact, Filter, Owner, RunInfo, Texts
 
 PAGE_BYTES = 4 * 1024 * 1024
 """Of bodies in one page. A follower that stalls holds a page: five hundred large tool results would be a gigabyte."""
@@ -175,6 +175,10 @@ class Reads:
         """Runs of owners that nobody knows any more."""
         return [row[0] for row in self._rows("owners_missing")]
 
+    def flows_without_owner(self) -> list[tuple[str, str]]:
+        """Workflow runs, with the owners they had, that say `running` and are not."""
+        return self._rows("flows_without_owner")
+
     def ahead_of(self, run_id: str) -> int:
         return int(self._rows("ahead_of", id=run_id)[0][0])
 
@@ -200,6 +204,11 @@ class Reads:
             (day, model, _labels.decode(labels), *rest)
             for day, model, labels, *rest in self._rows("spending", since=since)
         ]
+
+    def artifacts(self, run: RunInfo) -> list[Artifact]:
+        """What is kept of a run beside its events, without the bodies."""
+        rows = self._rows("list_artifacts", run=run.n)
+        return [Artifact(name=name, kind=kind, created=created, size=size) for name, kind, created, size in rows]
 
     def artifact(self, run: RunInfo, name: str) -> bytes | None:
         rows = self._rows("get_artifact", run=run.n, name=name)

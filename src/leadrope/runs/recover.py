@@ -14,13 +14,14 @@ from typing import Literal, get_args
 
 import msgspec
 
+from leadrope import errors
 from leadrope.core import events
 from leadrope.core.fold import fold
 from leadrope.core.redaction import Redactor
 from leadrope.core.request import RunRequest
 from leadrope.core.result import ErrorKind, RunError, RunResult
 from leadrope.process import reaper
-from leadrope.runs import leases
+from leadrope.runs import flows, leases
 from leadrope.runs.sqlite import Sqlite, ended_event
 from leadrope.runs.store import Filter, RunInfo
 
@@ -56,7 +57,12 @@ async def reconcile(store: Sqlite, leadrope_home: Path) -> list[Reconciled]:
             done += [await _reconcile(store, store.get(run_id)) for run_id in store.runs_of(owner.id)]
             await store.drop_owner(owner.id)
             leases.forget(leadrope_home, owner)
-        return done + [await _reconcile(store, store.get(run_id)) for run_id in store.orphans()]
+        done += [await _reconcile(store, store.get(run_id)) for run_id in store.orphans()]
+        left = store.flows_without_owner()
+        for flow_id, _ in left:
+            await asyncio.to_thread(reaper.kill_tagged, flow_id)  # before anybody may go on with it
+        await flows.interrupt(store, left)
+        return done
 
 
 async def _reconcile(store: Sqlite, run: RunInfo) -> Reconciled:
@@ -107,6 +113,13 @@ def died(run: RunInfo, records: Sequence[events.Recorded]) -> RunResult:
     hint = f"Go on with `leadrope runs resume {run.id[:8]}`." if session else f"`leadrope runs retry {run.id[:8]}`."
     error = RunError(kind="agent_died", message="the leadrope process that supervised it was ended", hint=hint)
     return msgspec.structs.replace(before, run_id=run.id, outcome="failed", error=error)
+
+
+def not_started(error: errors.LeadropeError, *, run_id: str = "", attempts: int = 0) -> RunResult:
+    """What kept a run from starting, as a result."""
+    kind = error.kind if error.kind in KINDS else "spawn_failed"
+    problem = RunError(kind=kind, message=error.message, hint=error.hint)  # type: ignore[arg-type]  # looked up
+    return RunResult(run_id=run_id, outcome="failed", error=problem, attempts=attempts)
 
 
 def resumed(request: RunRequest, records: Sequence[events.Recorded]) -> RunRequest:

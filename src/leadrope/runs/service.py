@@ -11,13 +11,12 @@ stopped from any.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Any, Self
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
@@ -25,20 +24,24 @@ from leadrope import errors
 from leadrope.core import config as configs
 from leadrope.core import events, home
 from leadrope.core.redaction import Redactor, redact
-from leadrope.core.request import RunRequest
+from leadrope.core.request import RunRequest, check_text
 from leadrope.core.request_secrets import known_secrets
 from leadrope.core.result import RunError, RunResult
-from leadrope.runs import database, feed, jsonlog, leases, places, recover, settings
+from leadrope.runs import database, jsonlog, leases, orders, places, recover, settings
 from leadrope.runs.asking import StoredApprover
 from leadrope.runs.budgets import held_by, remaining
+from leadrope.runs.flows import Flows
 from leadrope.runs.job import Job
 from leadrope.runs.keeper import Keeper, Show
+from leadrope.runs.looks import Looks
 from leadrope.runs.observers import Observers
 from leadrope.runs.sqlite import Sqlite, ended_event
-from leadrope.runs.store import Approval, Filter, NewRun, Order, RunInfo, Texts, Truncated
+from leadrope.runs.store import Approval, NewRun, Order, RunInfo
 from leadrope.runs.stored_requests import account_of, whole
 from leadrope.runtime.approvals import Answer, Approve, Approver, DenyAll, Reply, as_approver
-from leadrope.runtime.run import Run, open_run
+
+if TYPE_CHECKING:
+    from leadrope.runtime.run import Run
 
 log = logging.getLogger("leadrope.runs")
 
@@ -46,9 +49,10 @@ LOOK_S = 2.0
 """Between two looks for owners that died."""
 DRAIN_S = 8.0
 """What runs get to end in when their owner is told to end; the whole takes at most 10 s."""
+DRAINED = "its owner was told to end"
 
 
-class Service:
+class Service(Looks):
     def __init__(
         self,
         environ: Mapping[str, str] | None = None,
@@ -63,7 +67,8 @@ class Service:
         known = {**home.load_env(self.home), **self._environ}
         self.config = config or configs.load(known)
         self.settings, self.budgets = settings.read(self.config.service, self.config.budgets, self.config.source)
-        self.store = Sqlite(database.path_in(self.home))
+        super().__init__(Sqlite(database.path_in(self.home)))
+        self.flows = Flows(self.store, lambda: self.lease.owner.id)
         self._observers = Observers(self.config, known)
         self._kind = kind
         self._works = works
@@ -105,20 +110,19 @@ class Service:
         if self._loop_task is not None:
             self._loop_task.cancel()
             await asyncio.wait((self._loop_task,))
-        running = [job for job in self._jobs.values() if job.run is not None]
-        await asyncio.gather(*(self._drain(job) for job in running))
+        for job in self._jobs.values():
+            if not job.give_up(DRAINED) and job.run is not None:
+                self._spawn(job.run.stop(DRAINED))
         if self._tasks:
+            # What does not end in this time is left to the guardian, which outlives us, and to the next owner.
             await asyncio.wait(self._tasks, timeout=drain_s)
         for job in list(self._jobs.values()):
             job.settle(errors.RunClosed(f"run {job.id} was left in the queue: its service was closed"))
         await self._observers.close(max(0.5, DRAIN_S + 1 - (time.monotonic() - began)))
+        await self.flows.release()
         await self.store.drop_owner(self.lease.owner.id)
         self.lease.release()
         self.store.close()
-
-    async def _drain(self, job: Job) -> None:
-        if job.run is not None:
-            await job.run.stop("its owner was told to end")
 
     @property
     def is_idle(self) -> bool:
@@ -141,7 +145,7 @@ class Service:
         `is_detached`: nobody sits before it. If this process dies, another one goes on with it.
         """
         then = self.settings.recover if is_detached else "fail"
-        run = await self._add(request, recover=then, owner=self.lease.owner.id, **options)
+        run = await self._add(request, recover=then, owner=self.lease.owner.id, environ=environ, **options)
         return self._take(run, approver, show, environ, request)
 
     async def open(
@@ -154,7 +158,7 @@ class Service:
         **options: Any,
     ) -> Run:
         """A started run whose events the caller reads himself, as `open_run` gives it; kept like every other."""
-        run = await self._add(request, recover="fail", owner=self.lease.owner.id)
+        run = await self._add(request, recover="fail", owner=self.lease.owner.id, environ=environ)
         job = self._take(run, as_approver(approver), None, environ, request)
         return await job.read(options)
 
@@ -191,7 +195,11 @@ class Service:
         parent: str | None = None,
         place: dict[str, Any] | None = None,
         owner: str | None = None,
+        environ: Mapping[str, str] | None = None,
     ) -> RunInfo:
+        # The rest is checked where it starts; this could not even be stored.
+        check_text(msgspec.structs.asdict(msgspec.structs.replace(request, credential=None)))
+        own, around = home.load_env(self.home), self._environ if environ is None else environ
         new = NewRun(
             id=run_id or uuid.uuid4().hex,
             request=request,
@@ -201,12 +209,13 @@ class Service:
             lane=lane
             if lane is not None
             else ",".join(f"{key}={value}" for key, value in sorted(request.labels.items())),
-            account=account_of(request),
+            account=account_of(request, around, own),
             owner=owner,
             parent=parent,
             place={"recover": recover, "pending": self.settings.pending, **(place or {})},
         )
-        return await self.store.add_run(new, self.settings.limits())
+        redactor = Redactor(known_secrets(request, {**own, **around}))
+        return await self.store.add_run(new, self.settings.limits(), redactor=redactor)
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
@@ -220,7 +229,7 @@ class Service:
                 while await self._claim_one():
                     pass
                 for order in await self.store.take_orders(self.lease.owner.id):
-                    self._spawn(self._carry_out(order))
+                    self._spawn(self._obey(order))
                 if loop.time() >= look_at:
                     await recover.reconcile(self.store, self.home)
                     look_at = loop.time() + LOOK_S
@@ -253,19 +262,23 @@ class Service:
             return False
         held = held_by(self.budgets, self.store, run)
         if held is not None:
-            await self.store.requeue(run, attempt=run.attempt, note=held.note, not_before=held.until)
+            # Whose run it was, it stays: somebody may sit before it.
+            owner = self.lease.owner.id if run.id in self._jobs else None
+            await self.store.requeue(run, attempt=run.attempt, note=held.note, not_before=held.until, owner=owner)
             return True
         job = self._jobs.get(run.id) or self._take(run, None, None, None, None)
         job.info = run
         job.keeper = Keeper(self.store, run, show=job.show)
+        job.keeper.on_limit = lambda until: self._spawn(self._hold(run, until))
         with jsonlog.about(run.id):  # the task, and those it starts, keep it
-            self._spawn(self._execute(job))
+            job.task = self._spawn(self._execute(job))
         return True
 
-    def _spawn(self, work: Any) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _execute(self, job: Job) -> None:
         """One claimed run, to its end in the store. The task boundary of a run: what goes wrong here is its result."""
@@ -276,10 +289,12 @@ class Service:
             environ = self._environs.get(run.id, self._environ)
             place = places.Place(self, run, environ)
             request = await place.enter(self._request(run, earlier))
-            asker: Approver = StoredApprover(self.store, run, job.approver, Redactor(known_secrets(request)))
+            asker: Approver = StoredApprover(self.store, run, job.approver, lambda: job.redactor, job.pauses)
             if is_alone := isinstance(job.approver, DenyAll):
                 asker = job.approver  # who says that nobody is there is believed at once
             keeper.watch = await self._observers.watch(run, is_answerable=not is_alone)
+            from leadrope.runtime.run import open_run  # noqa: PLC0415  # 40 ms that only those who run agents pay
+
             async with open_run(
                 request,
                 approver=asker,
@@ -293,12 +308,21 @@ class Service:
                 **job.options,
             ) as opened:
                 job.started(opened)
+                self._spawn(self._snapshot(run, opened))
+                for order in job.later:
+                    self._spawn(orders.carry_out(self.store, job, order))
                 await (keeper.stored(opened) if job.is_read else keeper.keep(opened))
                 result = await opened.result()
-            await place.leave()
             redactor = opened.redactor
+            await place.leave(redactor)
         except errors.LeadropeError as error:
             await self._not_started(job, error)
+            return
+        except asyncio.CancelledError:
+            if job.given_up is None:
+                raise
+            asyncio.current_task().uncancel()  # type: ignore[union-attr]  # this is one
+            await self._ended_early(job, job.given_up)
             return
         except Exception as error:  # the boundary of a run
             log.exception("run %s failed inside leadrope", run.id[:8])
@@ -314,9 +338,8 @@ class Service:
 
     async def _settle(self, job: Job, result: RunResult, redactor: Redactor) -> None:
         run = job.info
-        if result.outcome == "parked" and result.resets_at is not None and run.account:
-            note = f"usage limit of {run.account} until {time.strftime('%H:%M', time.localtime(result.resets_at))}"
-            await self.store.hold_account(run.account, result.resets_at, note)
+        if result.outcome == "parked" and result.resets_at is not None:
+            await self._hold(run, result.resets_at)
         place = self.store.texts(run.id).place
         if self._is_closing and result.outcome == "stopped" and place.get("recover") == "resume":
             attempt = self.store.get(run.id).attempt + 1
@@ -326,11 +349,40 @@ class Service:
         self._forget(job)
         job.settle((job.keeper and job.keeper.show_error) or result)
 
+    async def _snapshot(self, run: RunInfo, opened: Run) -> None:
+        """Policy files change; what held for this run is kept with it."""
+        try:
+            await self.store.set_policy(run, opened.rules, opened.redactor)
+        except errors.StoreError as error:
+            log.warning("run %s: its rules could not be kept: %s", run.id[:8], error.message)
+
+    async def _hold(self, run: RunInfo, until: float) -> None:
+        """The runs of the same credential need not find out for themselves."""
+        note = f"usage limit of {run.account} until {time.strftime('%H:%M', time.localtime(until))}"
+        try:
+            await self.store.hold_account(run.account, until, note)
+        except errors.StoreError as error:
+            log.warning("run %s: the queue of its account could not be held: %s", run.id[:8], error.message)
+
     async def _not_started(self, job: Job, error: errors.LeadropeError) -> None:
+        result = recover.not_started(error, run_id=job.id, attempts=job.info.attempt)
+        await self._end_unread(job, result)
+        self._forget(job)
+        job.settle(error)
+
+    async def _ended_early(self, job: Job, reason: str) -> None:
+        """It was told to end while it was being started; nothing of it is left."""
+        result = _stopped(job.info, reason)
+        if self._is_closing and self.store.texts(job.id).place.get("recover") == "resume":
+            await self.store.requeue(job.info, attempt=job.info.attempt, note=f"{reason}; it goes on")
+        else:
+            await self._end_unread(job, result)
+        self._forget(job)
+        job.settle(result)
+
+    async def _end_unread(self, job: Job, result: RunResult) -> None:
+        """The end of a run that has told none itself."""
         run = job.info
-        kind = error.kind if error.kind in recover.KINDS else "spawn_failed"
-        problem = RunError(kind=kind, message=error.message, hint=error.hint)  # type: ignore[arg-type]  # looked up
-        result = RunResult(run_id=run.id, outcome="failed", error=problem, attempts=run.attempt)
         try:
             seq = self.store.get(run.id).last_seq + 1
             request = self._requests.get(run.id)
@@ -339,8 +391,6 @@ class Service:
         except errors.StoreError:
             # The store itself is what failed. Whoever waits is told all the same; the next owner puts the row right.
             log.exception("run %s: its end could not be stored", run.id[:8])
-        self._forget(job)
-        job.settle(error)
 
     def _forget(self, job: Job) -> None:
         self._jobs.pop(job.id, None)
@@ -361,28 +411,14 @@ class Service:
 
     # -- what others ask for ------------------------------------------------------------------------------------------
 
-    async def _carry_out(self, order: Order) -> None:
+    async def _obey(self, order: Order) -> None:
         job = self._jobs.get(order.run_id)
-        if job is None or job.run is None or job.keeper is None:
+        if job is None:
             return
-        match order.kind:
-            case "stop":
-                await job.run.stop(order.body.get("reason") or "stopped from another process")
-            case "interrupt":
-                await job.run.interrupt()
-            case "send":
-                with contextlib.suppress(errors.RunClosed):
-                    await job.run.send(order.body["text"])
-            case "pause":
-                job.run.pause()
-                job.keeper.row.is_paused = True
-                await self.store.set_state(job.info, "paused", "paused by a person")
-            case "unpause":
-                job.keeper.row.is_paused = False
-                await self.store.set_state(job.info, job.keeper.row.state)
-                job.run.unpause()
-            case _:
-                log.warning("run %s: nobody knows the order %r", order.run_id[:8], order.kind)
+        if order.kind == "stop" and not job.is_taken:
+            await self.stop(job.id, orders.reason_of(order))
+        else:
+            await orders.carry_out(self.store, job, order)
 
     async def order(self, run_id: str, kind: str, **body: Any) -> None:
         """Ask the run's owner, whoever that is."""
@@ -394,16 +430,17 @@ class Service:
     async def stop(self, run_id: str, reason: str = "stopped by a person") -> None:
         """A run that waits is ended here and now; one that runs is ended by its owner."""
         run = self.store.find(run_id)
-        if run.state in ("queued", "parked"):
-            problem = RunError(kind="stopped", message=reason)
-            result = RunResult(run_id=run.id, outcome="stopped", error=problem, attempts=run.attempt)
+        job = self._jobs.get(run.id)
+        # One that another process has queued is that one's to end: somebody may wait for it there.
+        is_here = run.owner in (None, self.lease.owner.id) and not (job is not None and job.is_taken)
+        if run.state in ("queued", "parked") and is_here:
+            result = _stopped(run, reason)
             last = ended_event(run.id, run.attempt, run.last_seq + 1, result)
-            await self.store.end_run(run, result, Redactor(), last=last)
-            job = self._jobs.get(run.id)
-            if job is not None:
-                self._forget(job)
-                job.settle(result)
-            return
+            if await self.store.end_run(run, result, Redactor(), last=last, only=("queued", "parked")):
+                if job is not None:
+                    self._forget(job)
+                    job.settle(result)
+                return
         await self.order(run.id, "stop", reason=redact(reason))
 
     async def interrupt(self, run_id: str) -> None:
@@ -412,7 +449,11 @@ class Service:
     async def send(self, run_id: str, text: str) -> None:
         if not text.strip():
             raise errors.EmptyPrompt("the prompt is empty")
-        await self.order(run_id, "send", text=redact(text))
+        if redact(text) != text:
+            raise errors.BadValue(
+                "text", "holds what looks like a secret, and secrets are not stored", hint="Say it at the run itself."
+            )
+        await self.order(run_id, "send", text=text)
 
     async def pause(self, run_id: str) -> None:
         """Hold the next tool call, or the next turn; the clocks stand still until `unpause`."""
@@ -425,7 +466,8 @@ class Service:
         """One word on a pending request; refused when it is no longer pending."""
         found = self.store.approval(approval_id)
         text = msgspec.json.encode(answer)
-        if redact(text.decode()).encode() != text:
+        job = self._jobs.get(found.run_id)
+        if (job.redactor if job is not None else Redactor()).clean(text.decode()).encode() != text:
             raise errors.BadValue(
                 "answer", "holds what looks like a secret, and secrets are not stored", hint="Answer at the run itself."
             )
@@ -441,43 +483,7 @@ class Service:
             )
         return self.store.approval(approval_id)
 
-    # -- looking ------------------------------------------------------------------------------------------------------
-
-    def get(self, run_id: str) -> RunInfo:
-        return self.store.find(run_id)
-
-    def texts(self, run_id: str) -> Texts:
-        return self.store.texts(self.store.find(run_id).id)
-
-    def listing(self, wanted: Filter = Filter()) -> list[RunInfo]:  # noqa: B008  # frozen
-        return self.store.listing(wanted)
-
-    def approvals(self, **wanted: Any) -> list[Approval]:
-        return self.store.approvals(**wanted)
-
-    def follow(
-        self, run_id: str, from_seq: int = 1, *, live: bool = True
-    ) -> AsyncIterator[events.Recorded | Truncated]:
-        """What is stored, then what comes: each event once, in order."""
-        return feed.follow(self.store, self.store.find(run_id).id, from_seq, live=live)
-
-    # -- again --------------------------------------------------------------------------------------------------------
-
-    def again(self, run_id: str, *, prompt: str | None = None) -> tuple[RunInfo, RunRequest]:
-        """The request of a run that has ended: the same once more, or with a prompt in its session."""
-        run = self.store.find(run_id)
-        if run.state != "ended":
-            raise errors.WrongState(f"run {run.id[:8]} has not ended", hint="Stop it first, or wait.")
-        request = whole(self.store.texts(run.id).request)
-        if prompt is None:
-            return run, msgspec.structs.replace(request, session_id=None)
-        if run.session_id is None:
-            raise errors.WrongState(
-                f"run {run.id[:8]} has no session to go on with", hint="`leadrope runs retry` starts it anew."
-            )
-        return run, msgspec.structs.replace(
-            request, prompt=prompt, resume=run.session_id, fork=False, session_id=None, attachments=()
-        )
+    # -- forgetting ---------------------------------------------------------------------------------------------------
 
     async def delete(self, run_ids: Iterable[str]) -> int:
         """Ended runs, with their events; a run that lives is refused."""
@@ -488,3 +494,8 @@ class Service:
                 raise errors.WrongState(f"run {run.id[:8]} has not ended", hint="Stop it first.")
             deleted += await self.store.delete_run(run.id)
         return deleted
+
+
+def _stopped(run: RunInfo, reason: str) -> RunResult:
+    problem = RunError(kind="stopped", message=reason)
+    return RunResult(run_id=run.id, outcome="stopped", error=problem, attempts=run.attempt)

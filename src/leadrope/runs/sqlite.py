@@ -23,7 +23,7 @@ from leadrope.runs.bell import Bell
 from leadrope.runs.cleaning import as_json
 from leadrope.runs.reading import Reads
 from leadrope.runs.statements import sql
-from leadrope.runs.store import Approval, Decided, Limits, NewRun, Order, Owner, Progress, RunInfo
+from leadrope.runs.store import Approval, Decided, Limits, NewRun, Order, Owner, Progress, RunInfo, State
 from leadrope.runs.writer import Writer
 
 T = TypeVar("T")
@@ -57,9 +57,10 @@ class Sqlite(Reads):
     async def write(self, work: Callable[[sqlite3.Connection], T], *, weight: int = 0, durable: bool = True) -> T:
         return await self._writer.do(work, weight=weight, durable=durable)
 
-    async def add_run(self, new: NewRun, limits: Limits | None = None) -> RunInfo:
+    async def add_run(self, new: NewRun, limits: Limits | None = None, *, redactor: Redactor | None = None) -> RunInfo:
+        """`redactor`: of somebody who knows more secrets than the request itself holds."""
         request = msgspec.structs.replace(new.request, credential=None)
-        redactor = Redactor(known_secrets(new.request))
+        redactor = redactor or Redactor(known_secrets(new.request))
         values = {
             "id": new.id,
             "created": time.time(),
@@ -151,8 +152,12 @@ class Sqlite(Reads):
         *,
         last: Recorded | None = None,
         note: str = "",
+        only: Sequence[State] = (),
     ) -> bool:
-        """The outcome, and its event where it is not stored yet; False when the run had ended before."""
+        """The outcome, and its event where it is not stored yet; False when the run had ended before.
+
+        `only`: False, too, when the run is in no state of these any more.
+        """
         text = as_json(result, redactor)
         values = {
             "n": run.n,
@@ -167,7 +172,7 @@ class Sqlite(Reads):
 
         def work(db: sqlite3.Connection) -> bool:
             have, state, _ = _place(db, run)
-            if state == "ended":
+            if state == "ended" or (only and state not in only):
                 return False
             values["last_seq"] = have
             if last is not None and db.execute(sql("last_type"), {"run": run.n}).fetchone() != ("run.ended",):
@@ -188,12 +193,20 @@ class Sqlite(Reads):
 
         return await self.write(work)
 
-    async def requeue(self, run: RunInfo, *, attempt: int, note: str, not_before: float = 0.0) -> None:
-        values = {"n": run.n, "attempt": attempt, "note": redact(note), "not_before": not_before}
+    async def requeue(
+        self, run: RunInfo, *, attempt: int, note: str, not_before: float = 0.0, owner: str | None = None
+    ) -> None:
+        """`owner`: the only one who may take it up again."""
+        values = {"n": run.n, "attempt": attempt, "note": redact(note), "not_before": not_before, "owner": owner}
         await self.write(lambda db: db.execute(sql("requeue"), values))
 
     async def park(self, run: RunInfo, *, until: float, note: str) -> None:
         await self.write(lambda db: db.execute(sql("park"), {"n": run.n, "not_before": until, "note": redact(note)}))
+
+    async def set_policy(self, run: RunInfo, policy: Any, redactor: Redactor) -> None:
+        """The rules that hold for it, when all layers have spoken; before its start it has the request's own."""
+        values = {"n": run.n, "policy": as_json(policy, redactor)}
+        await self.write(lambda db: db.execute(sql("set_policy"), values), durable=False)
 
     async def set_place(self, run: RunInfo, place: dict[str, Any]) -> None:
         values = {"n": run.n, "place": as_json(place, _SHAPES)}

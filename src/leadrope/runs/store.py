@@ -74,6 +74,14 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     place: dict[str, Any] = {}
 
 
+class Artifact(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    kind: str
+    """A media type."""
+    created: float
+    size: int
+
+
 class Texts(msgspec.Struct, frozen=True, kw_only=True):
     """The long texts of a run, read one run at a time."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from leadrope import errors
@@ -9,13 +11,31 @@ from leadrope.core.redaction import MASK
 from leadrope.core.request import RunRequest
 
 
-def account_of(request: RunRequest) -> str:
-    """A name for whoever pays, so that a usage limit holds those runs and no others. Never the credential."""
-    if request.credential is not None:
-        from hashlib import sha256  # noqa: PLC0415  # rarely needed
+def account_of(request: RunRequest, environ: Mapping[str, str], settings: Mapping[str, str]) -> str:
+    """A name for whoever pays, so that a usage limit holds those runs and no others. Never the credential.
 
-        return f"given-{sha256(request.credential.reveal().encode()).hexdigest()[:12]}"
+    A login is known by its place and not by its token, which changes within hours.
+    """
+    found = request.credential.reveal() if request.credential else _variable(request, environ, settings)
+    if found:
+        from hashlib import sha256  # noqa: PLC0415  # not needed for a login
+
+        return f"{request.provider}-{sha256(found.encode()).hexdigest()[:12]}"
     return f"{request.provider}-{request.billing}"
+
+
+def _variable(request: RunRequest, environ: Mapping[str, str], settings: Mapping[str, str]) -> str | None:
+    """What the environment or leadrope's own .env holds for it, in the order of the provider's search."""
+    if request.provider != "claude-code":
+        return None
+    from leadrope.providers.claude_code.credentials import KEY_VARIABLES, TOKEN_VARIABLE  # noqa: PLC0415  # not to list
+
+    places = [(settings, name) for name in KEY_VARIABLES]
+    if request.billing != "api_key":
+        places = [(environ, TOKEN_VARIABLE), (settings, TOKEN_VARIABLE), *places]
+    if request.billing == "api_key":
+        places += [(environ, name) for name in KEY_VARIABLES]
+    return next((values[name].strip() for values, name in places if values.get(name, "").strip()), None)
 
 
 def whole(request: RunRequest) -> RunRequest:

@@ -20,6 +20,7 @@ class RunClocks:
         self._stopped = False
         self.tools: set[str] = set()
         """Calls that were allowed and have no result yet."""
+        self._paused: tuple[str, ...] = ()
 
     def start(self, started_at: float) -> None:
         """The wall clock covers the run, not the attempt: what earlier attempts took is gone."""
@@ -67,12 +68,16 @@ class RunClocks:
         self._arm()
 
     def pause(self) -> None:
-        """A person has paused the run: neither its silence nor its length counts."""
-        self._clocks.pause("wall", self._loop.time())
+        """A person has paused the run: neither its silence nor its length counts, nor what a tool takes meanwhile."""
+        self._paused = ("start", "wall", *(f"tool {call_id}" for call_id in self.tools))
+        for name in self._paused:
+            self._clocks.pause(name, self._loop.time())
         self.hold()
 
     def unpause(self) -> None:
-        self._clocks.resume("wall", self._loop.time())
+        for name in self._paused:
+            self._clocks.resume(name, self._loop.time())
+        self._paused = ()
         self.release()
 
     def tool_begins(self, call_id: str) -> None:

@@ -181,6 +181,20 @@ async def test_sigterm_drains_the_background_and_the_next_one_goes_on(yard: Any,
     assert leadrope.show(run_id)["run"]["attempt"] == 2
 
 
+async def test_sigterm_ends_the_background_whatever_grace_an_agent_was_given(yard: Any, leadrope: Terminal) -> None:
+    """Five minutes between asking and ending are this run's own limit; its owner has ten seconds."""
+    agent = yard.agent("a", [{"ignore_sigterm": True}, {"text": "x"}, {"hang": True}])
+    run_id = await asyncio.to_thread(leadrope.run, agent, "--stop-secs", "300")
+    await asyncio.to_thread(until, lambda: leadrope.show(run_id)["run"]["state"] == "running")
+    reads = Reads(database.path_in(yard.home))
+    (owner,) = [owner for owner in reads.owners() if owner.kind == "background"]
+    os.kill(owner.pid, signal.SIGTERM)
+    await asyncio.to_thread(until, lambda: not leases.is_alive(yard.home, owner))
+    reads.close()
+    assert leadrope.show(run_id)["run"]["state"] == "queued"
+    assert "stopped" in leadrope("runs", "stop", run_id[:8])
+
+
 def test_worktree_diff_apply_and_discard(yard: Any, leadrope: Terminal) -> None:
     def git(*words: str) -> str:
         who = ("-c", "user.name=t", "-c", "user.email=t@localhost")
@@ -208,6 +222,8 @@ def test_worktree_diff_apply_and_discard(yard: Any, leadrope: Terminal) -> None:
     assert "gone" in leadrope("runs", "discard", run_id[:8])
     assert git("branch", "--list", "leadrope/*") == ""
     assert "b.txt" in leadrope("runs", "diff", run_id[:8]), "what it changed can still be read"
+    assert [kept["name"] for kept in leadrope.show(run_id)["artifacts"]] == ["changes.diff"]
+    assert "changes.diff" in leadrope("runs", "show", run_id[:8])
 
 
 def test_undo_puts_the_files_back(yard: Any, leadrope: Terminal) -> None:

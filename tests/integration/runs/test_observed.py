@@ -46,7 +46,6 @@ class Listener:
         return [body for where, _, body in self.got if where == path]
 
     def spans(self) -> list[Any]:
-        pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="the extra `otel` is not installed")
         from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
         found = [ExportTraceServiceRequest.FromString(body) for body in self.of("/v1/traces")]
@@ -213,6 +212,8 @@ PLANTED = {
     "output": "sk-proj-plantedplanted0123456789abcd",
     "error": "xoxb-planted-0123456789-abcdef",
     "variable": "hunter2-of-the-database",
+    "marked": "postgres://app:opensesame@db/app",
+    "referred": "plain-value-of-a-variable-of-the-user",
     "server": "tavily-plain-key-of-a-server",
     "webhook": SIGNED_WITH,
 }
@@ -239,7 +240,9 @@ async def test_planted_secrets_leave_nowhere(yard: Any, listener: Listener, capl
     """A real process of the real provider's wire is told all of them and says all of them, then fails with them."""
     caplog.set_level(logging.DEBUG)
     everything = "\n".join(value for name, value in PLANTED.items() if name != "webhook")
-    servers = {"db": McpServer(command="true", env={"TAVILY": PLANTED["server"]}, required=False)}
+    env = {"TAVILY": PLANTED["server"], "OTHER": "${USERS_OWN}"}
+    servers = {"db": McpServer(command="true", env=env, required=False)}
+    yard.environ["USERS_OWN"] = PLANTED["referred"]
     bash = {"tool": "Bash", "id": "t1", "input": {"command": f"echo {everything}"}, "result": everything}
     long = {"tool": "Read", "id": "t2", "input": {"file_path": "x"}, "result": everything + "\n" + "x" * 20_000}
     steps = [
@@ -257,12 +260,13 @@ async def test_planted_secrets_leave_nowhere(yard: Any, listener: Listener, capl
     request = yard.request(
         claude,
         provider="claude-code",
-        prompt=f"use {PLANTED['prompt']} and {PLANTED['key']}",
+        prompt=f"use {PLANTED['prompt']}, {PLANTED['referred']}, {PLANTED['marked']} and {PLANTED['key']}",
         credential=Secret(PLANTED["credential"]),
         credential_kind="api_key",
         billing="api_key",
         broker=False,
-        variables={"DB_PASSWORD": PLANTED["variable"], "STAGE": "dev"},
+        variables={"DB_PASSWORD": PLANTED["variable"], "DSN": PLANTED["marked"], "STAGE": "dev"},
+        secret_variables=("DSN",),
         connections=servers,
         labels={"note": PLANTED["key"]},
     )

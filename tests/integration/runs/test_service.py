@@ -118,6 +118,22 @@ async def test_a_paused_run_decides_nothing_until_it_goes_on(yard: Any) -> None:
         assert yard.marker.exists()
 
 
+async def test_the_rules_that_held_for_a_run_are_kept_with_it(yard: Any) -> None:
+    """Those of all layers, not only the request's own: files change, and nobody could tell afterwards."""
+    (yard.folder / ".config/leadrope").mkdir(parents=True)
+    file = yard.folder / ".config/leadrope/config.toml"
+    file.write_text('[policy]\nblocked_commands = ["curl *"]\n')
+    agent = yard.agent("a", [{"text": "x"}, *CLOSE])
+    async with yard.service() as service:
+        job = await service.start(yard.request(agent, policy={"max_tool_calls": 3}))
+        await job.result()
+        file.write_text("")
+        kept = service.texts(job.id).policy
+        assert kept["max_tool_calls"] == 3
+        assert "curl *" in kept["blocked_commands"]
+        assert kept["origin"]["blocked_commands"], "and whose word it was"
+
+
 async def test_what_keeps_a_run_from_starting_is_raised_and_stored(yard: Any) -> None:
     async with yard.service() as service:
         job = await service.start(yard.request(str(yard.folder / "nothing")))

@@ -33,3 +33,17 @@ def test_all_that_a_request_holds_is_found_and_references_are_not() -> None:
         *("the-credential", "the-variable", "the-server-key"),
         *("Bearer the-header-word", "the-header-word"),
     }
+
+
+def test_a_variable_is_marked_whatever_its_name_is() -> None:
+    values = {"DSN": "postgres://app:x@db", "STAGE": "dev", "API_KEY": "0123456789"}
+    request = RunRequest(prompt="p", variables=values, secret_variables=("DSN", "NOT_GIVEN"))
+    assert set(known_secrets(request)) == {"postgres://app:x@db", "0123456789"}
+
+
+def test_what_a_connection_names_is_known_where_the_environment_is() -> None:
+    servers = {"db": McpServer(command="x", env={"A": "${ONE}"}, headers={}), "web": McpServer(url="http://localhost")}
+    request = RunRequest(prompt="p", connections=servers)
+    assert known_secrets(request) == []
+    assert known_secrets(request, {"ONE": "value-of-one"}) == ["value-of-one"]
+    assert known_secrets(request, {}) == [], "what is not set is the run's own error, not this one's"

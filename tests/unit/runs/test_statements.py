@@ -6,7 +6,9 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from importlib.resources import files
 
+import aiosql
 import msgspec
 import pytest
 
@@ -53,6 +55,22 @@ def test_rows_are_read_by_position() -> None:
 def test_a_file_of_statements() -> None:
     text = "-- About the file.\n\n-- name: one\nselect 1;\n\n-- name: two\n-- Why.\nselect\n  2;\n"
     assert statements.parse(text) == {"one": "select 1", "two": "-- Why.\nselect\n  2"}
+
+
+def test_a_mark_behind_a_name_is_not_part_of_it() -> None:
+    text = "-- name: one!\ndelete from x;\n-- name: two<!\ninsert into x values (1) returning n;\n-- name: three*!\nx;"
+    assert list(statements.parse(text)) == ["one", "two", "three"]
+
+
+@pytest.mark.parametrize("file", statements.FILES)
+def test_the_files_are_aiosqls_and_it_reads_the_same_out_of_them(file: str) -> None:
+    text = (files("leadrope.runs") / "sql" / file).read_text()
+    theirs = aiosql.from_str(text, "sqlite3", mandatory_parameters=False)
+    ours = statements.parse(text)
+    assert {name for name in theirs.available_queries if not name.endswith("_cursor")} == set(ours)
+    for name, statement in ours.items():
+        without_comments = "\n".join(line for line in statement.splitlines() if not line.startswith("--"))
+        assert getattr(theirs, name).sql.removesuffix(";") == without_comments
 
 
 def test_a_name_is_written_once() -> None:

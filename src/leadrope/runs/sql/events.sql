@@ -1,4 +1,4 @@
--- name: add_event
+-- name: add_event*!
 insert into events (run, seq, attempt, time, source, type, packed, body)
 values (?, ?, ?, ?, ?, ?, ?, ?);
 
@@ -18,12 +18,3 @@ select seq, attempt, time, source, packed, body from events
 where run = :run and type = :type and seq >= :seq
 order by seq
 limit :limit;
-
--- name: drop_deltas
-delete from events where run = :run and type in ('message.delta', 'tool.progress');
-
--- name: drop_events
-delete from events where run = :run and seq < :before;
-
--- name: set_first_seq
-update runs set first_seq = :first_seq where n = :n;

@@ -31,27 +31,27 @@ select count(*) from runs r, (select n, priority from runs where id = :id) me
 where r.state = 'queued' and r.state <> 'ended'
   and (r.priority > me.priority or (r.priority = me.priority and r.n < me.n));
 
--- name: claim
+-- name: claim!
 -- The time that it waited for is over: left there, it would be taken for the time of a later wait.
 update runs set state = 'starting', owner = :owner, note = '', not_before = 0, started = coalesce(started, :now)
 where n = :n and state = 'queued';
 
--- name: due_parked
+-- name: due_parked!
 -- A run that is parked by a living owner is that owner's to go on with.
 update runs set state = 'queued', note = 'the limit has been reset'
 where state = 'parked' and state <> 'ended' and owner is null and not_before > 0 and not_before <= :now;
 
--- name: hold_account
+-- name: hold_account!
 insert into holds (account, until, note) values (:account, :until, :note)
 on conflict (account) do update set until = max(until, excluded.until), note = excluded.note;
 
 -- name: list_holds
 select account, until, note from holds where until > :now;
 
--- name: add_owner
+-- name: add_owner!
 insert into owners (id, pid, boot, kind, started) values (:id, :pid, :boot, :kind, :started);
 
--- name: drop_owner
+-- name: drop_owner!
 delete from owners where id = :id;
 
 -- name: list_owners
@@ -64,7 +64,7 @@ select id from runs where owner = :owner and state <> 'ended';
 select id, owner from runs where owner is not null and state <> 'ended'
   and owner not in (select id from owners);
 
--- name: add_order
+-- name: add_order!
 insert into orders (run, kind, body, created) values (:run, :kind, :body, :created);
 
 -- name: open_orders
@@ -72,13 +72,13 @@ select o.n, r.id, o.kind, o.body from orders o join runs r on r.n = o.run
 where o.taken = 0 and r.owner = :owner
 order by o.n;
 
--- name: take_order
+-- name: take_order!
 update orders set taken = 1 where n = :n and taken = 0;
 
--- name: drop_orders
+-- name: drop_orders!
 delete from orders where run = :run;
 
--- name: add_artifact
+-- name: add_artifact!
 insert into artifacts (run, name, kind, created, body) values (:run, :name, :kind, :created, :body)
 on conflict (run, name) do update set kind = excluded.kind, created = excluded.created, body = excluded.body;
 

@@ -1,11 +1,11 @@
--- name: add_run
+-- name: add_run<!
 insert into runs (id, created, state, owner, attempt, priority, lane, account, not_before, note, title, cwd, provider,
                   agent, model, session_id, parent, labels)
 values (:id, :created, :state, :owner, :attempt, :priority, :lane, :account, :not_before, :note, :title, :cwd,
         :provider, :agent, :model, :session_id, :parent, :labels)
 returning n;
 
--- name: add_texts
+-- name: add_texts!
 insert into texts (run, request, policy, place) values (:run, :request, :policy, :place);
 
 -- name: get_run
@@ -40,44 +40,50 @@ limit :limit;
 -- name: count_by_state
 select state, count(*) from runs where state <> 'ended' group by state;
 
--- name: set_progress
+-- name: set_progress!
 update runs
 set state = :state, last_seq = :last_seq, attempt = :attempt, cost_usd = max(cost_usd, :cost_usd),
     tokens = max(tokens, :tokens), model = :model, session_id = coalesce(:session_id, session_id),
     last_action = :last_action, started = coalesce(started, :started)
 where n = :n and state <> 'ended';
 
--- name: set_state
+-- name: set_state!
 update runs set state = :state, note = :note where n = :n and state <> 'ended' and state <> :state;
 
--- name: end_run
+-- name: end_run!
 update runs
 set state = 'ended', outcome = :outcome, ended = :ended, owner = null, note = :note, error_kind = :error_kind,
     cost_usd = max(cost_usd, :cost_usd), tokens = max(tokens, :tokens),
     session_id = coalesce(:session_id, session_id), last_seq = max(last_seq, :last_seq)
 where n = :n and state <> 'ended';
 
--- name: set_result
+-- name: set_result!
 update texts set result = :result where run = :n;
 
--- name: set_place
+-- name: set_policy!
+update texts set policy = :policy where run = :n;
+
+-- name: set_place!
 update texts set place = :place where run = :n;
 
--- name: requeue
+-- name: requeue!
+-- What has said nothing yet has not begun: its day is the one on which it does.
 update runs
-set state = 'queued', owner = null, attempt = :attempt, note = :note, not_before = :not_before
+set state = 'queued', owner = :owner, attempt = :attempt, note = :note, not_before = :not_before,
+    started = case when last_seq > 0 then started end
 where n = :n and state <> 'ended';
 
--- name: park
+-- name: park!
 update runs set state = 'parked', owner = null, note = :note, not_before = :not_before
 where n = :n and state <> 'ended';
 
--- name: delete_run
+-- name: delete_run!
 delete from runs where id = :id and state = 'ended';
 
 -- name: cost_since
+-- By the day on which a run began: one that a budget has held overnight spends the next day's.
 select coalesce(sum(cost_usd), 0) from runs
-where created >= :since and (:agent = '' or agent = :agent)
+where started >= :since and (:agent = '' or agent = :agent)
   and (:label = '' or exists (select 1 from json_each(labels) where key = :label and value = :value));
 
 -- name: spending
@@ -85,6 +91,6 @@ select date(created, 'unixepoch', 'localtime') as day, model, labels, cost_usd, 
 where created >= :since
 order by created;
 
--- name: remember_session
+-- name: remember_session!
 insert into sessions (id, run, cwd, used) values (:id, :run, :cwd, :used)
 on conflict (id) do update set run = excluded.run, used = excluded.used;

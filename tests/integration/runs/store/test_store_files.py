@@ -198,22 +198,45 @@ async def test_a_word_that_the_database_refuses_is_an_error_of_ours(store: Sqlit
 # -- upgrades -----------------------------------------------------------------------------------------------------
 
 
-def made_before(path: Path) -> None:
-    with contextlib.closing(database.open_(path)) as db:
+NOW = statements.migrations()[-1][0]
+BACKUP = f"leadrope.db.v{NOW}.bak"
+
+
+def made_before(path: Path, migrations: database.Migrations | None = None) -> None:
+    with contextlib.closing(database.open_(path, migrations)) as db:
         db.execute("insert into runs (id, created, state, title, labels) values ('old', 1, 'ended', 't', '{}')")
+
+
+@pytest.mark.parametrize("version", range(1, NOW))
+def test_a_database_of_every_version_before_becomes_one_of_now(path: Path, version: int) -> None:
+    made_before(path, statements.migrations()[:version])
+    with Sqlite(path) as store:
+        assert [row.id for row in store.listing()] == ["old"]
+    new = path.with_name("new") / "leadrope.db"
+    made_before(new)
+    schema = "select type, name, sql from sqlite_schema where name not like 'sqlite_%' order by name"
+    with contextlib.closing(sqlite3.connect(path)) as db, contextlib.closing(sqlite3.connect(new)) as other:
+        assert db.execute("pragma user_version").fetchone() == (NOW,)
+        assert db.execute(schema).fetchall() == other.execute(schema).fetchall()
+    with contextlib.closing(sqlite3.connect(path.with_name(f"leadrope.db.v{version}.bak"))) as db:
+        assert db.execute("pragma user_version").fetchone() == (version,)
+        assert db.execute("select id from runs").fetchall() == [("old",)]
 
 
 def test_an_older_database_is_upgraded_and_kept_beside(path: Path) -> None:
     made_before(path)
-    second = (2, "alter table runs add column colour text;\n\n-- the last word\nupdate runs set colour = 'green';\n")
-    third = (3, "create table later (n integer);")
+    second = (
+        NOW + 1,
+        "alter table runs add column colour text;\n\n-- the last word\nupdate runs set colour = 'green';\n",
+    )
+    third = (NOW + 2, "create table later (n integer);")
     with contextlib.closing(database.open_(path, [*statements.migrations(), second, third])) as db:
         assert db.execute("select id, colour from runs").fetchall() == [("old", "green")]
-        assert db.execute("pragma user_version").fetchone() == (3,)
-    backup = path.with_name("leadrope.db.v1.bak")
+        assert db.execute("pragma user_version").fetchone() == (NOW + 2,)
+    backup = path.with_name(BACKUP)
     assert stat.S_IMODE(backup.stat().st_mode) == 0o600
     with contextlib.closing(database.open_(backup)) as db:
-        assert db.execute("pragma user_version").fetchone() == (1,)
+        assert db.execute("pragma user_version").fetchone() == (NOW,)
         assert db.execute("select id from runs").fetchall() == [("old",)]
         assert db.execute("pragma integrity_check").fetchone() == ("ok",)
     # This version refuses what the later one wrote.
@@ -223,7 +246,7 @@ def test_an_older_database_is_upgraded_and_kept_beside(path: Path) -> None:
 
 def test_an_upgrade_that_fails_leaves_everything_as_it_was(path: Path) -> None:
     made_before(path)
-    wrong = (2, "alter table runs add column colour text;\nupdate cats set name = 'x';\n")
+    wrong = (NOW + 1, "alter table runs add column colour text;\nupdate cats set name = 'x';\n")
     with pytest.raises(errors.StoreError, match="no such table: cats"):
         database.open_(path, [*statements.migrations(), wrong])
     with contextlib.closing(database.open_(path)) as db:
@@ -236,7 +259,7 @@ async def test_a_process_that_dies_within_an_upgrade_leaves_the_old_version(path
     child = await start("die_in_upgrade", path)
     assert await child.process.wait() == -9
     with contextlib.closing(database.open_(path)) as db:
-        assert db.execute("pragma user_version").fetchone() == (1,)
+        assert db.execute("pragma user_version").fetchone() == (NOW,)
         assert db.execute("pragma integrity_check").fetchone() == ("ok",)
         assert "colour" not in [row[1] for row in db.execute("pragma table_info(runs)")]
         assert not db.execute("select 1 from sqlite_schema where name = 'half'").fetchall()
@@ -249,11 +272,11 @@ async def test_processes_that_upgrade_at_once(path: Path, start: Any) -> None:
         assert await child.said() == ["ready"]
     for child in children:
         child.go()
-    assert [await child.all_lines() for child in children] == [["version 2"]] * 4
-    assert [file.name for file in path.parent.glob("*.bak")] == ["leadrope.db.v1.bak"]
+    assert [await child.all_lines() for child in children] == [[f"version {NOW + 1}"]] * 4
+    assert [file.name for file in path.parent.glob("*.bak")] == [BACKUP]
     assert not list(path.parent.glob("*.part"))
-    with contextlib.closing(sqlite3.connect(path.with_name("leadrope.db.v1.bak"))) as db:
-        assert db.execute("pragma user_version").fetchone() == (1,)
+    with contextlib.closing(sqlite3.connect(path.with_name(BACKUP))) as db:
+        assert db.execute("pragma user_version").fetchone() == (NOW,)
         assert db.execute("select id from runs").fetchall() == [("old",)]
 
 

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from leadrope import errors
+from leadrope.core.events import MessageDelta, Recorded
+from leadrope.core.redaction import Redactor
 from leadrope.core.request import RunRequest
 from leadrope.runs.sqlite import Sqlite
-from leadrope.runs.store import Limits, NewRun
+from leadrope.runs.store import Limits, NewRun, Progress, RunInfo
 
 MANY = Limits(running=100, starting=100, queued=100)
 
@@ -189,3 +191,22 @@ async def test_everybody_who_listens_hears(store: Sqlite) -> None:
         await ready.acquire()
     await store.hold_account("a", 1.0, "")
     assert await asyncio.gather(*listeners) == [True] * 5
+
+
+async def spend(store: Sqlite, run: RunInfo, cost_usd: float) -> None:
+    said = Recorded(run.id, 1, run.last_seq + 1, 1.0, "agent", MessageDelta(text="words"))
+    now = Progress(state="running", attempt=1, cost_usd=cost_usd, tokens=1, model="m", session_id=None, last_action="")
+    await store.append(run, [said], now, Redactor())
+
+
+async def test_a_run_that_was_held_overnight_spends_the_next_days_budget(store: Sqlite) -> None:
+    await queue(store, "early", "held")
+    assert await claims(store) == ["early", "held"]
+    await spend(store, store.get("early"), 4.0)
+    await store.requeue(store.get("held"), attempt=1, note="held until tomorrow", owner="me")
+    await store.requeue(store.get("early"), attempt=2, note="goes on", owner="me")
+    midnight = time.time()
+    assert await claims(store) == ["early", "held"]
+    await spend(store, store.get("held"), 2.0)
+    assert store.cost_since(midnight) == 2.0, "one that went on still belongs to the day on which it began"
+    assert store.cost_since(0) == 6.0

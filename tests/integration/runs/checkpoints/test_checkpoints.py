@@ -1,139 +1,30 @@
-"""The way back after a run in the user's own folder, with real git in scratch repositories and without git."""
+"""The way back after a run in the user's own repository, with real git."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
-import subprocess
 import time
 from itertools import pairwise
-from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from leadrope import errors
-from leadrope.runs import checkpoints, copies, snapshots
-from leadrope.runs.checkpoints import Checkpoint, Plan
-
-ODD_NAMES = ("two words", "line\nend", "ümläut-✓", "-dash", "quote\"'", "a\\b", "*", ":(top)x")
-RUN = "run-1"
+from leadrope.runs import checkpoints, snapshots
+from leadrope.runs.checkpoints import Checkpoint
 
 
-class Ground:
-    """A folder that a run works in, and leadrope's store beside it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.ws = folder / "my ws"
-        self.store = folder / "leadrope" / "checkpoints"
-        self.user_home = folder / "home"
-        self.user_home.mkdir()
-        (self.user_home / ".gitconfig").write_text("[user]\nname = A\nemail = a@example.com\n")
-        self.environ = {"PATH": os.environ["PATH"], "HOME": str(self.user_home)}
-        self.ws.mkdir()
-
-    def git(self, *arguments: str, cwd: Path | None = None, codes: tuple[int, ...] = (0,)) -> str:
-        done = subprocess.run(
-            ["git", *arguments], cwd=cwd or self.ws, env=self.environ, capture_output=True, text=True, check=False
-        )
-        assert done.returncode in codes, done.stderr
-        return done.stdout
-
-    def commit(self, message: str) -> None:
-        self.git("add", "-A")
-        self.git("commit", "-q", "-m", message)
-
-    def files(self) -> dict[str, str]:
-        found = {}
-        for path in sorted(self.ws.rglob("*")):
-            name = str(path.relative_to(self.ws))
-            if name == ".git" or name.startswith(".git/") or "/.git/" in name:
-                continue
-            if path.is_symlink():
-                found[name] = f"-> {path.readlink()}"
-            elif path.is_file():
-                found[name] = f"{path.stat().st_mode & 0o7777:o} {path.read_bytes()!r}"
-        return found
-
-    def state(self) -> list[str]:
-        index = (self.ws / ".git" / "index").read_bytes().hex()
-        refs = self.git("for-each-ref", "refs/heads", "refs/tags", "refs/stash")
-        return [(self.ws / ".git" / "HEAD").read_text(), index, refs, self.git("stash", "list")]
-
-    async def take(self, run_id: str = RUN, cwd: Path | None = None) -> Checkpoint:
-        return await checkpoints.take(cwd or self.ws, self.store, run_id, environ=self.environ)
-
-    async def close(self, checkpoint: Checkpoint) -> Checkpoint:
-        closed = await checkpoints.close(checkpoint, environ=self.environ)
-        return msgspec.convert(msgspec.to_builtins(closed), Checkpoint)
-
-    async def undo(self, checkpoint: Checkpoint, *, force: bool = False) -> Plan:
-        return await checkpoints.undo(checkpoint, force=force, environ=self.environ)
-
-    async def describe(self, checkpoint: Checkpoint) -> Plan:
-        return await checkpoints.describe(checkpoint, environ=self.environ)
-
-
-@pytest.fixture
-def bare_ground(tmp_path: Path) -> Ground:
-    return Ground(tmp_path)
-
-
-@pytest.fixture
-def ground(bare_ground: Ground) -> Ground:
-    """A repository in the middle of somebody's work."""
-    ws = bare_ground.ws
-    bare_ground.git("init", "-q", "-b", "main")
-    (ws / "one.txt").write_text("one\n")
-    (ws / "staged.txt").write_text("first\n")
-    (ws / "dir").mkdir()
-    (ws / "dir" / "two.txt").write_text("two\n")
-    (ws / "run.sh").write_text("#!/bin/sh\n")
-    (ws / "run.sh").chmod(0o755)
-    (ws / "link").symlink_to("one.txt")
-    (ws / ".gitignore").write_text("*.log\nbuild/\n.env\n")
-    for name in ODD_NAMES:
-        (ws / name).write_text(f"in {name}")
-    bare_ground.commit("first")
-    (ws / "staged.txt").write_text("staged\n")
-    bare_ground.git("add", "staged.txt")
-    (ws / "staged.txt").write_text("and changed again\n")
-    (ws / "untracked.txt").write_text("untracked\n")
-    (ws / "secret").write_text("private\n")
-    (ws / "secret").chmod(0o600)
-    (ws / ".env").write_text("KEY=1\n")
-    (ws / "build").mkdir()
-    (ws / "build" / "out").write_text("built\n")
-    return bare_ground
-
-
-def work(ws: Path) -> None:
-    """What a run may do to files: all of it must be taken back."""
-    (ws / "one.txt").write_text("changed\n")
-    (ws / "staged.txt").unlink()
-    (ws / "untracked.txt").write_text("changed\n")
-    (ws / "secret").unlink()
-    (ws / "run.sh").chmod(0o644)
-    (ws / "link").unlink()
-    (ws / "link").symlink_to("/etc/hostname")
-    for name in ODD_NAMES:
-        (ws / name).write_text("changed")
-        (ws / f"{name} new").write_text("new")
-    shutil.rmtree(ws / "dir")
-    (ws / "dir").write_text("a file now\n")
-    (ws / "made" / "deep").mkdir(parents=True)
-    (ws / "made" / "deep" / "file").write_text("new\n")
-
-
-async def test_a_checkpoint_touches_nothing_of_the_users(ground: Ground) -> None:
+async def test_a_checkpoint_touches_nothing_of_the_users(ground: Any) -> None:
     before, state = ground.files(), ground.state()
     checkpoint = await ground.take()
     assert (ground.files(), ground.state()) == (before, state)
     assert checkpoint.kind == "git"
     assert msgspec.convert(msgspec.to_builtins(checkpoint), Checkpoint) == checkpoint
-    assert ground.git("for-each-ref", "--format=%(refname)", "refs/leadrope").split() == [f"refs/leadrope/{RUN}/before"]
+    assert ground.git("for-each-ref", "--format=%(refname)", "refs/leadrope").split() == [
+        f"refs/leadrope/{ground.run}/before"
+    ]
     held = ground.git("show", f"{checkpoint.before}:staged.txt")
     assert held == "and changed again\n"
     # It survives git's own cleaning.
@@ -141,10 +32,10 @@ async def test_a_checkpoint_touches_nothing_of_the_users(ground: Ground) -> None
     assert ground.git("show", f"{checkpoint.before}:untracked.txt") == "untracked\n"
 
 
-async def test_undo_brings_files_links_and_modes_back(ground: Ground) -> None:
+async def test_undo_brings_files_links_and_modes_back(ground: Any) -> None:
     before, state = ground.files(), ground.state()
     checkpoint = await ground.take()
-    work(ground.ws)
+    ground.work()
     changed = ground.files()
     checkpoint = await ground.close(checkpoint)
     plan = await ground.describe(checkpoint)
@@ -161,10 +52,10 @@ async def test_undo_brings_files_links_and_modes_back(ground: Ground) -> None:
     assert (await ground.describe(checkpoint)).is_empty
 
 
-async def test_undo_refuses_what_changed_after_the_run_unless_forced(ground: Ground) -> None:
+async def test_undo_refuses_what_changed_after_the_run_unless_forced(ground: Any) -> None:
     before = ground.files()
     checkpoint = await ground.take()
-    work(ground.ws)
+    ground.work()
     checkpoint = await ground.close(checkpoint)
     (ground.ws / "one.txt").write_text("the user went on\n")
     (ground.ws / "mine.txt").write_text("the user's own\n")
@@ -179,7 +70,7 @@ async def test_undo_refuses_what_changed_after_the_run_unless_forced(ground: Gro
     assert ground.files() == before | {"mine.txt": mine}
 
 
-async def test_without_a_closing_look_only_force_undoes(ground: Ground) -> None:
+async def test_without_a_closing_look_only_force_undoes(ground: Any) -> None:
     before = ground.files()
     checkpoint = await ground.take()
     (ground.ws / "one.txt").write_text("changed\n")
@@ -188,7 +79,7 @@ async def test_without_a_closing_look_only_force_undoes(ground: Ground) -> None:
     assert ground.files() == before
 
 
-async def test_ignored_files_are_not_taken_for_the_runs(ground: Ground) -> None:
+async def test_ignored_files_are_not_taken_for_the_runs(ground: Any) -> None:
     """A run that changes .gitignore makes files appear, or disappear, that it never made or deleted."""
     before = ground.files()
     checkpoint = await ground.take()
@@ -200,7 +91,7 @@ async def test_ignored_files_are_not_taken_for_the_runs(ground: Ground) -> None:
     assert ground.files() == before
 
 
-async def test_an_ignored_file_comes_back_if_its_edit_was_announced(ground: Ground) -> None:
+async def test_an_ignored_file_comes_back_if_its_edit_was_announced(ground: Any) -> None:
     before = ground.files()
     checkpoint = await ground.take()
     assert checkpoints.remember(checkpoint, ground.ws / ".env")
@@ -212,7 +103,7 @@ async def test_an_ignored_file_comes_back_if_its_edit_was_announced(ground: Grou
     assert ground.files() == before
 
 
-async def test_bytes_come_back_as_they_were_whatever_git_converts(ground: Ground) -> None:
+async def test_bytes_come_back_as_they_were_whatever_git_converts(ground: Any) -> None:
     """Line ends and filters change what git stores; here the disk counts."""
     marker = ground.folder / "MARKER"
     ground.git("config", "core.autocrlf", "input")
@@ -233,7 +124,7 @@ async def test_bytes_come_back_as_they_were_whatever_git_converts(ground: Ground
     assert not marker.exists()
 
 
-async def test_no_hook_or_monitor_of_the_repository_is_started(ground: Ground) -> None:
+async def test_no_hook_or_monitor_of_the_repository_is_started(ground: Any) -> None:
     marker = ground.folder / "MARKER"
     script = f"#!/bin/sh\necho $0 >> '{marker}'\n"
     hooks = ground.ws / ".git" / "hooks"
@@ -245,14 +136,14 @@ async def test_no_hook_or_monitor_of_the_repository_is_started(ground: Ground) -
     ground.git("config", "core.fsmonitor", str(evil))
     marker.unlink(missing_ok=True)
     checkpoint = await ground.take()
-    work(ground.ws)
+    ground.work()
     checkpoint = await ground.close(checkpoint)
     await ground.undo(checkpoint)
     await checkpoints.drop(checkpoint, environ=ground.environ)
     assert not marker.exists(), marker.read_text()
 
 
-async def test_links_are_never_gone_through(ground: Ground) -> None:
+async def test_links_are_never_gone_through(ground: Any) -> None:
     outside = ground.folder / "outside"
     outside.mkdir()
     (outside / "two.txt").write_text("not the run's\n")
@@ -278,7 +169,7 @@ async def test_links_are_never_gone_through(ground: Ground) -> None:
     assert (outside / "two.txt").read_text() == "not the run's\n"
 
 
-async def test_a_folder_with_unknown_files_is_not_removed_for_a_file(ground: Ground) -> None:
+async def test_a_folder_with_unknown_files_is_not_removed_for_a_file(ground: Any) -> None:
     checkpoint = await ground.take()
     (ground.ws / "one.txt").unlink()
     (ground.ws / "one.txt").mkdir()
@@ -295,9 +186,7 @@ async def test_a_folder_with_unknown_files_is_not_removed_for_a_file(ground: Gro
     assert (ground.ws / "one.txt").read_text() == "one\n"
 
 
-async def test_nested_repositories_and_large_files_are_left_alone(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_nested_repositories_and_large_files_are_left_alone(ground: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     nested = ground.ws / "nested"
     nested.mkdir()
     ground.git("init", "-q", cwd=nested)
@@ -319,7 +208,7 @@ async def test_nested_repositories_and_large_files_are_left_alone(
     assert ground.files() == before | {"large": ground.files()["large"]}
 
 
-async def test_only_the_runs_own_folder_is_written(ground: Ground) -> None:
+async def test_only_the_runs_own_folder_is_written(ground: Any) -> None:
     checkpoint = await ground.take(cwd=ground.ws / "dir")
     (ground.ws / "one.txt").write_text("outside of the run's folder\n")
     (ground.ws / "dir" / "two.txt").write_text("changed\n")
@@ -333,17 +222,17 @@ async def test_only_the_runs_own_folder_is_written(ground: Ground) -> None:
     assert (ground.ws / "dir" / "two.txt").read_text() == "two\n"
 
 
-async def test_commits_of_the_run_do_not_matter_to_the_files(ground: Ground) -> None:
+async def test_commits_of_the_run_do_not_matter_to_the_files(ground: Any) -> None:
     before = ground.files()
     checkpoint = await ground.take()
-    work(ground.ws)
+    ground.work()
     ground.commit("by the run")
     checkpoint = await ground.close(checkpoint)
     assert (await ground.undo(checkpoint)).is_done
     assert ground.files() == before
 
 
-async def test_flags_in_the_users_index_hide_nothing(ground: Ground) -> None:
+async def test_flags_in_the_users_index_hide_nothing(ground: Any) -> None:
     ground.git("update-index", "--skip-worktree", "one.txt")
     ground.git("update-index", "--assume-unchanged", "run.sh")
     (ground.ws / "one.txt").write_text("local\n")
@@ -356,7 +245,7 @@ async def test_flags_in_the_users_index_hide_nothing(ground: Ground) -> None:
     assert ground.files() == before
 
 
-async def test_a_repository_without_a_commit_or_in_the_middle_of_a_merge(bare_ground: Ground) -> None:
+async def test_a_repository_without_a_commit_or_in_the_middle_of_a_merge(bare_ground: Any) -> None:
     ground = bare_ground
     ground.git("init", "-q", "-b", "main")
     (ground.ws / "a").write_text("a\n")
@@ -381,7 +270,7 @@ async def test_a_repository_without_a_commit_or_in_the_middle_of_a_merge(bare_gr
     assert (ground.files(), ground.state()) == (before, state)
 
 
-async def test_two_thousand_files_are_quick_and_a_second_look_quicker(ground: Ground) -> None:
+async def test_two_thousand_files_are_quick_and_a_second_look_quicker(ground: Any) -> None:
     for n in range(2000):
         folder = ground.ws / f"d{n % 20}"
         folder.mkdir(exist_ok=True)
@@ -403,28 +292,28 @@ async def test_two_thousand_files_are_quick_and_a_second_look_quicker(ground: Gr
     assert ground.files() == before
 
 
-async def test_checkpoints_at_once_in_one_folder(ground: Ground) -> None:
+async def test_checkpoints_at_once_in_one_folder(ground: Any) -> None:
     before = ground.files()
     found = await asyncio.gather(*(ground.take(f"run-{n}") for n in range(6)))
-    work(ground.ws)
+    ground.work()
     closed = await ground.close(found[3])
     assert (await ground.undo(closed)).is_done
     assert ground.files() == before
 
 
-async def test_a_broken_index_of_ours_is_made_again(ground: Ground) -> None:
+async def test_a_broken_index_of_ours_is_made_again(ground: Any) -> None:
     await ground.take()
     for index in ground.store.glob("shadows/*/index"):
         index.write_bytes(b"DIRC broken")
         index.with_name("index.lock").write_bytes(b"")
     before = ground.files()
     checkpoint = await ground.take("second")
-    work(ground.ws)
+    ground.work()
     assert (await ground.undo(await ground.close(checkpoint))).is_done
     assert ground.files() == before
 
 
-async def test_drop_and_prune_forget(ground: Ground) -> None:
+async def test_drop_and_prune_forget(ground: Any) -> None:
     kept, gone = await ground.take("kept"), await ground.take("gone")
     assert await checkpoints.prune(ground.store, {"kept"}, environ=ground.environ) == ["gone"]
     refs = ground.git("for-each-ref", "--format=%(refname)", "refs/leadrope").split()
@@ -435,98 +324,9 @@ async def test_drop_and_prune_forget(ground: Ground) -> None:
     assert ground.git("for-each-ref", "refs/leadrope") == ""
 
 
-async def test_a_repository_that_is_gone_is_an_error_with_a_name(ground: Ground) -> None:
+async def test_a_repository_that_is_gone_is_an_error_with_a_name(ground: Any) -> None:
     checkpoint = await ground.close(await ground.take())
     shutil.rmtree(ground.ws / ".git")
     with pytest.raises(errors.GitFailed, match="is gone"):
         await ground.undo(checkpoint)
     await checkpoints.drop(checkpoint, environ=ground.environ)
-
-
-# -- without git -------------------------------------------------------------------------------------------------------
-
-
-async def test_outside_of_a_repository_announced_files_come_back(bare_ground: Ground) -> None:
-    ground, ws = bare_ground, bare_ground.ws
-    for name in ODD_NAMES:
-        (ws / name).write_text(f"in {name}")
-    (ws / "secret").write_text("private\n")
-    (ws / "secret").chmod(0o600)
-    (ws / "target").write_text("target\n")
-    (ws / "link").symlink_to("target")
-    (ws / os.fsdecode(b"no-utf8-\xff")).write_text("bytes\n")
-    before = ground.files()
-    checkpoint = await ground.take()
-    assert checkpoint.kind == "copies"
-    assert "no git repository" in checkpoint.notes[0]
-    names = [*ODD_NAMES, "secret", "link", "made/new", os.fsdecode(b"no-utf8-\xff")]
-    assert all(checkpoints.remember(checkpoint, name) for name in names)
-    for name in ODD_NAMES:
-        (ws / name).write_text("changed")
-        assert checkpoints.remember(checkpoint, ws / name), "only the first time counts"
-    (ws / "secret").unlink()
-    (ws / "link").write_text("through the link\n")
-    (ws / "link").unlink()
-    (ws / os.fsdecode(b"no-utf8-\xff")).unlink()
-    (ws / "made").mkdir()
-    (ws / "made" / "new").write_text("new\n")
-    checkpoint = await ground.close(checkpoint)
-    plan = await ground.describe(checkpoint)
-    assert plan.removed == ("made/new",)
-    assert {"secret", "link", "target", r"line\nend"} <= set(plan.restored)
-    done = await ground.undo(checkpoint)
-    assert done.is_done
-    assert ground.files() == before
-    assert not (ws / "made").exists()
-    assert (await ground.describe(checkpoint)).is_empty
-
-
-async def test_copies_refuse_later_changes_links_and_what_is_too_large(
-    bare_ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ground, ws = bare_ground, bare_ground.ws
-    outside = ground.folder / "outside"
-    outside.mkdir()
-    (outside / "file").write_text("outside\n")
-    (ws / "out").symlink_to(outside)
-    (ws / "file-link").symlink_to(outside / "file")
-    (ws / "a").write_text("a\n")
-    (ws / "dir").mkdir()
-    (ws / "dir" / "b").write_text("b\n")
-    monkeypatch.setattr(copies, "MOST_FILE", 100)
-    (ws / "large").write_bytes(bytes(1000))
-    checkpoint = await ground.take()
-    for name in ("out/file", "file-link", "../outside/file", "/etc/hostname", "large", "..", "."):
-        assert not checkpoints.remember(checkpoint, name), name
-    assert checkpoints.remember(checkpoint, "a")
-    assert checkpoints.remember(checkpoint, "dir/b")
-    (ws / "a").write_text("by the run\n")
-    (ws / "dir" / "b").unlink()
-    (ws / "large").write_bytes(b"small")
-    checkpoint = await ground.close(checkpoint)
-    (ws / "a").write_text("by the user\n")
-    (ws / "dir").rmdir()
-    (ws / "dir").symlink_to(outside)
-    plan = await ground.undo(checkpoint)
-    assert (plan.is_done, plan.changed_since) == (False, ("a",))
-    assert set(plan.blocked) == {"dir/b", "large"}
-    assert (await ground.undo(checkpoint, force=True)).is_done
-    assert (ws / "a").read_text() == "a\n"
-    assert (ws / "large").read_bytes() == b"small"
-    assert [entry.name for entry in outside.iterdir()] == ["file"]
-    assert (outside / "file").read_text() == "outside\n"
-
-
-async def test_a_list_that_a_crash_has_cut_still_serves(bare_ground: Ground) -> None:
-    (bare_ground.ws / "a").write_text("a\n")
-    checkpoint = await bare_ground.take()
-    checkpoints.remember(checkpoint, "a")
-    with (checkpoint.copies.folder / copies.LIST).open("ab") as file:
-        file.write(b'{"path":"b","sta')
-    (bare_ground.ws / "a").write_text("changed\n")
-    assert (await bare_ground.undo(await bare_ground.close(checkpoint))).restored == ("a",)
-
-
-async def test_a_folder_that_does_not_exist_is_refused(bare_ground: Ground) -> None:
-    with pytest.raises(errors.BadDirectory, match="does not exist"):
-        await bare_ground.take(cwd=bare_ground.folder / "nowhere")

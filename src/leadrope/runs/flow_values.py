@@ -1,0 +1,215 @@
+"""What is kept of workflows: one execution (a flow), its units, what it asks of people, cached outputs, datasets.
+
+Values only, no database. The words of a workflow's own files (steps, batches, templates) mean nothing here: a unit is
+known by the name of its step and two numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+FlowState = Literal["running", "waiting", "interrupted", "ended"]
+"""running: has a living owner. waiting: for a person, without an owner, for days if need be. interrupted: its owner
+died or left it. Both of these are taken up again by `claim`."""
+FlowOutcome = Literal["succeeded", "degraded", "failed", "stopped"]
+UnitStatus = Literal["succeeded", "degraded", "failed", "skipped"]
+WaitState = Literal["pending", "approved", "denied", "withdrawn"]
+
+WHOLE = -1
+"""The iteration of what a step with a loop or a batch came to as a whole; it has no item."""
+
+
+class UnitKey(Protocol):
+    """A unit of a flow: `(step, iteration, item)`. The workflow's own keys fit, and so do outcomes."""
+
+    @property
+    def step(self) -> str: ...
+    @property
+    def iteration(self) -> int:
+        """From 0; WHOLE for the step itself, where that is not its only unit."""
+        ...
+
+    @property
+    def item(self) -> int | None: ...
+
+
+class NewFlow(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    text: str
+    """The workflow as it is started, whole."""
+    name: str = ""
+    file: str = ""
+    title: str = ""
+    cwd: str = ""
+    inputs: Mapping[str, Any] = {}
+    settings: Mapping[str, Any] = {}
+    """What it was started with beside its inputs."""
+    parent: str | None = None
+    parent_key: str = ""
+    """Which unit of the parent it is the work of."""
+    labels: dict[str, str] = {}
+
+
+class FlowInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One flow as a row: cheap to list, no text, no outcomes."""
+
+    n: int
+    """The store's own number; ids are for people."""
+    id: str
+    name: str = ""
+    file: str = ""
+    title: str = ""
+    digest: str
+    """sha256 of the text as it was given. A stored text that lost a secret has another one."""
+    cwd: str = ""
+    state: FlowState
+    outcome: FlowOutcome | None = None
+    owner: str | None = None
+    created: float
+    ended: float | None = None
+    """Or when it was interrupted."""
+    cost_usd: float = 0.0
+    """Of the units so far, and of the end when it is told."""
+    tokens: int = 0
+    parent: str | None = None
+    parent_key: str = ""
+    labels: dict[str, str] = {}
+
+
+class FlowTexts(msgspec.Struct, frozen=True, kw_only=True):
+    """The long parts of a flow, read one flow at a time."""
+
+    text: str
+    inputs: dict[str, Any]
+    settings: dict[str, Any]
+    result: Any = None
+    redacted: frozenset[str] = frozenset()
+    """Which of these lost a secret when they were stored, and are not good for another start."""
+
+
+class FlowFilter(msgspec.Struct, frozen=True, kw_only=True):
+    state: FlowState | None = None
+    outcome: FlowOutcome | None = None
+    is_open: bool = False
+    """Only flows that have not ended."""
+    is_top: bool = False
+    """Only flows that are not part of another one."""
+    name: str | None = None
+    file: str | None = None
+    cwd: str | None = None
+    label: tuple[str, str] | None = None
+    since: float = 0.0
+    before: int | None = None
+    """The `n` of the last flow of the page before."""
+    limit: int = 50
+
+
+class Remark(msgspec.Struct, frozen=True, kw_only=True):
+    """A warning. `kind` is for programs."""
+
+    kind: str
+    message: str
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    kind: str
+    message: str
+    hint: str | None = None
+
+
+class UnitOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one unit came to. There is one for each key of a flow, for ever."""
+
+    step: str
+    iteration: int = 0
+    item: int | None = None
+    status: UnitStatus
+    branch: str | None = None
+    outputs: dict[str, Any] = {}
+    warnings: tuple[Remark, ...] = ()
+    error: Problem | None = None
+    cost_usd: float = 0.0
+    tokens: int = 0
+    run_id: str | None = None
+    attempts: int = 1
+    started: float = 0.0
+    ended: float = 0.0
+    """0: when it is stored."""
+    is_sum: bool = False
+    """Cost and tokens are those of other units, and are not counted once more; so for every whole."""
+    is_redacted: bool = False
+    """Set by the store: a secret was taken out, so these are not the values that later steps would need."""
+    n: int = 0
+    """The store's own number, in the order in which units were settled; for those who follow."""
+
+    @property
+    def is_whole(self) -> bool:
+        return self.iteration == WHOLE
+
+    @property
+    def key(self) -> tuple[str, int, int | None]:
+        return self.step, self.iteration, self.item
+
+
+class Begun(msgspec.Struct, frozen=True, kw_only=True):
+    """A unit that was started."""
+
+    step: str
+    iteration: int
+    item: int | None
+    times: int
+    """Above 1: it was cut off before."""
+    first: float
+    last: float
+
+
+class Wait(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person is, or was, asked before a workflow goes on."""
+
+    token: str
+    """Names it, and is hard to guess."""
+    flow_id: str
+    step: str
+    iteration: int
+    item: int | None
+    asked: dict[str, Any]
+    """As it was given. Its `choices`, if there are any, are the only ones that are taken for an answer."""
+    fingerprint: str
+    state: WaitState
+    choice: str = ""
+    reason: str = ""
+    by: str = ""
+    requested: float
+    decided: float | None = None
+    used: bool = False
+    """The workflow has gone on with this answer; it counts for nothing more."""
+    title: str = ""
+    """Of the flow."""
+    cwd: str = ""
+
+
+class Cached(msgspec.Struct, frozen=True, kw_only=True):
+    key: str
+    type: str
+    """Of the step."""
+    created: float
+    outputs: dict[str, Any]
+
+
+class DatasetInfo(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    columns: tuple[str, ...]
+    count: int
+    bytes: int
+    """Of its rows as JSON."""
+    flow_id: str | None
+    """Who wrote it last; that flow may be gone."""
+    updated: float
+    is_redacted: bool = False
+
+
+class Dataset(DatasetInfo, frozen=True, kw_only=True):
+    rows: list[dict[str, Any]]

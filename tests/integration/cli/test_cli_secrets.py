@@ -1,0 +1,63 @@
+"""`leadrope run --secret`: the value reaches the agent, and neither the terminal nor the store shows it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leadrope.rehearsal import write_executable
+
+SECRET = "postgres://app:opensesame@db/app"
+LOOKS_LIKE = "sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123"
+OPEN: list[dict[str, Any]] = [{"initialize": True}, {"await_user": True}, {"init": True}]
+CLOSE: list[dict[str, Any]] = [{"result": True}, {"await_eof": True}]
+
+
+def delta(text: str) -> dict[str, Any]:
+    block = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}
+    return {
+        "line": {"type": "stream_event", "event": block, "session_id": "s", "parent_tool_use_id": None, "uuid": "u"}
+    }
+
+
+@pytest.mark.parametrize("output", ["text", "json", "stream-json"])
+def test_a_marked_variable_is_seen_by_the_agent_alone(tmp_path: Path, output: str) -> None:
+    said = f"It is {SECRET}, and {LOOKS_LIKE} is an example."
+    call = {"tool": "Bash", "id": "t1", "input": {"command": f"psql {SECRET}"}, "result": f"refused: {SECRET}"}
+    half = len(said) // 3
+    steps = [
+        *OPEN,
+        {"call": call},
+        *(delta(piece) for piece in (said[:half], said[half : half + 7], said[half + 7 :])),
+        {"text": said},
+        {"stderr": f"{SECRET}\n"},
+        *CLOSE,
+    ]
+    binary = str(write_executable(tmp_path / "agent", {"steps": steps}))
+    (tmp_path / "ws").mkdir()
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LEADROPE_HOME": str(tmp_path / "leadrope")}
+    given = ("--provider", "scripted", "--binary", binary, "--walls", "off", "--attempts", "1", "--mode", "full")
+    done = subprocess.run(
+        [sys.executable, "-m", "leadrope.cli.main", "run", f"use {SECRET}", *given, "--secret", "DSN", "-o", output],
+        env=environ | {"DSN": SECRET},
+        cwd=tmp_path / "ws",
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        start_new_session=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert SECRET not in done.stdout + done.stderr
+    assert "opensesame" not in done.stdout + done.stderr
+    assert "It is [redacted], and" in done.stdout
+    assert LOOKS_LIKE in done.stdout, "an answer that was asked for is not taken away"
+    kept = b"".join(path.read_bytes() for path in (tmp_path / "leadrope").rglob("*") if path.is_file())
+    assert SECRET.encode() not in kept
+    assert LOOKS_LIKE.encode() not in kept
