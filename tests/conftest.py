@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from leadrope.providers.claude_code.locate import bundled
+
 _FORBIDDEN = ("ANTHROPIC_", "CLAUDE_", "CLAUDECODE", "OPENAI_", "PERPLEXITY_", "LEADROPE_")
 
 # pytest-timeout and execnet own these; a test cannot leave them behind.
@@ -78,6 +80,17 @@ def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
         thread.join(THREAD_END_S)
     running = [thread.name for thread in started if thread.is_alive()]
     assert not running, f"threads left behind: {running}"
+
+
+@pytest.fixture(scope="session")
+def claude() -> str:
+    """The binary that the development lock installs, never one that happens to be on PATH."""
+    found = bundled()
+    if found is None:
+        if os.environ.get("CI", "").lower() == "true":
+            pytest.fail("the agent binary is missing: install requirements-dev.lock")
+        pytest.skip("the agent binary is missing: run `make setup-dev`")
+    return str(found)
 
 
 @pytest.fixture

@@ -11,23 +11,11 @@ from typing import Any, TypeVar
 import pytest
 
 from leadrope import Recorded, RunRequest, RunResult, Secret, events, open_run
-from leadrope.providers.claude_code.locate import bundled
 from leadrope.rehearsal import ModelServer
 from leadrope.runtime.run import Run
 
 KEY = "sk-ant-rehearsal-0000000000000000"
 E = TypeVar("E", bound=events.Event)
-
-
-@pytest.fixture(scope="session")
-def claude() -> str:
-    """The binary that the development lock installs, never one that happens to be on PATH."""
-    found = bundled()
-    if found is None:
-        if os.environ.get("CI", "").lower() == "true":
-            pytest.fail("the agent binary is missing: install requirements-dev.lock")
-        pytest.skip("the agent binary is missing: run `make setup-dev`")
-    return str(found)
 
 
 class Played:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +17,8 @@ from leadrope import Limits, Secret, errors, events, open_conversation
 from leadrope.rehearsal import ModelServer
 from leadrope.runtime.conversation import Conversation
 from leadrope.runtime.sessions import Sessions
+
+OAUTH = Secret("sk-ant-oat-rehearsal-000000000000")
 
 
 @asynccontextmanager
@@ -62,6 +65,19 @@ async def test_two_turns_need_one_process(stage: Any) -> None:
     assert (info.outcome, info.turns, len(info.runs)) == ("succeeded", 3, 1)
     said = [entry.text for entry in Sessions.of(stage.environ).transcript(info.id) if entry.role != "tool"]
     assert said == ["first", "One.", "second", "Two."]
+
+
+async def test_a_later_turn_knows_its_model_its_session_and_who_pays(stage: Any) -> None:
+    """The agent describes itself once, at its start."""
+    async with talking(stage, [{"text": "One."}, {"text": "Two."}], credential=OAUTH) as (conversation, _):
+        told = [await conversation.ask(text) for text in ("first", "second")]
+    for result in told:
+        assert (result.model, result.session_id) == (told[0].model, told[0].session_id)
+        assert result.llm_usage is not None
+        assert (result.llm_usage.model, result.llm_usage.session_id) == (result.model, result.session_id)
+        assert result.llm_usage.cost_label == "API-equivalent estimate"
+    assert told[0].model
+    assert told[1].llm_usage != told[0].llm_usage
 
 
 async def test_a_process_that_waits_too_long_is_closed_and_comes_back(stage: Any, until: Any) -> None:
@@ -134,20 +150,45 @@ async def test_the_budget_is_one_for_all_processes(stage: Any, until: Any) -> No
         assert (await conversation.ask("second")).outcome == "over_budget"
 
 
-async def test_a_usage_limit_is_waited_for_within_the_turn(stage: Any) -> None:
-    import time
-
+def hit_limit(reset: float) -> dict[str, Any]:
     headers = {
         "anthropic-ratelimit-unified-status": "rejected",
-        "anthropic-ratelimit-unified-reset": int(time.time()) + 1,
+        "anthropic-ratelimit-unified-reset": int(reset),
         "anthropic-ratelimit-unified-representative-claim": "five_hour",
         "anthropic-ratelimit-unified-overage-status": "rejected",
     }
-    script = [{"error": {"status": 429, "headers": headers}}, {"text": "Done.", "expect": {"contains": "been reset"}}]
-    token = Secret("sk-ant-oat-rehearsal-000000000000")
-    async with talking(stage, script, credential=token, wait_for_limit=True) as (conversation, _):
+    return {"error": {"status": 429, "headers": headers}}
+
+
+async def test_a_usage_limit_is_waited_for_within_the_turn(stage: Any) -> None:
+    script = [hit_limit(time.time() + 1), {"text": "Done.", "expect": {"contains": "been reset"}}]
+    async with talking(stage, script, credential=OAUTH, wait_for_limit=True) as (conversation, _):
         reply = await conversation.ask("go")
         assert (reply.outcome, reply.text, conversation.starts) == ("succeeded", "Done.", 1)
+
+
+async def test_who_waits_for_a_limit_is_told_before_and_can_leave(stage: Any) -> None:
+    script = [hit_limit(time.time() + 3600), {"text": "Later.", "optional": True}]
+    async with talking(stage, script, credential=OAUTH, wait_for_limit=True) as (conversation, _):
+        told: list[str] = []
+        async with asyncio.timeout(60):
+            async for recorded in conversation.say("go"):
+                if isinstance(recorded.event, events.Notice) and recorded.event.code == "waiting_for_limit":
+                    told.append(recorded.event.message)
+                    await conversation.interrupt()
+        assert [message.partition(";")[0] for message in told] == ["usage limit of the account"]
+        assert conversation.last is not None
+        assert conversation.last.outcome == "parked"
+
+
+@pytest.mark.parametrize(
+    "fields", [{"policy": {"wait_for_limit": False}}, {"limits": Limits(wall_s=600)}], ids=["policy", "wall clock"]
+)
+async def test_a_turn_does_not_wait_where_a_run_would_not(stage: Any, fields: dict[str, Any]) -> None:
+    script = [hit_limit(time.time() + 3600)]
+    async with talking(stage, script, credential=OAUTH, wait_for_limit=True, **fields) as (conversation, _):
+        async with asyncio.timeout(60):
+            assert (await conversation.ask("go")).outcome == "parked"
 
 
 async def test_what_cannot_be_said(stage: Any) -> None:

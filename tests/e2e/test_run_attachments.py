@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import logging
+import random
 import struct
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,15 @@ from leadrope.rehearsal import ModelServer
 PDF = b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\ntrailer<</Root 1 0 R>>\n%%EOF\n"
 
 
-def png(side: int = 8) -> bytes:
+def stripes(size: int) -> bytes:
+    return bytes(x * 7 % 256 for x in range(size))
+
+
+def png(side: int = 8, row: Callable[[int], bytes] = stripes) -> bytes:
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
-    rows = b"".join(b"\0" + bytes((x * 7 + y) % 256 for x in range(3 * side)) for y in range(side))
+    rows = b"".join(b"\0" + row(3 * side) for _ in range(side))
     head = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
 
@@ -53,6 +59,16 @@ async def test_image_text_and_pdf_reach_the_model_in_one_message(stage: Any) -> 
     words = [block["text"] for block in found if block["type"] == "text"]
     assert words[0] == "Attached image: shot.png"
     assert "look at @notes.txt" in words[1].strip(), "the prompt stays what it was, and comes after the files"
+
+
+async def test_a_large_image_is_made_smaller_on_its_way(stage: Any) -> None:
+    """The API takes 5 MiB of base64 an image; the agent program sees to that, so ours is the larger limit."""
+    picture = png(1300, random.Random(1).randbytes)
+    assert len(picture) > 5 * 1024 * 1024 * 3 // 4
+    (stage.ws / "shot.png").write_bytes(picture)
+    played = await stage.play([{"text": "seen"}], attachments=("shot.png",))
+    (image,) = [block for block in blocks(played.model) if block["type"] == "image"]
+    assert len(image["source"]["data"]) < 5 * 1024 * 1024
 
 
 async def test_only_the_first_prompt_has_them(stage: Any) -> None:
@@ -90,10 +106,12 @@ async def test_a_completion_takes_them_too(stage: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "says"), [("missing.png", "does not exist"), ("..", "regular file"), ("a.zip", "no kind")]
+    ("name", "says"),
+    [("missing.png", "does not exist"), ("..", "regular file"), ("a.zip", "no kind"), ("cut.png", "not see it")],
 )
 async def test_what_cannot_go_starts_nothing(stage: Any, name: str, says: str) -> None:
     (stage.ws / "a.zip").write_bytes(b"PK\x03\x04" + bytes(30))
+    (stage.ws / "cut.png").write_bytes(png(40)[:100])
     async with ModelServer([]) as model:
         request = stage.request(model, attachments=(name,))
         with pytest.raises(errors.BadAttachment, match=says):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import time
@@ -251,6 +252,20 @@ async def test_after_a_tool_has_run_the_session_goes_on(stage: Any) -> None:
     assert len(played.of(events.ToolDecided)) == 1
 
 
+async def test_a_service_that_names_a_wait_gets_it_from_us_too(stage: Any) -> None:
+    """Our own first wait for an overloaded model is two seconds at most."""
+    busy = {"error": {"status": 529, "headers": {"retry-after": 3}}, "repeat": 2}
+    async with stage.opened([busy], api_retries=1, attempts=2) as (run, _):
+        waits = []
+        async for item in run:
+            if isinstance(item.event, events.RetryScheduled):
+                waits.append((item.event.by, item.event.delay_s))
+                if item.event.by == "supervisor":
+                    break
+        await run.stop()
+    assert waits == [("agent", 3.0), ("supervisor", 3.0)]
+
+
 async def test_a_usage_limit_is_waited_for(stage: Any) -> None:
     reset = int(time.time()) + 2
     script = [{"tool": stage.touch}, hit_limit(reset), {"text": "Done.", "expect": {"contains": "has been reset"}}]
@@ -275,6 +290,22 @@ async def test_without_it_the_run_is_parked(stage: Any) -> None:
     reset = int(time.time()) + 2
     played = await stage.play([hit_limit(reset)], credential=TOKEN)
     assert (played.result.outcome, played.result.resets_at, played.result.attempts) == ("parked", reset, 1)
+
+
+async def test_a_policy_can_forbid_the_wait(stage: Any) -> None:
+    """It is said at the start: else whoever asked for it would learn of it from a run that has ended."""
+    reset = int(time.time()) + 3600
+    policy = {"wait_for_limit": False}
+    async with asyncio.timeout(60):
+        played = await stage.play([hit_limit(reset)], credential=TOKEN, wait_for_limit=True, policy=policy)
+    assert (played.result.outcome, played.result.resets_at, played.result.attempts) == ("parked", reset, 1)
+    (notice,) = [n for n in played.of(events.Notice) if n.code == "no_waiting"]
+    assert "policy (run)" in notice.message
+
+
+async def test_a_policy_that_forbids_the_wait_is_silent_where_nobody_asked(stage: Any) -> None:
+    played = await stage.play([{"text": "ok"}], policy={"wait_for_limit": False})
+    assert not [n for n in played.of(events.Notice) if n.code == "no_waiting"]
 
 
 async def test_a_limit_that_lies_behind_the_wall_clock_is_not_waited_for(stage: Any) -> None:

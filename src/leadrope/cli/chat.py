@@ -207,6 +207,7 @@ class _Chat:
     def pressed(self) -> None:
         """Ctrl-C or Esc while the agent works: the first interrupts, the second does not wait."""
         if self._turn is None:
+            self._prompts.interrupt()
             return
         self._presses += 1
         if self._presses > 1:
@@ -228,7 +229,9 @@ class _Chat:
             case "/cost":
                 turns = self._conversation.turns
                 spent = money(self._conversation.cost_usd)
-                self._screen.line(f"{turns} turn{'' if turns == 1 else 's'} · {spent} (estimate)")
+                last = self._conversation.last
+                label = last.totals.cost_label if last and last.totals else "estimate"
+                self._screen.line(f"{turns} turn{'' if turns == 1 else 's'} · {spent} ({label})")
             case "/session":
                 self._screen.line(self._conversation.session_id or "it begins with your first words")
             case "/model":

@@ -5,10 +5,11 @@ Knows no command beyond its name and its one line of help, so that `--version` a
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from leadrope.version import __version__
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "run": ("leadrope.cli.run", "command", "Run an agent on a prompt, under supervision."),
     "chat": ("leadrope.cli.chat", "command", "Talk with an agent, turn by turn."),
+    "flow": ("leadrope.cli.flow", "command", "Run workflows, and look at them."),
     "runs": ("leadrope.cli.runs", "command", "List, follow, stop, resume and export runs."),
     "approvals": ("leadrope.cli.approvals", "command", "See and answer what waits for a person."),
     "top": ("leadrope.cli.top", "command", "Watch all runs live."),
@@ -45,6 +47,7 @@ _EPILOG = "`leadrope COMMAND --help` tells more about a command."
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     args = list(sys.argv[1:] if argv is None else argv)
+    _fill_streams()
     if args == ["--version"]:
         # Before click is imported: scripts ask for the version often, and 30 ms each time add up.
         print(f"leadrope {__version__}")
@@ -55,9 +58,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("leadrope: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # The reader (`| head`) has seen enough. Python would complain once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader (`| head`) has seen enough.
+        _forget_stdout()
         return 1
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        _forget_stdout()
+        print(f"leadrope: nothing more could be written: {error}", file=sys.stderr)
+        return 1
+
+
+def _fill_streams() -> None:
+    """What a caller has closed (`>&-`, some daemons) would else be the next file that is opened, and get our words."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # The lowest free number is that of the first closed stream.
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115  # until the exit
+
+
+def _forget_stdout() -> None:
+    """Python would complain once more when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _dispatch(args: list[str]) -> int:
@@ -69,6 +91,7 @@ def _dispatch(args: list[str]) -> int:
     group = LazyGroup(COMMANDS, name="leadrope", help=_HELP, epilog=_EPILOG, no_args_is_help=True)
     group.params.append(_version_option())
     try:
+        _require_text(args)
         code = group.main(args, prog_name="leadrope", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
@@ -83,6 +106,19 @@ def _dispatch(args: list[str]) -> int:
             raise
         return _tell(error)
     return code if isinstance(code, int) else 0
+
+
+def _require_text(args: list[str]) -> None:
+    """What is kept and told of a run is UTF-8; bytes that are not would fail long after the start."""
+    from leadrope.errors import RequestError  # noqa: PLC0415  # imported by the caller already
+
+    for word in args:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise RequestError(
+                f"the argument {os.fsencode(word)!r} is not UTF-8 text", hint="Look at the terminal's encoding (LANG)."
+            ) from None
 
 
 def _version_option() -> click.Option:
@@ -111,5 +147,20 @@ def _debug() -> bool:
     return os.environ.get("LEADROPE_DEBUG", "").lower() in ("1", "true")
 
 
+def entry() -> NoReturn:
+    """What the installed program does.
+
+    Nothing is left to be tidied up when `main` returns: what is kept is on the disk, threads and children have ended.
+    Python's own tidying takes 20 to 100 ms more, at every command.
+    """
+    code = main()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        code = code or 1
+    os._exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    entry()

@@ -107,6 +107,15 @@ FLAGS: tuple[Flag, ...] = (
         help="An environment variable for the agent; without =VALUE its value here. Repeatable.",
     ),
     Flag(
+        "--secret",
+        section=TASK,
+        field="secret_variables",
+        multiple=True,
+        read=values.as_given,
+        metavar="NAME[=VALUE]",
+        help="The same, and its value is never shown or kept. Repeatable.",
+    ),
+    Flag(
         "--label",
         section=TASK,
         field="labels",
@@ -338,7 +347,7 @@ FLAGS: tuple[Flag, ...] = (
         section=PAYING,
         field="billing",
         metavar="WHO",
-        help="subscription (an API key is never used), api_key, or auto.",
+        help="subscription (an API key is used only from leadrope's own .env), api_key, or auto.",
     ),
     Flag(
         "--credential-file",
@@ -433,9 +442,17 @@ def overrides(given: Mapping[str, Any]) -> dict[str, Any]:
             found[flag.field] = value
     if limits:
         found["limits"] = limits
+    if "secret_variables" in found:
+        found |= _marked(found["secret_variables"], found.get("variables", {}))
     if "fork" in found:
         found |= {"resume": found["fork"], "fork": True}
     return found
+
+
+def _marked(given: Sequence[str], known: Mapping[str, str]) -> dict[str, Any]:
+    """Variables and their marks out of --secret; one that --var has set already is only marked."""
+    new = values.variables("--secret", [text for text in given if text not in known])
+    return {"variables": {**known, **new}, "secret_variables": (*(text for text in given if text in known), *new)}
 
 
 def one_session(given: Mapping[str, Any]) -> None:

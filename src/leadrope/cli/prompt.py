@@ -184,6 +184,7 @@ class Prompt:
         self._decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
         self._ahead = ""
         """Typed while the agent was working."""
+        self._readable: asyncio.Future[None] | None = None
         self._row = 0
         self._on_escape: Callable[[], None] | None = None
 
@@ -241,13 +242,23 @@ class Prompt:
 
     async def _keys(self) -> str:
         loop = asyncio.get_running_loop()
-        readable: asyncio.Future[None] = loop.create_future()
-        loop.add_reader(self._fd, _wake, readable)
+        self._readable = loop.create_future()
+        loop.add_reader(self._fd, _wake, self._readable)
         try:
-            await readable
+            await self._readable
         finally:
             loop.remove_reader(self._fd)
+            self._readable = None
+        if self._ahead:
+            keys, self._ahead = self._ahead, ""
+            return keys
         return self._read()
+
+    def interrupt(self) -> None:
+        """Ctrl-C as a signal: sent from elsewhere, or pressed between two lines, where keys are not ours."""
+        self._ahead += "\x03"
+        if self._readable is not None:
+            _wake(self._readable)
 
     def _read(self) -> str:
         try:

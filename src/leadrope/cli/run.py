@@ -19,7 +19,7 @@ from leadrope.cli.render import Renderer, billing_line, ending_lines
 from leadrope.cli.screen import Screen
 from leadrope.core import config as configs
 from leadrope.core import events, home
-from leadrope.core.request import RunRequest
+from leadrope.core.request import RunRequest, check_text
 from leadrope.core.result import RunResult
 
 _HELP = """Run an agent on PROMPT, under supervision.
@@ -106,6 +106,7 @@ def _reported(
 ) -> RunResult:
     """The same run, and afterwards its report for the CI service; also where it could not be started."""
     from leadrope.cli import ci  # noqa: PLC0415  # only --ci and --junit need it
+    from leadrope.runs import recover  # noqa: PLC0415  # the same
 
     job = ci.Job(environ, is_ci=bool(given["ci"]), output=given["output"] or "text", junit_file=given["junit"])
     title = given["title"] or request.prompt
@@ -114,7 +115,7 @@ def _reported(
         with job:
             result = go(job.screen, job.see)
     except errors.LeadropeError as error:
-        job.tell(title, ci.not_started(error), **told)
+        job.tell(title, recover.not_started(error), **told)
         raise
     job.tell(title, result, **told)
     return result
@@ -140,6 +141,7 @@ def with_config(
     if servers is not None:
         fields["connections"] = servers
     try:
+        check_text({"variables": fields.get("variables")})  # the one field that may come from the environment
         return configs.apply(config, given.get("profile"), fields, environ=environ)
     except errors.BadValue as error:
         raise options.in_flags(error, given) from None

@@ -79,6 +79,8 @@ def json_object(flag: str, value: str) -> dict[str, Any]:
         return msgspec.json.decode(text, type=dict[str, Any])
     except msgspec.MsgspecError as error:
         raise errors.BadValue(flag, f"{where} is not a JSON object: {error}") from None
+    except RecursionError:
+        raise errors.BadValue(flag, f"{where} is nested too deeply") from None
 
 
 def secret_file(flag: str, path: str) -> Secret:

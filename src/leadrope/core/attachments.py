@@ -15,16 +15,21 @@ from typing import BinaryIO, Literal
 import msgspec
 
 from leadrope import errors
+from leadrope.core import attachments_image
 
 Kind = Literal["image", "pdf", "text"]
 
 MIB = 1024 * 1024
-IMAGE_LIMIT = 5 * MIB * 3 // 4
-"""The API takes 5 MiB an image and counts its base64, which is four bytes for three."""
-TEXT_LIMIT = MIB
-TOTAL_LIMIT = 30 * MIB * 3 // 4
-"""Of all together, a PDF alone included: the API takes 32 MB a request, base64 and everything else in it."""
 COUNT_LIMIT = 100
+"""Of a longer list the agent program drops the oldest, and says so to nobody."""
+TEXT_LIMIT = MIB
+TOTAL_LIMIT = 24 * MIB * 3 // 4 - 3 * COUNT_LIMIT
+"""Of all together, one image or PDF alone included. The API takes 32 MiB a request. Claude Code 2.1.325 keeps 8 of them
+for the words and drops files silently once their base64, four bytes for three and some padding, is more than the rest.
+An image needs no limit of its own: the API takes 5 MiB, but the agent program brings each one to about 0.5 MB and 2,000
+pixels a side before (tried with PNG files of up to 32 MB and a JPEG of 10)."""
+PIXELS_LIMIT = 16_383**2
+"""Of an image. The agent program's decoder refuses more: 16,300 pixels a side were made smaller, 16,500 were not."""
 
 _HEAD = 16
 _KINDS = "Images (PNG, JPEG, GIF, WebP), PDF and UTF-8 text can be attached."
@@ -96,7 +101,7 @@ def _judge(given: str, name: str, file: BinaryIO, room: int) -> Attachment:
     if not head:
         raise errors.BadAttachment(given, "it is empty")
     kind, media_type = _kind_of(head)
-    limit = {"image": IMAGE_LIMIT, "pdf": TOTAL_LIMIT, "text": TEXT_LIMIT}[kind]
+    limit = TEXT_LIMIT if kind == "text" else TOTAL_LIMIT
     # One byte more than allowed tells that there is more, without reading a file that may be endless.
     content = head + file.read(limit - len(head) + 1)
     if kind == "text" and not _is_text(content):
@@ -109,12 +114,25 @@ def _judge(given: str, name: str, file: BinaryIO, room: int) -> Attachment:
         raise errors.BadAttachment(
             given, f"all attachments together are larger than {_size(TOTAL_LIMIT)}", hint="Attach less at once."
         )
+    if kind == "image":
+        _check_image(given, media_type, content)
     return Attachment(name=name, kind=kind, media_type=media_type, content=content)
+
+
+def _check_image(given: str, media_type: str, content: bytes) -> None:
+    try:
+        width, height = attachments_image.sides(media_type, content)
+    except attachments_image.BadImage as error:
+        hint = "Look at it in another program, and save it again."
+        raise errors.BadAttachment(given, f"{error}, and the model would not see it", hint=hint) from None
+    if width * height > PIXELS_LIMIT:
+        told = f"it has {width:,} x {height:,} pixels, and the agent reads no more than {PIXELS_LIMIT:,}"
+        raise errors.BadAttachment(given, told, hint=_SMALLER["image"])
 
 
 _NAMES: dict[Kind, str] = {"image": "an image", "pdf": "a PDF", "text": "a text"}
 _SMALLER: dict[Kind, str] = {
-    "image": "Make the image smaller: models see no more than about 1,500 pixels a side.",
+    "image": "Make the image smaller: models see no more than 2,000 pixels a side.",
     "pdf": "Attach the pages that matter, or let the agent read the file in its folder.",
     "text": "Name the file in the prompt instead: the agent can read it piece by piece.",
 }

@@ -22,7 +22,6 @@ DEPTH_LIMIT = 100
 _DIGITS = 300
 """A longer number is nobody's count, and turning it into one takes time that grows with its square."""
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-_KEY_CHARS = 1000
 
 
 class _TooMuch(Exception):
@@ -144,7 +143,7 @@ class _Fitting:
             fitted = {}
             for name, inner in value.items():
                 parts = [named[name]] if name in named else []
-                parts += [part for pattern, part in patterns.items() if _matches(pattern, name)]
+                parts += [part for pattern, part in patterns.items() if self._schema.matches(pattern, name)]
                 for part in parts or [rest]:
                     inner = self.fit(part, inner, depth + 1)  # noqa: PLW2901  # each schema gets what the last one made of it
                 fitted[name] = inner
@@ -175,11 +174,3 @@ def _is_of(kind: str, value: Any) -> bool:
     if isinstance(value, float):
         return kind == "number" or (kind == "integer" and value.is_integer())
     return kind == "string" and isinstance(value, str)
-
-
-def _matches(pattern: str, name: str) -> bool:
-    try:
-        return len(name) <= _KEY_CHARS and re.search(pattern, name) is not None
-    except (re.error, OverflowError):
-        # Spelled for another engine: then this part of the answer is left as it is.
-        return False

@@ -64,6 +64,7 @@ class RunDefaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     persist_session: bool | UnsetType = UNSET
     limits: LimitDefaults | UnsetType = UNSET
     variables: dict[str, str] | UnsetType = UNSET
+    secret_variables: tuple[str, ...] | UnsetType = UNSET
     billing: str | UnsetType = UNSET
     base_url: str | UnsetType = UNSET
     binary: str | UnsetType = UNSET
@@ -110,6 +111,8 @@ _ELSEWHERE = {"credential": "Credentials do not belong here: put them into the .
 _NOT_OF_A_REQUEST = ("idle_close_s",)
 # These grow from layer to layer; every other field is replaced whole.
 _MERGED = ("limits", "variables", "labels")
+_JOINED = ("secret_variables",)
+"""Lists that grow, too: a mark that one layer has set must not be lost by another's."""
 
 _T = TypeVar("_T")
 
@@ -136,6 +139,8 @@ def parse(text: str, source: str = "config.toml") -> Config:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise errors.BadConfig(f"{source} is not TOML: {error}") from None
+    except RecursionError:
+        raise errors.BadConfig(f"{source} is not TOML: it is nested too deeply") from None
     for key in data:
         if key not in _SECTIONS:
             raise _unknown(source, "", key, _SECTIONS)
@@ -184,6 +189,8 @@ def apply(
         for key, value in layer.items():
             if key in _MERGED and isinstance(value, Mapping) and isinstance(merged.get(key), Mapping):
                 merged[key] = {**merged[key], **value}
+            elif key in _JOINED and isinstance(value, list | tuple):
+                merged[key] = list(dict.fromkeys((*merged.get(key, ()), *value)))
             else:
                 merged[key] = value
     for key in _NOT_OF_A_REQUEST:

@@ -12,10 +12,17 @@ Role = Literal["user", "assistant"]
 _HEADS: dict[Role, str] = {"user": "[User]", "assistant": "[Assistant]"}
 _SYSTEM = "[System]"
 # Also with what a text may put before or after it: a reader as forgiving as a model takes all of these for a head.
-_LOOKS_LIKE_A_HEAD = re.compile(r"^(?=[^\S\n]*\[(?:system|user|assistant)\][^\S\n]*$)", re.IGNORECASE | re.MULTILINE)
+_LOOKS_LIKE_A_HEAD = re.compile(
+    r"^(?=[^\S\n]*\[(?:system|user|assistant|tool)\][^\S\n]*$)", re.IGNORECASE | re.MULTILINE
+)
 _BACKSLASH = r"\\"
 """One, as re.sub reads it."""
 _SPOKE_FIRST = "(The conversation begins with the assistant.)"
+
+
+def without_heads(text: str) -> str:
+    """The text with a backslash before each line that looks like the head of a block."""
+    return _LOOKS_LIKE_A_HEAD.sub(_BACKSLASH, text)
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +53,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         blocks = [(_SYSTEM, self.system_prompt)] if self.system_prompt else []
         blocks += [(_HEADS[said.role], said.text) for said in self.history]
         blocks.append((_HEADS["user"], self.message))
-        return "\n\n".join(f"{head}\n{_LOOKS_LIKE_A_HEAD.sub(_BACKSLASH, text)}" for head, text in blocks)
+        return "\n\n".join(f"{head}\n{without_heads(text)}" for head, text in blocks)
 
     def to_messages(self) -> tuple[str | None, list[ApiMessage]]:
         """The system prompt (None when there is none) and messages as chat APIs want them: a user first, then in turn.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 import msgspec
 
 from leadrope import errors
 from leadrope.core import schema
-from leadrope.core.redaction import Secret
+from leadrope.core.redaction import SHORTEST, Secret
 
 Mode = Literal["plan", "default", "edit", "full", "dontAsk"]
 Billing = Literal["subscription", "api_key", "auto"]
@@ -88,6 +89,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     mode: str = "default"
     policy: dict[str, Any] = {}
     """Rules of this run's own, as in a policy file; they can only tighten what other layers say."""
+    policies: tuple[dict[str, Any], ...] = ()
+    """More of the same, each a layer of its own: a workflow's rules, say, and those of its step."""
     policy_files: tuple[str, ...] = ()
     max_turns: int | None = None
     max_thinking_tokens: int | None = None
@@ -114,6 +117,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     persist_session: bool = True
     limits: Limits = Limits()
     variables: dict[str, str] = {}
+    secret_variables: tuple[str, ...] = ()
+    """Names among `variables` whose values are never shown or kept; beside those whose name says so (`DB_PASSWORD`)."""
     billing: str = "subscription"
     credential: Secret | None = None
     credential_kind: Literal["api_key", "oauth_token", "auth_token"] | None = None
@@ -210,6 +215,13 @@ def check(request: RunRequest) -> RunRequest:
         check_connection(name, server)
     for key in request.sandbox or ():
         _one_of("sandbox", key, SANDBOX_KEYS)
+    for name in request.secret_variables:
+        if 0 < len(request.variables.get(name, "")) < SHORTEST:
+            raise errors.BadValue(
+                "secret_variables",
+                f"the value of {name} is too short to be taken out of texts: it would take ordinary words with it",
+                hint=f"A secret needs {SHORTEST} characters or more.",
+            )
     return request
 
 
@@ -222,12 +234,27 @@ def _typed(request: RunRequest) -> RunRequest:
         raise errors.BadValue("credential", "is not a Secret", hint="Wrap it: Secret(value).")
     try:
         plain = msgspec.to_builtins(msgspec.structs.replace(request, credential=None))
+        check_text(plain)
         return msgspec.structs.replace(msgspec.convert(plain, RunRequest), credential=request.credential)
     except msgspec.ValidationError as error:
         message, _, path = str(error).partition(" - at `$.")
         raise errors.BadValue(path.rstrip("`") or "request", message) from None
     except (TypeError, msgspec.EncodeError) as error:
         raise errors.BadValue("request", f"holds a value that JSON cannot carry: {error}") from None
+
+
+def check_text(values: Mapping[str, Any]) -> None:
+    """Refuses what is no text by the name of its field: events, logs and the agent's input are UTF-8.
+
+    Bytes of a terminal or a file name that are not UTF-8 come to Python as halves of surrogate pairs.
+    """
+    for field, value in values.items():
+        try:
+            msgspec.json.encode(value)
+        except UnicodeEncodeError:
+            raise errors.BadValue(
+                field, "holds bytes that are not UTF-8 text", hint="Look at the encoding of where it comes from."
+            ) from None
 
 
 def check_connection(name: str, server: McpServer) -> None:

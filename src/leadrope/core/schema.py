@@ -62,6 +62,7 @@ class Schema:
         is_old = document.get("$schema", "").rstrip("#").endswith(_IGNORE_BESIDE_REF)
         self.flat = schema_flat.flatten(document, jsonschema_rs, deny, ignores_beside_ref=is_old)
         self._parts: dict[int, Any] = {}
+        self._patterns: dict[str, Any] = {}
 
     def is_valid(self, value: Any) -> bool:
         return _holds(self._judge, value)
@@ -78,6 +79,17 @@ class Schema:
             judge = self._rs.validator_for(whole, validate_formats=True, offline=True)
             self._parts[id(node)] = judge
         return _holds(judge, value)
+
+    def matches(self, pattern: str, name: str) -> bool:
+        """Whether a property's name fits a pattern of `patternProperties`.
+
+        By the judge's own engine. Python's takes `([a-z]+)*$` for years at a name of forty letters and a `!`, which an
+        agent is free to write.
+        """
+        judge = self._patterns.get(pattern)
+        if judge is None:
+            judge = self._patterns[pattern] = self._rs.validator_for({"pattern": pattern}, offline=True)
+        return _holds(judge, name)
 
     def errors(self, value: Any) -> tuple[str, ...]:
         """What is wrong with a value, each with its place; only the first thing if the value is huge."""

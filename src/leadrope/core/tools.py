@@ -68,6 +68,8 @@ _CLASSES: dict[str, ToolClass] = {
         ),
         "control",
     ),
+    # Of workflows alone. Named here so that a policy that asks for it does not take it for a command.
+    "SendEmail": "other",
 }
 
 KNOWN_TOOLS = tuple(_CLASSES)

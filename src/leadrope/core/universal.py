@@ -348,31 +348,18 @@ class Universal:
 
     def _approval_requested(self, event: events.ApprovalRequested) -> None:
         self._permissions[event.approval_id] = None
+        item_id = self._item_of_call(event.call.id)
         self._to.emit(
             "permission.requested",
-            u.PermissionRequestedData(
-                permission_id=event.approval_id,
-                call=event.call,
-                item_id=self._item_of_call(event.call.id),
-                reason=event.reason,
-                expires_s=event.expires_s,
-                risk=event.risk,
-                reading=event.reading,
-                fingerprint=event.fingerprint,
-            ),
+            _same_fields(event, u.PermissionRequestedData, permission_id=event.approval_id, item_id=item_id),
         )
 
     def _approval_resolved(self, event: events.ApprovalResolved) -> None:
         self._permissions.pop(event.approval_id, None)
+        status = "approved" if event.approved else "denied"
         self._to.emit(
             "permission.resolved",
-            u.PermissionResolvedData(
-                permission_id=event.approval_id,
-                status="approved" if event.approved else "denied",
-                by=event.by,
-                reason=event.reason,
-                scope=event.scope,
-            ),
+            _same_fields(event, u.PermissionResolvedData, permission_id=event.approval_id, status=status),
         )
 
     def _question_requested(self, event: events.QuestionRequested) -> None:
@@ -381,16 +368,8 @@ class Universal:
 
     def _question_resolved(self, event: events.QuestionResolved) -> None:
         self._questions.pop(event.question_id, None)
-        self._to.emit(
-            "question.resolved",
-            u.QuestionResolvedData(
-                question_id=event.question_id,
-                status="answered" if event.answered else "rejected",
-                answers=event.answers,
-                by=event.by,
-                reason=event.reason,
-            ),
-        )
+        status = "answered" if event.answered else "rejected"
+        self._to.emit("question.resolved", _same_fields(event, u.QuestionResolvedData, status=status))
 
     # -- the rest -----------------------------------------------------------------------------------------------------
 
@@ -444,9 +423,9 @@ def universal(records: Iterable[Recorded], session_id: str | None = None) -> Ite
     yield from (converter or Universal(session_id or "")).finish()
 
 
-def _same_fields(event: msgspec.Struct, kind: type[T]) -> T:
-    """Data that is the event itself, field by field."""
-    return kind(**{name: getattr(event, name) for name in kind.__struct_fields__})
+def _same_fields(event: msgspec.Struct, kind: type[T], **others: Any) -> T:
+    """Data that is the event itself, field by field, but for the `others`."""
+    return kind(**{name: getattr(event, name) for name in kind.__struct_fields__ if name not in others}, **others)
 
 
 def _nothing_known() -> u.SessionStartedData:

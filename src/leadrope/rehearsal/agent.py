@@ -1,8 +1,8 @@
 """A scripted agent: a process that speaks the agent's wire on stdin and stdout, byte for byte as its script says.
 
 It stands where the `claude` binary would, so that framing, signals, the gate and the ending of children are tested on
-a real process. It imports nothing but the standard library and no other module of this package: it is started for every
-test, and must be up in a few hundredths of a second. Scripts are checked before, by `executable`.
+a real process. It and its two parts, `agent_bytes` and `agent_children`, import nothing but the standard library: it is
+started for every test, and must be up in a few hundredths of a second. Scripts are checked before, by `executable`.
 """
 
 # ruff: noqa: PTH109, PTH110, PTH123  # importing pathlib would cost a third of the start-up time
@@ -13,93 +13,20 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from typing import Any
 
-_NO_SESSION = "00000000-0000-4000-8000-000000000000"
+# By place and not by name: an executable has this folder as a package of its own, without the rest of leadrope.
+from .agent_bytes import NO_SESSION, PIECE, InputClosed, Stdin, fail, flood, verbatim, write_all
+from .agent_children import spawn
+
 _USAGE = {"input_tokens": 100, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 10}
-_PIECE = 1024 * 1024
-# Up to here a flood is built whole before anything is sent, so that the generator does not slow down its reader;
-# a larger one repeats one block of lines.
-_PREBUILT = 128 * 1024 * 1024
-_BLOCK_LINES = 1000
-
-
-class InputClosed(Exception):
-    """The supervisor closed our stdin while a step was waiting for something from it."""
-
-
-def _verbatim(value: Any) -> bytes:
-    """Text as it stands, bytes from base64, anything else as compact JSON."""
-    if isinstance(value, str):
-        return value.encode()
-    if isinstance(value, dict) and set(value) == {"base64"}:
-        import base64  # noqa: PLC0415  # only for bytes that are no text
-
-        return base64.b64decode(value["base64"])
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view[:_PIECE]) :]
-
-
-class Stdin:
-    """Lines from the supervisor, kept until a step wants them; every byte goes to the record first."""
-
-    def __init__(self, record: str | None) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        self._record = os.open(record, flags, 0o600) if record else None
-        self._rest = b""
-        self._waiting: list[dict[str, Any]] = []
-        self._closed = False
-
-    def next(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """The first message that is wanted; the others stay for later steps."""
-        while True:
-            for index, message in enumerate(self._waiting):
-                if wanted(message):
-                    return self._waiting.pop(index)
-            if self._closed:
-                raise InputClosed
-            self._read()
-
-    def until_closed(self) -> None:
-        while not self._closed:
-            self._read()
-
-    def _read(self) -> None:
-        data = os.read(0, _PIECE)
-        if not data:
-            self._closed = True
-            return
-        if self._record is not None:
-            write_all(self._record, data)
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            if not line.strip():
-                continue
-            try:
-                message = json.loads(line)
-            except ValueError:
-                # The real agent dies of malformed input as well.
-                fail(f"malformed JSON on stdin: {line[:200]!r}")
-            if isinstance(message, dict):
-                self._waiting.append(message)
-
-
-def fail(text: str) -> NoReturn:
-    write_all(2, f"rehearsal agent: {text}\n".encode())
-    os._exit(1)
 
 
 class Agent:
     def __init__(self, script: dict[str, Any], argv: list[str]) -> None:
         self._script = script
         self._stdin = Stdin(script.get("stdin_file"))
-        self._session = _option(argv, "--session-id") or _option(argv, "--resume") or _NO_SESSION
+        self._session = _option(argv, "--session-id") or _option(argv, "--resume") or NO_SESSION
         self._model = _option(argv, "--model") or "claude-sonnet-4-5"
         self._mode = _option(argv, "--permission-mode") or "default"
         self._version = script.get("version", "2.1.325").split(" ")[0]
@@ -113,7 +40,7 @@ class Agent:
         steps = self._script["steps"]
         for step in steps:
             if "flood" in step:
-                self._floods[id(step["flood"])] = list(_flood(step["flood"]))
+                self._floods[id(step["flood"])] = list(flood(step["flood"]))
         try:
             self.steps(steps)
         except InputClosed:
@@ -127,25 +54,25 @@ class Agent:
     # -- exact bytes ---------------------------------------------------------------------------------------------
 
     def do_line(self, value: Any) -> None:
-        write_all(1, _verbatim(value) + b"\n")
+        write_all(1, verbatim(value) + b"\n")
 
     def do_lines(self, values: list[Any]) -> None:
-        write_all(1, b"".join(_verbatim(value) + b"\n" for value in values))
+        write_all(1, b"".join(verbatim(value) + b"\n" for value in values))
 
     def do_raw(self, value: Any) -> None:
-        write_all(1, _verbatim(value))
+        write_all(1, verbatim(value))
 
     def do_stderr(self, value: Any) -> None:
-        write_all(2, _verbatim(value))
+        write_all(2, verbatim(value))
 
     def do_flood(self, value: dict[str, Any]) -> None:
-        for block in self._floods.get(id(value)) or _flood(value):
+        for block in self._floods.get(id(value)) or flood(value):
             write_all(1, block)
 
     def do_play(self, value: dict[str, Any]) -> None:
         with open(value["file"], "rb") as recording:
             if not value.get("interactive"):
-                while data := recording.read(_PIECE):
+                while data := recording.read(PIECE):
                     write_all(1, data)
                 return
             for line in recording:
@@ -396,7 +323,7 @@ class Agent:
 
     def do_spawn(self, value: dict[str, Any]) -> None:
         for _ in range(value.get("count", 1)):
-            _spawn(value)
+            spawn(value)
 
     # -- shapes --------------------------------------------------------------------------------------------------
 
@@ -464,77 +391,6 @@ def _option(argv: list[str], name: str) -> str | None:
         if word.startswith(name + "="):
             return word[len(name) + 1 :]
     return None
-
-
-def _flood(value: dict[str, Any]) -> Iterator[bytes]:
-    """Lines of the wanted sizes in blocks, each with its own message id unless the whole is too large to build."""
-    total, size = value["lines"], value.get("size", 1400)
-    low, high = (size, size) if isinstance(size, int) else size
-    start = (
-        b'{"type":"assistant","message":{"id":"msg_flood_%08d","type":"message","role":"assistant",'
-        b'"model":"claude-sonnet-4-5","content":[{"type":"text","text":"'
-    )
-    end = (
-        b'"}],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":100,"output_tokens":1}},'
-        b'"parent_tool_use_id":null,"session_id":"%b","uuid":"%b"}\n' % (_NO_SESSION.encode(), _NO_SESSION.encode())
-    )
-    filler = b"word " * (high // 5 + 1)
-    bare = len(start % 0) + len(end)
-
-    def block(first: int, count: int) -> bytes:
-        # 37 is prime to most spans, so the sizes spread over the whole range.
-        return b"".join(
-            start % number + filler[: max(1, low + number * 37 % (high - low + 1) - bare)] + end
-            for number in range(first, first + count)
-        )
-
-    if total * high <= _PREBUILT:
-        for first in range(0, total, _BLOCK_LINES):
-            yield block(first, min(_BLOCK_LINES, total - first))
-        return
-    whole = block(0, _BLOCK_LINES)
-    for _ in range(total // _BLOCK_LINES):
-        yield whole
-    if total % _BLOCK_LINES:
-        yield block(0, total % _BLOCK_LINES)
-
-
-def _spawn(value: dict[str, Any]) -> None:
-    """Start a process that may outlive us; return when it runs and its pid is in the file."""
-    kind = value.get("kind", "child")
-    reading, writing = os.pipe()  # closed by exec, which is what the read below waits for
-    pid = os.fork()
-    if pid == 0:
-        try:
-            if kind in ("setsid", "double_fork"):
-                os.setsid()
-            if kind == "background":
-                os.setpgid(0, 0)
-            if kind == "double_fork" and os.fork():
-                os._exit(0)
-            _become(value)
-        finally:
-            os._exit(127)
-    os.close(writing)
-    os.read(reading, 1)
-    os.close(reading)
-    if kind == "double_fork":
-        os.waitpid(pid, 0)
-
-
-def _become(value: dict[str, Any]) -> NoReturn:
-    if "pid_file" in value:
-        record = os.open(value["pid_file"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        write_all(record, f"{os.getpid()}\n".encode())
-        os.close(record)
-    if not value.get("keep_pipes"):
-        null = os.open(os.devnull, os.O_RDWR)
-        for fd in (0, 1, 2):
-            os.dup2(null, fd)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN if value.get("ignore_sigterm") else signal.SIG_DFL)
-    argv = value.get("argv", ["sleep", "3600"])
-    environment = {} if value.get("clear_env") else dict(os.environ)
-    os.execvpe(argv[0], argv, environment)  # noqa: S606  # a list, no shell
 
 
 def run(script: dict[str, Any], argv: list[str]) -> None:

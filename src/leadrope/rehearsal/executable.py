@@ -216,9 +216,11 @@ def write_executable(path: Path | str, script: AgentSource, *, variables: Mappin
         first = f"#!/bin/sh\n'''exec' '{quoted}' -IS \"$0\" \"$@\"\n' '''\n"
     target = Path(path)
     target.write_text(
-        f"{first}import sys\n"
-        f"sys.path.append({str(Path(agent.__file__).parent)!r})\n"
-        "import agent, json\n"
+        f"{first}import json, sys, types\n"
+        # The folder alone as a package: leadrope's own would bring everything that its `__init__` imports.
+        "sys.modules['stand_in'] = package = types.ModuleType('stand_in')\n"
+        f"package.__path__ = [{str(Path(agent.__file__).parent)!r}]\n"
+        "from stand_in import agent\n"
         f"agent.run(json.loads({json.dumps(values, ensure_ascii=True)!r}), sys.argv[1:])\n",
         encoding="utf-8",
     )

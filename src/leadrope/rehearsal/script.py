@@ -175,28 +175,12 @@ def read_values(source: Path | str | Mapping[str, Any] | Sequence[Any]) -> Any:
 
 
 def _parse_yaml(text: str, name: str) -> Any:
-    import yaml  # noqa: PLC0415  # 20 ms that only YAML scripts pay
-
-    class Loader(yaml.SafeLoader):
-        """Refuses a key that is written twice: the first `tool:` of a turn would vanish without a word."""
-
-        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-            seen: set[Any] = set()
-            for key_node, _ in node.value:
-                key = self.construct_object(key_node, deep=True)
-                if isinstance(key, str) and key in seen:
-                    raise yaml.constructor.ConstructorError(
-                        None, None, f"the key {key!r} is written twice", key_node.start_mark
-                    )
-                seen.add(key if isinstance(key, str) else id(key))
-            return super().construct_mapping(node, deep=deep)
+    from leadrope.rehearsal import yaml_text  # noqa: PLC0415  # 20 ms that only YAML scripts pay
 
     try:
-        return yaml.load(text, Loader=Loader)  # noqa: S506  # a SafeLoader
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f"{name}, line {mark.line + 1}, column {mark.column + 1}" if mark else name
-        raise BadScript(place, getattr(error, "problem", None) or str(error)) from error
+        return yaml_text.read(text)
+    except yaml_text.NotYaml as error:
+        raise BadScript(f"{name}, {error.place}" if error.place else name, error.message) from error
 
 
 _VARIABLE = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")

@@ -13,7 +13,7 @@ FORBIDDEN = ("/etc", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/sys"
 
 def working_directory(cwd: str | None) -> str:
     """The directory with its links resolved, or an error that says what is wrong with it."""
-    given = cwd if cwd is not None else os.getcwd()  # noqa: PTH109  # a text, as the user gave it
+    given = cwd if cwd is not None else _here()
     path = Path(given).expanduser()
     try:
         real = path.resolve(strict=True)
@@ -24,16 +24,37 @@ def working_directory(cwd: str | None) -> str:
     if not real.is_dir():
         raise errors.BadDirectory(f"working directory {given!r} is not a directory")
     _refuse_system(given, str(real))
-    return str(real)
+    return _text(real)
 
 
 def extra_directory(given: str, cwd: str) -> str:
     path = Path(cwd, Path(given).expanduser())
     if not path.is_dir():
         raise errors.BadDirectory(f"extra directory {given!r} does not exist or is not a directory")
-    real = str(path.resolve())
-    _refuse_system(given, real)
-    return real
+    real = path.resolve()
+    _refuse_system(given, str(real))
+    return _text(real)
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()  # noqa: PTH109  # a text, as a given one is
+    except OSError:
+        raise errors.BadDirectory(
+            "the working directory of this process is gone", hint="Change to one that exists, or name it with --cwd."
+        ) from None
+
+
+def _text(path: Path) -> str:
+    """Every event that names the folder is UTF-8."""
+    name = str(path)
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise errors.BadDirectory(
+            f"directory {os.fsencode(path)!r} has a name that is not UTF-8 text", hint="Rename it, or work elsewhere."
+        ) from None
+    return name
 
 
 def _refuse_system(given: str, real: str) -> None:

@@ -38,6 +38,9 @@ IDLE_CLOSE_S = 600.0
 LEAVE_S = 10.0
 """For an agent to end by itself before it is ended."""
 
+WAITING = "waiting_for_limit"
+"""The code of the notice before a wait for the reset of a usage limit."""
+
 
 Opener = Callable[..., Awaitable[Run]]
 """Starts a run as `open_run` would, with the same arguments; the service's own also keeps it."""
@@ -98,6 +101,8 @@ class Conversation:
         self._idle_close_s = idle_close_s
         self._run: Run | None = None
         self._meter: Meter | None = None
+        self._started: events.Recorded | None = None
+        """How the process of now has described its session."""
         self._idle_timer: asyncio.TimerHandle | None = None
         self._closing: asyncio.Task[None] | None = None
         self._interrupted = asyncio.Event()
@@ -160,22 +165,39 @@ class Conversation:
         for is_second_try in (False, True):
             run = await self._said(text)
             fold = Fold(run.id)
+            if self._started is not None and self._started.run_id == run.id:
+                # The agent describes itself once; model, session and who pays hold for its later turns too.
+                fold.add(msgspec.structs.replace(self._started, time=time.time()))
             has_begun = has_answered = False
             ended: RunResult | None = None
+            waits = 0
+            delay_s: float | None = None
             async for recorded in run:
                 event = recorded.event
                 fold.add(recorded)
                 has_begun = has_begun or isinstance(event, events.TurnStarted)
                 if isinstance(event, events.SessionStarted):
                     self.session_id = event.session_id
+                    self._started = recorded
                 if isinstance(event, events.RunEnded):
                     ended = event.result
                 yield recorded
+                if delay_s is not None and isinstance(event, events.Notice) and event.code == WAITING:
+                    # Only now: whoever reads has been told what is waited for.
+                    if not await self._sat_out(run, delay_s):
+                        self._note(fold.result())
+                        return
+                    waits, delay_s, has_answered = waits + 1, None, False
+                    continue
                 # What follows the end of a turn at once, a judgement of its answer for instance, belongs to it.
                 has_answered = has_answered or (isinstance(event, events.TurnEnded) and not event.background)
-                if has_answered and run.is_waiting and not await self._waits_for_limit(run, fold.result()):
-                    self._note(fold.result())
-                    return
+                if has_answered and delay_s is None and run.is_waiting:
+                    delay_s = self._until_reset(run, fold.result(), waits)
+                    if delay_s is None:
+                        self._note(fold.result())
+                        return
+                    told = f"usage limit of the account; waiting for its reset, {delay_s:.0f} s"
+                    run.notify(events.Notice(level="warning", code=WAITING, message=told))
             # The process is gone.
             await self._leave("")
             if not has_begun and not is_second_try and self.can_reopen:
@@ -225,17 +247,21 @@ class Conversation:
         """The session is kept: another process, or another day, can go on with it."""
         return self._request.persist_session and self.session_id is not None
 
-    async def _waits_for_limit(self, run: Run, result: RunResult) -> bool:
-        """True when a usage limit was waited for and the agent was told to go on."""
-        if not self._request.wait_for_limit or result.outcome != "parked" or result.resets_at is None:
-            return False
-        delay = max(0.0, result.resets_at - time.time()) + retries.backoff(0, 1.0, random.random())  # noqa: S311
-        told = f"usage limit of the account; waiting for its reset, {delay:.0f} s"
-        run.notify(events.Notice(level="warning", code="waiting_for_limit", message=told))
+    def _until_reset(self, run: Run, result: RunResult, waits: int) -> float | None:
+        """How long this turn waits for a usage limit of the account; None: it does not."""
+        if not run.request.wait_for_limit or result.outcome != "parked" or result.resets_at is None:
+            return None
+        chance = random.random()  # noqa: S311  # jitter, not a secret
+        delay = retries.until_reset(result.resets_at, now=time.time(), waits=waits, chance=chance)
+        return delay if run.left_s is None or delay < run.left_s else None
+
+    async def _sat_out(self, run: Run, delay_s: float) -> bool:
+        """True when the time has come and the agent was told; False when the turn was interrupted meanwhile."""
         try:
-            await asyncio.wait_for(self._interrupted.wait(), delay)
+            await asyncio.wait_for(self._interrupted.wait(), delay_s)
         except TimeoutError:
-            await run.send(retries.AFTER_LIMIT)
+            with contextlib.suppress(errors.RunClosed):  # a run that is gone tells of its end itself
+                await run.send(retries.AFTER_LIMIT)
             return True
         return False
 

@@ -19,6 +19,7 @@ from leadrope.core.tools import ToolCall, fingerprint, subject
 from leadrope.policy import commands, shell
 from leadrope.policy.decide import Allow, Ask, Deny, Facts, Policy, class_of_call, decide
 from leadrope.runtime.approvals import Answer, Approver, DenyAll, Reply
+from leadrope.runtime.pauses import Pauses
 
 By = Literal["rule", "person", "timeout", "supervisor"]
 T = TypeVar("T")
@@ -84,15 +85,18 @@ class Gate:
         self.before_effect: BeforeEffect | None = None
         """Awaited before an allowed call is told so; what it gives is a warning."""
         self._is_paused = False
+        self._pauses = Pauses()
         self._held_back: list[tuple[str, ToolCall, Tell]] = []
         """Calls that came while the run was paused."""
 
     def pause(self) -> None:
-        """No call is decided until `unpause`; the agent waits."""
+        """No call is decided until `unpause`; the agent waits, and a person's time to answer stands still."""
         self._is_paused = True
+        self._pauses.begin()
 
     def unpause(self) -> None:
         self._is_paused = False
+        self._pauses.end()
         waiting, self._held_back = self._held_back, []
         for request_id, call, tell in waiting:
             self.held(request_id, call, tell)
@@ -309,11 +313,14 @@ class Gate:
         pending = self._pending[pending_id]
         task = asyncio.ensure_future(approver)
         try:
-            done, _ = await asyncio.wait(
-                (task, pending.future), timeout=self._approval_s, return_when=asyncio.FIRST_COMPLETED
-            )
-            if not done:
-                return TimeoutError()
+            left = self._pauses.clock(self._approval_s)
+            done: set[asyncio.Future[Any]] = set()
+            while not done:
+                if left.is_over:
+                    return TimeoutError()
+                done, _ = await asyncio.wait(
+                    (task, pending.future), timeout=left.look_s, return_when=asyncio.FIRST_COMPLETED
+                )
             first = pending.future if pending.future in done else task
             try:
                 return first.result()

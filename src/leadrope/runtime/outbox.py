@@ -95,6 +95,8 @@ class Outbox:
         while not self._batches:
             if self._closed or self._discarding:
                 return None
+            if self.is_read:
+                raise RuntimeError("two tasks iterate the same run, and each would miss events; give it one reader")
             self._reader = asyncio.get_running_loop().create_future()
             await self._reader
         batch, weight = self._batches.popleft()

@@ -120,10 +120,17 @@ def again(result: RunResult, state: State) -> Again | None:
 def _after_limit(result: RunResult, state: State) -> Again | None:
     if not state.wait_for_limit or result.resets_at is None:
         return None
-    # The jitter grows with each wait, so that a reset time that does not hold cannot make a busy loop.
-    delay = max(0.0, result.resets_at - state.now) + backoff(state.waits, 1.0, state.chance)
+    delay = until_reset(result.resets_at, now=state.now, waits=state.waits, chance=state.chance)
     told = "usage limit of the account; waiting for its reset"
     return _in_time(_where(state, Again(reason="limit", delay_s=delay, prompt=AFTER_LIMIT, told=told)), state)
+
+
+def until_reset(resets_at: float, *, now: float, waits: int, chance: float) -> float:
+    """Seconds to wait for a limit's reset after so many waits.
+
+    The jitter grows with each of them, so that a reset time that does not hold cannot make a busy loop.
+    """
+    return max(0.0, resets_at - now) + backoff(waits, 1.0, chance)
 
 
 def _more_turns(result: RunResult, state: State) -> Again | None:

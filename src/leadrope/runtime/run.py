@@ -28,10 +28,11 @@ from leadrope import errors
 from leadrope.core import config as configs
 from leadrope.core import events, home
 from leadrope.core.redaction import Redactor
-from leadrope.core.request import RunRequest, normal_mode
+from leadrope.core.request import RunRequest, check_text, normal_mode
 from leadrope.core.request_secrets import known_secrets
 from leadrope.core.result import RunResult
 from leadrope.policy.decide import Policy
+from leadrope.policy.resolve import EffectivePolicy
 from leadrope.process import child as processes
 from leadrope.process import reaper
 from leadrope.providers import base, registry
@@ -130,6 +131,8 @@ class Run:
     # -- using it -------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
+        if self._task is not None:
+            raise errors.RunClosed(f"run {self.id} was started before", hint="Open another one with open_run.")
         leadrope_home = home.leadrope_home(self._environ)
         settings = home.load_env(leadrope_home)
         ambient = self._environ
@@ -142,6 +145,7 @@ class Run:
         settled, told = self._session.settle(self.request)
         ready = prepare.complete(settled, self._config, self._environ, leadrope_home)
         self.request, self._notices, self._rules = ready.request, (*told, *ready.notices), ready.rules
+        self._config = ready.config
         self.request, self._auto_continue = retries.divided(self.request, self._config)
         self._journal.traces = self._environ.get("LEADROPE_DEBUG_SPAWN", "").lower() in ("1", "true")
         self._run_dir = RunDir()
@@ -182,11 +186,18 @@ class Run:
         await self.stop("the caller left the run")
 
     def __aiter__(self) -> AsyncIterator[events.Recorded]:
+        self._begun()  # else the events would be waited for without an end
         return self._journal.outbox.events()
 
     def batches(self) -> AsyncIterator[list[events.Recorded]]:
         """The same events, as many at a time as have come together."""
+        self._begun()
         return self._journal.outbox.batches()
+
+    @property
+    def rules(self) -> EffectivePolicy:
+        """What all layers together say about this run, once it has started."""
+        return self._rules
 
     @property
     def redactor(self) -> Redactor:
@@ -195,20 +206,28 @@ class Run:
 
     async def result(self) -> RunResult:
         """The result, when the run has ended. Events that nobody reads meanwhile are dropped."""
-        assert self._task is not None, "result() is called inside or after `async with open_run(...)`"  # noqa: S101
+        task = self._begun()
         if self._result is None:
             if self._journal.outbox.is_read:
                 self._journal.outbox.let_go()
             else:
                 self._journal.outbox.discard()
-        await asyncio.shield(self._task)  # raises what went wrong in leadrope itself
+        await asyncio.shield(task)  # raises what went wrong in leadrope itself
         assert self._result is not None  # noqa: S101  # _supervise always sets it, or has raised above
         return self._result
+
+    def _begun(self) -> asyncio.Task[None]:
+        if self._task is None:
+            raise errors.RunClosed(
+                f"run {self.id} was not started", hint="Use it inside of `async with open_run(...) as run:`."
+            )
+        return self._task
 
     async def send(self, text: str) -> None:
         """Queue another prompt; it is sent when the agent has finished its turn."""
         if not text.strip():
             raise errors.EmptyPrompt("the prompt is empty")
+        check_text({"prompt": text})
         if self._result is not None:
             raise errors.RunClosed(f"run {self.id} has ended", hint="Resume its session in a new run.")
         self._prompts.append(text)
@@ -225,6 +244,12 @@ class Run:
     def is_waiting(self) -> bool:
         """The agent has done what it was told and waits for `send`, and all it said was read."""
         return self._attempt is not None and self._attempt.is_waiting and self._journal.outbox.is_drained
+
+    @property
+    def left_s(self) -> float | None:
+        """Until the wall clock ends the run; None: it never does."""
+        wall_s = self.request.limits.wall_s
+        return self._started_at + wall_s - asyncio.get_running_loop().time() if wall_s else None
 
     def notify(self, notice: events.Notice) -> None:
         """A word of the caller's own among the events."""
@@ -248,13 +273,13 @@ class Run:
 
     async def stop(self, reason: str = "stopped by the caller") -> RunResult:
         """End the run now, and return when nothing of it is left."""
+        task = self._begun()
         self._stopped.set()
         # Whoever iterates still sees the last events; what an ending agent says is bounded.
         self._journal.outbox.let_go()
         if self._attempt and self._result is None:
             self._attempt.end("stopped", "stopped", reason)
-        assert self._task is not None, "stop() is called inside `async with open_run(...)`"  # noqa: S101
-        await asyncio.shield(self._task)
+        await asyncio.shield(task)
         return await self.result()
 
     def approve(
@@ -361,7 +386,6 @@ class Run:
                 journal.tell_failure(self._result, self.request)
 
     def _plan(self, result: RunResult, attempt: Attempt) -> retries.Again | None:
-        wall_s = self.request.limits.wall_s
         if self._stopped.is_set() or self.meter.is_over:
             return None
         if self._is_conversation and attempt.is_waiting:
@@ -377,7 +401,7 @@ class Run:
             auto_continue=self._auto_continue,
             can_resume=can_resume,
             now=time.time(),
-            left_s=self._started_at + wall_s - asyncio.get_running_loop().time() if wall_s else None,
+            left_s=self.left_s,
             chance=random.random(),  # noqa: S311  # jitter, not a secret
         )
 
@@ -451,8 +475,8 @@ class Run:
             await attempt.live()
         finally:
             self._attempt = None
-            for planted in walls.disarmed(self._walls):
-                self._journal.record(planted)
+            for notice in await walls.settled(self._walls):
+                self._journal.record(notice)
         return attempt
 
     async def _try_gate(self, version: str) -> str | None:

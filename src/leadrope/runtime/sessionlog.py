@@ -62,6 +62,7 @@ class SessionLog:
         self._written = 0
         self._timer: asyncio.TimerHandle | None = None
         self._last_prompt = ""
+        self._has_just_begun = False
         self._cwd = ""
         self._calls: dict[str, str] = {}
         self._is_closed = False
@@ -96,7 +97,9 @@ class SessionLog:
 
     def prompted(self, text: str) -> None:
         """Written at once: a flood that follows must not push it out."""
-        if text == self._last_prompt or self._is_closed:  # a second start says the same again
+        is_repeated = self._has_just_begun and text == self._last_prompt  # a second start says the same again
+        self._has_just_begun = False
+        if is_repeated or self._is_closed:
             return
         self._last_prompt = text
         self.flush()
@@ -188,6 +191,7 @@ class SessionLog:
 
     def begin(self, info: SessionInfo) -> None:
         """`info` stands for a new session; a known one keeps what it has and gains this run."""
+        self._has_just_begun = True
         known = read_info(self.folder)
         now = time.time()
         if known is None:

@@ -24,6 +24,7 @@ import msgspec
 
 from leadrope import errors
 from leadrope.core import events, home
+from leadrope.core.context import without_heads
 from leadrope.core.redaction import redact
 from leadrope.core.request import RunRequest
 
@@ -287,16 +288,19 @@ def rebuilt_prompt(said: list[Said], prompt: str) -> str:
     blocks: list[str] = []
     room = REBUILT_CHARACTERS
     for entry in reversed(said):
-        block = f"{names[entry.role]}\n{entry.text}"
+        block = f"{names[entry.role]}\n{without_heads(entry.text)}"
         if len(block) > room:
             blocks.append("[…]\nWhat was said before is left out.")
             break
         blocks.append(block)
         room -= len(block)
     earlier = "\n\n".join(reversed(blocks))
+    # Longer than any in either text: what is context and what is the task must not depend on who wrote dashes where.
+    end = max(("----", *re.findall("-{5,}", f"{earlier} {prompt}")), key=len) + "-"
     return (
-        "This goes on with an earlier conversation whose own record is lost. What follows up to the last line of "
-        f"dashes is a copy of what was said then: it is context, not a task.\n\n{earlier}\n\n-----\n\n{prompt}"
+        "This goes on with an earlier conversation whose own record is lost. What follows up to the line of "
+        f"{len(end)} dashes is a copy of what was said then: it is context, not a task.\n\n"
+        f"{earlier}\n\n{end}\n\n{prompt}"
     )
 
 

@@ -93,9 +93,7 @@ def _request(request: RunRequest | None, fields: dict[str, Any], output_type: An
         if fields.get("output_schema") is not None or (request is not None and request.output_schema is not None):
             raise errors.BadValue("output_type", "gives the schema itself", hint="Drop output_schema.")
         fields = {**fields, "output_schema": schema_of(output_type)}
-    if request is not None:
-        return msgspec.structs.replace(request, **fields) if fields else request
     try:
-        return RunRequest(**fields)
+        return RunRequest(**fields) if request is None else msgspec.structs.replace(request, **fields)
     except TypeError as error:
         raise errors.RequestError(str(error)) from None

@@ -8,14 +8,13 @@ import os
 import pty
 import sys
 import termios
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from leadrope.providers.claude_code.locate import bundled
 from leadrope.rehearsal import ModelServer
 
 TOKEN = "sk-ant-oat01-rehearsal-0000000000"
@@ -37,12 +36,18 @@ class Terminal:
         self._read = 0
         self.seen = ""
 
-    async def reads(self, text: str) -> None:
-        async with asyncio.timeout(60):
-            while text not in self.seen[self._read :]:
-                if not await self._more():
-                    raise AssertionError(f"the program ended before it said {text!r}:\n{self.seen}")
-        self._read = self.seen.index(text, self._read) + len(text)
+    async def reads(self, *texts: str) -> None:
+        """Each of them, in this order, after what was read before."""
+        for text in texts:
+            async with asyncio.timeout(60):
+                while text not in self.seen[self._read :]:
+                    if not await self._more():
+                        raise AssertionError(f"the program ended before it said {text!r}:\n{self.seen}")
+            self._read = self.seen.index(text, self._read) + len(text)
+
+    async def asks(self, text: str, *answers: str) -> None:
+        self.types(text)
+        await self.reads(*answers)
 
     def types(self, text: str) -> None:
         os.write(self._fd, text.encode())
@@ -136,20 +141,19 @@ class Desk:
                 await process.wait()
             os.close(master)
 
-
-@pytest.fixture(scope="session")
-def claude_binary() -> str:
-    found = bundled()
-    if found is None:
-        if os.environ.get("CI", "").lower() == "true":
-            pytest.fail("the agent binary is missing: install requirements-dev.lock")
-        pytest.skip("the agent binary is missing: run `make setup-dev`")
-    return str(found)
+    @asynccontextmanager
+    async def playing(self, turns: Sequence[Any], *args: str, strict: bool = True) -> AsyncIterator[Terminal]:
+        """`leadrope ARGS` on a terminal, with an agent whose model plays the turns."""
+        async with (
+            ModelServer(list(turns), strict=strict) as model,
+            self.at_terminal(*args, "--base-url", model.url) as terminal,
+        ):
+            yield terminal
 
 
 @pytest.fixture
-def desk(claude_binary: str, tmp_path: Path) -> Desk:
-    return Desk(claude_binary, tmp_path)
+def desk(claude: str, tmp_path: Path) -> Desk:
+    return Desk(claude, tmp_path)
 
 
 Playing = Callable[..., AbstractAsyncContextManager[ModelServer]]

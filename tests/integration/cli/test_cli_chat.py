@@ -23,7 +23,7 @@ QUESTION = {
 }
 
 
-async def test_two_turns_an_approval_a_question_and_an_interrupt(desk: Any, playing: Any) -> None:
+async def test_two_turns_an_approval_a_question_and_an_interrupt(desk: Any) -> None:
     turns = (
         {"text": "Hello there."},
         {"tool": desk.touch, "expect": {"contains": ["say hello", "make it"]}},
@@ -33,39 +33,16 @@ async def test_two_turns_an_approval_a_question_and_an_interrupt(desk: Any, play
         {"text": "Let me think.", "hang": "mid_stream"},
         {"text": "Never mind.", "expect": {"contains": "Red it is."}},
     )
-    async with (
-        playing(*turns) as model,
-        desk.at_terminal("chat", "--base-url", model.url) as terminal,
-    ):
+    async with desk.playing(turns, "chat") as terminal:
         await terminal.reads("> ")
-        terminal.types("say hello\r")
-        await terminal.reads("Hello there.")
-        await terminal.reads("1 turn ·")
-        await terminal.reads("> ")
-        terminal.types("make it\r")
-        await terminal.reads("Allow?")
-        terminal.types("y\n")
-        await terminal.reads("approved by you")
-        await terminal.reads("It is made.")
-        await terminal.reads("> ")
-        terminal.types("which colour?\r")
-        await terminal.reads("Which colour?")
-        await terminal.reads("1. Red")
-        await terminal.reads("  > ")
-        terminal.types("1\n")
-        await terminal.reads("Red it is.")
-        await terminal.reads("tokens")
-        await terminal.reads("> ")
-        terminal.types("think\r")
-        await terminal.reads("Let me think.")
-        terminal.types("\x03")
-        await terminal.reads("interrupting")
-        await terminal.reads("stopped")
-        await terminal.reads("> ")
-        terminal.types("go on\r")
-        await terminal.reads("Never mind.")
-        await terminal.reads("tokens")
-        await terminal.reads("> ")
+        await terminal.asks("say hello\r", "Hello there.", "1 turn ·", "> ")
+        await terminal.asks("make it\r", "Allow?")
+        await terminal.asks("y\n", "approved by you", "It is made.", "> ")
+        await terminal.asks("which colour?\r", "Which colour?", "1. Red", "  > ")
+        await terminal.asks("1\n", "Red it is.", "tokens", "> ")
+        await terminal.asks("think\r", "Let me think.")
+        await terminal.asks("\x03", "interrupting", "stopped", "> ")
+        await terminal.asks("go on\r", "Never mind.", "tokens", "> ")
         terminal.types("\x04")
         assert await terminal.ends() == 0
     assert desk.marker.exists()
@@ -81,82 +58,63 @@ async def test_esc_interrupts_and_a_session_is_picked_up_again(desk: Any, playin
     async with playing(*turns) as model:
         async with desk.at_terminal("chat", "first words", "--base-url", model.url) as terminal:
             await terminal.reads("Let me think.")
-            terminal.types("\x1b")
-            await terminal.reads("interrupting")
-            await terminal.reads("> ")
+            await terminal.asks("\x1b", "interrupting", "> ")
             terminal.types("/exit\r")
             assert await terminal.ends() == 0
         async with desk.at_terminal("chat", "--continue", "--base-url", model.url) as terminal:
             await terminal.reads("> ")
             terminal.types("\x1b[A")  # what was typed before comes back
             await terminal.reads("first words")
-            terminal.types("\x15and now?\r")
-            await terminal.reads("Here again.")
-            await terminal.reads("> ")
-            terminal.types("\x03")
-            await terminal.reads("press Ctrl-C again")
+            await terminal.asks("\x15and now?\r", "Here again.", "> ")
+            await terminal.asks("\x03", "press Ctrl-C again")
             terminal.types("\x03")
             assert await terminal.ends() == 0
 
 
-async def test_commands_cost_no_turn(desk: Any, playing: Any) -> None:
+async def test_an_interrupt_that_comes_as_a_signal_counts_like_the_key(desk: Any) -> None:
+    """Between two lines the terminal makes a signal of Ctrl-C, and so does whoever uses `kill`."""
+    async with desk.at_terminal("chat") as terminal:
+        await terminal.reads("> ")
+        terminal.signal(signal.SIGINT)
+        await terminal.reads("press Ctrl-C again")
+        terminal.signal(signal.SIGINT)
+        assert await terminal.ends() == 0
+
+
+async def test_commands_cost_no_turn(desk: Any) -> None:
     turns = (
         {"text": "One.", "expect": {"model": "claude-sonnet-4-5"}},
         {"text": "Two.", "expect": {"model": "claude-haiku-4-5", "contains": ["One.", "/etc is a folder"]}},
     )
-    async with (
-        playing(*turns) as model,
-        desk.at_terminal("chat", "--base-url", model.url, "--model", "sonnet") as terminal,
-    ):
+    async with desk.playing(turns, "chat", "--model", "sonnet") as terminal:
         await terminal.reads("> ")
-        terminal.types("/help\r")
-        await terminal.reads("/cost")
-        terminal.types("/nonsense\r")
-        await terminal.reads("there is no command /nonsense")
-        terminal.types("/mode yolo\r")
-        await terminal.reads("'yolo' is not a mode")
-        terminal.types("one\r")
-        await terminal.reads("One.")
-        await terminal.reads("tokens")
-        terminal.types("/cost\r")
-        await terminal.reads("1 turn · $")
-        terminal.types("/model haiku\r")
-        await terminal.reads("model: haiku")
-        terminal.types("/mode plan\r")
-        await terminal.reads("mode: plan")
-        terminal.types("//etc is a folder\r")
-        await terminal.reads("mode plan")
-        await terminal.reads("Two.")
-        await terminal.reads("> ")
+        await terminal.asks("/help\r", "/cost")
+        await terminal.asks("/nonsense\r", "there is no command /nonsense")
+        await terminal.asks("/mode yolo\r", "'yolo' is not a mode")
+        await terminal.asks("one\r", "One.", "tokens")
+        await terminal.asks("/cost\r", "1 turn · $", "(API-equivalent estimate)")
+        await terminal.asks("/model haiku\r", "model: haiku")
+        await terminal.asks("/mode plan\r", "mode: plan")
+        await terminal.asks("//etc is a folder\r", "mode plan", "Two.", "> ")
         terminal.types("/quit\r")
         assert await terminal.ends() == 0
 
 
-async def test_a_second_ctrl_c_ends_a_turn_that_does_not_listen(desk: Any, playing: Any) -> None:
+async def test_a_second_ctrl_c_ends_a_turn_that_does_not_listen(desk: Any) -> None:
     """The agent's program is stopped, so it cannot answer an interrupt."""
     turns = ({"text": "Let me think.", "hang": "mid_stream"}, {"text": "Back."})
-    async with (
-        playing(*turns, strict=False) as model,
-        desk.at_terminal("chat", "--base-url", model.url) as terminal,
-    ):
+    async with desk.playing(turns, "chat", strict=False) as terminal:
         await terminal.reads("> ")
-        terminal.types("think\r")
-        await terminal.reads("Let me think.")
-        terminal.types("\x03\x03")
-        await terminal.reads("> ")
-        terminal.types("are you there?\r")
-        await terminal.reads("Back.")
-        await terminal.reads("> ")
+        await terminal.asks("think\r", "Let me think.")
+        await terminal.asks("\x03\x03", "> ")
+        await terminal.asks("are you there?\r", "Back.", "> ")
         terminal.types("\x04")
         assert await terminal.ends() == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-async def test_a_signal_ends_it_and_leaves_nothing(desk: Any, playing: Any, number: int) -> None:
-    async with (
-        playing({"text": "Let me think.", "hang": "mid_stream"}, strict=False) as model,
-        desk.at_terminal("chat", "go", "--base-url", model.url) as terminal,
-    ):
+async def test_a_signal_ends_it_and_leaves_nothing(desk: Any, number: int) -> None:
+    async with desk.playing([{"text": "Let me think.", "hang": "mid_stream"}], "chat", "go", strict=False) as terminal:
         await terminal.reads("Let me think.")
         terminal.signal(number)
         assert await terminal.ends() == 130

@@ -24,7 +24,7 @@ async def test_text_goes_to_stdout_and_the_rest_to_stderr(desk: Any, playing: An
     assert "I try.\n" in ended.err
     assert "  ✗ Bash touch" in ended.err
     assert "denied: nobody is there to approve it" in ended.err
-    assert " (estimate) · " in ended.err
+    assert " (API-equivalent estimate) · " in ended.err, "a subscription is not charged by the token"
     assert "1 call denied" in ended.err
     assert "\x1b" not in ended.out + ended.err
 

@@ -9,81 +9,60 @@ from typing import Any
 import pytest
 
 
-async def test_a_yes_at_the_terminal_lets_the_command_run(desk: Any, playing: Any) -> None:
-    async with (
-        playing({"text": "I try.", "tool": desk.touch}, {"text": "Done."}) as model,
-        desk.at_terminal("run", "go", "--base-url", model.url) as terminal,
-    ):
-        await terminal.reads("I try.\r\n")
-        await terminal.reads("? Bash wants to run:\r\n")
-        await terminal.reads("Allow? [y]es / [a]lways in this run / [n]o / [e]dit: ")
+async def test_a_yes_at_the_terminal_lets_the_command_run(desk: Any) -> None:
+    async with desk.playing([{"text": "I try.", "tool": desk.touch}, {"text": "Done."}], "run", "go") as terminal:
+        await terminal.reads(
+            "I try.\r\n", "? Bash wants to run:\r\n", "Allow? [y]es / [a]lways in this run / [n]o / [e]dit: "
+        )
         assert not desk.marker.exists()
-        terminal.types("y\n")
-        await terminal.reads("approved by you")
+        await terminal.asks("y\n", "approved by you")
         assert await terminal.ends() == 0
     assert desk.marker.exists()
     assert "Done.\r\n" in terminal.seen
 
 
-async def test_a_no_at_the_terminal_reaches_the_agent_with_its_reason(desk: Any, playing: Any) -> None:
+async def test_a_no_at_the_terminal_reaches_the_agent_with_its_reason(desk: Any) -> None:
     second = {"text": "As you wish.", "expect": {"tool_result": {"contains": "use make", "is_error": True}}}
-    async with (
-        playing({"tool": desk.touch}, second) as model,
-        desk.at_terminal("run", "go", "--base-url", model.url) as terminal,
-    ):
+    async with desk.playing([{"tool": desk.touch}, second], "run", "go") as terminal:
         await terminal.reads("Allow?")
-        terminal.types("n\n")
-        await terminal.reads("why")
-        terminal.types("use make\n")
-        await terminal.reads("denied by you: use make")
+        await terminal.asks("n\n", "why")
+        await terminal.asks("use make\n", "denied by you: use make")
         assert await terminal.ends() == 0
     assert not desk.marker.exists()
     assert "1 call denied" in terminal.seen
 
 
-async def test_ctrl_c_at_a_question_interrupts_the_turn(desk: Any, playing: Any) -> None:
-    async with (
-        playing({"tool": desk.touch}, strict=False) as model,
-        desk.at_terminal("run", "go", "--base-url", model.url) as terminal,
-    ):
+async def test_ctrl_c_at_a_question_interrupts_the_turn(desk: Any) -> None:
+    async with desk.playing([{"tool": desk.touch}], "run", "go", strict=False) as terminal:
         await terminal.reads("Allow?")
-        terminal.types("\x03")
-        await terminal.reads("press Ctrl-C again to stop")
+        await terminal.asks("\x03", "press Ctrl-C again to stop")
         assert await terminal.ends() == 130
     assert not desk.marker.exists()
     assert "✗ stopped" in terminal.seen
     assert "go on with: leadrope run --resume" in terminal.seen
 
 
-async def test_a_second_ctrl_c_stops_a_run_that_does_not_listen(desk: Any, playing: Any) -> None:
-    async with (
-        playing({"text": "I think.", "hang": "mid_stream"}, strict=False) as model,
-        desk.at_terminal("run", "go", "--base-url", model.url) as terminal,
-    ):
+async def test_a_second_ctrl_c_stops_a_run_that_does_not_listen(desk: Any) -> None:
+    async with desk.playing([{"text": "I think.", "hang": "mid_stream"}], "run", "go", strict=False) as terminal:
         await terminal.reads("I think.")
-        terminal.types("\x03")
-        await terminal.reads("press Ctrl-C again to stop")
+        await terminal.asks("\x03", "press Ctrl-C again to stop")
         terminal.types("\x03")
         assert await terminal.ends() == 130
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-async def test_a_signal_to_end_stops_the_run(desk: Any, playing: Any, number: int) -> None:
-    async with (
-        playing({"text": "I think.", "hang": "mid_stream"}, strict=False) as model,
-        desk.at_terminal("run", "go", "--base-url", model.url) as terminal,
-    ):
+async def test_a_signal_to_end_stops_the_run(desk: Any, number: int) -> None:
+    async with desk.playing([{"text": "I think.", "hang": "mid_stream"}], "run", "go", strict=False) as terminal:
         await terminal.reads("I think.")
         terminal.signal(number)
         assert await terminal.ends() == 130
     assert "stopped" in terminal.seen
 
 
-async def test_a_stopped_stream_of_json_still_ends_with_the_end(desk: Any, playing: Any) -> None:
-    async with (
-        playing({"text": "I think.", "hang": "mid_stream"}, strict=False) as model,
-        desk.at_terminal("run", "go", "--base-url", model.url, "-o", "stream-json") as terminal,
-    ):
+async def test_a_stopped_stream_of_json_still_ends_with_the_end(desk: Any) -> None:
+    async with desk.playing(
+        [{"text": "I think.", "hang": "mid_stream"}], "run", "go", "-o", "stream-json", strict=False
+    ) as terminal:
         await terminal.reads('"message.delta"')
         terminal.signal(signal.SIGTERM)
         assert await terminal.ends() == 130
@@ -111,8 +90,7 @@ async def test_ctrl_c_before_the_agent_lives_ends_it_at_once(desk: Any) -> None:
     slow.write_text("#!/bin/sh\necho up >&2\nexec sleep 600\n")
     slow.chmod(0o755)
     async with desk.at_terminal("run", "go", LEADROPE_CLAUDE_BIN=str(slow), LEADROPE_DEBUG_SPAWN="1") as terminal:
-        await terminal.reads("leadrope.spawn: ")
-        await terminal.reads("stdin ")
+        await terminal.reads("leadrope.spawn: ", "stdin ")
         terminal.types("\x03")
         assert await terminal.ends() == 130
 
@@ -128,12 +106,9 @@ async def test_colours_are_for_terminals_that_want_them(desk: Any, playing: Any)
 
 async def test_the_demo_asks_and_shows_what_changed(desk: Any) -> None:
     async with desk.at_terminal("demo") as terminal:
-        await terminal.reads("nothing leaves this machine")
-        await terminal.reads("? Bash wants to run:\r\n    python3 -m unittest -q")
-        await terminal.reads("Allow?")
-        terminal.types("y\n")
-        await terminal.reads("approved by you")
-        await terminal.reads("+    return a + b")
-        await terminal.reads("What to try next:")
+        await terminal.reads(
+            "nothing leaves this machine", "? Bash wants to run:\r\n    python3 -m unittest -q", "Allow?"
+        )
+        await terminal.asks("y\n", "approved by you", "+    return a + b", "What to try next:")
         assert await terminal.ends() == 0
     assert list(desk.tmp.iterdir()) == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import os
 from pathlib import Path
@@ -12,18 +11,6 @@ from typing import Any
 import pytest
 
 from leadrope.rehearsal import ModelServer
-
-
-@pytest.fixture
-def claude() -> str:
-    spec = importlib.util.find_spec("claude_agent_sdk")
-    binary = Path(spec.origin).parent / "_bundled" / "claude" if spec and spec.origin else None
-    if binary is None or not binary.is_file():
-        missing = "the CLI is not installed; install the development lock"
-        if os.environ.get("CI", "").lower() == "true":
-            pytest.fail(missing)
-        pytest.skip(missing)
-    return str(binary)
 
 
 class Ran:

@@ -48,6 +48,7 @@ def test_version_and_help_go_to_stdout(capsys: pytest.CaptureFixture[str]) -> No
         (["run", "x", "--no-such-flag"], "No such option"),
         (["run", "x", "--output", "xml"], "'xml' is not one of"),
         (["run"], "there is no prompt"),
+        (["run", "caf\udce9"], "the argument b'caf\\xe9' is not UTF-8 text"),
     ],
 )
 def test_wrong_usage_is_2_with_a_reason(args: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:

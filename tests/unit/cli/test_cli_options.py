@@ -59,6 +59,11 @@ def request_of(*args: str, config: configs.Config | None = None) -> RunRequest:
         (["--sandbox-settings", '{"enabled":true}'], {"sandbox": {"enabled": True}}),
         (["--subagents", '{"x":{"description":"d"}}'], {"subagents": {"x": {"description": "d"}}}),
         (["--var", "A=1", "--var", "B=x=y"], {"variables": {"A": "1", "B": "x=y"}}),
+        (["--secret", "S=abcdef"], {"variables": {"S": "abcdef"}, "secret_variables": ("S",)}),
+        (
+            ["--var", "A=1", "--secret", "A", "--secret", "S=abcdef"],
+            {"variables": {"A": "1", "S": "abcdef"}, "secret_variables": ("A", "S")},
+        ),
         (["--label", "team=red"], {"labels": {"team": "red"}}),
         (["--billing", "auto", "--base-url", "http://h"], {"billing": "auto", "base_url": "http://h"}),
         (["--binary", "/b", "--credential-kind", "auth_token"], {"binary": "/b", "credential_kind": "auth_token"}),
@@ -70,10 +75,20 @@ def test_given_flags_become_fields(args: list[str], fields: dict[str, Any]) -> N
     assert options.overrides(parse("prompt", *args)) == fields
 
 
+def test_a_secret_of_the_users_environment_is_taken_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEADROPE_TEST_DSN", "postgres://app:x@db")
+    config = configs.parse('[run]\nsecret_variables = ["OTHER"]\nvariables = { OTHER = "of the config" }\n')
+    request = request_of("prompt", "--secret", "LEADROPE_TEST_DSN", config=config)
+    assert request.variables == {"OTHER": "of the config", "LEADROPE_TEST_DSN": "postgres://app:x@db"}
+    assert request.secret_variables == ("OTHER", "LEADROPE_TEST_DSN"), "a mark of the config is not lost by another"
+    with pytest.raises(errors.BadValue, match="--secret: 'NOT_SET_HERE' is not set here"):
+        request_of("prompt", "--secret", "NOT_SET_HERE")
+
+
 def test_every_field_of_a_request_has_a_flag() -> None:
     named = {flag.field for flag in options.FLAGS if flag.field}
     # A policy comes in files here; its rules as values are for programs.
-    wanted = set(RunRequest.__struct_fields__) - {"prompt", "limits", "connections", "policy"}
+    wanted = set(RunRequest.__struct_fields__) - {"prompt", "limits", "connections", "policy", "policies"}
     wanted |= {f"limits.{name}" for name in Limits.__struct_fields__}
     assert wanted == named
 
@@ -104,6 +119,12 @@ def test_a_variable_without_a_value_is_passed_on(monkeypatch: pytest.MonkeyPatch
     assert options.overrides(parse("p", "--var", "DEPLOY_TOKEN"))["variables"] == {"DEPLOY_TOKEN": "hush"}
 
 
+def test_a_variable_that_is_no_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLACE", "caf\udce9")  # how Python reads bytes that are not UTF-8
+    with pytest.raises(errors.BadValue, match="--var: holds bytes that are not UTF-8 text"):
+        build("p", parse("p", "--var", "PLACE"), configs.Config(), {})
+
+
 @pytest.mark.parametrize(
     ("args", "told"),
     [
@@ -112,6 +133,7 @@ def test_a_variable_without_a_value_is_passed_on(monkeypatch: pytest.MonkeyPatch
         (["--label", "x"], "--label: 'x' is not NAME=VALUE"),
         (["--schema", "{nonsense"], "--schema: the text is not a JSON object"),
         (["--schema", "[1]"], "--schema: the text is not a JSON object"),
+        (["--schema", '{"a":' * 100_000], "--schema: the text is nested too deeply"),
         (["--schema", "/no/such/file"], "--schema: '/no/such/file' cannot be read: No such file or directory"),
         (["--system-prompt-file", "/no/such"], "--system-prompt-file: '/no/such' cannot be read"),
         (["--system-prompt", "a", "--system-prompt-file", "/dev/null"], "is given both as text and as a file"),

@@ -3,25 +3,58 @@
 from __future__ import annotations
 
 import os
+import struct
+import zlib
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from leadrope import errors
-from leadrope.core import attachments
-from leadrope.core.attachments import IMAGE_LIMIT, MIB, TEXT_LIMIT, TOTAL_LIMIT
+from leadrope.core import attachments, attachments_image
+from leadrope.core.attachments import MIB, PIXELS_LIMIT, TEXT_LIMIT, TOTAL_LIMIT
 
-PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
+
+def chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def png(width: int = 2, height: int = 3, more: int = 0) -> bytes:
+    """With a chunk of so many bytes that no reader knows."""
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)) + chunk(b"leAd", bytes(more))
+    pixels = chunk(b"IDAT", zlib.compress(bytes(3 * 3)))
+    return b"\x89PNG\r\n\x1a\n" + head + pixels + chunk(b"IEND", b"")
+
+
+def jpeg(*, frame: int = 0xC0, end: bytes = b"\xff\xd9") -> bytes:
+    thumbnail = b"\xff\xe1\0\x08\xff\xd8\xff\xd9ab"
+    sides = bytes((0xFF, 0xFF, frame)) + struct.pack(">HBHH", 8, 8, 3, 2) + b"\1"
+    return b"\xff\xd8" + thumbnail + b"\xff\xc4\0\x03a" + sides + b"\xff\xda\0\x02" + b"pixels" + end
+
+
+def webp(kind: bytes, body: bytes) -> bytes:
+    inner = b"WEBP" + kind + struct.pack("<I", len(body)) + body
+    return b"RIFF" + struct.pack("<I", len(inner)) + inner
+
+
+PNG = png()
+GIF = b"\x02\0\x03\0\0\0\0;"
+WEBPS = (
+    webp(b"VP8 ", b"\x30\1\0\x9d\x01\x2a" + struct.pack("<HH", 2, 3)),
+    webp(b"VP8L", b"\x2f" + struct.pack("<I", 1 | 2 << 14)),
+    webp(b"VP8X", bytes(4) + b"\x01\0\0\x02\0\0"),
+)
 
 
 @pytest.mark.parametrize(
     ("content", "kind", "media_type"),
     [
         (PNG, "image", "image/png"),
-        (b"\xff\xd8\xff\xe0" + bytes(20), "image", "image/jpeg"),
-        (b"GIF87a" + bytes(20), "image", "image/gif"),
-        (b"GIF89a" + bytes(20), "image", "image/gif"),
-        (b"RIFF\x10\0\0\0WEBPVP8 " + bytes(20), "image", "image/webp"),
+        (jpeg(), "image", "image/jpeg"),
+        (b"GIF87a" + GIF, "image", "image/gif"),
+        (b"GIF89a" + GIF, "image", "image/gif"),
+        (WEBPS[0], "image", "image/webp"),
         (b"%PDF-1.7\n" + bytes(20), "pdf", "application/pdf"),
         (b"x = 1\n", "text", "text/plain"),
         ("grün €".encode(), "text", "text/plain"),
@@ -64,10 +97,21 @@ def test_the_content_is_not_printed(tmp_path: Path) -> None:
         (b"PK\x03\x04" + bytes(20), "no kind that the model reads"),
         (b"\xff\xfeh\0i\0", "no kind that the model reads"),
         (b"caf\xe9", "no kind that the model reads"),
-        (PNG + bytes(IMAGE_LIMIT), "larger than 3.75 MiB, the limit for an image"),
+        (png(more=TOTAL_LIMIT), "larger than 18 MiB, the limit for an image"),
         (b"x" * (TEXT_LIMIT + 1), "larger than 1 MiB, the limit for a text"),
         ("€".encode() * (TEXT_LIMIT // 3 + 1), "larger than 1 MiB, the limit for a text"),
-        (b"%PDF-1.7" + bytes(TOTAL_LIMIT), "larger than 22.5 MiB, the limit for a PDF"),
+        (b"%PDF-1.7" + bytes(TOTAL_LIMIT), "larger than 18 MiB, the limit for a PDF"),
+        (png(16_384, 16_384), "it has 16,384 x 16,384 pixels"),
+        (png(0, 5), "it has no pixels"),
+        (PNG[:-12], "cut off or damaged, and the model would not see it"),
+        (PNG[:40], "cut off or damaged"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(20), "cut off or damaged"),
+        (jpeg(end=b""), "cut off or damaged"),
+        (jpeg()[:20], "cut off or damaged"),
+        (b"\xff\xd8\xff\xe0\0\x10JFIF" + b"x" * 20, "cut off or damaged"),
+        (b"GIF89a\x02", "cut off or damaged"),
+        (WEBPS[0][:-1], "cut off or damaged"),
+        (webp(b"NOPE", bytes(20)), "cut off or damaged"),
     ],
 )
 def test_what_cannot_be_sent_is_refused_with_its_name(tmp_path: Path, content: bytes, says: str) -> None:
@@ -78,7 +122,35 @@ def test_what_cannot_be_sent_is_refused_with_its_name(tmp_path: Path, content: b
     assert (caught.value.field, caught.value.path) == ("attachments", "shot.png")
 
 
-@pytest.mark.parametrize("content", [PNG + bytes(IMAGE_LIMIT - len(PNG)), b"x" * TEXT_LIMIT])
+@pytest.mark.parametrize(
+    ("media_type", "content"),
+    [
+        ("image/png", PNG),
+        ("image/jpeg", jpeg()),
+        ("image/jpeg", jpeg(frame=0xC2)),
+        ("image/jpeg", jpeg() + b"what a camera appends"),
+        ("image/gif", b"GIF89a" + GIF),
+        *(("image/webp", each) for each in WEBPS),
+    ],
+)
+def test_an_image_tells_its_sides(media_type: str, content: bytes) -> None:
+    assert attachments_image.sides(media_type, content) == (2, 3)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=80), st.sampled_from(["image/png", "image/jpeg", "image/gif", "image/webp"]))
+def test_any_bytes_are_an_image_or_refused(content: bytes, media_type: str) -> None:
+    try:
+        width, height = attachments_image.sides(media_type, content)
+    except attachments_image.BadImage:
+        return
+    assert width > 0
+    assert height > 0
+
+
+@pytest.mark.parametrize(
+    "content", [png(more=TOTAL_LIMIT - len(PNG)), png(16_383, PIXELS_LIMIT // 16_383), b"x" * TEXT_LIMIT]
+)
 def test_a_limit_is_the_last_size_that_passes(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a").write_bytes(content)
     assert attachments.read(["a"], tmp_path)[0].content == content

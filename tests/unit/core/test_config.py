@@ -169,6 +169,7 @@ def test_a_clock_that_is_no_number_is_named(name: str, value: str) -> None:
         ),
         ("[profiles.a]\nconnections = ['x']", "profiles.a.connections", None),
         ("[run", "is not TOML", None),
+        pytest.param("run = " + "[" * 100_000, "nested too deeply", None, id="too deep"),
     ],
 )
 def test_a_mistake_is_told_by_file_and_key(text: str, place: str, hint: str | None) -> None:
@@ -210,7 +211,7 @@ def test_unknown_names_of_a_call_get_a_suggestion() -> None:
 def test_every_field_that_makes_sense_for_more_than_one_run_can_be_set() -> None:
     """A new field of the request must be placed: here, or in this list of what belongs to one run alone."""
     one_run = {"prompt", "attachments", "session_id", "resume", "fork", "credential", "credential_kind"}
-    one_run |= {"policy", "policy_files"}  # a user's own rules stand in [policy]
+    one_run |= {"policy", "policies", "policy_files"}  # a user's own rules stand in [policy]
     defaults = set(config.RunDefaults.__struct_fields__) - {"idle_close_s"}  # a conversation's
     assert defaults | one_run == set(RunRequest.__struct_fields__)
     assert config.LimitDefaults.__struct_fields__ == Limits.__struct_fields__

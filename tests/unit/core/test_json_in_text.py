@@ -25,6 +25,13 @@ from leadrope.core.json_in_text import values_in
         ('```python\n{"not": "it"}\n```\n```json\n{"a": 2}\n```', [{"a": 2}, {"not": "it"}]),
         ('```json\n{"a": 1}\n```\nNo, better:\n```json\n{"a": 2}\n```', [{"a": 2}, {"a": 1}]),
         ("```json\n3\n```", [3]),
+        ("See:\r\n```json\r\n3\r\n```\r\n", [3]),
+        ("````json\n3\n````\n```json\n4\n```", [4, 3]),
+        ("```json\n3\n~~~\n4\n```", []),
+        ("```text\n```json\n3\n```", []),
+        ("```json\n```\nso [1]", [[1]]),
+        ("  ~~~ JSON5 of mine\n 3 \n  ~~~", [3]),
+        ("```json\n3", []),
         ('The answer is {"a": {"b": [1]}}, I think.', [{"a": {"b": [1]}}]),
         ('First {"a": 1}, then {"a": 2}.', [{"a": 2}, {"a": 1}]),
         ('Use {braces} or [brackets], and {"a": "}"} too.', [{"a": "}"}]),
@@ -50,7 +57,13 @@ def test_a_number_is_not_taken_for_a_truth() -> None:
     assert values_in("[1] [true] [1.0]") == [[1.0], [True], [1]]
 
 
-@pytest.mark.parametrize("text", ["[" * 200_000, "{" * 200_000, "[1," * 100_000, '{"a":' * 50_000, "```\n" * 50_000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("[" * 200_000, "{" * 200_000, "[1," * 100_000, '{"a":' * 50_000, "```\n" * 50_000),
+        *("```a\n" * 100_000, "~~~x\n~~~~\n" * 50_000, (" " * 50 + "```x\n") * 20_000),
+    ],
+)
 def test_a_text_of_openings_is_not_read_again_from_each_of_them(text: str) -> None:
     """That would take hours, and the suite's time-out would end it."""
     assert values_in(text) == []

@@ -69,6 +69,10 @@ def test_a_plain_request_whole() -> None:
         ({"append_system_prompt": "More"}, ["--append-system-prompt=More"]),
         ({"append_system_prompt": ""}, []),
         ({"disallowed_tools": ("Monitor", "Bash(rm:*)")}, ["--disallowedTools=Monitor,Bash(rm:*)"]),
+        (
+            {"disallowed_tools": ("Read", "WebSearch", "WebFetch")},
+            ["--disallowedTools=Read,WebSearch,WebFetch"],
+        ),
         ({"max_turns": 3}, ["--max-turns=3"]),
         ({"max_thinking_tokens": 2000}, ["--max-thinking-tokens=2000"]),
         ({"effort": "low"}, ["--effort=low"]),
@@ -240,3 +244,9 @@ def test_what_no_process_can_be_started_with_is_refused_by_field(fields: dict[st
     with pytest.raises(errors.BadValue) as caught:
         command(**fields)
     assert caught.value.field == field
+
+
+def test_a_run_that_may_use_nothing_is_offered_nothing() -> None:
+    words = command(tools=(), disallowed_tools=("Read", "WebSearch", "WebFetch")).argv
+    assert words[words.index("--tools") + 1] == ""
+    assert "--tools" not in command(tools=()).argv, "the baseline is still there"

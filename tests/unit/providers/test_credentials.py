@@ -235,6 +235,7 @@ class TestExpiry:
     ("content", "notice"),
     [
         ({".claude/.credentials.json": "{"}, "~/.claude/.credentials.json is not the JSON it should be"),
+        ({".claude.json": '{"a":' * 100_000}, "~/.claude.json is not the JSON it should be"),
         ({".claude/.credentials.json": "[]"}, "~/.claude/.credentials.json is not the JSON it should be"),
         ({".claude/.credentials.json": {"claudeAiOauth": {"accessToken": 5}}}, "not the JSON"),
         ({".claude.json": PermissionError(13, "Permission denied")}, "~/.claude.json cannot be read (Permission"),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from leadrope.core import events
 from leadrope.core.tools import ToolCall
 from leadrope.core.usage import Usage
-from leadrope.providers.claude_code import decode, failures, signals, unreadable
+from leadrope.providers.claude_code import decode, parts, signals
 
 
 def told(*lines: dict[str, Any] | bytes) -> list[Any]:
@@ -78,7 +78,7 @@ TABLE: list[tuple[str, dict[str, Any], list[Any]]] = [
         assistant({"type": "tool_use", "id": "t1", "name": "StructuredOutput", "input": ["a"]}),
         [
             events.ToolRequested(
-                call=ToolCall(id="t1", name="StructuredOutput", input={decode.WRONG_INPUT: ["a"]}), message_id="m1"
+                call=ToolCall(id="t1", name="StructuredOutput", input={parts.WRONG_INPUT: ["a"]}), message_id="m1"
             )
         ],
     ),
@@ -420,181 +420,3 @@ def test_a_result_is_told_whole() -> None:
         denials=(ToolCall(id="t1", name="Bash", input={"command": "ls"}),),
         background=True,
     )
-
-
-# -- what cannot be read
-
-
-class Spooled(NamedTuple):
-    path: str
-    size: int
-
-
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        (b"Killed", "not_json"),
-        (b'{"type":"assistant","message":', "not_json"),
-        (b'{"type":"assistant"} x', "not_json"),
-        (b'{"type":"new_kind", broken', "not_json"),
-        (b"[1,2]", "not_object"),
-        (b"3", "not_object"),
-        (b'{"type":"new_kind"}', "unknown_type"),
-        (b'{"type":7}', "unknown_type"),
-        (b'{"type":[null]}', "unknown_type"),
-        (b"{}", "unknown_type"),
-        (b'{"type":"result","is_error":"no"}', "wrong_shape"),
-        (b'{"type":"assistant","message":{"content":7}}', "wrong_shape"),
-        (b'{"type":"system","subtype":"init"}', "wrong_shape"),
-        (b'{"type":"system","subtype":"new_kind"}', "unknown_subtype"),
-        (b'{"type":"assistant","message":{"content":[{"type":"new_kind"}]}}', "unknown_block"),
-        (b"[" * 100_000, "not_json"),
-        (b'{"type":"user","x":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "not_json"),
-        (b"\xff\xfe\x00", "not_json"),
-    ],
-)
-def test_what_cannot_be_read_is_kept(line: bytes, reason: str) -> None:
-    (item,) = told(line)
-    assert isinstance(item, events.Unrecognised)
-    assert (item.reason, item.size) == (reason, len(line))
-    assert item.raw == line[: unreadable.RAW_LIMIT].decode("utf-8", "replace")
-
-
-def test_a_long_line_is_cut_but_its_size_is_told() -> None:
-    (item,) = told(b"x" * 1_000_000)
-    assert (len(item.raw), item.size) == (unreadable.RAW_LIMIT, 1_000_000)
-
-
-def test_a_spooled_line_says_where_it_lies() -> None:
-    said = decode.Decoder().feed(
-        [Spooled(path="/spool/1", size=10**9), b'{"type":"control_cancel_request","request_id":"r"}']
-    )
-    assert said == [
-        events.Unrecognised(reason="line_too_long", path="/spool/1", size=10**9),
-        signals.ControlCancelled(request_id="r"),
-    ]
-
-
-def test_empty_lines_say_nothing() -> None:
-    decoder = decode.Decoder()
-    assert decoder.feed([b"", b"  ", bytearray(b"\r")]) == []
-    assert (decoder.lines, decoder.silent) == (3, 3)
-
-
-@pytest.mark.parametrize(
-    "request_",
-    [
-        {"subtype": "elicitation"},
-        {"subtype": "hook_callback", "input": 7},
-        {"subtype": "can_use_tool"},
-        {},
-        None,
-    ],
-)
-def test_a_request_that_is_not_understood_is_refused_not_lost(request_: Any) -> None:
-    """An agent waits for each answer; silence would hold it for ever."""
-    refused, kept = told({"type": "control_request", "request_id": "r1", "request": request_})
-    assert refused == signals.OtherControl(request_id="r1", subtype=(request_ or {}).get("subtype", ""))
-    assert kept.reason == "wrong_shape"
-
-
-def test_a_request_too_deep_to_read_is_refused_too() -> None:
-    deep = b'{"type":"control_request","request_id":"r-1","request":{"subtype":"hook_callback","input":'
-    refused, kept = told(deep + b"[" * 5000 + b"]" * 5000 + b"}}")
-    assert refused == signals.OtherControl(request_id="r-1", subtype="")
-    assert kept.reason == "not_json"
-
-
-def test_a_refusal_passes_through_the_sessions_own_words() -> None:
-    said: list[Any] = []
-    decoder = decode.Decoder(tell=lambda out, signal: out.append(type(signal).__name__))
-    decoder.feed([b'{"type":"control_request","request_id":"r","request":{}}'], said)
-    assert said[0] == "OtherControl"
-
-
-def test_half_an_emoji_does_not_cost_the_line() -> None:
-    line = json.dumps(assistant({"type": "text", "text": "cut \ud83d"})).encode()
-    (said,) = told(line)
-    assert isinstance(said, events.MessageCompleted)
-    assert said.text.startswith("cut \ufffd")
-
-
-def test_half_an_emoji_does_not_cost_the_gate() -> None:
-    call = {"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {"command": "echo \udc00"}}
-    (held,) = told(control(subtype="hook_callback", tool_use_id="t1", input=call))
-    assert isinstance(held, signals.HookCall)
-
-
-def test_a_byte_that_is_no_utf8_does_not_cost_the_line() -> None:
-    (said,) = told(b'{"type":"assistant","message":{"content":[{"type":"text","text":"a\xffb"}]}}')
-    assert said == events.MessageCompleted(text="a\ufffdb")
-
-
-# -- what went wrong, in our words
-
-
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        ("Not logged in · Please run /login", "not_authenticated"),
-        ("API Error: 401 Unauthorized", "not_authenticated"),
-        ("request failed with 401", "not_authenticated"),
-        ("401 Unauthorized", "not_authenticated"),
-        ("Failed to authenticate. API Error: 403 forbidden", "not_authenticated"),
-        ("--dangerously-skip-permissions cannot be used with root/sudo privileges", "spawn_failed"),
-        ("error: unknown option '--x'", "spawn_failed"),
-        ("Error: Session ID 1 is already in use.", "bad_request"),
-        ("No conversation found with session ID: 1", "session_lost"),
-        ("Error: Invalid MCP configuration:", "bad_request"),
-        ("API Error: Request rejected (429) · usage limit", "rate_limited"),
-        ("API Error: 529 Overloaded", "overloaded"),
-        ("API Error: 500 internal", "api_error"),
-        ("API Error: 404 no such model", "bad_request"),
-        ("Claude AI usage limit reached|1700000000", "rate_limited"),
-        ("Credit balance is too low", "usage_limit"),
-        ("connect ECONNREFUSED 127.0.0.1:1", "connection_failed"),
-        ("error at line 4012", None),
-        ("file.js:401:7", None),
-        ("all is well", None),
-    ],
-)
-def test_a_plain_line_has_the_kind_that_the_event_would_have(text: str, kind: str | None) -> None:
-    problem = failures.explain_text(text)
-    assert (problem.kind if problem else None) == kind
-    (item,) = told(text.encode())
-    assert item.problem == problem
-
-
-def test_half_a_line_of_json_explains_nothing() -> None:
-    """It holds the model's words, which may speak of anything."""
-    (item,) = told(b'{"type":"assistant","message":{"content":"the page says: Not logged in')
-    assert item.problem is None
-
-
-@pytest.mark.parametrize(
-    ("more", "outcome", "kind"),
-    [
-        ({"subtype": "error_max_turns", "is_error": True}, "degraded", "max_turns"),
-        ({"subtype": "error_max_turns", "is_error": False}, "degraded", "max_turns"),
-        ({"subtype": "error_max_budget_usd", "is_error": True}, "over_budget", "over_budget"),
-        ({"is_error": True, "api_error_status": 402}, "failed", "usage_limit"),
-        ({"is_error": True, "api_error_status": 404}, "failed", "bad_request"),
-        ({"is_error": True, "api_error_status": 413}, "failed", "bad_request"),
-        ({"is_error": True, "api_error_status": 503}, "failed", "api_error"),
-        ({"is_error": True, "api_error_status": 408}, "failed", "api_error"),
-        ({"is_error": True, "terminal_reason": "aborted_streaming"}, "stopped", "stopped"),
-        ({"is_error": True, "terminal_reason": "prompt_too_long"}, "failed", "prompt_too_long"),
-        ({"is_error": True, "startup_failure_reason": "bypass_root"}, "failed", "spawn_failed"),
-        ({"is_error": True, "startup_failure_reason": "proxy_invalid"}, "failed", "spawn_failed"),
-        ({"subtype": "error_during_execution", "is_error": False}, "failed", "api_error"),
-        ({"is_error": True}, "failed", "api_error"),
-    ],
-)
-def test_a_result_is_explained(more: dict[str, Any], outcome: str, kind: str) -> None:
-    (turn,) = told(result(**more))
-    assert (turn.problem.outcome, turn.problem.kind) == (outcome, kind)
-
-
-def test_a_good_result_needs_no_explanation_whatever_its_text_says() -> None:
-    (turn,) = told(result(result="The page says: Not logged in, API Error: 401"))
-    assert turn.problem is None

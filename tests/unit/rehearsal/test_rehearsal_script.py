@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from leadrope import rehearsal
+from leadrope.rehearsal.executable import load_agent
 from leadrope.rehearsal.script import BadScript, Block, blocks_of, load
 
+BOMB = "a: &a [x]\n" + "".join(f"{to}: &{to} [{', '.join([f'*{of}'] * 10)}]\n" for of, to in pairwise("abcdefgh"))
 BAD: list[tuple[str, Any, str, str]] = [
     ("no mapping", "just words", "script", "must be a mapping"),
     ("unknown key", {"turn": []}, "script", "unknown field `turn`"),
@@ -38,6 +41,10 @@ BAD: list[tuple[str, Any, str, str]] = [
     ("too large", [{"size": 10**12}], "turns[0].size", "out of range"),
     ("key written twice", "turns:\n  - text: a\n    text: b\n", "script, line 3, column 5", "twice"),
     ("no YAML", "turns: [", "script, line 1, column 9", "expected"),
+    ("too deep", "[" * 100_000, "script, line 1, column 101", "100 deep"),
+    ("without an end", "- tool: {name: A, input: &a {b: *a}}", "script, line 1, column 33", "*a stands inside itself"),
+    ("an alias of an alias of …", BOMB, "script, line 7, column 20", "more than 1000000 values"),
+    ("a character that YAML does not take", "text: \0", "script", "unacceptable character"),
 ]
 
 
@@ -47,6 +54,16 @@ def test_a_bad_script_is_refused_with_the_place(source: Any, place: str, words: 
         load(source)
     assert caught.value.field == place
     assert words in caught.value.message
+
+
+def test_yaml_gives_what_json_can_carry() -> None:
+    """Dates would fail where the tool's input is written, and aliases are what they stand for."""
+    text = "- tool: {name: A, input: {day: 2026-11-15, at: 2026-11-15 10:00:00, same: [&x {y: 1}, *x]}}"
+    (turn,) = load(text).turns
+    assert turn.tool is not None
+    assert turn.tool.input == {"day": "2026-11-15", "at": "2026-11-15 10:00:00", "same": [{"y": 1}, {"y": 1}]}
+    step = "- tool_use: {tool: A, id: t, input: {day: 2026-11-15}}"
+    assert load_agent(step)["steps"] == [{"tool_use": {"tool": "A", "id": "t", "input": {"day": "2026-11-15"}}}]
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

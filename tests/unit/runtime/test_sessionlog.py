@@ -45,6 +45,15 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
+async def test_who_says_the_same_twice_has_said_it_twice(place: Place) -> None:
+    place.log.begin(SessionInfo(id="s"))
+    for answer in ("Shall I?", "Really?"):
+        place.log.prompted("yes")
+        place.take(events.MessageCompleted(text=answer))
+    place.log.flush()
+    assert place.said == [("user", "yes"), ("assistant", "Shall I?"), ("user", "yes"), ("assistant", "Really?")]
+
+
 async def test_what_was_said_in_its_order(place: Place) -> None:
     call = ToolCall(id="t1", name="Bash", input={"command": "make test"})
     place.log.prompted("run the tests")
@@ -56,7 +65,8 @@ async def test_what_was_said_in_its_order(place: Place) -> None:
         events.MessageCompleted(text="of a subagent", agent_id="a1"),
         events.MessageCompleted(text="API Error", is_error=True),
     )
-    place.log.prompted("run the tests")
+    place.log.begin(SessionInfo(id="s"))
+    place.log.prompted("run the tests")  # a second start of the run
     place.log.prompted(f"and now {SECRET}")
     place.log.flush()
     roles = [role for role, _ in place.said]
@@ -64,7 +74,8 @@ async def test_what_was_said_in_its_order(place: Place) -> None:
     assert place.said[2] == ("tool", "Bash make test")
     assert len(place.said[3][1]) < 500
     assert place.said[-1] == ("user", "and now [redacted]")
-    assert [path.name for path in place.folder.iterdir()] == ["transcript.jsonl"], "events are the run store's"
+    names = sorted(path.name for path in place.folder.iterdir())
+    assert names == ["session.json", "transcript.jsonl"], "events are the run store's"
 
 
 async def test_long_texts_are_cut(place: Place) -> None:

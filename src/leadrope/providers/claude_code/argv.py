@@ -114,6 +114,9 @@ def command(
     line.option("tools", "--allowedTools", ",".join(allowed_tools(request)))
     if request.disallowed_tools:
         line.option("disallowed_tools", "--disallowedTools", ",".join(request.disallowed_tools))
+    if request.tools == () and set(BASELINE_TOOLS) <= set(request.disallowed_tools):
+        # Nothing may be used, so nothing is offered: descriptions of tools cost 20,000 tokens a request.
+        line.words("--tools", "")
     line.maybe("max_turns", "--max-turns", request.max_turns)
     line.maybe("max_thinking_tokens", "--max-thinking-tokens", request.max_thinking_tokens)
     line.maybe("effort", "--effort", request.effort)

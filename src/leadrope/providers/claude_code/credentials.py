@@ -339,7 +339,7 @@ class _Search:
             return msgspec.json.decode(self._read_text(path), type=kind)
         except FileNotFoundError:
             return None
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             # Not the error's own text: it could quote a piece of the file.
             self.notices.append(f"{self._shown(path)} is not the JSON it should be and is not used")
         except OSError as error:

@@ -6,19 +6,14 @@ A line is never lost and never fatal: what cannot be read becomes `Unrecognised`
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from typing import Any, Protocol, cast
 
 import msgspec
 
 from leadrope.core import events
-from leadrope.core.tools import ToolCall
 from leadrope.core.usage import ModelShare, Usage
 from leadrope.process.lines import Several
-from leadrope.providers.claude_code import failures, signals, system_lines, unreadable, wire
-
-WRONG_INPUT = "value"
-"""A tool call's input is an object; a model that sent something else has it under this key."""
+from leadrope.providers.claude_code import failures, parts, signals, system_lines, unreadable, wire
 
 
 class SpooledLine(Protocol):
@@ -33,15 +28,14 @@ class SpooledLine(Protocol):
 Item = events.Event | signals.Control
 Out = list[Item]
 _Attributed = wire.Assistant | wire.User | wire.StreamEvent | wire.ToolUse | wire.ToolResult
-_NOTHING = Usage()
 # Blocks that are known and say nothing that an event should tell: the work of the model's own servers, hidden thoughts.
 _QUIET_BLOCKS = frozenset(
     ("redacted_thinking", "server_tool_use", "web_search_tool_result", "web_fetch_tool_result", "advisor_tool_result")
 )
 
 
-_META = msgspec.json.Decoder(list[wire.ToolResultMeta] | None)
 _TOKENS = msgspec.json.Decoder(wire.Tokens | None)
+_call = parts.call  # looked up once: in a busy run it is called for every third line
 
 
 class _OpenMessage:
@@ -52,7 +46,7 @@ class _OpenMessage:
     def __init__(self, message: wire.StartedMessage, agent_id: str | None) -> None:
         self.id = message.id
         self.model = message.model or ""
-        self.usage = _usage(message.usage)
+        self.usage = parts.usage(message.usage)
         self.agent_id = agent_id
 
     def told(self) -> events.UsageUpdated:
@@ -180,7 +174,7 @@ class Decoder:
         if not message.id or not message.usage:
             return False
         self._counted.add(message.id)
-        usage = _usage(_TOKENS.decode(message.usage))
+        usage = parts.usage(_TOKENS.decode(message.usage))
         if not usage.total_tokens:
             return False
         out.append(
@@ -199,7 +193,7 @@ class Decoder:
         elif kind == "thinking" and block.thinking:
             out.append(events.ThinkingCompleted(text=block.thinking, message_id=message_id, agent_id=agent_id))
         elif kind == "tool_result":
-            out.append(_completed(block, agent_id))
+            out.append(parts.completed(block, agent_id))
         elif kind == "thinking" or kind in _QUIET_BLOCKS:
             return False
         else:
@@ -220,7 +214,7 @@ class Decoder:
                         told = events.ToolCompleted(call_id=block.tool_use_id or "", text=text, agent_id=agent_id)
                         out.append(told)
                     else:
-                        out.append(_completed(block, agent_id, line.tool_result_meta))
+                        out.append(parts.completed(block, agent_id, line.tool_result_meta))
         if not said:
             self.silent += 1
 
@@ -244,14 +238,14 @@ class Decoder:
 
     def _frame(self, event: wire.ApiEvent, message: _OpenMessage | None, agent_id: str | None, out: Out) -> None:
         """Where a message begins and ends, and what it has used so far."""
-        is_start = event.type == "message_start" and event.message is not None
+        started = event.message if event.type == "message_start" else None
         before = len(out)
-        if is_start or event.type == "message_stop":
+        if started is not None or event.type == "message_stop":
             self._finish_streaming(agent_id, out)
-        if is_start:
-            self._streaming[agent_id] = _OpenMessage(cast("wire.StartedMessage", event.message), agent_id)
+        if started is not None:
+            self._streaming[agent_id] = _OpenMessage(started, agent_id)
         elif event.type == "message_delta" and event.usage is not None and message is not None:
-            message.usage = _usage(event.usage, message.usage)
+            message.usage = parts.usage(event.usage, message.usage)
         if len(out) == before:
             self.silent += 1
 
@@ -265,7 +259,7 @@ class Decoder:
         out.append(events.ToolRequested(call=_call(tool.id, tool.name, tool.input, self._agent_of(line))))
 
     def _tool_result(self, line: wire.ToolResult, raw: bytes | bytearray, out: Out) -> None:
-        out.append(_completed(line.tool_result or line, self._agent_of(line)))
+        out.append(parts.completed(line.tool_result or line, self._agent_of(line)))
 
     def _tool_progress(self, line: wire.ToolProgress, raw: bytes | bytearray, out: Out) -> None:
         # While a hook is pending, the heartbeat's own id is `hook-PreToolUse-<call>` and the call is its parent.
@@ -332,9 +326,9 @@ class Decoder:
         own = max(0.0, total - self._total_cost)
         self._total_cost = max(total, self._total_cost)
         if line.model_usage_since_last_result is None:
-            return _usage(line.usage), own, {}
+            return parts.usage(line.usage), own, {}
         # Counts subagents too, which `usage` of the same line does not.
-        models = {name: _share(told) for name, told in line.model_usage_since_last_result.items()}
+        models = {name: parts.share(told) for name, told in line.model_usage_since_last_result.items()}
         usage = Usage()
         for model in models.values():
             usage += model.usage
@@ -352,7 +346,7 @@ class Decoder:
             events.LimitReached(
                 status=info.status,
                 kind=info.rate_limit_type or "",
-                resets_at=_epoch_seconds(info.resets_at),
+                resets_at=parts.epoch_seconds(info.resets_at),
                 message=used,
             )
         )
@@ -442,74 +436,3 @@ class Decoder:
         if request is not None:
             self._tell(out, request)
         out.append(unreadable.unrecognised(unreadable.why(raw), raw))
-
-
-def _call(call_id: str | None, name: str | None, tool_input: Any, agent_id: str | None) -> ToolCall:
-    if tool_input is None:
-        tool_input = {}
-    elif not isinstance(tool_input, dict):
-        tool_input = {WRONG_INPUT: tool_input}
-    return ToolCall(id=call_id or "", name=name or "", input=tool_input, agent_id=agent_id)
-
-
-def _completed(
-    told: wire.Block | wire.OldToolResult | wire.ToolResult,
-    agent_id: str | None,
-    meta: msgspec.Raw | None = None,
-) -> events.ToolCompleted:
-    call_id = told.tool_use_id or ""
-    content = told.content
-    if isinstance(content, str):
-        text = content
-    else:
-        text = "\n".join(f"[{block.type}]" if block.text is None else block.text for block in content or ())
-    if told.is_error is not True:
-        return events.ToolCompleted(call_id=call_id, text=text, agent_id=agent_id)
-    return events.ToolCompleted(
-        call_id=call_id, is_error=True, text=text, agent_id=agent_id, executed=_was_executed(call_id, text, meta)
-    )
-
-
-def _was_executed(call_id: str, text: str, meta: msgspec.Raw | None) -> bool:
-    """Whether a failed call ran. A call that the CLI rejects before any hook has no entry and this text.
-
-    Both are asked for: the text alone could be printed by a command that did run.
-    """
-    for entry in _META.decode(meta) or () if meta else ():
-        if entry.id == call_id:
-            return entry.non_execution_kind is None
-    return not text.startswith("<tool_use_error>")
-
-
-def _usage(told: wire.Tokens | None, before: Usage = _NOTHING) -> Usage:
-    """Counts as told; those that are missing or zero keep what was known before."""
-    if told is None:
-        return before
-    return Usage(
-        input_tokens=told.input_tokens or before.input_tokens,
-        output_tokens=told.output_tokens or before.output_tokens,
-        cache_read_input_tokens=told.cache_read_input_tokens or before.cache_read_input_tokens,
-        cache_creation_input_tokens=told.cache_creation_input_tokens or before.cache_creation_input_tokens,
-        cache_creation_1h_input_tokens=(told.cache_creation.ephemeral_1h_input_tokens if told.cache_creation else None)
-        or before.cache_creation_1h_input_tokens,
-    )
-
-
-def _share(told: wire.ModelUsage) -> ModelShare:
-    usage = Usage(
-        input_tokens=told.input_tokens,
-        output_tokens=told.output_tokens,
-        cache_read_input_tokens=told.cache_read_input_tokens,
-        cache_creation_input_tokens=told.cache_creation_input_tokens,
-    )
-    return ModelShare(usage=usage, cost_usd=told.cost_usd)
-
-
-def _epoch_seconds(when: float | str | None) -> float | None:
-    if isinstance(when, str):
-        try:
-            return datetime.fromisoformat(when).timestamp()
-        except (ValueError, OverflowError):
-            return None
-    # Milliseconds of any day since 1973 are larger than seconds of any day before the year 5138.
-    return when / 1000 if when is not None and when > 1e11 else when

@@ -16,7 +16,7 @@ from leadrope.core.events import Notice
 from leadrope.core.models import TIERS, resolve_model
 from leadrope.core.request import RunRequest
 from leadrope.providers import base
-from leadrope.providers.claude_code import credentials, instructions, locate
+from leadrope.providers.claude_code import credentials, env, instructions, locate
 from leadrope.providers.claude_code.launch import plan_launch
 from leadrope.providers.claude_code.session import ClaudeSession
 
@@ -43,6 +43,8 @@ class ClaudeCode:
         return locate.availability(await locate.check_cli(environ=environ))
 
     async def prepare(self, request: RunRequest, place: base.Place, *, attempt: int) -> base.Launch:
+        # Before the program is asked for its login: a request that cannot be carried out starts nothing at all.
+        env.check_variables(request.variables)
         attached = attachments.read(request.attachments, Path(request.cwd or "."))
         environ = place.environ
         user_home = Path(environ.get("HOME") or Path.home())
