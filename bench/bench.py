@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+import flows
 import gating
 import memory
 import overhead
@@ -35,6 +36,7 @@ PARTS: dict[str, Callable[[Stage], Table]] = {
     "h": turns.measure,
     "i": store.measure,
     "j": storm.measure,
+    "k": flows.measure,
 }
 MARK = "<!-- the last table; written by bench.py --save -->"
 

@@ -5,7 +5,8 @@
     │   ├── EmptyPrompt
     │   ├── BadDirectory        the working directory is missing, no directory, or forbidden
     │   ├── BadValue            a field is out of range or of an unknown kind
-    │   │   └── BadAttachment   a file that cannot go with the prompt
+    │   │   ├── BadAttachment   a file that cannot go with the prompt
+    │   │   └── TooLarge        more than is kept of one value
     │   ├── SessionLost         the agent's own record of a session is gone; raised only where ours is gone too
     │   ├── VariableRefused     a variable that could turn the child against its supervisor
     │   └── BadConfig           a configuration file cannot be used
@@ -77,6 +78,10 @@ class BadAttachment(BadValue):
     def __init__(self, path: str, message: str, *, hint: str | None = None) -> None:
         super().__init__("attachments", f"{path}: {message}", hint=hint)
         self.path = path
+
+
+class TooLarge(BadValue):
+    kind = "too_large"
 
 
 class SessionLost(RequestError):

@@ -40,10 +40,14 @@ def machine(stage: Any) -> Any:
     return stage
 
 
-def run(machine: Any, argv: list[str], model: Any, settings: str = "") -> str:
+def configure(machine: Any, model: Any, settings: str = "") -> None:
     folder = Path(machine.environ["HOME"], ".config", "leadrope")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.toml").write_text(f'[run]\nbase_url = "{model.url}"\n{settings}')
+
+
+def run(machine: Any, argv: list[str], model: Any, settings: str = "") -> str:
+    configure(machine, model, settings)
     done = subprocess.run(
         argv, cwd=machine.ws, env=machine.environ, capture_output=True, text=True, timeout=60, check=False
     )
@@ -51,7 +55,7 @@ def run(machine: Any, argv: list[str], model: Any, settings: str = "") -> str:
     return done.stdout
 
 
-PLAIN = [lines for lines in commands() if "--detach" not in lines[0]]
+PLAIN = [lines for lines in commands() if "--detach" not in lines[0] and "leadrope flow" not in lines[0]]
 
 
 @pytest.mark.parametrize("lines", PLAIN, ids=lambda lines: lines[0][:40])
@@ -88,6 +92,38 @@ def test_a_detached_run_from_its_start_to_its_changes(machine: Any) -> None:
     assert "Upgraded." in shown["runs logs"]
     assert "upgraded.txt" in shown["runs diff"]
     assert (machine.ws / "upgraded.txt").exists()
+
+
+def test_a_workflow_from_its_check_to_its_report(machine: Any) -> None:
+    """The block on workflows, in its order, with the token that was printed in place of the example's."""
+    (lines,) = [lines for lines in commands() if "leadrope flow" in lines[0]]
+    (text,) = blocks("markdown")
+    (machine.ws / "todo.flow.md").write_text(text)
+    (machine.ws / "store.py").write_text("# TODO: it loses data\n")
+    shown: list[str] = []
+    with ModelServer.in_thread([{"text": "The one in store.py: it loses data."}]) as model:
+        configure(machine, model)
+        for line in lines:
+            token = re.search(r"flow resume (\w{16}) --approve", shown[-1]) if shown else None
+            words = re.sub(r"resume \w{16}", f"resume {token[1]}", line) if token else line
+            done = subprocess.run(
+                ["bash", "-c", words],
+                cwd=machine.ws,
+                env=machine.environ,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+            shown.append(done.stdout + done.stderr)
+            assert done.returncode == (4 if "flow run" in line else 0), shown[-1]
+        assert "it loses data" in str(model.requests[0].body["messages"])
+    assert "ok: 3 steps" in shown[0]
+    assert "✓ choose" in shown[1]
+    assert "ask waits for a person: The one in store.py" in shown[1]
+    assert "✓ choose done before" in shown[2]
+    assert "outcome: succeeded" in shown[3]
 
 
 def until(look: Any) -> None:

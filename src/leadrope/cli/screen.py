@@ -90,6 +90,10 @@ class Screen:
             self._out.flush()
             self._in_line = False
 
+    @property
+    def is_held(self) -> bool:
+        return self._held
+
     def hold(self) -> None:
         """A person is being asked: whatever comes waits until the question is answered."""
         self.end_line()

@@ -80,7 +80,7 @@ class HostProxy:
         self.socket_path = listen
         self._entries = tuple(_entry(text) for text in allowed)
         self._on_refused = on_refused
-        self._resolve = resolve or _ask_system
+        self._resolve = resolve or ask_system
         self._server: asyncio.Server | None = None
         self._clients: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
@@ -298,7 +298,7 @@ async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> Non
         sink.write_eof()
 
 
-async def _ask_system(host: str, port: int) -> Sequence[str]:
+async def ask_system(host: str, port: int) -> Sequence[str]:
     """In a thread that nobody waits for: a resolver can be silent for minutes, and a loop that closes waits for the
     threads of its own pool.
     """

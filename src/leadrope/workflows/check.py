@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
-from leadrope.workflows import fits, links, templates
+from leadrope.workflows import choosing, fits, links, templates
 from leadrope.workflows.markdown import Document
 from leadrope.workflows.model import Input, Step, Workflow
 from leadrope.workflows.problems import Findings, Path, Place, Places, Problem, nearest
+from leadrope.workflows.shapes import NOTHING
 
 BATCH_OUTPUTS: Mapping[str, Any] = {
     "results": {"type": "array"},
@@ -20,6 +21,8 @@ BATCH_OUTPUTS: Mapping[str, Any] = {
     "errors": {"type": "array"},
 }
 LOOP_OUTPUTS: Mapping[str, Any] = {"iterations": {"type": "integer"}}
+ERROR_OUTPUTS: Mapping[str, Any] = {"error": {"type": "object"}}
+"""Of a step that another one takes over from: `kind`, `message` and `hint` of what went wrong."""
 
 _LOOP_HINT = "To do a step again, give it a `loop`; a step that should start at once says `after: []`."
 
@@ -35,6 +38,8 @@ class StepType(msgspec.Struct, frozen=True, kw_only=True):
     """It may give more than it declares: code that a user wrote, a foreign tool."""
     output_schemas: Mapping[str, str] = {}
     """Outputs whose schema is in a parameter: {"result": "output_schema"}."""
+    mistakes: Callable[[Mapping[str, Any]], Iterable[tuple[str, str]]] | None = None
+    """What no schema can say of parameters as they are written: the parameter, and what is wrong with it."""
 
 
 def check_document(document: Document, types: Mapping[str, StepType]) -> tuple[Problem, ...]:
@@ -73,6 +78,8 @@ class _Checker:
         for step in self._workflow.steps:
             self._targets(step)
             self._parameters(step)
+            self._mistakes(step)
+            self._conditions(step)
             own = (*links.scope_names(step), *((step.id,) if step.loop else ()))
             for key, value in links.templated(step).items():
                 names = own if key != "batch" else tuple(name for name in own if step.loop and name in step.loop.carry)
@@ -87,6 +94,15 @@ class _Checker:
     def _names(self) -> None:
         if not self._workflow.steps:
             self._findings.add("no_steps", "the workflow has no steps", Place(line=1) if self._places else None)
+        for name in self._steps:
+            if name.lower() in NOTHING:
+                self._findings.add(
+                    "bad_id",
+                    f"{name!r} behind `next` means that nothing follows, so no step can be called that",
+                    path=("steps", name),
+                    found=name,
+                    suggestion=f"{name}-step",
+                )
         for section, names in (
             ("steps", [step.id for step in self._workflow.steps]),
             ("inputs", [one.name for one in self._workflow.inputs]),
@@ -173,6 +189,25 @@ class _Checker:
                 at_key=misfit.is_unknown,
             )
 
+    def _mistakes(self, step: Step) -> None:
+        kind = self._types.get(step.type)
+        for name, message in kind.mistakes(step.parameters) if kind is not None and kind.mistakes else ():
+            self._findings.add("wrong_value", f"{name}: {message}", path=("steps", step.id, name))
+
+    def _conditions(self, step: Step) -> None:
+        said: list[tuple[Path, Any]] = [(("when",), step.when)]
+        if step.loop is not None:
+            said += [(("loop", "while"), step.loop.while_), (("loop", "until"), step.loop.until)]
+        for path, value in said:
+            wrong = choosing.mistake(value)
+            if wrong is not None:
+                self._findings.add(
+                    "bad_condition",
+                    f"{'.'.join(path)} cannot be read: {wrong}",
+                    path=("steps", step.id, *path),
+                    found=str(value)[:60],
+                )
+
     def _wanted(self, step: Step, key: str) -> frozenset[str] | None:
         """The types that a parameter takes, for a template that stands alone in it."""
         kind = self._types.get(step.type)
@@ -236,7 +271,11 @@ class _Checker:
         kind = self._types.get(step.type)
         if kind is None or not one.parts or not isinstance(one.parts[0], str):
             return frozenset(("object",)) if kind is not None and not one.parts else frozenset()
-        outputs = BATCH_OUTPUTS if step.batch else {**kind.outputs, **(LOOP_OUTPUTS if step.loop else {})}
+        outputs = {
+            **(BATCH_OUTPUTS if step.batch else kind.outputs),
+            **(LOOP_OUTPUTS if step.loop else {}),
+            **(ERROR_OUTPUTS if step.on_error is not None else {}),
+        }
         name = one.parts[0]
         if name not in outputs:
             if not kind.has_open_outputs or step.batch:

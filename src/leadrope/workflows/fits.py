@@ -77,6 +77,8 @@ def can_be(given: frozenset[str], wanted: frozenset[str]) -> bool:
         or "string" in given
         or ("integer" in given and "number" in wanted)
         or ("number" in given and "integer" in wanted)
+        # A number in the place of a text is written as one.
+        or ("string" in wanted and given <= {"integer", "number", "boolean"})
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from leadrope.workflows import templates
-from leadrope.workflows.model import Step, Workflow
+from leadrope.workflows.model import LITERAL, Step, Workflow
 
 Kind = Literal["order", "after", "next", "branch", "error", "data"]
 
@@ -106,7 +106,8 @@ def needs(step: Step) -> tuple[templates.Reference, ...]:
 
 def templated(step: Step) -> dict[str, Any]:
     """The parts of a step that may hold templates, by the key they are written under."""
-    values: dict[str, Any] = dict(step.parameters)
+    literal = LITERAL.get(step.type, ())
+    values: dict[str, Any] = {name: value for name, value in step.parameters.items() if name not in literal}
     for key in ("when", "timeout", "budget"):
         if getattr(step, key) is not None:
             values[key] = getattr(step, key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -29,6 +30,10 @@ STEP_KEYS = (
     *("timeout", "cache", "approval", "budget", "policy"),
 )
 """What every step may say. All other keys of a step are parameters of its type."""
+
+
+LITERAL: Mapping[str, tuple[str, ...]] = {"code": ("code",)}
+"""Parameters in which `${` is no template, by the type of step: a program's own text is never put together."""
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -65,8 +70,16 @@ class Batch(_Part, frozen=True, kw_only=True):
 
     items: Any
     as_: Annotated[str, Meta(pattern="^[A-Za-z_][A-Za-z0-9_-]*$")] = msgspec.field(default="item", name="as")
-    max_concurrent: Annotated[int, Meta(ge=1, le=100)] = 1
+    max_concurrent: Annotated[int, Meta(ge=1, le=100)] | None = None
+    parallel: bool | None = None
+    """false: one at a time, whatever else is said. true: ten at once where `max_concurrent` is not said."""
     error_handling: Literal["fail_fast", "continue"] = "fail_fast"
+
+    @property
+    def at_once(self) -> int:
+        if self.parallel is False:
+            return 1
+        return self.max_concurrent or (10 if self.parallel else 1)
 
 
 class Loop(_Part, frozen=True, kw_only=True):

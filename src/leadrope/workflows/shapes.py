@@ -15,7 +15,8 @@ from leadrope.workflows.problems import Findings, Path, nearest
 P = TypeVar("P", bound=msgspec.Struct)
 
 _AT = re.compile(r" - at `\$(.*)`$")
-_NOTHING = ("none", "nothing", "end")
+NOTHING = ("none", "nothing", "end")
+"""In place of a step behind `next` and `after`; no step can be called so."""
 """Words for an empty `after` or `next`, where no step has that name."""
 
 
@@ -191,7 +192,7 @@ class _Attributes:
             return ()
         if isinstance(value, str):
             value = [part.strip() for part in value.split(",")]
-            if len(value) == 1 and value[0].lower() in _NOTHING:
+            if len(value) == 1 and value[0].lower() in NOTHING:
                 return ()
         if isinstance(value, list) and all(isinstance(one, str) and one for one in value):
             return tuple(dict.fromkeys(value))

@@ -10,6 +10,9 @@ import msgspec
 from leadrope.workflows.model import Batch, Loop
 from leadrope.workflows.plan import Outcome
 
+WHOLE = -1
+"""In place of an iteration: what all units of a step with batch or loop came to together."""
+
 
 class Key(msgspec.Struct, frozen=True, order=True):
     """Names one outcome in a journal. A step without loop is its iteration 0, one without batch has no item."""
@@ -64,7 +67,7 @@ class BatchProgress:
         """The items that start now, never more at once than the batch allows; from now on they run."""
         if self._is_over:
             return ()
-        room = min(self._batch.max_concurrent - len(self._running), len(self._waiting))
+        room = min(self._batch.at_once - len(self._running), len(self._waiting))
         taken = tuple(self._waiting.popleft() for _ in range(room))
         self._running.update(taken)
         return taken

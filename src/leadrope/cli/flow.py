@@ -1,0 +1,331 @@
+"""`leadrope flow`: workflows run, looked at, kept and gone on with, from the terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import getpass
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from leadrope import errors
+from leadrope.cli import values
+from leadrope.cli.flow_view import FlowView
+from leadrope.cli.lazy import LazyGroup
+from leadrope.cli.screen import Screen
+from leadrope.core import config as configs
+from leadrope.core import home
+from leadrope.workflows import inputs as given_inputs
+from leadrope.workflows import library, templates
+from leadrope.workflows.report import FlowResult
+
+_HELP = """Workflows: Markdown files whose steps are agents, commands, requests, files and people.
+
+A workflow is named by its file, or by the name under which it was saved. An execution is named by the beginning of
+its id; one that waits for a person also by the token that it printed.
+"""
+_EPILOG = """\b
+Examples:
+  leadrope flow run review.flow.md branch=main
+  git diff | leadrope flow run review.flow.md -o json
+  leadrope flow check *.flow.md
+  leadrope flow run review.flow.md --from report     the last steps again
+  leadrope flow resume k3j5x7q2 --approve            go on after a yes
+  leadrope flow report 3fa9 --html -O report.html
+
+\b
+Exit codes:
+  0 succeeded or degraded   1 failed (or degraded, with --strict)   2 usage
+  3 denied   4 waits for a person   5 over budget   6 timed out   130 interrupted
+"""
+WAITING = 4
+_BY_KIND = {"denied": 3, "over_budget": 5, "timed_out": 6}
+
+# Name -> module, attribute, one line of help.
+_MORE = {
+    "check": ("leadrope.cli.flow_looks", "check", "Tell all that is wrong with files, and run nothing."),
+    "show": ("leadrope.cli.flow_looks", "show", "The steps of a workflow as a tree."),
+    "graph": ("leadrope.cli.flow_looks", "graph", "Draw a workflow: SVG or mermaid."),
+    "list": ("leadrope.cli.flow_history", "list_", "The workflows of this folder, and those that are saved."),
+    "save": ("leadrope.cli.flow_looks", "save", "Keep a workflow under a name, to run it anywhere."),
+    "steps": ("leadrope.cli.flow_looks", "steps", "The kinds of steps, with their parameters."),
+    "history": ("leadrope.cli.flow_history", "history", "Executions, the newest first."),
+    "report": ("leadrope.cli.flow_history", "report", "One execution, step by step: Markdown or HTML."),
+    "run": ("leadrope.cli.flow", "run", "Run a workflow."),
+    "resume": ("leadrope.cli.flow", "resume", "Go on with an execution that waits, or was cut off."),
+}
+command = LazyGroup(
+    _MORE, name="flow", help=_HELP, epilog=_EPILOG, short_help="Run workflows, and look at them.", no_args_is_help=True
+)
+
+_OUTPUT = click.option(
+    "-o", "--output", type=click.Choice(["text", "json", "stream-json"]), default="text", help="What stdout gets."
+)
+_STRICT = click.option("--strict", is_flag=True, help="A degraded workflow is a failure.")
+_NO_WAIT = click.option("--no-wait", is_flag=True, help="Where a person is needed and none is there, the answer is no.")
+_QUIET = click.option("-q", "--quiet", is_flag=True, help="Only results and errors.")
+
+
+@click.command("run")
+@click.argument("workflow")
+@click.argument("inputs", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option("--inputs", "inputs_file", metavar="FILE", help="A JSON object with inputs; `-` reads standard input.")
+@click.option("--cwd", metavar="DIR", help="Where the steps work; this folder where left out.")
+@click.option("--only", metavar="STEP", help="This step alone, with what the last execution gave before it.")
+@click.option("--from", "begin_at", metavar="STEP", help="This step and those behind it, with the last values before.")
+@click.option("--force", is_flag=True, help="With --only and --from: also values of steps that were changed since.")
+@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="For later looks; repeatable.")
+@_NO_WAIT
+@_OUTPUT
+@_STRICT
+@_QUIET
+def run(workflow: str, inputs: tuple[str, ...], **given: Any) -> int:
+    """Run WORKFLOW, a file or a saved name, with its inputs as NAME=VALUE.
+
+    A step that needs a person asks here; where nobody is there, the execution is put aside with a token (exit code 4),
+    and `leadrope flow resume TOKEN` goes on with it.
+    """
+    if given["only"] and given["begin_at"]:
+        raise errors.RequestError("--only and --from were given", hint="Give one of the two.")
+    environ, config = _surroundings()
+    folder = Path(given["cwd"]).expanduser() if given["cwd"] else Path.cwd()
+    if not folder.is_dir():
+        raise errors.BadDirectory(f"there is no folder {folder}")
+    found = library.find(workflow, folder=Path.cwd(), leadrope_home=home.leadrope_home(environ))
+    loaded = library.load(found)
+    texts = given_inputs.read_words(inputs)
+    more = _inputs_file(given["inputs_file"])
+    # Read only where it is needed: a pipe that nobody writes to would hold the start for ever.
+    unsaid = [one for one in loaded.workflow.inputs if one.stdin and one.name not in (*texts, *more)]
+    stdin = _piped() if unsaid else None
+    told = loaded.inputs({**more, **texts}, stdin=stdin, are_texts=True)
+    labels = dict(_pair(label) for label in given["labels"])
+
+    @contextlib.asynccontextmanager
+    async def begin(service: Any, **more: Any) -> AsyncIterator[Any]:
+        from leadrope.workflows import starting  # noqa: PLC0415  # the engine, only where it runs
+
+        async with starting.started(
+            service,
+            loaded,
+            told,
+            workspace=folder,
+            environ=environ,
+            labels=labels,
+            only=given["only"],
+            begin_at=given["begin_at"],
+            is_forced=bool(given["force"]),
+            **more,
+        ) as flow:
+            yield flow
+
+    return _carried_out(begin, given, environ, config)
+
+
+@click.command("resume")
+@click.argument("name", metavar="TOKEN|EXECUTION")
+@click.option("--approve", "word", flag_value="approve", help="Say yes.")
+@click.option("--deny", "word", flag_value="deny", help="Say no.")
+@click.option("--choose", metavar="CHOICE", help="One of the choices that were offered.")
+@click.option("--reason", default="", help="Kept with the answer.")
+@click.option("--changed", is_flag=True, help="Go on although the file was changed since.")
+@_NO_WAIT
+@_OUTPUT
+@_STRICT
+@_QUIET
+def resume(name: str, word: str | None, choose: str | None, reason: str, changed: bool, **given: Any) -> int:
+    """Go on with an execution that waits for a person, was stopped, or whose process died.
+
+    What is done stays done. Answer a token with --approve, --deny or --choose; without an answer it is asked here.
+    """
+    from leadrope.workflows.starting import Answer  # noqa: PLC0415  # the engine, only where it runs
+
+    if word is not None and choose is not None and word == "deny":
+        raise errors.RequestError("--deny and --choose were given", hint="Give one of the two.")
+    answer = None
+    if word is not None or choose is not None:
+        answer = Answer(approved=word != "deny", choice=choose or "", reason=reason, by=_me())
+    environ, config = _surroundings()
+
+    @contextlib.asynccontextmanager
+    async def begin(service: Any, **more: Any) -> AsyncIterator[Any]:
+        from leadrope.workflows import starting  # noqa: PLC0415  # the engine, only where it runs
+
+        async with starting.resumed(
+            service, name, environ=environ, answer=answer, takes_change=changed, **more
+        ) as flow:
+            yield flow
+
+    return _carried_out(begin, given, environ, config)
+
+
+# -- carrying it out --------------------------------------------------------------------------------------------------
+
+
+Begin = Callable[..., contextlib.AbstractAsyncContextManager[Any]]
+
+
+def _carried_out(begin: Begin, given: Mapping[str, Any], environ: Mapping[str, str], config: configs.Config) -> int:
+    screen = Screen.of_process(environ)
+    view = FlowView(screen, quiet=bool(given["quiet"]), is_streamed=given["output"] == "stream-json")
+    try:
+        result = asyncio.run(
+            _drive(begin, view, screen, environ, config, on_ask="deny" if given["no_wait"] else "wait")
+        )
+    except asyncio.CancelledError:
+        return 130
+    if given["output"] == "text":
+        _print_outputs(result)
+    elif given["output"] == "json":
+        sys.stdout.buffer.write(msgspec.json.encode(result) + b"\n")
+    view.tell(result)
+    return exit_code(result, strict=bool(given["strict"]))
+
+
+async def _drive(
+    begin: Begin,
+    view: FlowView,
+    screen: Screen,
+    environ: Mapping[str, str],
+    config: configs.Config,
+    *,
+    on_ask: str,
+) -> FlowResult:
+    from leadrope.cli import live  # noqa: PLC0415  # the engine, only where it runs
+    from leadrope.cli.flow_people import people_at  # noqa: PLC0415  # the same
+    from leadrope.runs.service import Service  # noqa: PLC0415  # the same
+
+    with live.logs(screen, environ), live.person(screen) as person, view:
+        async with (
+            Service(environ, config=config) as service,
+            begin(
+                service,
+                people=people_at(person),
+                show=view.show,
+                on_ask=on_ask,
+                secrets=_secrets(environ),
+            ) as flow,
+        ):
+            with _stoppable(flow.stop, screen):
+                result: FlowResult = await flow.run()
+                return result
+
+
+@contextlib.contextmanager
+def _stoppable(stop: Callable[[str], None], screen: Screen) -> Iterator[None]:
+    """Ctrl-C, a hang-up and SIGTERM end all steps, with the grace that each gives; a second Ctrl-C does not wait."""
+    loop = asyncio.get_running_loop()
+    main = asyncio.current_task()
+    presses = 0
+
+    def end(cause: str) -> None:
+        nonlocal presses
+        presses += 1
+        if presses > 1 and main is not None:
+            main.cancel()
+            return
+        screen.line("stopping; press Ctrl-C again not to wait", now=True)
+        stop(f"stopped by {cause}")
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    for number in numbers:
+        loop.add_signal_handler(number, end, "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+
+def exit_code(result: FlowResult, *, strict: bool = False) -> int:
+    match result.outcome:
+        case "succeeded":
+            return 0
+        case "degraded":
+            return 1 if strict else 0
+        case "waiting":
+            return WAITING
+        case "stopped":
+            return 130
+        case _:
+            kinds = {step.error.kind for step in result.failures if step.error is not None}
+            return _BY_KIND.get(kinds.pop(), 1) if len(kinds) == 1 else 1
+
+
+def _print_outputs(result: FlowResult) -> None:
+    """One output is printed as it is; of several each has its name."""
+    if result.outcome in ("waiting", "stopped"):
+        return
+    found = list(result.outputs.items())
+    if len(found) == 1:
+        click.echo(_shown(found[0][1]))
+        return
+    for name, value in found:
+        text = _shown(value)
+        click.echo(f"{name}: {text}" if "\n" not in text else f"{name}:\n{_indented(text)}")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return msgspec.json.format(msgspec.json.encode(value)).decode()
+    return templates.as_text(value)
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.split("\n"))
+
+
+# -- what was given ---------------------------------------------------------------------------------------------------
+
+
+def _surroundings() -> tuple[dict[str, str], configs.Config]:
+    environ = dict(os.environ)
+    return environ, configs.load({**home.load_env(home.leadrope_home(environ)), **environ})
+
+
+def _piped() -> str | None:
+    """What was piped in; a terminal is no pipe, and neither is nothing."""
+    if sys.stdin is None or sys.stdin.isatty():
+        return None
+    try:
+        return sys.stdin.buffer.read().decode() or None
+    except UnicodeDecodeError:
+        raise errors.RequestError("what was piped in is not UTF-8 text") from None
+
+
+def _inputs_file(name: str | None) -> dict[str, Any]:
+    if name is None:
+        return {}
+    text = sys.stdin.read() if name == "-" else values.read_text("--inputs", name)
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise errors.BadValue("--inputs", f"{name} is not a JSON object: {error}") from None
+
+
+def _pair(label: str) -> tuple[str, str]:
+    key, equals, value = label.partition("=")
+    if not equals or not key:
+        raise errors.BadValue("--label", f"{label!r} is not KEY=VALUE")
+    return key, value
+
+
+def _secrets(environ: Mapping[str, str]) -> list[str]:
+    """What no journal may hold: every value of leadrope's own .env, and the credentials of this environment."""
+    from leadrope.core.request_secrets import ambient_secrets  # noqa: PLC0415  # only where something runs
+
+    return ambient_secrets({**home.load_env(home.leadrope_home(environ)), **environ})
+
+
+def _me() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "person"

@@ -1,0 +1,310 @@
+"""`leadrope flow list|history|report`: workflows with what became of them. Reads the store, and starts nothing."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from leadrope import errors
+from leadrope.cli import table
+from leadrope.cli.flow_looks import EMPTY, found, judged, style, width, written
+from leadrope.core import home
+from leadrope.runs.flow_values import FlowFilter, FlowInfo, Wait
+from leadrope.runtime.shown import clean, one_line
+from leadrope.workflows import library, markdown
+
+if TYPE_CHECKING:
+    from leadrope.runs.service import Service
+
+_NONE_YET = "Nothing was run yet. `leadrope flow run FILE` runs a workflow, `leadrope flow list` shows what there is."
+_AS_JSON = click.option(
+    "-o", "--output", type=click.Choice(["text", "json"]), default="text", help="json: one object per line."
+)
+
+
+def state_of(row: FlowInfo) -> str:
+    return row.outcome or row.state
+
+
+# -- list -------------------------------------------------------------------------------------------------------------
+
+
+class Listed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    name: str
+    """What is typed to run it, here."""
+    file: str
+    is_saved: bool
+    title: str
+    steps: int
+    errors: int
+    last: FlowInfo | None = None
+
+
+@click.command("list")
+@_AS_JSON
+def list_(output: str) -> int:
+    """The workflows of this folder (also in workflows/ and .leadrope/), and those that are saved.
+
+    Each with its last execution. The first column is what `leadrope flow run` takes.
+    """
+    rows = _listed()
+    if output == "json":
+        for row in rows:
+            sys.stdout.buffer.write(msgspec.json.encode(row) + b"\n")
+        return 0
+    if not rows:
+        click.echo(EMPTY, err=True)
+        return 0
+    shown = [
+        (
+            clean(row.name),
+            "saved" if row.is_saved else "here",
+            str(row.steps),
+            state_of(row.last) if row.last else "never run",
+            table.ago(row.last.created) if row.last else "-",
+            (f"{row.errors} error{'' if row.errors == 1 else 's'}! " if row.errors else "")
+            + one_line(clean(row.title), 200),
+        )
+        for row in rows
+    ]
+    _print(("WORKFLOW", "FROM", "STEPS", "LAST", "AGE", "TITLE"), shown)
+    return 0
+
+
+def _listed() -> list[Listed]:
+    from leadrope.cli.runs import has_store, with_service  # noqa: PLC0415  # not needed for --help
+
+    folder, own = Path.cwd(), home.leadrope_home(os.environ)
+    files: list[tuple[str, Path, bool]] = []
+    for path in library.files_in(folder):
+        is_direct = path.parent == folder
+        files.append((_name(path) if is_direct else str(path.relative_to(folder)), path, False))
+    taken = {name for name, _, _ in files}
+    for name, path in library.saved(own):
+        # A file of this folder is taken before a saved one of the same name.
+        files.append((str(path) if name in taken else name, path, True))
+    if not files:
+        return []
+
+    async def look(service: Service) -> dict[Path, FlowInfo | None]:
+        return {path: service.flows.last_of(file=str(path.resolve())) for _, path, _ in files}
+
+    last = with_service(look) if has_store() else {}
+    rows = []
+    for name, path, is_saved in files:
+        try:
+            document, problems = judged(path)
+        except errors.BadValue as error:
+            rows.append(Listed(name=name, file=str(path), is_saved=is_saved, title=error.message, steps=0, errors=1))
+            continue
+        rows.append(
+            Listed(
+                name=name,
+                file=str(path),
+                is_saved=is_saved,
+                title=document.workflow.title,
+                steps=len(document.workflow.steps),
+                errors=sum(problem.severity == "error" for problem in problems),
+                last=last.get(path),
+            )
+        )
+    return rows
+
+
+def _name(path: Path) -> str:
+    return next(path.name.removesuffix(suffix) for suffix in markdown.SUFFIXES if path.name.endswith(suffix))
+
+
+# -- history ----------------------------------------------------------------------------------------------------------
+
+_HISTORY_EPILOG = """\b
+Examples:
+  leadrope flow history
+  leadrope flow history review.flow.md -n 5
+  leadrope flow history --open        what runs, waits or was cut off
+"""
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    execution: FlowInfo
+    took_s: float | None
+    note: str
+    tokens: tuple[str, ...]
+    """Of what it waits for; each an answer's name."""
+
+
+@click.command("history", epilog=_HISTORY_EPILOG)
+@click.argument("workflow", required=False)
+@click.option("-n", "--limit", default=20, show_default=True, type=click.IntRange(1, 10_000), help="How many.")
+@click.option("--open", "is_open", is_flag=True, help="Only executions that have not ended.")
+@_AS_JSON
+def history(workflow: str | None, limit: int, is_open: bool, output: str) -> int:
+    """Executions, the newest first; of WORKFLOW only, where it is named."""
+    from leadrope.cli.runs import has_store, with_service  # noqa: PLC0415  # not needed for --help
+
+    wanted = FlowFilter(is_open=is_open, is_top=True, limit=limit)
+    if workflow is not None:
+        wanted = _only(wanted, workflow)
+
+    async def look(service: Service) -> list[Told]:
+        return [_told(service, row) for row in service.flows.listing(wanted)]
+
+    rows = with_service(look) if has_store() else []
+    if output == "json":
+        for row in rows:
+            sys.stdout.buffer.write(msgspec.json.encode(row) + b"\n")
+        return 0
+    if not rows:
+        if workflow is None and not is_open:
+            click.echo(_NONE_YET, err=True)
+        else:
+            click.echo("No such execution; `leadrope flow history` shows all.", err=True)
+        return 0
+    from leadrope.cli.flow_view import money, seconds  # noqa: PLC0415  # only here
+
+    shown = [
+        (
+            row.execution.id[:8],
+            state_of(row.execution),
+            table.ago(row.execution.created),
+            seconds(row.took_s) if row.took_s is not None else "-",
+            money(row.execution.cost_usd) if row.execution.cost_usd else "-",
+            clean(row.execution.name) + (f"  {row.note}" if row.note else ""),
+        )
+        for row in rows
+    ]
+    _print(("ID", "STATE", "AGE", "TOOK", "COST", "WORKFLOW"), shown)
+    for row in rows:
+        for token in row.tokens:
+            click.echo(f"  {row.execution.id[:8]} goes on with: leadrope flow resume {token}", err=True)
+    return 0
+
+
+def _only(wanted: FlowFilter, workflow: str) -> FlowFilter:
+    """Of a file where there is one; else of the name, for a file that is gone."""
+    try:
+        return msgspec.structs.replace(wanted, file=str(found(workflow)))
+    except errors.BadValue:
+        return msgspec.structs.replace(wanted, name=Path(workflow).name.partition(".")[0] or workflow)
+
+
+def _told(service: Service, row: FlowInfo) -> Told:
+    waits = waits_of(service, row) if row.state == "waiting" else []
+    note = ""
+    if waits:
+        note = f"{waits[0].step} waits: {waits[0].asked.get('detail') or waits[0].asked.get('title', '')}"
+    elif row.outcome == "failed":
+        note = _why(service.flows.result(row.id))
+    elif row.state == "interrupted":
+        note = f"cut off: leadrope flow resume {row.id[:8]}"
+    end = row.ended if row.ended is not None else time.time() if row.state == "running" else None
+    return Told(
+        execution=row,
+        took_s=None if end is None else max(0.0, end - row.created),
+        note=one_line(clean(note), 200),
+        tokens=tuple(wait.token for wait in waits),
+    )
+
+
+def _why(result: object) -> str:
+    if not isinstance(result, dict):
+        return ""
+    for step in result.get("steps", ()):
+        if step.get("state") == "failed":
+            name, message = str(step.get("id")), str((step.get("error") or {}).get("message", "failed"))
+            return message if message.startswith(f"{name}:") else f"{name}: {message}"
+    return ""
+
+
+def waits_of(service: Service, flow: FlowInfo) -> list[Wait]:
+    """What a person is asked, also by the workflows inside."""
+    waits: list[Wait] = []
+    todo = [flow.id]
+    while todo:
+        flow_id = todo.pop()
+        waits += service.flows.waits(flow_id=flow_id)
+        todo += [child.id for child in service.flows.children(flow_id) if child.state == "waiting"]
+    return waits
+
+
+# -- report -----------------------------------------------------------------------------------------------------------
+
+_REPORT_EPILOG = """\b
+Examples:
+  leadrope flow report 3fa9
+  leadrope flow report 3fa9 --html -O report.html
+  leadrope flow report review.flow.md            its last execution
+"""
+
+
+@click.command("report", epilog=_REPORT_EPILOG)
+@click.argument("execution")
+@click.option("--html", is_flag=True, help="One page that needs nothing else.")
+@click.option("-O", "--out", metavar="FILE", help="Where it goes; standard output where left out.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="What stdout gets.")
+def report(execution: str, html: bool, out: str | None, output: str) -> int:
+    """One execution, step by step: times, costs, retries, warnings, errors, outputs.
+
+    Also of one that runs, waits or was cut off. EXECUTION is the beginning of its id, the token of what it waits for,
+    or a workflow, whose last one is meant.
+    """
+    from leadrope.cli.runs import has_store, with_service  # noqa: PLC0415  # not needed for --help
+    from leadrope.workflows import report_page  # noqa: PLC0415  # only for this
+    from leadrope.workflows.account import Account, Child, account  # noqa: PLC0415  # the same
+
+    if not has_store():
+        raise errors.UnknownRun(f"there is no workflow run {execution!r}", hint=_NONE_YET)
+
+    async def look(service: Service) -> Account:
+        row = _execution(service, execution)
+        texts = service.flows.texts(row.id)
+        return account(
+            row,
+            library.parsed(texts.text),
+            service.flows.outcomes(row.id),
+            inputs=texts.inputs,
+            waits=waits_of(service, row) if row.state != "ended" else [],
+            children=[
+                Child(step=child.parent_key.partition("#")[0], id=child.id, outcome=state_of(child))
+                for child in service.flows.children(row.id)
+            ],
+            result=texts.result,
+        )
+
+    told = with_service(look)
+    if output == "json":
+        data = msgspec.json.encode(told).decode() + "\n"
+    else:
+        data = report_page.page(told) if html else report_page.markdown(told)
+    written(data, out)
+    return 0
+
+
+def _execution(service: Service, name: str) -> FlowInfo:
+    try:
+        return service.flows.find(name)
+    except errors.UnknownRun as unknown:
+        try:
+            return service.flows.get(service.flows.wait(name).flow_id)
+        except errors.UnknownRun:
+            pass
+        try:
+            last = service.flows.last_of(file=str(found(name)))
+        except errors.BadValue:
+            last = service.flows.last_of(name=name)
+        if last is None:
+            raise unknown from None
+        return last
+
+
+def _print(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    paint = style()
+    for number, line in enumerate(table.table(head, rows, width())):
+        click.echo(paint.dim(line) if number == 0 else line)

@@ -1,0 +1,351 @@
+"""`leadrope flow check|show|graph|save|steps`: workflows as files, and what a step can be. Opens no store."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from leadrope import errors
+from leadrope.cli import table
+from leadrope.cli.screen import PIPED_WIDTH, Style, wants_colour
+from leadrope.core import home
+from leadrope.workflows import library, markdown, model
+from leadrope.workflows.check import check_document
+from leadrope.workflows.markdown import Document
+from leadrope.workflows.problems import Problem, nearest
+from leadrope.workflows.steps import registry
+
+FORMATS = {"svg": ".svg", "mermaid": ".mmd"}
+_AS_JSON = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="What stdout gets.")
+EMPTY = """No workflows here yet. One is a Markdown file whose name ends in .flow.md; this is the smallest:
+
+  ### hello
+  - type: shell
+  - command: echo hello
+
+Keep it as hello.flow.md, then: leadrope flow run hello
+`leadrope flow steps` shows what a step can be."""
+
+
+def width() -> int:
+    return max(40, shutil.get_terminal_size().columns) if sys.stdout.isatty() else PIPED_WIDTH
+
+
+def style() -> Style:
+    return Style(enabled=wants_colour(sys.stdout, os.environ))
+
+
+def found(name: str) -> Path:
+    return library.find(name, folder=Path.cwd(), leadrope_home=home.leadrope_home(os.environ))
+
+
+def written(data: str, target: str | None) -> None:
+    """To a file, which only its owner may read, or to stdout."""
+    if target is None or target == "-":
+        click.echo(data, nl=False)
+        return
+    try:
+        handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    except OSError as error:
+        raise errors.BadValue("--out", f"{target} cannot be written: {error.strerror}") from None
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(data)
+    click.echo(f"{target}: {len(data.encode())} bytes", err=True)
+
+
+# -- check ------------------------------------------------------------------------------------------------------------
+
+_CHECK_EPILOG = """\b
+Examples:
+  leadrope flow check review.flow.md
+  leadrope flow check --strict *.flow.md       for CI
+  leadrope flow check                          all workflows of this folder
+
+\b
+Exit codes:
+  0 no errors   1 warnings, with --strict   2 errors
+"""
+
+
+class Checked(msgspec.Struct, frozen=True, kw_only=True):
+    file: str
+    ok: bool
+    steps: int
+    problems: tuple[Problem, ...] = ()
+
+
+@click.command("check", epilog=_CHECK_EPILOG)
+@click.argument("files", nargs=-1, metavar="[FILE]...")
+@click.option("--strict", is_flag=True, help="A warning is a failure.")
+@_AS_JSON
+def check(files: tuple[str, ...], strict: bool, output: str) -> int:
+    """Tell all that is wrong with workflows, and run nothing.
+
+    A FILE may also be a folder, or the name of a saved workflow. Without any, all of this folder are looked at.
+    """
+    names: list[str] = []
+    for name in files or (str(Path.cwd()),):
+        inside = library.files_in(Path.cwd() / name) if Path(name).is_dir() else None
+        names += [name] if inside is None else [_plain(path) for path in inside]
+    if not names:
+        click.echo(EMPTY, err=True)
+        return 0
+    results = [checked(name) for name in names]
+    for result in results:
+        if output == "json":
+            sys.stdout.buffer.write(msgspec.json.encode(result) + b"\n")
+        else:
+            _tell(result)
+    problems = [problem for result in results for problem in result.problems]
+    if not all(result.ok for result in results):
+        return 2
+    return 1 if strict and problems else 0
+
+
+def checked(name: str) -> Checked:
+    try:
+        path = found(name)
+        document, problems = judged(path)
+    except errors.BadValue as error:
+        problem = Problem(kind=error.kind, message=error.message, hint=error.hint)
+        return Checked(file=name, ok=False, steps=0, problems=(problem,))
+    return Checked(
+        file=_plain(path) if path.is_relative_to(Path.cwd()) else str(path),
+        ok=not any(problem.severity == "error" for problem in problems),
+        steps=len(document.workflow.steps),
+        problems=problems,
+    )
+
+
+def judged(path: Path) -> tuple[Document, tuple[Problem, ...]]:
+    """As far as it can be read, with all that is wrong."""
+    document = markdown.read(library.text_of(path))
+    return document, check_document(document, registry.TYPES)
+
+
+def _tell(result: Checked) -> None:
+    paint = style()
+    for problem in result.problems:
+        told = str(problem)
+        for word, colour in (("error: ", paint.bad), ("warning: ", paint.warn)):
+            told = told.replace(word, colour(word.rstrip()) + " ", 1)
+        click.echo(f"{result.file}:{'' if problem.line else ' '}{told}")
+    if result.ok:
+        count = len(result.problems)
+        more = f", {count} warning{'' if count == 1 else 's'}" if count else ""
+        click.echo(f"{result.file}: {paint.good('ok')}: {_steps(result.steps)}{more}")
+
+
+def _steps(count: int) -> str:
+    return "1 step" if count == 1 else f"{count} steps"
+
+
+def _plain(path: Path) -> str:
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+# -- show and graph ---------------------------------------------------------------------------------------------------
+
+
+@click.command("show")
+@click.argument("workflow", metavar="FILE")
+@_AS_JSON
+def show(workflow: str, output: str) -> int:
+    """The workflow as a tree: inputs, steps and the ways between them, outputs.
+
+    What a step chooses between stands below it; where the ways meet again, the tree is back on the same level. With
+    -o json it is the graph that a canvas takes.
+    """
+    from leadrope.cli import flow_tree  # noqa: PLC0415  # only for this
+    from leadrope.workflows import graph  # noqa: PLC0415  # only for this
+
+    path = found(workflow)
+    document, problems = judged(path)
+    if output == "json":
+        sys.stdout.buffer.write(msgspec.json.encode(graph.to_graph(document.workflow)) + b"\n")
+    else:
+        for line in flow_tree.lines(document.workflow, width=width(), style=style()):
+            click.echo(line)
+    return _warned(workflow, problems)
+
+
+_GRAPH_EPILOG = """\b
+Examples:
+  leadrope flow graph review.flow.md -O review.svg
+  leadrope flow graph review.flow.md             mermaid, for a README
+"""
+
+
+@click.command("graph", epilog=_GRAPH_EPILOG)
+@click.argument("workflow", metavar="FILE")
+@click.option("--format", "form", type=click.Choice(list(FORMATS)), help="By the name of --out; else mermaid.")
+@click.option("-O", "--out", metavar="FILE", help="Where it goes; standard output where left out.")
+@click.option("--data", is_flag=True, help="Also lines for values that the order of steps carries anyway.")
+def graph(workflow: str, form: str | None, out: str | None, data: bool) -> int:
+    """Draw a workflow: SVG that needs nothing else, or the text of a mermaid flowchart.
+
+    Places that a canvas has given to the steps are kept, where at least half of them have one.
+    """
+    from leadrope.workflows import drawing  # noqa: PLC0415  # only for this
+
+    document, problems = judged(found(workflow))
+    by_name = next((name for name, suffix in FORMATS.items() if (out or "").lower().endswith(suffix)), "mermaid")
+    draw = drawing.svg if (form or by_name) == "svg" else drawing.mermaid
+    written(draw(document.workflow, all_data=data), out)
+    return _warned(workflow, problems)
+
+
+def _warned(name: str, problems: tuple[Problem, ...]) -> int:
+    """What is shown of a broken file is shown all the same; that it would not run is told."""
+    wrong = sum(problem.severity == "error" for problem in problems)
+    if wrong:
+        count = "1 error" if wrong == 1 else f"{wrong} errors"
+        click.echo(f"{count} in it: `leadrope flow check {name}` tells.", err=True)
+    return 2 if wrong else 0
+
+
+# -- save -------------------------------------------------------------------------------------------------------------
+
+
+_SAVE_EPILOG = """\b
+Examples:
+  leadrope flow save review.flow.md
+  leadrope flow save drafts/new.flow.md --name review --replace
+  cd elsewhere && leadrope flow run review
+"""
+
+
+@click.command("save", epilog=_SAVE_EPILOG)
+@click.argument("workflow", metavar="FILE")
+@click.option("--name", help="How it is called; the name of the file where left out.")
+@click.option("--replace", is_flag=True, help="In place of another one with this name.")
+def save(workflow: str, name: str | None, replace: bool) -> int:
+    """Keep a copy of a workflow under a name, to run it from any folder."""
+    loaded = library.load(found(workflow))
+    path = library.save(loaded, home.leadrope_home(os.environ), name=name, replace=replace)
+    called = name or loaded.name
+    click.echo(f"saved as {called}; run it anywhere with: leadrope flow run {called}")
+    click.echo(f"  {path}", err=True)
+    return 0
+
+
+# -- steps ------------------------------------------------------------------------------------------------------------
+
+
+@click.command("steps")
+@click.argument("kind", required=False)
+@_AS_JSON
+def steps(kind: str | None, output: str) -> int:
+    """The kinds of steps; with KIND all that one takes and gives.
+
+    With -o json: the JSON Schema of the parameters, for forms and editors.
+    """
+    if kind is not None and kind not in registry.KINDS:
+        near = nearest(kind, registry.KINDS)
+        raise errors.BadValue(
+            "kind",
+            f"there is no step type {kind!r}",
+            hint=f"Did you mean {near}?" if near else f"There are: {', '.join(registry.KINDS)}.",
+        )
+    if output == "json":
+        told = {name: _described(name) for name in registry.KINDS} if kind is None else _described(kind)
+        sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")
+    elif kind is None:
+        rows = [(name, registry.kind_of(name).summary) for name in registry.KINDS]
+        for line in table.table(("KIND", "WHAT IT DOES"), rows, width()):
+            click.echo(line)
+        click.echo("\n`leadrope flow steps KIND` tells what it takes and gives.", err=True)
+    else:
+        for line in _manual(kind):
+            click.echo(line)
+    return 0
+
+
+def _described(name: str) -> dict[str, Any]:
+    kind, shape = registry.kind_of(name), registry.TYPES[name]
+    return {
+        "type": name,
+        "summary": kind.summary,
+        "parameters": shape.parameters,
+        "outputs": dict(kind.outputs),
+        "has_open_outputs": kind.has_open_outputs,
+    }
+
+
+def _manual(name: str) -> Iterator[str]:
+    kind, shape = registry.kind_of(name), registry.TYPES[name]
+    paint = style()
+    yield f"{paint.bold(name)}  {kind.summary}"
+    yield ""
+    yield paint.bold("parameters")
+    required = set(shape.parameters.get("required", ()))
+    definitions = shape.parameters.get("$defs", {})
+    given = shape.parameters.get("properties", {})
+    for key, schema in given.items():
+        kinds = ", ".join(filter(None, (_type(schema, definitions), _bounds(schema), "required" * (key in required))))
+        # None, an empty text, list or map: nothing, as where it is left out.
+        if (usual := schema.get("default")) in (False, 0) or usual:
+            kinds += f" = {msgspec.json.encode(usual).decode()}"
+        yield from _entry(key, kinds, str(schema.get("description", "")))
+    if not given:
+        yield "  none"
+    yield ""
+    yield paint.bold("outputs")
+    for key, schema in kind.outputs.items():
+        yield from _entry(key, _type(schema, definitions), str(schema.get("description", "")))
+    if kind.has_open_outputs:
+        yield "  and whatever else it gives"
+    elif not kind.outputs:
+        yield "  none"
+    yield ""
+    more = ", ".join(key.replace("_", "-") for key in model.STEP_KEYS if key != "type" and key not in given)
+    yield from textwrap.wrap(f"Every step may also say: {more}.", min(width(), 100))
+
+
+def _entry(name: str, kinds: str, about: str) -> Iterator[str]:
+    """One line where it fits, else the description below."""
+    paint = style()
+    start, left = f"  {name:<21} ", width() - 24
+    first, *rest = textwrap.wrap(kinds, left) or [""]
+    fits = not rest and len(start) + len(first) + 2 + len(about) <= width()
+    yield start.replace(name, paint.bold(name), 1) + paint.dim(first) + (f"  {about}" if about and fits else "")
+    yield from (" " * 24 + paint.dim(line) for line in rest)
+    if about and not fits:
+        yield from textwrap.wrap(about, width(), initial_indent=" " * 24, subsequent_indent=" " * 24)
+
+
+def _type(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
+    """A schema in a word or two."""
+    if "$ref" in schema:
+        return _type(definitions.get(schema["$ref"].rpartition("/")[2], {}), definitions)
+    if "enum" in schema:
+        return " | ".join(str(one) for one in schema["enum"] if one is not None)
+    if "const" in schema:
+        return str(schema["const"])
+    if some := schema.get("anyOf") or schema.get("oneOf"):
+        return " | ".join(dict.fromkeys(_type(one, definitions) for one in some if one.get("type") != "null"))
+    kind = schema.get("type", "any")
+    if isinstance(kind, list):
+        return " | ".join(one for one in kind if one != "null")
+    inner = schema.get("items")
+    if kind == "array" and isinstance(inner, dict) and inner:
+        return f"list of {_type(inner, definitions)}"
+    return {"array": "list", "object": "map"}.get(kind, str(kind))
+
+
+def _bounds(schema: Mapping[str, Any]) -> str:
+    inner = next((one for one in schema.get("anyOf", ()) if "minimum" in one or "maximum" in one), schema)
+    low, high = inner.get("minimum"), inner.get("maximum")
+    if low is not None and high is not None:
+        return f"{low} to {high}"
+    if high is not None:
+        return f"at most {high}"
+    return f"at least {low}" if low is not None else ""

@@ -1,0 +1,231 @@
+"""A workflow as a tree for the terminal: what follows on one level, what a step chooses between below it. Pure."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from leadrope.cli.screen import Style
+from leadrope.cli.table import cut, width_of
+from leadrope.runtime.shown import clean, one_line
+from leadrope.workflows import links, model
+
+_SHORT = 60
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One line, and the lines below it that tell more."""
+
+    depth: int
+    name: str
+    kind: str = ""
+    """Empty: the name of a way, not a step."""
+    about: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def lines(workflow: model.Workflow, *, width: int, style: Style) -> list[str]:
+    shown = [style.bold(cut(_one(workflow.title) or "(no title)", width))]
+    shown += [cut(line, width) for line in clean(workflow.prose).strip().splitlines()[:6]]
+    if workflow.inputs:
+        shown += ["", style.bold("inputs")]
+        shown += _table([_input(one) for one in workflow.inputs], width, style)
+    shown += ["", style.bold("steps")]
+    shown += list(_drawn(rows(workflow), width, style)) or ["  none"]
+    if workflow.outputs:
+        shown += ["", style.bold("outputs")]
+        shown += _table(
+            [(one.name, _value(one.source), _one(one.description)) for one in workflow.outputs], width, style
+        )
+    if told := _settings(workflow.settings):
+        shown += ["", style.bold("settings")]
+        shown += [cut(f"  {line}", width) for line in told]
+    return shown
+
+
+# -- the tree ---------------------------------------------------------------------------------------------------------
+
+
+def rows(workflow: model.Workflow) -> list[Row]:
+    """Steps in an order in which they can run. A step where ways meet again stands on the level where they parted."""
+    steps = {step.id: step for step in workflow.steps}
+    found = links.links_of(workflow)
+    into = {name: [link for link in some if link.kind != "data"] for name, some in found.into.items()}
+    out_of = {name: [link for link in some if link.kind != "data"] for name, some in found.out_of.items()}
+    under = _dominated(found, into)
+    told: list[Row] = []
+    done: set[str] = set()
+    todo: list[tuple[int, str, str]] = [(0, name, "") for name in reversed(under.get("", ()))]
+    while todo:
+        depth, name, way = todo.pop()
+        if way:
+            told.append(Row(depth=depth - 1, name=way))
+        if not name:
+            continue
+        done.add(name)
+        mine = under.get(name, [])
+        # The one step that simply follows stays on the level; errors come last, as they do in a reader's mind.
+        chosen = [link for link in out_of[name] if link.kind in ("branch", "error")]
+        plain = dict.fromkeys(link.target for link in out_of[name] if link not in chosen)
+        parted = [*(plain if len(plain) > 1 else ()), *(link.target for link in chosen)]
+        inner = [one for one in dict.fromkeys(parted) if one in mine and {link.source for link in into[one]} == {name}]
+        notes = _notes(steps[name])
+        notes += [f"{_way(link)} → {link.target}" for link in chosen if link.target not in inner]
+        if (step := steps[name]).after and len(step.after) > 1:
+            notes.insert(0, f"after {', '.join(step.after)}")
+        told.append(
+            Row(depth=depth, name=name, kind=step.type or "?", about=_one(step.description), notes=tuple(notes))
+        )
+        following = [(depth, one, "") for one in mine if one not in inner]
+        ways = [(depth + 2, one, _ways(out_of[name], one)) for one in inner]
+        todo += reversed(ways + following)
+    left = [name for name in steps if name not in done]
+    told += [Row(depth=0, name=name, kind=steps[name].type or "?", notes=("no way leads here",)) for name in left]
+    return told
+
+
+def _dominated(found: links.Links, into: dict[str, list[links.Link]]) -> dict[str, list[str]]:
+    """Step -> those that every way to leads through it, the nearest only; "" for the beginning."""
+    above: dict[str, str] = {}
+    depth: dict[str, int] = {"": 0}
+    for name in found.sorted:
+        known = [link.source for link in into[name] if link.source in depth]
+        if name not in found.starts and not known:
+            continue
+        nearest = "" if name in found.starts else known[0]
+        for other in known[1:] if nearest else ():
+            one = other
+            while nearest != one:
+                if depth[nearest] >= depth[one]:
+                    nearest = above[nearest]
+                else:
+                    one = above[one]
+        above[name] = nearest
+        depth[name] = depth[nearest] + 1
+    under: dict[str, list[str]] = {}
+    for name in found.steps:  # in the order of the file
+        if name in above:
+            under.setdefault(above[name], []).append(name)
+    return under
+
+
+def _ways(out: Sequence[links.Link], target: str) -> str:
+    return ", ".join(dict.fromkeys(_way(link) for link in out if link.target == target))
+
+
+def _way(link: links.Link) -> str:
+    if link.kind == "branch":
+        return _one(link.label or "")
+    return "on error" if link.kind == "error" else "side by side"
+
+
+def _drawn(told: Sequence[Row], width: int, style: Style) -> Iterable[str]:
+    # From the end: whether a level goes on below a row is known only then.
+    goes_on: list[bool] = []
+    leads: list[tuple[str, str]] = []
+    below = 0
+    """The depth of the row that comes after."""
+    for row in reversed(told):
+        goes_on = goes_on[: row.depth + 1] + [False] * (row.depth + 1 - len(goes_on))
+        above = "".join("│  " if on else "   " for on in goes_on[: row.depth])
+        tail = above + ("│  " if goes_on[row.depth] else "   ") + ("│ " if below > row.depth else "  ")
+        leads.append((above + ("├─ " if goes_on[row.depth] else "└─ "), tail))
+        goes_on[row.depth] = True
+        below = row.depth
+    leads.reverse()
+    names = [len(lead) + width_of(row.name) for (lead, _), row in zip(leads, told, strict=True) if row.kind]
+    wide = min(max(names, default=0), max(24, width // 2))
+    for (lead, tail), row in zip(leads, told, strict=True):
+        if not row.kind:
+            yield "  " + style.dim(lead) + style.warn(cut(row.name, width - 2 - len(lead)))
+            continue
+        name = cut(row.name, max(8, width - 20 - len(lead)))
+        space = " " * max(1, wide - len(lead) - width_of(name) + 2)
+        left = width - 2 - len(lead) - width_of(name) - len(space)
+        about = cut(f"{row.kind:<11} {row.about}".rstrip(), left)
+        yield "  " + style.dim(lead) + style.bold(name) + space + style.dim(about)
+        for note in row.notes:
+            for line in textwrap.wrap(note, max(20, width - 2 - len(tail)), subsequent_indent="  "):
+                yield "  " + style.dim(tail + line)
+
+
+# -- what a step says -------------------------------------------------------------------------------------------------
+
+
+def _notes(step: model.Step) -> list[str]:
+    said = []
+    if step.when is not None:
+        said.append(f"only when {_value(step.when)}")
+    if step.approval:
+        said.append("a person says yes before it starts")
+    if (batch := step.batch) is not None:
+        how = f", {batch.at_once} at once" if batch.at_once > 1 else ""
+        softly = "; goes on when one fails" if batch.error_handling == "continue" else ""
+        said.append(f"for each {batch.as_} of {_value(batch.items)}{how}{softly}")
+    if (loop := step.loop) is not None:
+        while_ = f" while {_value(loop.while_)}" if loop.while_ is not None else ""
+        until = f" until {_value(loop.until)}" if loop.until is not None else ""
+        carried = f", carries {', '.join(loop.carry)}" if loop.carry else ""
+        said.append(f"again{while_}{until}, at most {loop.max_iterations} times{carried}")
+    if (retry := step.retry) is not None:
+        apart = f"{retry.wait:g} s apart" + (", growing" if retry.backoff == "exponential" else "")
+        said.append(f"retried up to {retry.max} time{'s' if retry.max > 1 else ''}, {apart}")
+    small = []
+    if step.timeout is not None:
+        small.append(f"at most {_seconds(step.timeout)}")
+    if step.budget is not None:
+        small.append(f"at most {_value(step.budget)} USD")
+    if step.cache:
+        small.append("kept in the cache")
+    if step.policy:
+        small.append(f"own policy ({', '.join(step.policy)})")
+    return said + ([" · ".join(small)] if small else [])
+
+
+def _input(one: model.Input) -> tuple[str, str, str]:
+    kind = one.type + (" (stdin)" if one.stdin else "")
+    if one.default is not UNSET:
+        kind += f" = {_value(one.default)}"
+    elif one.required:
+        kind += ", required"
+    return one.name, kind, _one(one.description)
+
+
+def _settings(settings: model.Settings) -> list[str]:
+    found = []
+    if settings.budget is not None:
+        found.append(f"budget       {settings.budget:g} USD")
+    if settings.concurrency is not None:
+        found.append(f"concurrency  {settings.concurrency} steps at once")
+    if settings.policy:
+        found.append(f"policy       {', '.join(settings.policy)}")
+    return found
+
+
+def _table(found: Sequence[tuple[str, str, str]], width: int, style: Style) -> list[str]:
+    names = min(28, max(width_of(row[0]) for row in found))
+    kinds = min(max(width_of(row[1]) for row in found), max(16, width // 2 - names))
+    shown = []
+    for name, told, about in found:
+        kind = cut(told, kinds if about else width - names - 4)
+        start = f"  {cut(name, names)}{' ' * max(0, names - width_of(name))}  "
+        left = width - width_of(start) - max(kinds, width_of(kind)) - 2
+        more = f"{' ' * max(0, kinds - width_of(kind))}  {cut(about, left)}" if about and left > 8 else ""
+        shown.append(start + style.dim(kind) + more)
+    return shown
+
+
+def _seconds(value: Any) -> str:
+    return f"{value:g} s" if isinstance(value, int | float) else f"{value} s"
+
+
+def _value(value: Any) -> str:
+    return one_line(clean(value if isinstance(value, str) and value else msgspec.json.encode(value).decode()), _SHORT)
+
+
+def _one(text: str) -> str:
+    return one_line(clean(text), 200)

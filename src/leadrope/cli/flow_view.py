@@ -1,0 +1,222 @@
+"""A workflow at work on the screen: steps that are done as lines that stay, those that run as lines that change.
+
+Where stderr is no terminal only the lines that stay are written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from typing import Any, Self
+
+import msgspec
+
+from leadrope.cli.screen import Screen
+from leadrope.cli.table import cut
+from leadrope.workflows import happenings
+from leadrope.workflows.report import FlowResult, StepReport
+
+DRAW_S = 0.1
+LIVE_LINES = 8
+"""Steps that are shown at once while they run; the others are counted."""
+_MARKS = {"succeeded": "✓", "degraded": "!", "failed": "✗", "skipped": "·"}
+
+
+class _Running(msgspec.Struct):
+    kind: str
+    since: float
+    action: str = ""
+    cost_usd: float = 0.0
+    count: int | None = None
+    done: int = 0
+    waits: bool = False
+    retry: str = ""
+
+
+class FlowView:
+    """`show` takes what happens; as a context it keeps the lines that change up to date."""
+
+    def __init__(self, screen: Screen, *, quiet: bool = False, is_streamed: bool = False) -> None:
+        self._screen = screen
+        self._quiet = quiet
+        self._is_streamed = is_streamed
+        self._is_live = sys.stderr.isatty() and not quiet
+        self._running: dict[str, _Running] = {}
+        self._names: dict[str, str] = {}
+        """Flow id -> what its steps are called here: those of a workflow inside another have a path."""
+        self._drawn = 0
+        self._drawing: asyncio.Task[None] | None = None
+
+    def __enter__(self) -> Self:
+        if self._is_live:
+            self._drawing = asyncio.get_running_loop().create_task(self._draw_always())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._drawing is not None:
+            self._drawing.cancel()
+        self._erase()
+
+    # -- what happens -------------------------------------------------------------------------------------------------
+
+    def show(self, happening: happenings.Happening) -> None:
+        if self._is_streamed:
+            sys.stdout.buffer.write(msgspec.json.encode(happening) + b"\n")
+            sys.stdout.buffer.flush()
+        match happening:
+            case happenings.FlowStarted() as started:
+                self._begun(started)
+            case happenings.StepStarted() as step:
+                self._running[self._name(step)] = _Running(step.kind, time.monotonic(), count=step.count)
+            case happenings.StepActing() as step:
+                if running := self._running.get(self._name(step)):
+                    running.action = step.action or running.action
+                    running.cost_usd = max(step.cost_usd, running.cost_usd) if step.item is None else running.cost_usd
+                    running.waits, running.retry = False, ""
+            case happenings.UnitEnded() as step:
+                if running := self._running.get(self._name(step)):
+                    running.done += 1
+            case happenings.StepRetried() as step:
+                self._retried(step)
+            case happenings.StepWaits() as step:
+                if running := self._running.get(self._name(step)):
+                    running.waits = True
+            case happenings.StepEnded() as step:
+                self._ended(step)
+            case _:
+                pass
+
+    def _begun(self, started: happenings.FlowStarted) -> None:
+        if started.parent is None:
+            self._names[started.flow_id] = ""
+            count = len(started.steps)
+            words = f"{started.title or 'workflow'} · {count} step{'' if count == 1 else 's'} · {started.flow_id[:8]}"
+            self._line(self._screen.style.bold(words))
+        else:
+            inside = [name for name in self._running if not name.endswith("/")]
+            self._names[started.flow_id] = f"{inside[-1]}/" if inside else "/"
+
+    def _name(self, step: Any) -> str:
+        return f"{self._names.get(step.flow_id, '')}{step.step}"
+
+    def _retried(self, step: happenings.StepRetried) -> None:
+        name = self._name(step)
+        if running := self._running.get(name):
+            running.retry = f"attempt {step.attempt} in {step.wait_s:g} s"
+        self._line(self._screen.style.warn(f"  ↻ {name}: {first_line(step.why)}; attempt {step.attempt} follows"))
+
+    def _ended(self, step: happenings.StepEnded) -> None:
+        name = self._name(step)
+        running = self._running.pop(name, None)
+        style = self._screen.style
+        paint = {"succeeded": style.good, "degraded": style.warn, "failed": style.bad, "skipped": style.dim}[
+            step.status
+        ]
+        about = [seconds(step.duration_s)] if step.status != "skipped" else ["skipped"]
+        if running is not None and running.count is not None:
+            about.append(f"{running.count} items")
+        if step.cost_usd:
+            about.append(money(step.cost_usd))
+        if step.attempts > 1:
+            about.append(f"{step.attempts} attempts")
+        if step.is_known:
+            about = ["done before"]
+        self._line(f"  {paint(_MARKS[step.status])} {name} {style.dim(' · '.join(about))}")
+        for warning in step.warnings:
+            self._line(style.warn(f"      {warning.kind}: {first_line(warning.message)}"), always=True)
+        if step.error:
+            for number, line in enumerate(step.error.splitlines()[:8]):
+                self._line(style.bad(f"      {line}") if number == 0 else f"      {line}", always=True)
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def tell(self, result: FlowResult) -> None:
+        """The last lines: what it came to, what it cost, what to do next."""
+        style = self._screen.style
+        paint = {"succeeded": style.good, "degraded": style.warn}.get(result.outcome, style.bad)
+        about = [seconds(result.duration_s)]
+        if result.cost_usd:
+            about.append(f"{money(result.cost_usd)} (estimate)")
+        if result.tokens:
+            about.append(f"{result.tokens:,} tokens")
+        is_told = not self._quiet or not result.ok
+        if is_told:
+            self._screen.line(f"{paint(result.outcome)} {style.dim(' · '.join(about))}")
+        for step in result.failures if result.outcome == "failed" else ():  # else a handler has taken over
+            if step.error is not None and step.error.hint:
+                self._screen.line(f"  {step.id}: {step.error.hint}")
+        if result.missing_outputs and is_told:
+            self._screen.line(style.dim(f"  without a value: {', '.join(result.missing_outputs)}"))
+        for wait in result.waits:
+            choose = f"--choose {wait.choices[0]!r}" if wait.choices else "--approve"
+            self._screen.line(f"  {wait.step} waits for a person: {first_line(wait.detail or wait.title)}")
+            self._screen.line(f"    leadrope flow resume {wait.token} {choose}   (or --deny)")
+        if result.outcome == "stopped":
+            self._screen.line(f"  go on with: leadrope flow resume {result.flow_id[:8]}")
+
+    # -- the lines that change ----------------------------------------------------------------------------------------
+
+    def _line(self, text: str, *, always: bool = False) -> None:
+        if self._quiet and not always:
+            return
+        self._erase()
+        self._screen.line(text)
+
+    async def _draw_always(self) -> None:
+        while True:
+            self._draw()
+            await asyncio.sleep(DRAW_S)
+
+    def _draw(self) -> None:
+        if self._screen.is_held:
+            self._drawn = 0
+            return
+        self._erase()
+        now = time.monotonic()
+        lines = [self._live_line(name, running, now) for name, running in list(self._running.items())[:LIVE_LINES]]
+        if len(self._running) > LIVE_LINES:
+            lines.append(self._screen.style.dim(f"  … and {len(self._running) - LIVE_LINES} more"))
+        if lines:
+            sys.stderr.write("".join(f"{line}\n" for line in lines))
+            sys.stderr.flush()
+        self._drawn = len(lines)
+
+    def _live_line(self, name: str, running: _Running, now: float) -> str:
+        about = [seconds(now - running.since, digits=0)]
+        if running.count is not None:
+            about.append(f"{running.done}/{running.count}")
+        if running.cost_usd:
+            about.append(money(running.cost_usd))
+        if running.waits:
+            about.append("waits for a person")
+        elif running.retry:
+            about.append(running.retry)
+        elif running.action:
+            about.append(running.action)
+        plain = cut(f"  ⋯ {name} ({running.kind}) " + " · ".join(about), self._screen.width - 1)
+        return self._screen.style.dim(plain)
+
+    def _erase(self) -> None:
+        if self._drawn:
+            sys.stderr.write(f"\x1b[{self._drawn}A\x1b[J")
+            sys.stderr.flush()
+            self._drawn = 0
+
+
+def first_line(text: str) -> str:
+    return next(iter(text.splitlines()), "")
+
+
+def seconds(value: float, *, digits: int = 1) -> str:
+    if value >= 90:
+        return f"{int(value // 60)}m{int(value % 60):02d}s"
+    return f"{value:.{digits}f}s"
+
+
+def money(value: float) -> str:
+    return f"${value:.4f}" if value < 0.01 else f"${value:.2f}"
+
+
+def state_line(step: StepReport) -> str:
+    return f"{_MARKS.get(step.state, '·')} {step.id}"

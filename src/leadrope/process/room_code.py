@@ -1,0 +1,316 @@
+"""Runs a piece of Python with its inputs and writes down what it gave; a script of the standard library alone.
+
+Forked from the room (`prepare` once, then `run` in each fork), or started by another Python, which may be an older one:
+`python -I room_code.py ANSWER LETTER LIMIT`, two descriptors and a number.
+
+The letter is {"source": text, "inputs": values by name}, the answer {"value": ...} or {"error": {"kind", "message",
+"detail"}}.
+"""
+
+import ast
+import json
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+NAME = "<code>"
+_TYPES: "dict[str, Any]" = {
+    "int": int,
+    "float": (int, float),
+    "str": str,
+    "bool": bool,
+    "list": list,
+    "List": list,
+    "dict": dict,
+    "Dict": dict,
+    "None": type(None),
+}
+_WORDS = {dict: "dict", list: "list", str: "str", int: "int", float: "float", bool: "bool", type(None): "None"}
+
+
+class Refused(Exception):
+    def __init__(self, kind: str, message: str, detail: str = "") -> None:
+        super().__init__(message)
+        self.told = {"kind": kind, "message": message, "detail": detail}
+
+
+def prepare() -> None:
+    """What each piece of code needs, loaded once before the forks: the packages' folders, and the words for errors."""
+    import linecache  # noqa: F401, PLC0415
+    import site  # noqa: PLC0415
+    import traceback  # noqa: F401, PLC0415
+
+    site.main()
+
+
+def run(letter: "dict[str, Any]", *, answer: int, limit: int) -> None:
+    try:
+        told = {"value": value_of(letter["source"], letter["inputs"])}
+        data = as_json(told, limit)
+    except Refused as refused:
+        data = json.dumps({"error": refused.told}).encode()
+    finish()
+    with open(answer, "wb") as file:
+        file.write(data)
+
+
+def value_of(source: str, inputs: "dict[str, Any]") -> "Any":
+    try:
+        tree = ast.parse(source, NAME)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise Refused("code_failed", f"it is no Python: {_syntax(error)}") from None
+    declared = declarations(tree)
+    given = checked(tree, declared, inputs)
+    namespace = _main_module(given)
+    _remember_lines(source)
+    try:
+        if _returns(tree):
+            value = _call(tree, namespace, given)
+        else:
+            exec(compile(tree, NAME, "exec", dont_inherit=True), namespace)  # noqa: S102  # this is what it is for
+            if "result" not in namespace:
+                raise Refused("code_failed", "the code never sets `result`, and returns nothing")
+            value = namespace["result"]
+    except Refused:
+        raise
+    except SyntaxError as error:
+        raise Refused("code_failed", f"it is no Python: {_syntax(error)}") from None
+    except SystemExit as error:
+        raise Refused("code_failed", f"the code left with exit({error.code!r}); set `result` instead") from None
+    except BaseException as error:  # noqa: BLE001  # whatever it is, it is what the code has come to
+        raise Refused("code_failed", *_raised(error)) from None
+    if "result" in declared and not fits(value, declared["result"]):
+        wanted = ast.unparse(declared["result"]) if hasattr(ast, "unparse") else "another type"
+        raise Refused("bad_result", f"result is declared {wanted}, and is {word(value)}")
+    return value
+
+
+# -- inputs -----------------------------------------------------------------------------------------------------------
+
+
+def declarations(tree: ast.Module) -> "dict[str, ast.expr]":
+    """`name: type` at the top level, with a value or without."""
+    found: dict[str, ast.expr] = {}
+    for statement in tree.body:
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            found.setdefault(statement.target.id, statement.annotation)
+    return found
+
+
+def checked(tree: ast.Module, declared: "dict[str, ast.expr]", inputs: "dict[str, Any]") -> "dict[str, Any]":
+    given = dict(inputs)
+    for name, annotation in declared.items():
+        if name in given:
+            given[name] = _as_declared(given[name], annotation)
+            if not fits(given[name], annotation):
+                wanted = ast.unparse(annotation) if hasattr(ast, "unparse") else "another type"
+                raise Refused("bad_input", f"input {name} is declared {wanted}, and is {word(given[name])}")
+        elif not _is_set(tree, name):
+            known = ", ".join(sorted(given)) or "none"
+            raise Refused("bad_input", f"input {name} is declared and not given (given: {known})")
+    return given
+
+
+def _is_set(tree: ast.Module, name: str) -> bool:
+    """Some statement gives it a value; a declaration alone does not."""
+    bare = {id(node.target) for node in ast.walk(tree) if isinstance(node, ast.AnnAssign) and node.value is None}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store) and id(node) not in bare:
+            return True
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and node.name == name:
+            return True
+        if isinstance(node, ast.alias) and (node.asname or node.name.partition(".")[0]) == name:
+            return True
+    return False
+
+
+def _as_declared(value: "Any", annotation: ast.expr) -> "Any":
+    """A text that is JSON becomes what it says where a list or dict is declared, as it does in templates."""
+    if not isinstance(value, str) or fits(value, annotation) or value.lstrip()[:1] not in ("{", "["):
+        return value
+    try:
+        parsed = json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+    return parsed if fits(parsed, annotation) else value
+
+
+def fits(value: "Any", annotation: ast.expr) -> bool:
+    """By the outer type; a type that is not known here fits all."""
+    if isinstance(annotation, ast.BinOp) and isinstance(annotation.op, ast.BitOr):
+        return fits(value, annotation.left) or fits(value, annotation.right)
+    if isinstance(annotation, ast.Constant):
+        return value is None if annotation.value is None else _fits_text(value, annotation.value)
+    if isinstance(annotation, ast.Subscript):
+        outer = _name(annotation.value)
+        if outer == "Optional":
+            return value is None or fits(value, annotation.slice)
+        if outer == "Union":
+            parts = annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else [annotation.slice]
+            return any(fits(value, part) for part in parts)
+        return _is_a(value, outer)
+    return _is_a(value, _name(annotation))
+
+
+def _fits_text(value: "Any", text: "Any") -> bool:
+    """An annotation in quotes."""
+    try:
+        return not isinstance(text, str) or fits(value, ast.parse(text, mode="eval").body)
+    except SyntaxError:
+        return True
+
+
+def _name(node: ast.expr) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def _is_a(value: "Any", name: str) -> bool:
+    wanted = _TYPES.get(name)
+    if wanted is None:
+        return True
+    if isinstance(value, bool):  # which Python takes for an int
+        return name == "bool"
+    return isinstance(value, wanted)
+
+
+def word(value: "Any") -> str:
+    return _WORDS.get(type(value), type(value).__name__)
+
+
+# -- running ----------------------------------------------------------------------------------------------------------
+
+
+def _main_module(given: "dict[str, Any]") -> "dict[str, Any]":
+    module = type(sys)("__main__")
+    sys.modules["__main__"] = module
+    sys.argv = [NAME]
+    # Behind the packages: a file of the workspace must not stand in for one of them.
+    if os.getcwd() not in sys.path:  # noqa: PTH109
+        sys.path.append(os.getcwd())  # noqa: PTH109
+    namespace: dict[str, Any] = module.__dict__
+    namespace.update(given)
+    return namespace
+
+
+def _returns(tree: ast.Module) -> bool:
+    """A `return` that belongs to no function of its own."""
+    todo = list(tree.body)
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.Return):
+            return True
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            todo += ast.iter_child_nodes(node)  # type: ignore[arg-type]
+    return False
+
+
+def _call(tree: ast.Module, namespace: "dict[str, Any]", given: "dict[str, Any]") -> "Any":
+    """The statements as the body of a function; without a `return` on its way it gives `result`, if that is set."""
+    shell = ast.parse("def code(): pass", NAME)
+    function = shell.body[0]
+    assert isinstance(function, ast.FunctionDef)  # noqa: S101
+    last = ast.parse("return locals().get('result')", NAME).body
+    function.args.args = [ast.arg(arg=name, annotation=None) for name in given]
+    function.body = [*tree.body, *last]
+    exec(compile(ast.fix_missing_locations(shell), NAME, "exec", dont_inherit=True), namespace)  # noqa: S102
+    return namespace["code"](**given)
+
+
+def _remember_lines(source: str) -> None:
+    import linecache  # noqa: PLC0415
+
+    linecache.cache[NAME] = (len(source), None, source.splitlines(keepends=True), NAME)
+
+
+def _raised(error: BaseException) -> "tuple[str, str]":
+    """The error in one line with its place in the code, and its traceback from the code on."""
+    import traceback  # noqa: PLC0415
+
+    trace, line = error.__traceback__, 0
+    while trace is not None and trace.tb_frame.f_code.co_filename != NAME:
+        trace = trace.tb_next
+    at = trace
+    while at is not None:
+        if at.tb_frame.f_code.co_filename == NAME:
+            line = at.tb_lineno
+        at = at.tb_next
+    detail = "".join(traceback.format_exception(type(error), error, trace))
+    said = "".join(traceback.format_exception_only(type(error), error)).strip()
+    return (f"line {line}: {said}" if line else said), detail
+
+
+def _syntax(error: Exception) -> str:
+    line = getattr(error, "lineno", None)
+    return f"line {line}: {getattr(error, 'msg', error)}" if line else str(error)
+
+
+def finish() -> None:
+    """What a Python does at its end: threads that are waited for, functions at exit, what is still to be written."""
+    if "threading" in sys.modules:
+        import threading  # noqa: PLC0415
+
+        for thread in threading.enumerate():
+            if thread is not threading.current_thread() and not thread.daemon:
+                thread.join()
+    if "atexit" in sys.modules:
+        import atexit  # noqa: PLC0415
+
+        atexit._run_exitfuncs()  # noqa: SLF001
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError):  # closed by the code, or with nobody to read it
+            continue
+
+
+# -- the answer -------------------------------------------------------------------------------------------------------
+
+
+def as_json(told: "dict[str, Any]", limit: int) -> bytes:
+    try:
+        data = json.dumps(told, ensure_ascii=False, allow_nan=False).encode()
+    except UnicodeEncodeError:
+        raise Refused("bad_result", "result holds text that is not Unicode (half of a surrogate pair)") from None
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Refused("bad_result", _unfit(told["value"], "result", set()) or f"result is no JSON: {error}") from None
+    if len(data) > limit:
+        raise Refused("bad_result", f"result has {len(data)} bytes as JSON, more than {limit}; write it to a file")
+    return data
+
+
+def _unfit(value: "Any", path: str, above: "set[int]") -> str:
+    """Which part of a value JSON does not know."""
+    if id(value) in above or len(above) > 200:
+        return f"{path} holds itself, or is too deep for JSON"
+    inner = {*above, id(value)}
+    if isinstance(value, dict):
+        for key, one in value.items():
+            if not isinstance(key, (str, int, float, bool, type(None))):
+                return f"{path} has a key that is a {type(key).__name__}; JSON has texts only"
+            if told := _unfit(one, f"{path}[{key!r}]", inner):
+                return told
+    elif isinstance(value, (list, tuple)):
+        for index, one in enumerate(value):
+            if told := _unfit(one, f"{path}[{index}]", inner):
+                return told
+    elif isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):  # noqa: PLR0124
+        return f"{path} is {value}, which JSON does not have"
+    elif not isinstance(value, (str, int, float, bool, type(None))):
+        return f"{path} is a {type(value).__name__}, which is no JSON value; make it a text, number, list or dict"
+    return ""
+
+
+def main() -> None:
+    answer, letter, limit = (int(text) for text in sys.argv[1:4])
+    with open(letter, encoding="utf-8") as file:  # noqa: PTH123  # a descriptor
+        told = json.load(file)
+    os.set_inheritable(answer, False)
+    run(told, answer=answer, limit=limit)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

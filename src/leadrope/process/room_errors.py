@@ -1,0 +1,78 @@
+"""Why a command in a room gave nothing, in sentences; starts and ends nothing."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Mapping
+
+from leadrope import errors
+
+
+class CommandLost(errors.LeadropeError):
+    """What ran the command was ended from outside, or by a command; whether it did its work is not known."""
+
+    kind = "command_lost"
+
+
+class RoomGone(CommandLost):
+    """The room was lost before the command was sent to it: another one can take it."""
+
+
+class NotStarted(errors.LeadropeError):
+    """The command could not be started; `what` is `cwd`, `program` or `lane`."""
+
+    kind = "not_started"
+
+    def __init__(self, message: str, *, what: str, number: int, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.what = what
+        self.number = number
+
+
+def room_lost() -> CommandLost:
+    return CommandLost(
+        "the process that runs commands ended while this one ran, and everything in it was ended too",
+        hint="A command may have killed it (kill -9 -1, pkill python), or the machine has no memory left.",
+    )
+
+
+def lane_lost(code: int) -> CommandLost:
+    return CommandLost(
+        f"the process that held this command was ended (exit code {code}), and the command with it",
+        hint="A command may have killed its own parent (kill $PPID, pkill python).",
+    )
+
+
+def not_started(what: str, number: int) -> NotStarted:
+    reason = os.strerror(number)
+    told = {
+        "cwd": (f"its working directory cannot be entered: {reason}", "Make the folder, or name another."),
+        "program": (f"it cannot be started: {_program_trouble(number)}", _program_hint(number)),
+        "lane": (
+            f"the system has no process or descriptor left for it: {reason}",
+            "Run fewer commands at once, or look at the limits on processes and open files.",
+        ),
+    }
+    message, hint = told.get(what, (f"it was not started: {reason}", ""))
+    return NotStarted(message, what=what, number=number, hint=hint or None)
+
+
+def _program_trouble(number: int) -> str:
+    known: Mapping[int, str] = {
+        errno.ENOENT: "there is no such program, or the interpreter in its first line does not exist",
+        errno.EACCES: "it may not be executed, or the policy has masked it",
+        errno.ENOEXEC: "it is no program that this system can run",
+        errno.E2BIG: "its arguments are too long for the system (128 KiB each)",
+    }
+    return known.get(number, os.strerror(number))
+
+
+def _program_hint(number: int) -> str:
+    known: Mapping[int, str] = {
+        errno.ENOENT: "Install it, or correct its name; behind walls only the system and the PATH are seen.",
+        errno.EACCES: "Try chmod +x, and look at blocked_commands of the policy.",
+        errno.ENOEXEC: "A script needs a first line such as #!/bin/sh.",
+        errno.E2BIG: "Pass long texts on stdin.",
+    }
+    return known.get(number, "Check the limits on processes, files and memory.")

@@ -1,0 +1,452 @@
+"""Commands that no agent asked for: judged by the same gate, behind the same walls, ended by the same guardian.
+
+    async with Commands(Path("/ws"), policies=({"blocked_commands": ["curl"]},)) as commands:
+        call = ToolCall(id="1", name="Bash", input={"command": "git status"})
+        if commands.judge(call, is_own=True, has_person=False).word == "allow":
+            done = await commands.shell("git status")
+
+One room serves them all; it is opened for the first command, and again when it was lost. Whoever calls `run` has asked
+`judge` before: nothing here looks at a command twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import json
+import os
+import secrets
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import msgspec
+
+from leadrope import errors
+from leadrope.core import config as configs
+from leadrope.core import events
+from leadrope.core import home as homes
+from leadrope.core.request import RunRequest
+from leadrope.core.tools import ToolCall
+from leadrope.policy.decide import Facts, Policy, Verdict, decide
+from leadrope.policy.resolve import SHIPPED, EffectivePolicy
+from leadrope.process import child as processes
+from leadrope.process import hold, reaper, rooms, sandbox_programs
+from leadrope.process.room_errors import RoomGone
+from leadrope.process.rooms import LIMIT_BYTES, Finished, OnOutput
+from leadrope.providers import base
+from leadrope.providers.claude_code import env as environments
+from leadrope.runtime import prepare, walls
+from leadrope.runtime.proxy import HostProxy, Refused
+from leadrope.runtime.rundir import RunDir
+
+SYSTEM_PATH = "/bin:/usr/bin:/usr/local/bin"
+"""Where bash is looked for: commands are judged as the system's bash reads them."""
+
+
+OTHER_ROOMS = 3
+"""How often a command that was never started gets another room."""
+
+
+class Raised(msgspec.Struct, frozen=True, kw_only=True):
+    """Why code gave nothing."""
+
+    kind: str
+    """`bad_input`, `code_failed` or `bad_result`."""
+    message: str
+    detail: str = ""
+    """The traceback, with the lines of the code itself."""
+
+
+class Computed(Finished, frozen=True, kw_only=True):
+    """Code that has ended: a JSON value, or why there is none."""
+
+    value: Any = None
+    error: Raised | None = None
+
+
+class _Order(NamedTuple):
+    body: dict[str, Any]
+    cwd: Path | None
+    env: Mapping[str, str]
+    stdin: bytes
+    timeout_s: float | None
+    limit_bytes: int
+    on_output: OnOutput | None
+
+
+class Commands:
+    """All commands of one workspace under one policy."""
+
+    def __init__(
+        self,
+        cwd: Path,
+        *,
+        policy: Mapping[str, Any] | None = None,
+        policies: tuple[dict[str, Any], ...] = (),
+        environ: Mapping[str, str] | None = None,
+        config: configs.Config | None = None,
+        home: Path | None = None,
+        tag: str | None = None,
+    ) -> None:
+        """`policy` and each of `policies` are layers of the run's own; they can only tighten what the others say."""
+        self.cwd = cwd
+        self.notices: list[events.Notice] = []
+        """What the user should know about the walls; grows."""
+        self._given = (*((dict(policy),) if policy else ()), *policies)
+        self._environ = dict(os.environ if environ is None else environ)
+        self._config = config
+        self._home = home
+        self._tag = tag or secrets.token_hex(16)
+        self._opening = asyncio.Lock()
+        self._place: _Place | None = None
+        self._warming: asyncio.Task[rooms.Room] | None = None
+        self._proxy: HostProxy | None = None
+
+    async def __aenter__(self) -> Self:
+        """Reads the rules of all layers and learns whether there can be walls. Starts no command."""
+        home = self._home = self._home or homes.leadrope_home(self._environ)
+        config = self._config = self._config or configs.load(self._environ)
+        # What a repository wishes for its agents (servers, a model) is none of a command's business.
+        request = RunRequest(prompt="commands", cwd=str(self.cwd), policies=self._given)
+        ready = prepare.complete(request, config, self._environ, home)
+        self._request = msgspec.structs.replace(ready.request, connections={})
+        self.cwd = Path(self._request.cwd or ".")
+        self.rules: EffectivePolicy = ready.rules
+        self.notices += [notice for notice in ready.notices if notice.code == "project_ignored"]
+        wished = walls.wish(self._request, self.rules)
+        self._granted, missing = await walls.grant(wished, memory=homes.ensure(home))
+        if missing:
+            self.notices.append(walls.no_walls(wished, missing))
+        hosts = walls.allowed_hosts(self.rules.network_allowed_hosts) if self._granted.model_only else ()
+        if hosts:
+            self._proxy_dir = RunDir()
+            proxy = HostProxy(hosts, listen=self._proxy_dir.path / "proxy.sock", on_refused=self._refused)
+            self._proxy = await proxy.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Ends what still runs, and returns when nothing is left."""
+        if self._warming is not None:
+            await asyncio.wait((self._warming,))
+        async with self._opening:
+            await self._leave()
+            proxy, self._proxy = self._proxy, None
+            if proxy is not None:
+                await proxy.__aexit__(None, None, None)
+                self._proxy_dir.remove()
+
+    def _refused(self, refused: Refused) -> None:
+        told = f"{refused.host}:{refused.port} was not reached: {refused.reason}"
+        self.notices.append(events.Notice(level="warning", code="host_refused", message=told))
+
+    # -- the gate ------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_walled(self) -> bool:
+        """Commands run behind walls. (They are planned at the first question.)"""
+        return hold.has_guardian() and bool(self._planned().built.level)
+
+    def judge(self, call: ToolCall, *, is_own: bool, has_person: bool) -> Verdict:
+        """What the rules of all layers say. `is_own`: the text stands so in a file that the user started himself."""
+        policy = Policy(mode="full", workspace=(str(self.cwd),), rules=self.rules)
+        is_command = call.name == "Bash"
+        facts = Facts(
+            person=has_person,
+            sandboxed=is_command and self.rules.sandbox == "required" and self.is_walled,
+            home=str(homes.user_home(self._environ)),
+            is_own=is_own,
+        )
+        verdict = decide(policy, call, facts)
+        # What the walls hide is asked for only where it could change something: it takes a look at all programs.
+        if verdict.word == "allow" or not (is_own and is_command and self.masks_all_blocked):
+            return verdict
+        return decide(policy, call, msgspec.structs.replace(facts, is_masked=True))
+
+    @functools.cached_property
+    def masks_all_blocked(self) -> bool:
+        """Whatever is blocked cannot be started in here, in whatever words.
+
+        The walls mask programs. What else the shipped policy blocks destroys disks and system, which are not in here.
+        Any other block (`git push`, a path) holds only where a command can be read.
+        """
+        rules = self.rules
+        said_by_others = [
+            entry
+            for rule, entries in (
+                ("blocked_commands", set(rules.blocked_commands) - set(rules.blocked_programs)),
+                ("blocked_paths", rules.blocked_paths),
+                ("disallowed_tools", [entry for entry in rules.disallowed_tools if entry.startswith("Bash(")]),
+            )
+            for entry in entries
+            if rules.layer_of(rule, entry) != SHIPPED
+        ]
+        if said_by_others or not self.is_walled:
+            return False
+        try:
+            sandbox_programs.files_of(tuple(sorted(rules.blocked_programs)), self._env["PATH"], must=True)
+        except sandbox_programs.Cannot:
+            return False
+        return True
+
+    # -- running -------------------------------------------------------------------------------------------------------
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes = b"",
+        timeout_s: float | None = None,
+        limit_bytes: int = LIMIT_BYTES,
+        on_output: OnOutput | None = None,
+    ) -> Finished:
+        """A program with its arguments, no shell in between; ended whole when it is timed out or this is cancelled."""
+        body = {"argv": _words(argv)}
+        return await self._do(_Order(body, cwd, env or {}, stdin, timeout_s, limit_bytes, on_output))
+
+    async def shell(
+        self,
+        script: str,
+        *,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes = b"",
+        timeout_s: float | None = None,
+        limit_bytes: int = LIMIT_BYTES,
+        on_output: OnOutput | None = None,
+    ) -> Finished:
+        """A text of any length, read by bash."""
+        bash = self._env.get("SHELL")
+        if bash is None:
+            raise errors.CliNotFound("bash is not installed", hint="Install bash, or give the command as a list.")
+        _words([script])
+        body = {"argv": [bash], "script": script}
+        return await self._do(_Order(body, cwd, env or {}, stdin, timeout_s, limit_bytes, on_output))
+
+    async def code(
+        self,
+        source: str,
+        inputs: Mapping[str, Any],
+        *,
+        python: str | None = None,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+        limit_bytes: int = LIMIT_BYTES,
+        on_output: OnOutput | None = None,
+    ) -> Computed:
+        """A function's body in Python: `inputs` are its variables, `result` or what it returns is the value.
+
+        It runs in a fork of the room, with the packages of leadrope's own environment, or in the interpreter `python`.
+        """
+        letter = {"source": source, "inputs": dict(inputs)}
+        body: dict[str, Any] = {"code": letter}
+        if python is not None:
+            body = {"argv": [*_words([python]), "-I"], "letter": json.dumps(letter).encode()}
+        done = await self._do(_Order(body, cwd, env or {}, b"", timeout_s, limit_bytes, on_output))
+        return _computed(done)
+
+    async def _do(self, order: _Order) -> Finished:
+        environments.check_variables(order.env)
+        for _ in range(OTHER_ROOMS):
+            try:
+                return await self._in_room(order)
+            except RoomGone:
+                continue  # it waited for its turn, and another command has killed the room meanwhile
+        return await self._in_room(order)
+
+    async def _in_room(self, order: _Order) -> Finished:
+        room = await self._room()
+        place = self._planned()
+        own = {"TMPDIR": str(place.tmp), **place.built.env, reaper.TAG: self._tag}
+        body = {
+            **order.body,
+            "cwd": str(order.cwd or self.cwd),
+            "env": {**self._env, **order.env, **own},
+            "limit": order.limit_bytes,
+        }
+        return await room.run(
+            body,
+            stdin=order.stdin,
+            timeout_s=order.timeout_s,
+            limit_bytes=order.limit_bytes,
+            on_output=order.on_output,
+        )
+
+    @functools.cached_property
+    def _env(self) -> dict[str, str]:
+        """What an agent would see of the user's environment, without its credential and its settings."""
+        assert self._config is not None  # noqa: S101  # set by __aenter__
+        env = {name: self._environ[name] for name in environments.ALLOWED if self._environ.get(name)}
+        env["HOME"] = env.get("HOME") or str(homes.user_home(self._environ))
+        env["PATH"] = env.get("PATH") or environments.DEFAULT_PATH
+        if bash := shutil.which("bash", path=SYSTEM_PATH):
+            env["SHELL"] = bash
+        for name in self._config.forward_env:
+            reason = environments.refused(name)
+            if reason is not None:
+                raise errors.VariableRefused(name, f"{reason} (named in forward_env)")
+            if name in self._environ:
+                env[name] = self._environ[name]
+        return env
+
+    # -- the room ------------------------------------------------------------------------------------------------------
+
+    async def warm(self) -> None:
+        """Begin to open the room for a command that is about to be judged; returns while its processes start.
+
+        What goes wrong is told to the command that needs it, which tries again.
+        """
+        if self._warming is None and self._place is None:
+            self._warming = asyncio.create_task(self._room(), name="a room")
+            self._warming.add_done_callback(_looked_at)
+            await asyncio.sleep(0)
+
+    async def _room(self) -> rooms.Room:
+        if not hold.has_guardian():
+            raise errors.SpawnFailed(
+                "commands of workflows need Linux and a Python that is not frozen",
+                hint="Run the workflow on Linux, in WSL or in a container.",
+            )
+        async with self._opening:
+            place = self._place
+            if place is not None and place.room is not None and place.room.is_lost:
+                await self._leave()
+            place = self._planned()
+            if place.room is None:
+                place.room = await self._open(place)
+            return place.room
+
+    async def _open(self, place: _Place) -> rooms.Room:
+        try:
+            child = await processes.start(
+                place.launch.argv,
+                env={**place.launch.env, **place.built.env, reaper.TAG: self._tag},
+                cwd=place.launch.cwd,
+                spool_dir=str(place.run_dir.path),
+                box=place.built.argv,
+            )
+            try:
+                return await place.door.open(child)
+            except BaseException:
+                await child.end(stop_s=0)
+                raise
+        except BaseException:
+            self._place = None
+            place.remove()
+            raise
+
+    async def _leave(self) -> None:
+        place, self._place = self._place, None
+        if place is None:
+            return
+        try:
+            if place.room is not None:
+                await place.room.close()
+                self.notices += await walls.settled(place.built)
+        finally:
+            place.remove()
+
+    def _planned(self) -> _Place:
+        """Everything up to the start: the walls are known from here on."""
+        if self._place is None:
+            self._place = self._plan()
+            self.notices += self._place.built.notices
+        return self._place
+
+    def _plan(self) -> _Place:
+        assert self._config is not None and self._home is not None  # noqa: S101, PT018  # set by __aenter__
+        run_dir, door = RunDir(), None
+        try:
+            tmp, room, private = (run_dir.path / name for name in ("tmp", "room", "config"))
+            for folder in (tmp, room, private):
+                folder.mkdir(mode=0o700)
+            script = rooms.furnish(room)
+            door = rooms.Door(room)
+            launch = base.Launch(
+                argv=(sys.executable, "-IS", "-Xutf8", str(script), str(room)),
+                env={**self._env, "TMPDIR": str(tmp)},
+                cwd=str(self.cwd),
+                session_id=None,
+                model="",
+                # Not None: that would open the agent's own login to commands.
+                config_dir=str(private),
+            )
+            where = base.Place(
+                run_id=self._tag,
+                environ=self._environ,
+                ambient=self._environ,
+                settings={},
+                home=self._home,
+                run_dir=run_dir.path,
+                config=self._config,
+            )
+            proxy = self._proxy.socket_path if self._proxy is not None else None
+            built = walls.build(self._granted, self._request, launch, where, self.rules, walls.Doors(proxy=proxy))
+        except BaseException:
+            if door is not None:
+                door.close()
+            run_dir.remove()
+            raise
+        return _Place(run_dir=run_dir, tmp=tmp, door=door, launch=launch, built=built)
+
+
+class _Place:
+    """Where the room is, or will be."""
+
+    def __init__(
+        self, *, run_dir: RunDir, tmp: Path, door: rooms.Door, launch: base.Launch, built: walls.Built
+    ) -> None:
+        self.run_dir = run_dir
+        self.tmp = tmp
+        self.door = door
+        self.launch = launch
+        self.built = built
+        self.room: rooms.Room | None = None
+
+    def remove(self) -> None:
+        with contextlib.suppress(OSError):
+            self.door.close()
+        self.run_dir.remove()
+
+
+def _computed(done: Finished) -> Computed:
+    fields = {name: getattr(done, name) for name in Finished.__struct_fields__}
+    if done.timed_out:
+        return Computed(**fields, error=Raised(kind="timed_out", message="it was ended after its time"))
+    try:
+        told = msgspec.json.decode(done.answer, type=_Answer)
+    except msgspec.MsgspecError:
+        # No answer, or one that it wrote itself: it was ended in the middle.
+        message = f"the code ended with exit code {done.exit_code} before it gave a result"
+        return Computed(**fields, error=Raised(kind="code_failed", message=message))
+    return Computed(**fields, value=told.value, error=told.error)
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    value: Any = None
+    error: Raised | None = None
+
+
+def _words(argv: Sequence[str]) -> list[str]:
+    words = [str(word) for word in argv]
+    if not words or not words[0]:
+        raise errors.BadValue("command", "it names no program", hint="Give at least one word.")
+    for word in words:
+        if "\0" in word:
+            raise errors.BadValue("command", f"{word[:40]!r} holds a NUL character, which no argument can")
+    return words
+
+
+def _looked_at(task: asyncio.Task[rooms.Room]) -> None:
+    """So that asyncio does not report a failure as forgotten."""
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,203 @@
+"""One execution, step by step, put together from its journal: also one that runs, waits or was cut off. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from leadrope.runs.flows import WHOLE, FlowInfo, UnitOutcome, Wait
+from leadrope.workflows import model
+from leadrope.workflows.links import links_of
+from leadrope.workflows.plan import Outcome, Plan, plan
+from leadrope.workflows.report import FlowResult, StepReport
+from leadrope.workflows.reporting import report_of
+
+
+class Child(msgspec.Struct, frozen=True, kw_only=True):
+    """A workflow that was the work of a step."""
+
+    step: str
+    id: str
+    outcome: str
+
+
+class StepAccount(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`report` with what only the journal has."""
+
+    report: StepReport
+    state: str
+    """As in the report; running or unfinished where it has begun and has no outcome."""
+    done_before: bool = False
+    """Taken over from an execution before this one."""
+    retries: int = 0
+    """Attempts beyond the first, of all its units together."""
+    corrections: int = 0
+    """Further turns in which an agent was asked to keep to its schema."""
+    outputs: dict[str, Any] = {}
+    failed_units: tuple[UnitOutcome, ...] = ()
+    word: str = ""
+    """What one of its units is called, where it has several: items, turns."""
+
+
+class Account(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    info: FlowInfo
+    title: str
+    steps: tuple[StepAccount, ...]
+    inputs: dict[str, Any] = {}
+    outputs: dict[str, Any] = {}
+    missing_outputs: tuple[str, ...] = ()
+    waits: tuple[Wait, ...] = ()
+    children: tuple[Child, ...] = ()
+    reason: str = ""
+
+    @property
+    def outcome(self) -> str:
+        return self.info.outcome or self.info.state
+
+    @property
+    def took_s(self) -> float | None:
+        return None if self.info.ended is None else max(0.0, self.info.ended - self.info.created)
+
+    @property
+    def failed(self) -> tuple[StepAccount, ...]:
+        return tuple(step for step in self.steps if step.state == "failed")
+
+
+def account(
+    info: FlowInfo,
+    workflow: model.Workflow,
+    outcomes: Sequence[UnitOutcome],
+    *,
+    inputs: Mapping[str, Any] | None = None,
+    waits: Sequence[Wait] = (),
+    children: Sequence[Child] = (),
+    result: Any = None,
+) -> Account:
+    """`result` is what the journal kept of the end, None before it."""
+    ended = _result(result)
+    by_step: dict[str, list[UnitOutcome]] = {step.id: [] for step in workflow.steps}
+    for one in outcomes:
+        by_step.setdefault(one.step, []).append(one)
+    wholes = {name: whole for name, mine in by_step.items() if (whole := _whole(workflow, name, mine)) is not None}
+    known = {name: Outcome(status=whole.status, branch=whole.branch) for name, whole in wholes.items()}
+    links = links_of(workflow)
+    expected = plan(links, {name: one for name, one in known.items() if name in links.into})
+    kinds = {step.id: step for step in workflow.steps}
+    waiting = {wait.step for wait in waits if wait.flow_id == info.id} | {
+        child.step for child in children if child.outcome == "waiting"
+    }
+    said = {step.id: step.state for step in ended.steps} if ended is not None else {}
+    steps = []
+    for name, mine in by_step.items():
+        if name in wholes:
+            steps.append(_settled(kinds.get(name), name, wholes[name], mine, info))
+        else:
+            state = said.get(name) or _unsettled(name, mine, expected, waiting, info)
+            steps.append(_open(kinds[name], state, mine))
+    return Account(
+        info=info,
+        title=workflow.title or info.title or info.name,
+        steps=tuple(steps),
+        inputs=dict(inputs or {}),
+        outputs=ended.outputs if ended is not None else {},
+        missing_outputs=ended.missing_outputs if ended is not None else (),
+        waits=tuple(waits),
+        children=tuple(children),
+        reason=ended.reason if ended is not None else "",
+    )
+
+
+def _result(kept: Any) -> FlowResult | None:
+    if kept is None:
+        return None
+    try:
+        return msgspec.convert(kept, FlowResult)
+    except msgspec.ValidationError:
+        return None  # of another version; the journal's outcomes tell the rest
+
+
+def _whole(workflow: model.Workflow, name: str, mine: Sequence[UnitOutcome]) -> UnitOutcome | None:
+    """What the step came to, where it has come to something."""
+    whole = next((one for one in mine if one.iteration == WHOLE), None)
+    if whole is not None:
+        return whole
+    step = next((step for step in workflow.steps if step.id == name), None)
+    repeats = step is not None and (step.batch is not None or step.loop is not None)
+    return next((one for one in mine if not repeats or one.status == "skipped"), None)
+
+
+def _settled(
+    step: model.Step | None, name: str, whole: UnitOutcome, mine: Sequence[UnitOutcome], info: FlowInfo
+) -> StepAccount:
+    units = [one for one in mine if one.iteration != WHOLE] or [whole]
+    outputs = dict(whole.outputs)
+    if step is not None and step.batch is not None and "results" not in outputs and whole.status != "skipped":
+        outputs["results"] = [one.outputs if one.status != "failed" else None for one in _in_order(units)]
+    return StepAccount(
+        report=report_of(name, step.type if step is not None else "?", whole, units),
+        state=whole.status,
+        done_before=all(one.is_sum for one in units) if units != [whole] else whole.ended < info.created,
+        retries=_retries(units),
+        corrections=_corrections(units),
+        outputs=outputs,
+        failed_units=tuple(one for one in _in_order(units) if one.status == "failed" and len(units) > 1),
+        word=_word(step),
+    )
+
+
+def _open(step: model.Step, state: str, mine: Sequence[UnitOutcome]) -> StepAccount:
+    """Without an outcome; of one that repeats, the units that are done count all the same."""
+    report = StepReport(
+        id=step.id,
+        type=step.type,
+        state="waiting" if state == "waiting" else "not_run",
+        cost_usd=sum(one.cost_usd for one in mine),
+        tokens=sum(one.tokens for one in mine),
+        units=max(1, len(mine)),
+        run_ids=tuple(one.run_id for one in mine if one.run_id is not None),
+    )
+    return StepAccount(
+        report=report,
+        state=state,
+        retries=_retries(mine),
+        corrections=_corrections(mine),
+        failed_units=tuple(one for one in _in_order(mine) if one.status == "failed"),
+        word=f"{_word(step)} so far" if mine else "",
+    )
+
+
+def _unsettled(name: str, mine: Sequence[UnitOutcome], expected: Plan, waiting: set[str], info: FlowInfo) -> str:
+    if name in waiting:
+        return "waiting"
+    if name in expected.blocked:
+        return "blocked"
+    if name in expected.left_out:
+        return "left_out"
+    if info.state == "running" and name in expected.ready:
+        return "running"
+    return "unfinished" if mine else "not_run"
+
+
+def _in_order(units: Sequence[UnitOutcome]) -> list[UnitOutcome]:
+    return sorted(units, key=lambda one: (one.iteration, -1 if one.item is None else one.item))
+
+
+def _retries(units: Sequence[UnitOutcome]) -> int:
+    return sum(one.attempts - 1 for one in units)
+
+
+def _corrections(units: Sequence[UnitOutcome]) -> int:
+    found = 0
+    for one in units:
+        usage = one.outputs.get("llm_usage")
+        retries = usage.get("retries") if isinstance(usage, dict) else None
+        found += len(retries) if isinstance(retries, list) else 0
+    return found
+
+
+def _word(step: model.Step | None) -> str:
+    if step is None or (step.batch is None and step.loop is None):
+        return ""
+    return "items" if step.loop is None else "turns" if step.batch is None else "items in turns"

@@ -1,0 +1,113 @@
+"""A workflow's inputs out of what a user gave: texts of a terminal, values of a program. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from msgspec import UNSET
+
+from leadrope import errors
+from leadrope.workflows import fits
+from leadrope.workflows.model import Input, Workflow
+from leadrope.workflows.problems import nearest
+
+_TRUE = ("true", "yes", "on", "1")
+_FALSE = ("false", "no", "off", "0")
+
+
+def read_words(words: Iterable[str]) -> dict[str, str]:
+    """`name=value` words, each name once."""
+    found: dict[str, str] = {}
+    for word in words:
+        name, sign, value = word.partition("=")
+        if not sign or not name:
+            raise errors.BadValue("input", f"{word!r} is not of the form name=value")
+        if name in found:
+            raise errors.BadValue("input", f"{name} is given twice")
+        found[name] = value
+    return found
+
+
+def values_of(
+    workflow: Workflow, given: Mapping[str, Any], *, stdin: str | None = None, are_texts: bool = False
+) -> dict[str, Any]:
+    """Every input of the workflow with its value, or all that is wrong with what was given.
+
+    `are_texts`: they come from a command line, so `3` may be a number. `stdin` fills the input that takes it.
+    """
+    wrong: list[str] = []
+    known = {one.name: one for one in workflow.inputs}
+    for name in given:
+        if name not in known:
+            near = nearest(name, known)
+            there = ", ".join(known) or "none"
+            wrong.append(
+                f"{name}: there is no such input" + (f"; did you mean {near}?" if near else f" (it has: {there})")
+            )
+    found: dict[str, Any] = {}
+    for one in workflow.inputs:
+        if one.name in given:
+            value = given[one.name]
+        elif one.stdin and stdin is not None:
+            value = stdin
+        elif one.default is not UNSET:
+            found[one.name] = one.default
+            continue
+        elif one.required:
+            wrong.append(_missing(one))
+            continue
+        else:
+            found[one.name] = None
+            continue
+        is_text = isinstance(value, str) and (are_texts or (one.stdin and one.name not in given))
+        try:
+            found[one.name] = _typed(one, value) if is_text else _checked(one, value)
+        except ValueError as error:
+            wrong.append(f"{one.name}: {error}")
+    if wrong:
+        raise errors.BadValue("inputs", "; ".join(wrong), hint=_hint(workflow))
+    return found
+
+
+def _missing(one: Input) -> str:
+    what = f" ({one.description.splitlines()[0]})" if one.description else ""
+    way = ", or pipe it in" if one.stdin else ""
+    return f"{one.name}: is required{what}; write {one.name}=…{way}"
+
+
+def _hint(workflow: Workflow) -> str:
+    words = [f"{one.name}=<{one.type}>" for one in workflow.inputs]
+    return f"It takes: {' '.join(words)}" if words else "It takes no inputs."
+
+
+def _checked(one: Input, value: Any) -> Any:
+    if one.type == "any" or (value is None and not one.required):
+        return value
+    misfits = fits.misfits(value, {"type": one.type})
+    if misfits:
+        raise ValueError(misfits[0].message)
+    return value
+
+
+def _typed(one: Input, text: str) -> Any:
+    match one.type:
+        case "string":
+            return text
+        case "boolean":
+            word = text.strip().lower()
+            if word not in (*_TRUE, *_FALSE):
+                raise ValueError(f"{text!r} is neither true nor false")
+            return word in _TRUE
+        case "any":
+            try:
+                return json.loads(text)
+            except ValueError:
+                return text
+        case _:
+            try:
+                value = json.loads(text)
+            except ValueError:
+                raise ValueError(f"{text[:60]!r} is not {fits.spoken(frozenset((one.type,)))} in JSON") from None
+            return _checked(one, value)

@@ -1,0 +1,41 @@
+"""The secrets of one step taken out of its texts and values, and nothing else with them.
+
+`core.redaction.Redactor` also removes whatever looks like a key. That is right for logs; the result of a step may be a
+key that the next one needs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from leadrope.core.redaction import MASK, SHORTEST
+
+
+class KnownSecrets:
+    def __init__(self, secrets: Iterable[str]) -> None:
+        plain = {secret for secret in secrets if len(secret) >= SHORTEST}
+        spelled = plain | {json.dumps(secret)[1:-1] for secret in plain}
+        spelled |= {json.dumps(secret, ensure_ascii=False)[1:-1] for secret in plain}
+        # Longest first, so that a secret that holds another goes whole.
+        self._spellings = tuple(sorted(spelled, key=len, reverse=True))
+
+    def text(self, text: str) -> str:
+        for spelling in self._spellings:
+            text = text.replace(spelling, MASK)
+        return text
+
+    def value(self, value: Any) -> Any:
+        """A JSON value with every text in it cleaned, names of fields too."""
+        if not self._spellings:
+            return value
+        match value:
+            case str():
+                return self.text(value)
+            case list():
+                return [self.value(one) for one in value]
+            case dict():
+                return {self.text(str(name)): self.value(one) for name, one in value.items()}
+            case _:
+                return value

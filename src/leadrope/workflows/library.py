@@ -1,0 +1,171 @@
+"""Where workflows are: files of a project, and those saved under LEADROPE_HOME. Reads and checks, runs nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from leadrope import errors
+from leadrope.runs.flow_values import NewFlow
+from leadrope.workflows import inputs as given_inputs
+from leadrope.workflows import markdown, model
+from leadrope.workflows.check import check_document
+from leadrope.workflows.problems import BadWorkflow, Problem, nearest
+from leadrope.workflows.steps import registry
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+
+
+class Loaded(msgspec.Struct, frozen=True, kw_only=True):
+    """A workflow that has passed its check."""
+
+    name: str
+    file: str
+    """Its path; empty where it came from elsewhere."""
+    text: str
+    workflow: model.Workflow
+    warnings: tuple[Problem, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        return digest_of(self.text)
+
+    def inputs(self, given: Mapping[str, Any], *, stdin: str | None = None, are_texts: bool = False) -> dict[str, Any]:
+        return given_inputs.values_of(self.workflow, given, stdin=stdin, are_texts=are_texts)
+
+    def new(
+        self,
+        flow_id: str,
+        values: Mapping[str, Any],
+        *,
+        cwd: str,
+        parent: str | None = None,
+        parent_key: str = "",
+        labels: Mapping[str, str] | None = None,
+    ) -> NewFlow:
+        return NewFlow(
+            id=flow_id,
+            name=self.name,
+            file=self.file,
+            title=self.workflow.title,
+            text=self.text,
+            inputs=dict(values),
+            cwd=cwd,
+            parent=parent,
+            parent_key=parent_key,
+            labels=dict(labels or {}),
+        )
+
+
+def digest_of(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def folder_of(leadrope_home: Path) -> Path:
+    return leadrope_home / "workflows"
+
+
+def find(name: str, *, folder: Path, leadrope_home: Path) -> Path:
+    """A path, a name in the folder, or the name of a saved workflow; in this order."""
+    plain = Path(name).expanduser()
+    is_path = plain.is_absolute() or len(plain.parts) > 1 or markdown.is_workflow_file(name) or name.endswith(".md")
+    if is_path:
+        path = plain if plain.is_absolute() else folder / plain
+        if path.is_file():
+            return path.resolve()
+        raise errors.BadValue("workflow", f"there is no file {path}")
+    for place in (*places_in(folder), folder_of(leadrope_home)):
+        for suffix in markdown.SUFFIXES:
+            if (path := place / f"{name}{suffix}").is_file():
+                return path.resolve()
+    known = [one for one, _ in saved(leadrope_home)] + [_name_of(path) for path in files_in(folder)]
+    near = nearest(name, known)
+    raise errors.BadValue(
+        "workflow",
+        f"there is no workflow {name!r} in {folder}, and none is saved under that name",
+        hint=f"Did you mean {near}?" if near else "`leadrope flow list` shows what there is.",
+    )
+
+
+def load(path: Path) -> Loaded:
+    """Read and checked; BadWorkflow with all problems where it has errors."""
+    return read(text_of(path), name=_name_of(path), file=str(path))
+
+
+def text_of(path: Path) -> str:
+    try:
+        if path.stat().st_size > 4 * markdown.CHARS_LIMIT:
+            raise errors.BadValue("workflow", f"{path} is too large for a workflow")
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise errors.BadValue("workflow", f"{path} is not UTF-8 text") from None
+    except OSError as error:
+        raise errors.BadValue("workflow", f"{path} cannot be read: {error.strerror}") from None
+
+
+def read(text: str, *, name: str, file: str = "") -> Loaded:
+    document = markdown.read(text)
+    problems = check_document(document, registry.TYPES)
+    if any(problem.severity == "error" for problem in problems):
+        raise BadWorkflow(file or name, problems)
+    return Loaded(name=name, file=file, text=text, workflow=document.workflow, warnings=problems)
+
+
+def places_in(folder: Path) -> tuple[Path, ...]:
+    """Where a project's workflows are: in the folder itself, and in its `workflows` and `.leadrope`."""
+    return (folder, folder / "workflows", folder / ".leadrope")
+
+
+def files_in(folder: Path) -> Iterator[Path]:
+    """The workflows of a project."""
+    for place in places_in(folder):
+        if place.is_dir():
+            yield from sorted(
+                path for path in place.iterdir() if markdown.is_workflow_file(path.name) and path.is_file()
+            )
+
+
+def saved(leadrope_home: Path) -> list[tuple[str, Path]]:
+    folder = folder_of(leadrope_home)
+    found = sorted(folder.iterdir()) if folder.is_dir() else []
+    return [(_name_of(path), path) for path in found if markdown.is_workflow_file(path.name)]
+
+
+def save(loaded: Loaded, leadrope_home: Path, *, name: str | None = None, replace: bool = False) -> Path:
+    """Keep a copy under a name, from which it is run anywhere."""
+    name = name or loaded.name
+    if not _NAME.fullmatch(name):
+        raise errors.BadValue(
+            "name", f"{name!r} is no name of a workflow", hint="Use letters, digits, `.`, `_` and `-`."
+        )
+    folder = folder_of(leadrope_home)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = folder / f"{name}{markdown.SUFFIXES[0]}"
+    if path.exists() and not replace and path.read_text(encoding="utf-8") != loaded.text:
+        raise errors.BadValue(
+            "name", f"a workflow {name!r} is saved already", hint="Give another --name, or --replace."
+        )
+    handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(loaded.text)
+    Path(temporary).replace(path)
+    return path
+
+
+def _name_of(path: Path) -> str:
+    for suffix in (*markdown.SUFFIXES, ".md"):
+        if path.name.endswith(suffix):
+            return path.name.removesuffix(suffix)
+    return path.name
+
+
+def parsed(text: str) -> model.Workflow:
+    """As far as it can be read; not checked."""
+    return markdown.read(text).workflow

@@ -1,0 +1,142 @@
+"""The client's side of the Model Context Protocol, as far as calling one tool needs it. Knows no process, no network.
+
+    client = Client(wire)
+    await client.start()
+    result = await client.call("search", {"query": "rope"})
+
+Our own because the official package takes about a second to import, which a workflow would pay before its first step.
+It offers a server nothing: what a server asks for on its own (a model, files, a person) is declined.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from leadrope.version import __version__
+
+PROTOCOL = "2025-06-18"
+"""What we offer; a server may answer with an older one, and what is used here is the same in all of them."""
+MOST_PAGES = 100
+NO_SUCH_METHOD = -32601
+
+Message = dict[str, Any]
+
+
+class Lost(Exception):
+    """The server is gone, or says what is no MCP; in words for the user."""
+
+
+class Refused(Exception):
+    """The server answered with an error of its own."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Wire(Protocol):
+    """Carries messages to one server and back."""
+
+    async def send(self, message: Message) -> Message | None:
+        """The answer to a request, whatever else comes before it; None for a notification."""
+        ...
+
+    def agreed(self, version: str) -> None:
+        """The version of the protocol, once it is known."""
+        ...
+
+
+class Client:
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._last_id = 0
+        self.doing = "connect"
+        """What the server was asked last, for whoever ends the waiting."""
+
+    async def start(self) -> None:
+        told = await self._ask(
+            "initialize",
+            {
+                "protocolVersion": PROTOCOL,
+                "capabilities": {},
+                "clientInfo": {"name": "leadrope", "version": __version__},
+            },
+        )
+        version = told.get("protocolVersion")
+        self._wire.agreed(version if isinstance(version, str) else PROTOCOL)
+        await self._wire.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    async def tools(self) -> list[str]:
+        """The names of all tools that the server has."""
+        names: list[str] = []
+        cursor: Any = None
+        for _ in range(MOST_PAGES):
+            page = await self._ask("tools/list", {} if cursor is None else {"cursor": cursor})
+            listed = page.get("tools")
+            if not isinstance(listed, list):
+                raise Lost("its list of tools is none")
+            names += [str(tool["name"]) for tool in listed if isinstance(tool, dict) and "name" in tool]
+            cursor = page.get("nextCursor")
+            if not cursor:
+                return names
+        raise Lost(f"its list of tools has more than {MOST_PAGES} pages")
+
+    async def call(self, name: str, arguments: Message) -> Message:
+        """The result as the server gave it; `isError` in it is the tool's own failure."""
+        return await self._ask("tools/call", {"name": name, "arguments": arguments})
+
+    async def _ask(self, method: str, params: Message) -> Message:
+        self._last_id += 1
+        self.doing = method
+        answer = await self._wire.send({"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": params})
+        if answer is None:
+            raise Lost(f"it gave no answer to {method}")
+        error = answer.get("error")
+        if isinstance(error, dict):
+            code = error.get("code")
+            raise Refused(code if isinstance(code, int) else 0, str(error.get("message", "no reason given")))
+        result = answer.get("result")
+        if not isinstance(result, dict):
+            raise Lost(f"its answer to {method} has no result")
+        return result
+
+
+def reply_to(message: Message) -> Message | None:
+    """What is said to a request of the server's own; None for what needs no answer."""
+    if "method" not in message or message.get("id") is None:
+        return None
+    if message["method"] == "ping":
+        return {"jsonrpc": "2.0", "id": message["id"], "result": {}}
+    error = {"code": NO_SUCH_METHOD, "message": f"this client has no {str(message['method'])[:100]}"}
+    return {"jsonrpc": "2.0", "id": message["id"], "error": error}
+
+
+def is_answer(message: Message, request: Message) -> bool:
+    return "method" not in message and message.get("id") == request.get("id")
+
+
+class EventStream:
+    """Server-sent events out of bytes that come in pieces."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._name = ""
+        self._data: list[str] = []
+
+    def feed(self, data: bytes) -> list[tuple[str, str]]:
+        """The events that are whole by now, each with its name (`message` where it has none) and its data."""
+        found: list[tuple[str, str]] = []
+        *lines, self._rest = (self._rest + data).replace(b"\r\n", b"\n").split(b"\n")
+        for raw in lines:
+            line = raw.decode("utf-8", "replace")
+            field, _, value = line.partition(":")
+            value = value.removeprefix(" ")
+            if not line:
+                if self._data:
+                    found.append((self._name or "message", "\n".join(self._data)))
+                self._name, self._data = "", []
+            elif field == "event":
+                self._name = value
+            elif field == "data":
+                self._data.append(value)
+        return found

@@ -1,0 +1,85 @@
+"""From what a unit did to what a journal keeps of it, and from there to what the plan needs. Pure."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from leadrope import errors
+from leadrope.runs.flows import Problem, Remark, UnitOutcome
+from leadrope.workflows.plan import Outcome
+from leadrope.workflows.report import FlowResult
+from leadrope.workflows.steps.base import Caution, Done, Parked, StepFailed
+from leadrope.workflows.unit import Failed, Tried
+from leadrope.workflows.units import Key
+
+
+def recordable(key: Key, tried: Tried, began: float) -> UnitOutcome:
+    done, failed = tried.done, tried.failed
+    warnings = done.warnings if done is not None else ()
+    outputs: dict[str, Any] = done.outputs if done is not None else failed.outputs if failed is not None else {}
+    status: Any = "failed" if failed is not None else "degraded" if warnings else "succeeded"
+    return UnitOutcome(
+        step=key.step,
+        iteration=key.iteration,
+        item=key.item,
+        status=status,
+        branch=done.branch if done is not None else None,
+        outputs=outputs,
+        warnings=tuple(Remark(kind=warning.kind, message=warning.message) for warning in warnings),
+        error=Problem(kind=failed.kind, message=failed.message, hint=failed.hint) if failed is not None else None,
+        cost_usd=tried.cost_usd,
+        tokens=tried.tokens,
+        run_id=tried.run_id,
+        attempts=tried.attempts,
+        started=began,
+        ended=time.time(),
+    )
+
+
+def failure(key: Key, error: errors.LeadropeError, began: float) -> UnitOutcome:
+    """What went wrong before a unit began: a condition, the items of a batch."""
+    failed = Failed(kind=error.kind, message=f"{key.step}: {error.message}", hint=error.hint)
+    return recordable(key, Tried(failed=failed), began)
+
+
+def lost_secret(key: Key, source: str) -> Tried:
+    return Tried(
+        failed=Failed(
+            kind="redacted_value",
+            message=f"{key.step} uses {source}, whose outputs held a secret, and secrets are not kept",
+            hint=f"Run it with `--from {source}`.",
+        )
+    )
+
+
+def for_plan(whole: UnitOutcome) -> Outcome:
+    return Outcome(status=whole.status, branch=whole.branch)
+
+
+def as_done(key: Key, name: str, result: FlowResult) -> Done:
+    """What a workflow inside came to, as a step of the one outside."""
+    if result.outcome == "waiting":
+        raise Parked(result.waits[0].token if result.waits else "")
+    if result.outcome == "stopped":
+        raise asyncio.CancelledError(result.reason)
+    if result.outcome == "failed":
+        first = next(iter(result.failures), None)
+        why = first.error.message if first is not None and first.error is not None else "a step failed"
+        raise StepFailed(
+            f"{key.step}: the workflow {name} failed: {why}",
+            kind="workflow_failed",
+            hint=f"`leadrope flow report {result.flow_id[:8]}` tells more.",
+            outputs=result.outputs,
+            cost_usd=result.cost_usd,
+            tokens=result.tokens,
+        )
+    told = [warning for warnings in result.warnings.values() for warning in warnings]
+    warnings = tuple(told) or (Caution(kind="workflow.degraded", message=f"the workflow {name} is degraded"),)
+    return Done(
+        outputs=result.outputs,
+        warnings=warnings if result.outcome == "degraded" else (),
+        cost_usd=result.cost_usd,
+        tokens=result.tokens,
+    )

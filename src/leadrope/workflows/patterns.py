@@ -1,0 +1,159 @@
+"""Regular expressions with a bound on their time: Python's own, in a process that can be ended. Knows no step.
+
+A pattern like `(a+)+$` takes longer than the universe on forty letters, and Python's matcher cannot be interrupted: it
+holds the interpreter while it runs. So a match is a short process of its own (20 ms), whose clock counts its own work
+and not a busy machine. A linear engine would need no process; it would be one more package (re2, 600 kB) and another
+dialect, without look-ahead and back-references. Patterns that cannot explode are matched here, for nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import sys
+
+import msgspec
+
+from leadrope import errors
+
+MATCH_S = 1.0
+"""Of work for one match. Honest patterns need milliseconds."""
+WAIT_S = 30.0
+"""On the clock, for a machine so busy that the process gets no turn; and where there is no clock of its own work."""
+PATTERN_CHARS = 10_000
+TEXT_CHARS = 1_000_000
+
+_GROWS = re.compile(r"[*+{]|\\[0-9]|\(\?[A-Za-z(]")
+"""What may take more time than the text is long: repetition, back-references, flags. An escaped one counts too."""
+_CHOICES = 6
+_HERE_CHARS = 10_000
+
+_PROGRAM = """
+import json, re, signal, sys
+try:
+    import resource
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 29, 1 << 29))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+except (ImportError, ValueError, OSError):
+    pass
+given = json.load(sys.stdin)
+if hasattr(signal, "setitimer"):
+    signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_VIRTUAL, given["seconds"])
+try:
+    pattern = re.compile(given["pattern"], given["flags"])
+except re.error as error:
+    print(json.dumps({"error": error.msg, "at": error.pos}))
+except (OverflowError, RecursionError, ValueError) as error:
+    print(json.dumps({"error": str(error), "at": None}))
+else:
+    found = pattern.search(given["text"])
+    print(json.dumps({"found": None if found is None else found[0][:1000]}))
+"""
+
+
+class BadPattern(errors.RequestError):
+    """The pattern is none, or is too long. `column` counts from 1, 0 where it is not known."""
+
+    kind = "bad_regex"
+
+    def __init__(self, message: str, *, column: int = 0, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.column = column
+
+
+class PatternTimeout(errors.LeadropeError):
+    """The match was given up."""
+
+    kind = "regex_timeout"
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    is_match: bool
+    text: str = ""
+    """The first place that matched, at most 1,000 characters of it."""
+
+
+async def search(pattern: str, text: str, *, ignores_case: bool = False, limit_s: float = MATCH_S) -> Found:
+    """Whether and where the pattern matches somewhere in the text.
+
+    found = await search("^PASS(ED)?$", line)
+    """
+    flags = re.IGNORECASE if ignores_case else 0
+    if len(pattern) > PATTERN_CHARS:
+        raise BadPattern(f"the pattern has {len(pattern)} characters, and at most {PATTERN_CHARS} are read")
+    if len(text) > TEXT_CHARS:
+        raise BadPattern(
+            f"the text has {len(text)} characters, and at most {TEXT_CHARS} are searched",
+            hint="Give a part of it: one line, one field.",
+        )
+    if len(text) <= _HERE_CHARS and cannot_explode(pattern, ignores_case=ignores_case):
+        try:
+            found = re.search(pattern, text, flags)
+        except re.error as error:
+            raise _bad(pattern, error.msg, error.pos) from None
+        return Found(is_match=found is not None, text=found[0][:1000] if found else "")
+    return await _in_process({"pattern": pattern, "flags": flags, "text": text, "seconds": limit_s})
+
+
+def cannot_explode(pattern: str, *, ignores_case: bool = False) -> bool:
+    """Without repetition there are as many ways to match as there are choices, and few of those.
+
+    A set of characters without regard to case is out as well: Python looks at each of them when it compiles it.
+    """
+    if ignores_case and "[" in pattern:
+        return False
+    return _GROWS.search(pattern) is None and pattern.count("|") + pattern.count("?") <= _CHOICES
+
+
+def _bad(pattern: str, why: str, at: int | None) -> BadPattern:
+    where = "" if at is None else f" (column {at + 1})"
+    return BadPattern(
+        f"{pattern[:100]!r} is no regular expression: {why}{where}",
+        column=0 if at is None else at + 1,
+        hint="It is Python's dialect; a character that is meant as it stands has a backslash before it.",
+    )
+
+
+async def _in_process(given: dict[str, object]) -> Found:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-S", "-X", "utf8", "-c", _PROGRAM),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ},
+        start_new_session=True,
+    )
+    try:
+        async with asyncio.timeout(WAIT_S):
+            out, err = await process.communicate(json.dumps(given).encode())
+    except TimeoutError:
+        raise _given_up(given) from None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode == -signal.SIGVTALRM:
+        raise _given_up(given)
+    if process.returncode != 0:
+        last = err.decode(errors="replace").strip().rpartition("\n")[2] or f"it ended with {process.returncode}"
+        raise PatternTimeout(
+            f"the pattern {str(given['pattern'])[:100]!r} could not be matched: {last}",
+            hint="It needs more memory or depth than a condition may have; write it simpler.",
+        )
+    told = json.loads(out)
+    if "error" in told:
+        raise _bad(str(given["pattern"]), told["error"], told["at"])
+    return Found(is_match=told["found"] is not None, text=told["found"] or "")
+
+
+def _given_up(given: dict[str, object]) -> PatternTimeout:
+    return PatternTimeout(
+        f"the pattern {str(given['pattern'])[:100]!r} was given up after {given['seconds']} s on a text of "
+        f"{len(str(given['text']))} characters",
+        hint="It has repetitions inside or beside each other that match the same text, like (a+)+; write it so that "
+        "each character can be matched in one way, or use `contains`.",
+    )

@@ -1,0 +1,371 @@
+"""The report of one execution as Markdown, or as one page that needs nothing else. Values in, text out.
+
+A report holds what agents, commands and strangers have said: in Markdown that is escaped or fenced, and the page can do
+nothing: no script, no picture, no request, and the one style sheet inside it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from importlib import resources
+from typing import Any
+
+import msgspec
+
+from leadrope.core import redaction
+from leadrope.runs.page_entries import span
+from leadrope.runs.page_text import Safe, Writer, joined, tag
+from leadrope.runtime.shown import clean, one_line
+from leadrope.version import __version__
+from leadrope.workflows.account import Account, Child, StepAccount
+
+VALUE_CHARS = 1200
+"""Of one output in a report; the journal has the whole."""
+LINE_CHARS = 80
+UNITS_SHOWN = 20
+Redact = Callable[[str], str]
+_STATES = {"left_out": "not taken", "not_run": "not run", "done_before": "done before"}
+_MARKS = {"succeeded": "good", "degraded": "warn", "waiting": "warn", "failed": "bad", "blocked": "bad"}
+_HEAD = ("step", "kind", "state", "time", "cost", "tokens", "retries", "units")
+
+
+# -- what is told, in words -------------------------------------------------------------------------------------------
+
+
+def facts(told: Account) -> list[tuple[str, str]]:
+    info = told.info
+    found = [("outcome", outcome(told)), ("execution", info.id), ("started", _moment(info.created))]
+    if told.took_s is not None:
+        found.append(("took", span(told.took_s)))
+    found += [("cost", f"{money(info.cost_usd)} (estimate at list prices)"), ("tokens", f"{info.tokens:,}")]
+    retries = sum(step.retries for step in told.steps)
+    corrections = sum(step.corrections for step in told.steps)
+    if retries:
+        found.append(("retries", str(retries)))
+    if corrections:
+        found.append(("schema corrections", str(corrections)))
+    found += [(name, value) for name, value in (("file", info.file), ("folder", info.cwd)) if value]
+    if info.labels:
+        found.append(("labels", ", ".join(f"{key}={value}" for key, value in info.labels.items())))
+    if told.missing_outputs:
+        found.append(("without a value", ", ".join(told.missing_outputs)))
+    return found
+
+
+def outcome(told: Account) -> str:
+    return told.outcome + (f" ({told.reason})" if told.reason else "")
+
+
+def next_steps(told: Account) -> list[tuple[str, str]]:
+    """What can be done now: a reason, and a command."""
+    short = told.info.id[:8]
+    found = []
+    for wait in told.waits:
+        choices = [str(one) for one in wait.asked.get("choices") or ()]
+        answer = f"--choose {_shell(choices[0])}" if choices else "--approve"
+        asked = str(wait.asked.get("detail") or wait.asked.get("title") or "")
+        more = f" (choices: {', '.join(choices)})" if choices else ""
+        found.append((f"{wait.step} waits for a person: {asked}{more}", f"leadrope flow resume {wait.token} {answer}"))
+    if told.info.state == "interrupted" or told.outcome == "stopped":
+        found.append(("It was cut off, and can go on", f"leadrope flow resume {short}"))
+    if told.outcome == "failed" and told.failed:
+        name = told.info.file or told.info.name
+        first = told.failed[0].report.id
+        found.append((f"Begin again at {first}", f"leadrope flow run {_shell(name)} --from {first}"))
+    return found
+
+
+def state(step: StepAccount) -> str:
+    word = _STATES.get(step.state, step.state)
+    return f"{word}, done before" if step.done_before else word
+
+
+def cells(step: StepAccount) -> tuple[str, ...]:
+    """A row of the table of steps, below `step` and `kind`."""
+    report = step.report
+    has_run = step.state in ("succeeded", "degraded", "failed")
+    return (
+        state(step),
+        span(report.duration_s) if has_run else "",
+        money(report.cost_usd) if report.cost_usd else "",
+        f"{report.tokens:,}" if report.tokens else "",
+        str(step.retries) if step.retries else "",
+        f"{report.units} {step.word}" if step.word else "",
+    )
+
+
+def money(usd: float) -> str:
+    return "$0" if not usd else f"${usd:.4f}" if usd < 0.01 else f"${usd:.2f}"
+
+
+def _moment(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(seconds))
+
+
+def _shell(text: str) -> str:
+    import shlex  # noqa: PLC0415  # only for a line or two
+
+    return shlex.quote(text)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return msgspec.json.format(msgspec.json.encode(value)).decode()
+
+
+def _has_more(step: StepAccount) -> bool:
+    report = step.report
+    return bool(report.error or report.warnings or report.run_ids or step.failed_units or _shown(step))
+
+
+def _shown(step: StepAccount) -> dict[str, Any]:
+    """Outputs that say something; what agents have used stands in the table already."""
+    return {
+        name: value
+        for name, value in step.outputs.items()
+        if name not in ("llm_usage", "session_id") and value not in (None, "", [], {})
+    }
+
+
+def _inside(told: Account) -> list[tuple[Child, str]]:
+    """Workflows that were the work of a step, each with the command that tells more."""
+    return [(child, f"leadrope flow report {child.id[:8]}") for child in told.children[:UNITS_SHOWN]]
+
+
+def _unit(step: StepAccount, iteration: int, item: int | None) -> str:
+    place = f"item {item}" if item is not None else f"turn {iteration + 1}"
+    return f"turn {iteration + 1}, {place}" if item is not None and step.word == "items in turns" else place
+
+
+# -- Markdown ---------------------------------------------------------------------------------------------------------
+
+
+def markdown(told: Account, *, redact: Redact = redaction.redact) -> str:
+    """For a pull request, a chat or a terminal."""
+
+    def say(text: str, width: int = 300) -> str:
+        return _escaped(one_line(clean(redact(text)), width))
+
+    lines = [f"# {say(told.title) or 'Workflow'}", ""]
+    lines += [f"- {name}: {say(value)}" for name, value in facts(told)]
+    for why, command in next_steps(told):
+        lines += ["", f"{say(why)}:", "", *_fenced(clean(redact(command)), "sh")]
+    lines += ["", "## Steps", "", f"| {' | '.join(_HEAD)} |", "|---|---|---|--:|--:|--:|--:|--:|"]
+    for step in told.steps:
+        row = (f"`{step.report.id}`", say(step.report.type, 40), *(say(cell, 60) for cell in cells(step)))
+        lines.append(f"| {' | '.join(row)} |")
+    for step in filter(_has_more, told.steps):
+        lines += ["", f"### {step.report.id}", "", *_step_markdown(step, say, redact)]
+    for name, values in (("Inputs", told.inputs), ("Outputs", told.outputs)):
+        if values:
+            lines += ["", f"## {name}", "", *_values_markdown(values, say, redact)]
+    if told.children:
+        lines += ["", "## Workflows inside", ""]
+        lines += [f"- `{child.step}`: {child.outcome}, `{command}`" for child, command in _inside(told)]
+    return "\n".join(lines) + "\n"
+
+
+def _step_markdown(step: StepAccount, say: Callable[..., str], redact: Redact) -> Iterator[str]:
+    report = step.report
+    if report.error is not None:
+        yield f"- **failed**: {say(report.error.message, 2000)} ({say(report.error.kind, 60)})"
+        if report.error.hint:
+            yield f"- what to do: {say(report.error.hint, 1000)}"
+    for warning in report.warnings:
+        yield f"- warning: {say(warning.message, 2000)} ({say(warning.kind, 100)})"
+    if step.retries:
+        yield f"- tried again: {step.retries}"
+    if step.corrections:
+        yield f"- corrected towards its schema: {step.corrections}"
+    for run in report.run_ids[:UNITS_SHOWN]:
+        yield f"- run: `leadrope runs show {_plain(run)[:8]}`"
+    if len(report.run_ids) > UNITS_SHOWN:
+        yield f"- and {len(report.run_ids) - UNITS_SHOWN} more runs"
+    for one in step.failed_units[:UNITS_SHOWN]:
+        why = one.error.message if one.error is not None else "failed"
+        yield f"- {_unit(step, one.iteration, one.item)} failed: {say(why, 500)}"
+    if len(step.failed_units) > UNITS_SHOWN:
+        yield f"- and {len(step.failed_units) - UNITS_SHOWN} more failed"
+    yield from _values_markdown(_shown(step), say, redact)
+
+
+def _values_markdown(values: Mapping[str, Any], say: Callable[..., str], redact: Redact) -> Iterator[str]:
+    """What fits into a line first, as a list; the rest in blocks."""
+    texts = {name: clean(redact(_text(value))).strip("\n") for name, value in values.items()}
+    short = [name for name, text in texts.items() if len(text) <= LINE_CHARS and "\n" not in text]
+    for name in short:
+        yield f"- `{_plain(name)}`: {say(texts[name])}"
+    for name, text in texts.items():
+        if name not in short:
+            yield ""
+            yield f"`{_plain(name)}`:" + (f" ({len(text):,} characters in all)" if len(text) > VALUE_CHARS else "")
+            yield ""
+            yield from _fenced(text[:VALUE_CHARS], "" if isinstance(values[name], str) else "json")
+
+
+def _fenced(text: str, language: str) -> list[str]:
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return [f"{fence}{language}", text.rstrip("\n"), fence]
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([\\`*\[\]<>|~#])", r"\\\1", text)
+
+
+def _plain(text: str) -> str:
+    """For a place between backticks."""
+    return one_line(clean(text).replace("`", "'"), 100)
+
+
+# -- the page ---------------------------------------------------------------------------------------------------------
+
+
+def page(told: Account, *, redact: Redact = redaction.redact) -> str:
+    """HTML that loads nothing."""
+    write = Writer(redact)
+    style = resources.files("leadrope.runs").joinpath("page.css").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    title = write.line(told.title, 100) or "Workflow"
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        Safe(f'<meta http-equiv="Content-Security-Policy" content="{policy}">'),
+        tag("meta", name="referrer", content="no-referrer"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("title", title, " · leadrope"),
+        Safe(f"<style>{style}</style>"),
+    )
+    foot = (
+        f"Made by leadrope {__version__}. Costs are estimates at list prices. This page loads nothing and runs nothing."
+    )
+    main = tag(
+        "main",
+        _top(told, title, write),
+        *(_failed_box(step, write) for step in told.failed),
+        *(_next_box(why, command, write) for why, command in next_steps(told)),
+        tag("h2", "Steps"),
+        _table(told, write),
+        *(_details(step, write) for step in told.steps if _has_more(step)),
+        *(
+            joined(
+                tag("h2", name), tag("div", *(_value(*one, write, is_open=True) for one in values.items()), cls="card")
+            )
+            for name, values in (("Outputs", told.outputs), ("Inputs", told.inputs))
+            if values
+        ),
+        tag("h2", "Workflows inside") if told.children else "",
+        *(tag("p", f"{child.step}: {child.outcome}, ", _code(command)) for child, command in _inside(told)),
+        tag("footer", foot),
+    )
+    return f"<!doctype html>\n{tag('html', head, tag('body', main), lang='en')}\n"
+
+
+def _top(told: Account, title: str, write: Writer) -> Safe:
+    info = told.info
+    known = dict(facts(told))
+    shown: list[tuple[str, str]] = [
+        (name, write.line(known[name].removesuffix(" (estimate at list prices)"), 80))
+        for name in ("started", "took", "cost", "tokens", "retries", "schema corrections")
+        if name in known
+    ]
+    done = sum(step.state in ("succeeded", "degraded", "failed", "skipped") for step in told.steps)
+    shown.insert(2, ("steps", f"{done} of {len(told.steps)} done"))
+    lines = [info.id, info.file, info.cwd, known.get("labels", "")]
+    missing = f"without a value: {', '.join(told.missing_outputs)}" if told.missing_outputs else ""
+    about = " · ".join(write.line(line, 200) for line in (*lines, missing) if line)
+    return joined(
+        tag(
+            "header",
+            tag("div", tag("h1", title), tag("p", about, cls="sub")),
+            tag("span", write.line(outcome(told), 80), cls=f"badge big {_mark(told.outcome)}".strip()),
+            cls="top",
+        ),
+        tag("dl", *(_fact(name, value) for name, value in shown), cls="facts"),
+    )
+
+
+def _fact(name: str, value: str) -> Safe:
+    return tag("div", tag("dt", name), tag("dd", value, tag("small", "estimate") if name == "cost" else ""))
+
+
+def _next_box(why: str, command: str, write: Writer) -> Safe:
+    return tag("section", tag("p", write.line(why, 600)), tag("p", _code(write.line(command, 400))), cls="box warn")
+
+
+def _failed_box(step: StepAccount, write: Writer) -> Safe:
+    error = step.report.error
+    if error is None:
+        return Safe()
+    return tag(
+        "section",
+        tag("p", tag("strong", step.report.id), ": ", write.line(error.message, 2000)),
+        tag("p", "What to do: ", write.line(error.hint, 1000)) if error.hint else "",
+        cls="box bad",
+    )
+
+
+def _table(told: Account, write: Writer) -> Safe:
+    rows = [tag("tr", *(tag("th", name, cls="n" if number > 2 else "") for number, name in enumerate(_HEAD)))]
+    for step in told.steps:
+        word, *numbers = cells(step)
+        rows.append(
+            tag(
+                "tr",
+                tag("td", tag("code", step.report.id)),
+                tag("td", write.line(step.report.type, 40)),
+                tag("td", tag("span", word, cls=f"badge {_mark(step.state)}".strip())),
+                *(tag("td", number, cls="n") for number in numbers),
+            )
+        )
+    return tag("div", tag("table", *rows), cls="scroll")
+
+
+def _details(step: StepAccount, write: Writer) -> Safe:
+    report = step.report
+    told: list[Safe] = []
+    if report.error is not None:
+        told.append(tag("p", tag("strong", "failed"), f" ({write.line(report.error.kind, 60)}): "))
+        told.append(write.output(report.error.message))
+        if report.error.hint:
+            told.append(tag("p", "What to do: ", write.line(report.error.hint, 1000)))
+    told += [
+        tag("p", tag("strong", "warning"), f" ({write.line(one.kind, 100)}): {write.line(one.message, 2000)}")
+        for one in report.warnings
+    ]
+    if step.retries:
+        told.append(tag("p", f"Tried again: {step.retries}."))
+    if step.corrections:
+        told.append(tag("p", f"Corrected towards its schema: {step.corrections}."))
+    told += [tag("p", _code(f"leadrope runs show {run[:8]}")) for run in report.run_ids[:UNITS_SHOWN]]
+    if len(report.run_ids) > UNITS_SHOWN:
+        told.append(tag("p", f"and {len(report.run_ids) - UNITS_SHOWN} more runs"))
+    for one in step.failed_units[:UNITS_SHOWN]:
+        why = write.line(one.error.message if one.error is not None else "failed", 500)
+        told.append(tag("p", f"{_unit(step, one.iteration, one.item)} failed: {why}"))
+    if len(step.failed_units) > UNITS_SHOWN:
+        told.append(tag("p", f"and {len(step.failed_units) - UNITS_SHOWN} more failed"))
+    told += [_value(name, value, write, is_open=False) for name, value in _shown(step).items()]
+    summary = tag("summary", tag("strong", step.report.id), f" {write.line(report.type, 40)} · {state(step)}")
+    return tag(
+        "details", summary, tag("div", *told, cls="inner"), cls="more", open=step.state in ("failed", "degraded")
+    )
+
+
+def _value(name: str, value: Any, write: Writer, *, is_open: bool) -> Safe:
+    heading = tag("p", tag("code", write.line(name, 100)))
+    return joined(heading, write.output(_text(value), VALUE_CHARS * (4 if is_open else 1)))
+
+
+def _code(text: str) -> Safe:
+    return tag("code", text)
+
+
+def _mark(word: str) -> str:
+    return _MARKS.get(word, "")

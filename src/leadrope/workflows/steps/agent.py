@@ -1,0 +1,233 @@
+"""The step `agent` (`claude-code` is the same): one run of an agent, through the service like every other run."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from leadrope.core import config as configs
+from leadrope.core import events
+from leadrope.core.request import RunRequest
+from leadrope.core.result import SCHEMA_RESOLVED_TO_NULL, RunResult
+from leadrope.runs.job import Job
+from leadrope.runtime.retries import HEALABLE
+from leadrope.workflows import templates
+from leadrope.workflows.steps.base import Caution, Config, Context, Done, Kind, StepFailed, brief, told
+
+MAX_PROMPT_CHARS = 1_000_000
+
+
+class AgentConfig(Config, frozen=True, kw_only=True):
+    prompt: Annotated[str, Meta(description="What the agent is to do.")]
+    output_schema: Annotated[
+        dict[str, Any] | None, Meta(description="JSON Schema of the answer; `result` is then that value.")
+    ] = None
+    cwd: Annotated[str | None, Meta(description="Where it works; the workflow's folder where left out.")] = None
+    provider: Annotated[str | None, Meta(description="Which agent program; claude-code where left out.")] = None
+    agent: Annotated[str | None, Meta(description="A saved agent of the configuration.")] = None
+    model: Annotated[str, Meta(description="A tier (opus, sonnet, haiku) or a model's id.")] = "sonnet"
+    fallback_model: Annotated[str | None, Meta(description="Used where the model is at capacity.")] = None
+    allowed_tools: Annotated[
+        list[str] | None, Meta(description="Tools that it may use, without asking where the policy lets them.")
+    ] = None
+    disallowed_tools: Annotated[list[str], Meta(description="Tools or patterns that it may not use.")] = []
+    mode: Annotated[
+        Literal["plan", "default", "edit", "full", "dontAsk", "acceptEdits", "bypassPermissions"] | None,
+        Meta(description="What happens with calls that no rule has settled; default where left out."),
+    ] = None
+    max_turns: Annotated[int, Meta(ge=1, le=100, description="At least 2 with a schema.")] = 50
+    max_thinking_tokens: Annotated[int, Meta(ge=1000, le=100_000, description="For its thinking, per answer.")] = 8000
+    timeout: Annotated[float, Meta(ge=30, le=3600, description="Seconds.")] = 300
+    system_prompt: Annotated[str | None, Meta(description="In place of the agent's own.")] = None
+    append_system_prompt: Annotated[str | None, Meta(description="Added to the agent's own.")] = None
+    resume: Annotated[str | None, Meta(description="The id of a session to go on with.")] = None
+    schema_retries: Annotated[
+        int, Meta(ge=0, le=5, description="Corrective turns; 0 also leaves wrong scalars as they are.")
+    ] = 1
+    sandbox: Annotated[dict[str, Any] | None, Meta(description="The agent program's own sandbox settings.")] = None
+    walls: Annotated[
+        Literal["workspace", "read-only", "off"] | None,
+        Meta(description="The box around it; as the policy and the configuration say where left out."),
+    ] = None
+    use_api_key: Annotated[bool, Meta(description="Bill an API key; else the subscription is used.")] = False
+    connections: Annotated[list[str], Meta(description="Connections of the configuration that it gets.")] = []
+    attachments: Annotated[list[str], Meta(description="Files and images that go with the prompt.")] = []
+    max_prompt_chars: Annotated[int, Meta(ge=1, le=MAX_PROMPT_CHARS, description="A longer prompt is an error.")] = (
+        MAX_PROMPT_CHARS
+    )
+    budget: Annotated[
+        Annotated[float, Meta(gt=0)] | None, Meta(description="US dollars, an estimate at list prices.")
+    ] = None
+
+
+async def run(config: AgentConfig, context: Context) -> Done:
+    check_prompt(config.prompt, config.max_prompt_chars, context)
+    given: dict[str, Any] = {
+        "prompt": config.prompt,
+        "attachments": [str(context.workspace / name) for name in config.attachments],
+        "model": config.model,
+        "policies": context.policies,
+        "max_turns": config.max_turns,
+        "max_thinking_tokens": config.max_thinking_tokens,
+        "schema_retries": config.schema_retries,
+        "cwd": str(context.workspace / (config.cwd or ".")),
+        "labels": {"workflow": context.flow_id[:12], "step": context.key.step},
+    }
+    said = {
+        "provider": config.provider,
+        "agent": config.agent,
+        "fallback_model": config.fallback_model,
+        "system_prompt": config.system_prompt,
+        "append_system_prompt": config.append_system_prompt,
+        "tools": config.allowed_tools,
+        "disallowed_tools": config.disallowed_tools or None,
+        "mode": config.mode,
+        "connections": config.connections or None,
+        "sandbox": config.sandbox,
+        "walls": config.walls,
+        "output_schema": config.output_schema,
+        "resume": config.resume,
+        "billing": "api_key" if config.use_api_key else None,
+    }
+    request = request_for(given | {name: value for name, value in said.items() if value is not None}, context)
+    result = await ask(request, context)
+    return done(result, has_schema=config.output_schema is not None, lost_schema=_lost_schema(config, context))
+
+
+def request_for(given: dict[str, Any], context: Context) -> RunRequest:
+    """What the step says, above what the user's own configuration says for every run."""
+    limits = {"wall_s": context.timeout_s, "budget_usd": context.budget_usd}
+    given = given | {"limits": {name: value for name, value in limits.items() if value is not None}}
+    return configs.apply(context.service.config, None, given, environ=context.environ)
+
+
+async def ask(request: RunRequest, context: Context) -> RunResult:
+    """One run to its end; where the step itself is ended, the run is ended first."""
+    watcher = _Watcher(context)
+    job = watcher.job = await context.service.start(
+        request,
+        approver=context.approver,
+        show=watcher.show,
+        environ=context.environ,
+        title=f"{context.key.step}: {brief(request.prompt, 80)}",
+    )
+    try:
+        return await job.result()
+    except asyncio.CancelledError:
+        await context.service.stop(job.id, "its workflow was stopped")
+        await asyncio.wait((asyncio.ensure_future(job.result()),))
+        raise
+
+
+class _Watcher:
+    """A run's events as what the step does at the moment."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._action = ""
+        self.job: Job | None = None
+
+    def show(self, recorded: events.Recorded) -> None:
+        match recorded.event:
+            case events.ToolRequested(call=call):
+                self._action = brief(f"{call.name} {told(call)}", 80)
+            case events.ApprovalRequested(call=call):
+                self._action = f"{call.name} waits for approval"
+            case events.UsageUpdated() | events.TurnEnded():
+                pass
+            case _:
+                return
+        cost = self.job.run.meter.spent_usd if self.job is not None and self.job.run is not None else 0.0
+        self._context.say(self._action, cost_usd=cost)
+
+
+def done(result: RunResult, *, has_schema: bool, lost_schema: bool = False) -> Done:
+    """What a run came to, as a step. A schema that was missed is a soft failure; an agent's error is none."""
+    if not result.ok:
+        raise _failure(result)
+    warnings = [Caution(kind=warning.kind, message=warning.message) for warning in result.warnings]
+    schema_error = result.schema_error
+    if lost_schema:
+        schema_error = "the template of output_schema gave null, so the agent ran without a schema"
+        warnings.append(Caution(kind=SCHEMA_RESOLVED_TO_NULL, message=schema_error))
+    has_output = has_schema and result.output_rung not in (None, "none")
+    outputs: dict[str, Any] = {
+        "result": result.output if has_output else result.text,
+        "llm_usage": msgspec.to_builtins(result.llm_usage) if result.llm_usage is not None else {},
+        "session_id": result.session_id,
+        "_schema_error": schema_error,
+    }
+    if result.outcome == "degraded" and not warnings:
+        warnings.append(Caution(kind="agent.degraded", message=result.schema_error or "the run is degraded"))
+    return Done(
+        outputs=outputs,
+        warnings=tuple(warnings) if result.outcome == "degraded" or lost_schema else (),
+        cost_usd=_cost(result),
+        tokens=_tokens(result),
+        run_id=result.run_id,
+    )
+
+
+def _failure(result: RunResult) -> StepFailed:
+    error = result.error
+    kind = error.kind if error is not None else result.outcome
+    return StepFailed(
+        error.message if error is not None else f"the run ended as {result.outcome}",
+        kind=kind,
+        hint=error.hint if error is not None else None,
+        can_heal=kind in HEALABLE or kind == "timed_out",
+        outputs={"result": result.text, "session_id": result.session_id},
+        cost_usd=_cost(result),
+        tokens=_tokens(result),
+        run_id=result.run_id,
+    )
+
+
+def _cost(result: RunResult) -> float:
+    return result.totals.cost_usd if result.totals is not None else result.cost_usd
+
+
+def _tokens(result: RunResult) -> int:
+    return result.totals.total_tokens if result.totals is not None else result.usage.total_tokens
+
+
+def check_prompt(prompt: str, limit: int, context: Context) -> None:
+    source = context.sources.get("prompt")
+    if not prompt.strip():
+        names = [f"${{{one.source}}}" for one in templates.references(source)]
+        why = f": {', '.join(names)} gave nothing" if names else ""
+        raise StepFailed(
+            f"the prompt of {context.key.step!r} is empty{why}",
+            kind="empty_prompt",
+            hint="Look at what the step before it gave." if names else "Write a prompt.",
+        )
+    if len(prompt) > limit:
+        raise StepFailed(
+            f"the prompt of {context.key.step!r} has {len(prompt)} characters; at most {limit}",
+            kind="prompt_too_long",
+            hint="Shorten it, hand it over as a file, or raise max_prompt_chars.",
+        )
+
+
+def _lost_schema(config: AgentConfig, context: Context) -> bool:
+    return config.output_schema is None and context.sources.get("output_schema") is not None
+
+
+KIND = Kind(
+    name="agent",
+    summary="An agent works on a prompt, with tools, under the policy.",
+    config=AgentConfig,
+    outputs={
+        "result": {},
+        "llm_usage": {"type": "object"},
+        "session_id": {"type": ["string", "null"]},
+        "_schema_error": {"type": ["string", "null"]},
+    },
+    run=run,
+    output_schemas={"result": "output_schema"},
+    default_timeout_s=300,
+    ends_itself=True,
+)

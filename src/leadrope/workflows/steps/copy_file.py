@@ -1,0 +1,56 @@
+"""The step `copy-file`: a file of the workspace once more, under another name in it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from msgspec import Meta
+
+from leadrope.workflows import file_calls, places
+from leadrope.workflows.places import Place
+from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed
+from leadrope.workflows.steps.read_file import MOST_BYTES
+
+
+class CopyFileConfig(Config, frozen=True, kw_only=True):
+    source: Annotated[str, Meta(description="The file, seen from the workspace.")]
+    destination: Annotated[str, Meta(description="The new file; folders above it are made.")]
+    overwrite: Annotated[bool, Meta(description="Replace a file that is there already.")] = False
+
+
+async def run(config: CopyFileConfig, context: Context) -> Done:
+    source, destination = ends(config.source, config.destination, context)
+    source = await file_calls.may_read(context, source, parameter="source")
+    content = await asyncio.to_thread(places.read, source, MOST_BYTES)
+    asked = file_calls.shown(content.data)
+    destination, answered = await file_calls.may_write(
+        context, destination, asked, parameters=("source", "destination")
+    )
+    data = content.data if answered == asked else answered.encode()
+    context.say(f"copies {source.relative} to {destination.relative}")
+    mode = "overwrite" if config.overwrite else "create"
+    await asyncio.to_thread(places.write, destination, data, mode, permissions=content.mode)  # type: ignore[arg-type]  # both are modes
+    return Done(outputs={"source": source.relative, "path": destination.relative, "bytes_written": len(data)})
+
+
+def ends(source: str, destination: str, context: Context) -> tuple[Place, Place]:
+    """Both places, which must be two."""
+    one = places.find(context.workspace, source, parameter="source")
+    other = places.find(context.workspace, destination, parameter="destination")
+    if one.parts == other.parts:
+        raise StepFailed(
+            f"source and destination are the same file: {one.relative}",
+            kind="bad_input",
+            hint="Name another destination.",
+        )
+    return one, other
+
+
+KIND = Kind(
+    name="copy-file",
+    summary="Copies a file inside the workspace.",
+    config=CopyFileConfig,
+    outputs={"source": {"type": "string"}, "path": {"type": "string"}, "bytes_written": {"type": "integer"}},
+    run=run,
+)

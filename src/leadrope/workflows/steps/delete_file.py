@@ -1,0 +1,36 @@
+"""The step `delete-file`: one file of the workspace less. To the policy it is an `rm`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from msgspec import Meta
+
+from leadrope.workflows import file_calls, places
+from leadrope.workflows.steps.base import Config, Context, Done, Kind
+
+
+class DeleteFileConfig(Config, frozen=True, kw_only=True):
+    file_path: Annotated[str, Meta(description="The file, seen from the workspace; a link's target is what goes.")]
+    missing_ok: Annotated[bool, Meta(description="No error where there is no such file.")] = False
+
+
+async def run(config: DeleteFileConfig, context: Context) -> Done:
+    place = places.find(context.workspace, config.file_path)
+    if config.missing_ok and not places.exists(place):
+        # Nobody is asked about a file that is not there.
+        return Done(outputs={"path": place.relative, "deleted": False})
+    await file_calls.may_delete(context, place)
+    context.say(f"deletes {place.relative}")
+    was_there = await asyncio.to_thread(places.delete, place, missing_ok=config.missing_ok)
+    return Done(outputs={"path": place.relative, "deleted": was_there})
+
+
+KIND = Kind(
+    name="delete-file",
+    summary="Deletes a file of the workspace; asks like `rm` does.",
+    config=DeleteFileConfig,
+    outputs={"path": {"type": "string"}, "deleted": {"type": "boolean"}},
+    run=run,
+)

@@ -1,0 +1,68 @@
+"""The step `llm`: one answer of a model, without tools. The same run as an agent's, with nothing in its hands."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta, structs
+
+from leadrope.workflows.steps import agent
+from leadrope.workflows.steps.base import Config, Context, Done, Kind
+
+
+class LlmConfig(Config, frozen=True, kw_only=True):
+    prompt: Annotated[str, Meta(description="What the model is asked.")]
+    system: Annotated[str | None, Meta(description="What it is told beforehand.")] = None
+    provider: Annotated[str | None, Meta(description="Whose model; claude-code where left out.")] = None
+    model: Annotated[str, Meta(description="A tier (opus, sonnet, haiku) or a model's id.")] = "haiku"
+    output_schema: Annotated[dict[str, Any] | None, Meta(description="JSON Schema of the answer.")] = None
+    schema_retries: Annotated[int, Meta(ge=0, le=5, description="Corrective turns.")] = 1
+    images: Annotated[list[str], Meta(description="Files that go with the prompt.")] = []
+    use_api_key: Annotated[bool, Meta(description="Bill an API key; else the subscription is used.")] = False
+    timeout: Annotated[float, Meta(ge=5, le=3600, description="Seconds.")] = 120
+    budget: Annotated[
+        Annotated[float, Meta(gt=0)] | None, Meta(description="US dollars, an estimate at list prices.")
+    ] = None
+
+
+async def run(config: LlmConfig, context: Context) -> Done:
+    agent.check_prompt(config.prompt, agent.MAX_PROMPT_CHARS, context)
+    given: dict[str, Any] = {
+        "prompt": config.prompt,
+        "attachments": [str(context.workspace / name) for name in config.images],
+        "model": config.model,
+        "system_prompt": config.system or "Answer the user's message.",
+        "instructions": False,
+        "tools": [],
+        "disallowed_tools": ["Read", "WebSearch", "WebFetch"],
+        "mode": "dontAsk",
+        "policies": context.policies,
+        # A schema is satisfied by a tool call, which is a turn of its own.
+        "max_turns": 4 if config.output_schema is not None else 1,
+        "schema_retries": config.schema_retries,
+        "cwd": str(context.workspace),
+        "persist_session": False,
+        "labels": {"workflow": context.flow_id[:12], "step": context.key.step},
+    }
+    said = {
+        "provider": config.provider,
+        "output_schema": config.output_schema,
+        "billing": "api_key" if config.use_api_key else None,
+    }
+    request = agent.request_for(given | {name: value for name, value in said.items() if value is not None}, context)
+    result = await agent.ask(request, context)
+    lost = config.output_schema is None and context.sources.get("output_schema") is not None
+    done = agent.done(result, has_schema=config.output_schema is not None, lost_schema=lost)
+    return structs.replace(done, outputs={**done.outputs, "response": done.outputs["result"]})
+
+
+KIND = Kind(
+    name="llm",
+    summary="A model answers a prompt, without tools.",
+    config=LlmConfig,
+    outputs={**agent.KIND.outputs, "response": {}},
+    run=run,
+    output_schemas={"result": "output_schema", "response": "output_schema"},
+    default_timeout_s=120,
+    ends_itself=True,
+)

@@ -1,0 +1,193 @@
+"""`mcp`: one tool of a connection of the user's configuration. The connection's secrets are in no message or output."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator, Iterable
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from leadrope import errors
+from leadrope.core import connections
+from leadrope.core import home as homes
+from leadrope.core.redaction import Redactor
+from leadrope.core.request import McpServer
+from leadrope.core.tools import ToolCall
+from leadrope.workflows import mcp_client, mcp_process, mcp_wires
+from leadrope.workflows.known_secrets import KnownSecrets
+from leadrope.workflows.problems import nearest
+from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed, brief
+
+DEFAULT_S = 60.0
+_TOOL = re.compile(r"[A-Za-z0-9_./-]{1,128}")
+
+
+class Mcp(Config, frozen=True, kw_only=True):
+    server: Annotated[str, Meta(description="The name of a connection in your config.toml.")]
+    tool: Annotated[str, Meta(description="The name of one of its tools.")]
+    arguments: Annotated[dict[str, Any], Meta(description="What the tool is given.")] = msgspec.field(
+        default_factory=dict
+    )
+    timeout: Annotated[float, Meta(ge=1, le=300, description="Seconds for the whole, the start too.")] = DEFAULT_S
+
+
+async def run(config: Mcp, context: Context) -> Done:
+    server = _known(config, context)
+    if not _TOOL.fullmatch(config.tool):
+        raise StepFailed(f"{brief(config.tool, 60)!r} is no name of a tool", kind="bad_input")
+    call = await context.permit(
+        ToolCall(id=str(context.key), name=f"mcp__{config.server}__{config.tool}", input=config.arguments)
+    )
+    filled = _filled(config.server, server, context)
+    context.say(f"{config.server}: {config.tool}")
+    try:
+        result = await _called(config, context, filled.servers[config.server], call.input)
+    except StepFailed as failed:
+        clean = Redactor(filled.secrets).clean
+        failed.message = clean(failed.message)
+        failed.args = (failed.message,)
+        raise
+    return _done(config, KnownSecrets(filled.secrets).value(result))
+
+
+async def _called(config: Mcp, context: Context, server: McpServer, arguments: dict[str, Any]) -> dict[str, Any]:
+    doing = "connect"
+    name = f"connection {config.server}"
+    client: mcp_client.Client | None = None
+    try:
+        async with asyncio.timeout(config.timeout), _wire(config, context, server) as wire:
+            client = mcp_client.Client(wire)
+            await client.start()
+            tools = await client.tools()
+            if config.tool not in tools:
+                raise _no_such_tool(config, tools)
+            return await client.call(config.tool, arguments)
+    except TimeoutError:
+        doing = client.doing if client is not None else doing
+        raise StepFailed(
+            f"{name} did not answer to {doing} within {config.timeout:g} s",
+            kind="timed_out",
+            hint="Try its command or url by hand, or give the step a longer timeout (at most 300 s).",
+            can_heal=True,
+        ) from None
+    except mcp_client.Refused as refused:
+        doing = client.doing if client is not None else doing
+        raise StepFailed(
+            f"{name} refused {doing}: {brief(str(refused), 500)} (code {refused.code})",
+            kind="tool_failed",
+            hint="Look at the arguments that the tool wants.",
+        ) from None
+    except mcp_client.Lost as lost:
+        raise StepFailed(
+            f"{name} could not be used: {lost}",
+            kind="connection_failed",
+            hint="Try its command or url by hand.",
+            can_heal=True,
+        ) from None
+    except StepFailed:
+        raise
+    except errors.LeadropeError as error:
+        raise StepFailed(
+            f"{name} could not be started: {error.message}", kind="connection_failed", hint=error.hint
+        ) from None
+
+
+def _wire(config: Mcp, context: Context, server: McpServer) -> contextlib.AbstractAsyncContextManager[mcp_client.Wire]:
+    if server.url and server.type == "sse":
+        return mcp_wires.open_stream(server.url, server.headers)
+    if server.url:
+        return mcp_wires.open_http(server.url, server.headers)
+    return _process(config, context, server)
+
+
+@contextlib.asynccontextmanager
+async def _process(config: Mcp, context: Context, server: McpServer) -> AsyncIterator[mcp_client.Wire]:
+    opened = mcp_process.open_server(
+        config.server,
+        server,
+        workspace=context.workspace,
+        policies=context.policies,
+        environ=context.environ,
+        config=context.service.config,
+        home=context.home,
+    )
+    async with opened as child:
+        yield mcp_wires.ProcessWire(child)
+
+
+def _known(config: Mcp, context: Context) -> McpServer:
+    known = context.service.config.connections
+    if config.server not in known:
+        close = nearest(config.server, known)
+        raise StepFailed(
+            f"there is no connection {config.server!r}" + (f"; did you mean {close}?" if close else ""),
+            kind="bad_input",
+            hint=f"Connections are in [connections.NAME] of your config.toml. There are: {_listed(known)}.",
+        )
+    return known[config.server]
+
+
+def _filled(name: str, server: McpServer, context: Context) -> connections.Filled:
+    values = {**homes.load_env(context.home), **context.environ}
+    try:
+        return connections.fill({name: server}, values)
+    except errors.BadValue as error:
+        raise StepFailed(error.message, kind="bad_input", hint=error.hint) from None
+
+
+def _no_such_tool(config: Mcp, tools: list[str]) -> StepFailed:
+    close = nearest(config.tool, tools)
+    return StepFailed(
+        f"connection {config.server} has no tool {config.tool!r}" + (f"; did you mean {close}?" if close else ""),
+        kind="bad_input",
+        hint=f"Its tools are: {_listed(tools)}.",
+    )
+
+
+def _done(config: Mcp, result: dict[str, Any]) -> Done:
+    content = [part for part in result.get("content") or [] if isinstance(part, dict)]
+    text = "\n".join(str(part.get("text", "")) for part in content if part.get("type") == "text")
+    is_error = result.get("isError") is True
+    value = result.get("structuredContent")
+    outputs = {"result": _value(text) if value is None else value, "content": content, "is_error": is_error}
+    if is_error:
+        raise StepFailed(
+            f"the tool {config.tool} of connection {config.server} failed: {brief(text, 500) or 'no reason given'}",
+            kind="tool_failed",
+            hint="Look at the arguments that the tool wants.",
+            outputs=outputs,
+        )
+    return Done(outputs=outputs)
+
+
+def _value(text: str) -> Any:
+    """Many tools give JSON as their text."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return text
+
+
+def _listed(names: Iterable[str]) -> str:
+    found = list(names)
+    shown = ", ".join(brief(name, 60) for name in found[:20]) or "none"
+    return f"{shown} and {len(found) - 20} more" if len(found) > 20 else shown
+
+
+KIND = Kind(
+    name="mcp",
+    summary="Calls one tool of an MCP server.",
+    config=Mcp,
+    outputs={
+        "result": {},
+        "content": {"type": "array", "items": {"type": "object"}},
+        "is_error": {"type": "boolean"},
+    },
+    run=run,
+    default_timeout_s=DEFAULT_S,
+    ends_itself=True,
+)

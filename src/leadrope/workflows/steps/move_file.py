@@ -1,0 +1,37 @@
+"""The step `move-file`: a file of the workspace under another name in it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from msgspec import Meta
+
+from leadrope.workflows import file_calls, places
+from leadrope.workflows.steps.base import Config, Context, Done, Kind
+from leadrope.workflows.steps.copy_file import ends
+
+
+class MoveFileConfig(Config, frozen=True, kw_only=True):
+    source: Annotated[str, Meta(description="The file, seen from the workspace.")]
+    destination: Annotated[str, Meta(description="Where it goes; folders above it are made.")]
+    overwrite: Annotated[bool, Meta(description="Replace a file that is there already.")] = False
+
+
+async def run(config: MoveFileConfig, context: Context) -> Done:
+    source, destination = ends(config.source, config.destination, context)
+    source = await file_calls.may_change(context, source, parameter="source")
+    # Nothing is written anew, so there is no content whose size could be judged.
+    destination, _ = await file_calls.may_write(context, destination, "", parameters=("destination",))
+    context.say(f"moves {source.relative} to {destination.relative}")
+    await asyncio.to_thread(places.move, source, destination, overwrites=config.overwrite)
+    return Done(outputs={"source": source.relative, "path": destination.relative})
+
+
+KIND = Kind(
+    name="move-file",
+    summary="Moves or renames a file inside the workspace.",
+    config=MoveFileConfig,
+    outputs={"source": {"type": "string"}, "path": {"type": "string"}},
+    run=run,
+)

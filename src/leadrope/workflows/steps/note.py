@@ -1,0 +1,26 @@
+"""The step `note`: words for the reader of a workflow. It does nothing."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from leadrope.workflows.steps.base import Config, Context, Done, Kind
+
+
+class NoteConfig(Config, frozen=True, kw_only=True):
+    text: Annotated[str, Meta(description="What there is to say.")] = ""
+
+
+async def run(config: NoteConfig, context: Context) -> Done:
+    return Done(outputs={"text": config.text})
+
+
+KIND = Kind(
+    name="note",
+    summary="Words for the reader; does nothing.",
+    config=NoteConfig,
+    outputs={"text": {"type": "string"}},
+    run=run,
+)

@@ -1,0 +1,79 @@
+"""The step `read-file`: what stands in a file of the workspace, as text or, where it is none, as base64."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from typing import Annotated
+
+from msgspec import Meta
+
+from leadrope.workflows import file_calls, places
+from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed
+
+MIB = 1024 * 1024
+MOST_BYTES = 50 * MIB
+
+
+class ReadFileConfig(Config, frozen=True, kw_only=True):
+    file_path: Annotated[str, Meta(description="The file, seen from the workspace.")]
+    encoding: Annotated[str, Meta(description="Of its text; `base64` takes the bytes as they are.")] = "utf-8"
+    max_bytes: Annotated[int, Meta(ge=1, le=MOST_BYTES, description="A larger file is an error.")] = 10 * MIB
+
+
+async def run(config: ReadFileConfig, context: Context) -> Done:
+    check_encoding(config.encoding)
+    place = places.find(context.workspace, config.file_path)
+    place = await file_calls.may_read(context, place)
+    context.say(f"reads {place.relative}")
+    content = await asyncio.to_thread(places.read, place, config.max_bytes)
+    text = _decoded(content.data, config.encoding)
+    return Done(
+        outputs={
+            "content": base64.b64encode(content.data).decode() if text is None else text,
+            "path": place.relative,
+            "size": len(content.data),
+            "encoding": "base64" if text is None else config.encoding,
+            "binary": text is None,
+        }
+    )
+
+
+def check_encoding(name: str) -> None:
+    if name == "base64":
+        return
+    try:
+        # An unknown one, and one that is no text's (`zlib`, `rot13`).
+        "a".encode(name)
+    except (LookupError, UnicodeError, ValueError):
+        raise StepFailed(
+            f"encoding: {name[:40]!r} is no encoding of text",
+            kind="bad_input",
+            hint="Use for example utf-8, utf-16, latin-1 or cp1252; or base64 for bytes.",
+        ) from None
+
+
+def _decoded(data: bytes, encoding: str) -> str | None:
+    if encoding == "base64":
+        return None
+    is_utf8 = encoding.lower().replace("_", "-") in ("utf-8", "utf8")
+    try:
+        # The mark that some editors put before a text belongs to the file and not to the text.
+        return data.decode("utf-8-sig" if is_utf8 else encoding)
+    except UnicodeError:
+        return None
+
+
+KIND = Kind(
+    name="read-file",
+    summary="Reads a file of the workspace.",
+    config=ReadFileConfig,
+    outputs={
+        "content": {"type": "string"},
+        "path": {"type": "string"},
+        "size": {"type": "integer"},
+        "encoding": {"type": "string"},
+        "binary": {"type": "boolean"},
+    },
+    run=run,
+)

@@ -1,0 +1,94 @@
+"""The step `save-dataset`: rows kept beyond the workflow, under a name, for lists, exports and later workflows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from leadrope.core import json_in_text
+from leadrope.workflows import tables
+from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed
+
+
+class SaveDatasetConfig(Config, frozen=True, kw_only=True):
+    name: Annotated[str, Meta(description="Of the dataset.", min_length=1, max_length=200)]
+    rows: Annotated[Any, Meta(description="A list of objects, or one; at most 5,000 rows and 2 MB.")]
+    mode: Annotated[
+        Literal["replace", "append"], Meta(description="In place of the rows that are there, or behind them.")
+    ] = "replace"
+    key: Annotated[
+        str | None, Meta(description="A column; a row with the same value in it is replaced, others are added.")
+    ] = None
+
+
+async def run(config: SaveDatasetConfig, context: Context) -> Done:
+    rows = rows_of(config.rows)
+    if config.key is not None:
+        rows = _by_key(rows, config.key)
+    columns = tables.names_of(rows)
+    context.say(f"keeps {len(rows)} rows as {config.name}")
+    # TooLarge and BadValue name what is wrong themselves.
+    kept = await context.service.flows.put_dataset(
+        config.name,
+        rows,
+        context.redactor,
+        columns=columns,
+        flow_id=context.flow_id,
+        is_added=config.mode == "append",
+        key=config.key,
+    )
+    return Done(outputs={"name": kept.name, "rows": len(rows), "total": kept.count, "columns": list(kept.columns)})
+
+
+def rows_of(given: Any) -> list[dict[str, Any]]:
+    """The rows of a value: a list of objects, one object, or the JSON text of either."""
+    value = json_in_text.parse(given.strip()) if isinstance(given, str) else given
+    if isinstance(value, Mapping):
+        value = [value]
+    if value is msgspec.UNSET or not isinstance(value, list | tuple):
+        shown = "a text that is no JSON" if isinstance(given, str) else json.dumps(given)[:40]
+        raise StepFailed(
+            f"rows: {shown} is no list of objects",
+            kind="bad_input",
+            hint="Give it the `data` of a structure step with format: array.",
+        )
+    for number, row in enumerate(value, 1):
+        if not isinstance(row, Mapping):
+            raise StepFailed(
+                f"rows: row {number} is no object: {json.dumps(row, ensure_ascii=False)[:40]}",
+                kind="bad_input",
+                hint="Each row is an object with the columns as its keys.",
+            )
+    return [{str(name): cell for name, cell in row.items()} for row in value]
+
+
+def _by_key(rows: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
+    """Of rows with the same key the last one."""
+    found: dict[str, dict[str, Any]] = {}
+    for number, row in enumerate(rows, 1):
+        if row.get(key) is None:
+            raise StepFailed(
+                f"key: row {number} has no {key!r} (it has: {', '.join(list(row)[:20])})",
+                kind="bad_input",
+                hint="The key is a column that every row has a value in.",
+            )
+        found[json.dumps(row[key], sort_keys=True)] = row
+    return list(found.values())
+
+
+KIND = Kind(
+    name="save-dataset",
+    summary="Keeps rows under a name, beyond the workflow.",
+    config=SaveDatasetConfig,
+    outputs={
+        "name": {"type": "string"},
+        "rows": {"type": "integer"},
+        "total": {"type": "integer"},
+        "columns": {"type": "array", "items": {"type": "string"}},
+    },
+    run=run,
+)

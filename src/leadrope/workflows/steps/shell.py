@@ -1,0 +1,275 @@
+"""`shell`: one command of the workspace, as a script for bash or as a list of words. Decides nothing about rules.
+
+Values of templates are data: in a script each is quoted for the place where it stands (`shell_quoting`), in a list each
+is a word. Only a script that is one single template is the value itself.
+"""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from leadrope import errors
+from leadrope.core.tools import ToolCall
+from leadrope.workflows import shell_quoting, templates
+from leadrope.workflows.steps.base import Caution, Config, Context, Done, Kind, StepFailed, brief
+
+if TYPE_CHECKING:
+    from leadrope.process.rooms import Finished
+
+MIB = 1024 * 1024
+DEFAULT_BYTES, MOST_BYTES = 10 * MIB, 100 * MIB
+_SHOWN = 400
+"""Of stderr in a message; the whole of it is in the outputs."""
+
+Scalar = str | int | float | bool | None
+
+
+class Shell(Config, frozen=True, kw_only=True):
+    command: Annotated[
+        str | list[Scalar],
+        Meta(description="A script for bash, or a list of a program and its words, which no shell reads."),
+    ]
+    stdin: Annotated[Any, Meta(description="What the command reads: a text as it is, any other value as JSON.")] = None
+    cwd: Annotated[str, Meta(description="A folder inside the workspace; left out, the workspace itself.")] = ""
+    env: Annotated[dict[str, Scalar], Meta(description="Further variables of the command.")] = msgspec.field(
+        default_factory=dict
+    )
+    ignore_errors: Annotated[bool, Meta(description="An exit code other than 0 is a success too.")] = False
+    max_output_bytes: Annotated[
+        int, Meta(ge=1, le=MOST_BYTES, description="Kept of stdout, and of stderr; the rest is dropped.")
+    ] = DEFAULT_BYTES
+
+
+def fill(parameters: Mapping[str, Any], scope: Mapping[str, Any]) -> dict[str, Any]:
+    """All templates replaced, those inside a script as data. Unresolved names all that have no value."""
+    given: dict[str, Any] = templates.resolve(parameters, scope)
+    source = parameters.get("command")
+    if isinstance(source, str) and not shell_quoting.is_whole(source):
+        given["command"] = shell_quoting.filled(source, lambda template: templates.resolve(template, scope))
+    return given
+
+
+def mistakes(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Templates in a script that could never be filled, whatever their values are."""
+    source = parameters.get("command")
+    if isinstance(source, str) and not shell_quoting.is_whole(source):
+        for template, reason in shell_quoting.refused(source):
+            yield "command", f"{template}: {reason}. {shell_quoting.ADVICE}"
+
+
+async def run(config: Shell, context: Context) -> Done:
+    command = (
+        config.command if isinstance(config.command, str) else [templates.as_text(word) for word in config.command]
+    )
+    text = command if isinstance(command, str) else shlex.join(command)
+    if not text.strip():
+        raise StepFailed("the command is empty", kind="bad_input", hint="Look at the template that it comes from.")
+    cwd = _folder(config.cwd, context.workspace)
+    env = {name: templates.as_text(value) for name, value in config.env.items()}
+    stdin = _input(config.stdin)
+    # The rules read a script from the workspace on; one that starts elsewhere is told to them with its `cd`.
+    judged = text if cwd == context.workspace else f"cd {shlex.quote(str(cwd))}\n{text}"
+    call = ToolCall(id=str(context.key), name="Bash", input={"command": judged})
+    allowed = (await context.permit(call, is_own=is_own(context.sources, judged))).input["command"]
+    if allowed != judged:
+        command, cwd = str(allowed), context.workspace
+    context.say(brief(text, 80))
+    started = time.monotonic()
+    options: dict[str, Any] = {
+        "cwd": cwd,
+        "env": env,
+        "stdin": stdin,
+        "timeout_s": context.timeout_s,
+        "limit_bytes": config.max_output_bytes,
+    }
+    try:
+        if isinstance(command, str):
+            done = await context.commands.shell(command, **options)
+        else:
+            done = await context.commands.run(command, **options)
+    except errors.LeadropeError as error:
+        raise failed_start(error, brief(text, 80)) from error
+    duration_ms = round((time.monotonic() - started) * 1000)
+    return _result(config, done, context, brief(text, 80), duration_ms)
+
+
+def _result(config: Shell, done: Finished, context: Context, name: str, duration_ms: int) -> Done:
+    outputs, warnings = told(done, config.max_output_bytes)
+    outputs |= {"exit_code": done.exit_code, "duration_ms": duration_ms}
+    if done.timed_out:
+        raise timed_out(name, context, outputs)
+    if done.exit_code != 0 and not config.ignore_errors:
+        raise StepFailed(
+            f"`{name}` {_ending(done.exit_code)}" + _last_words(outputs["stderr"]),
+            kind="command_failed",
+            hint=_hint(done.exit_code),
+            can_heal=True,
+            outputs=outputs,
+        )
+    return Done(outputs=outputs, warnings=warnings)
+
+
+def told(done: Finished, limit: int) -> tuple[dict[str, Any], tuple[Caution, ...]]:
+    """What a command said, as texts, and what is wrong with them.
+
+    One newline at the end is taken away: a value is put into texts, and the newline belongs to the way programs write,
+    not to what they say. ($(...) takes all of them, which would change a file that is passed on.)
+    """
+    outputs: dict[str, Any] = {"truncated": done.truncated, "leftovers": done.leftovers}
+    warnings: list[Caution] = []
+    for name, data in (("stdout", done.stdout), ("stderr", done.stderr)):
+        try:
+            text = data.decode()
+        except UnicodeDecodeError as error:
+            if len(data) == limit and error.start > limit - 4 and error.reason == "unexpected end of data":
+                text = data[: error.start].decode()  # the limit has cut a character in two
+            else:
+                text = data.decode(errors="replace")
+                message = f"{name} is not UTF-8 text (first at byte {error.start}); what cannot be read became \ufffd"
+                warnings.append(Caution(kind="not_text", message=message))
+        outputs[name] = text.removesuffix("\n")
+    if done.survivors:
+        message = f"{done.survivors} processes of it could not be ended (uninterruptible, or of another user)"
+        warnings.append(Caution(kind="survivors", message=message))
+    if done.truncated:
+        message = f"more than {limit} bytes came out; the rest was dropped (max_output_bytes)"
+        warnings.append(Caution(kind="output_truncated", message=message))
+    return outputs, tuple(warnings)
+
+
+def timed_out(name: str, context: Context, outputs: Mapping[str, Any]) -> StepFailed:
+    limit = context.timeout_s or 0.0
+    return StepFailed(
+        f"`{name}` was not done after {limit:g} s and was ended",
+        kind="timed_out",
+        hint="Raise its `timeout`, or do less in one step.",
+        can_heal=True,
+        outputs=outputs,
+    )
+
+
+def failed_start(error: errors.LeadropeError, name: str) -> StepFailed:
+    from leadrope.process.room_errors import CommandLost  # noqa: PLC0415  # the kind itself stays cheap to import
+
+    kind = "bad_input" if isinstance(error, errors.RequestError) else error.kind
+    return StepFailed(f"`{name}`: {error.message}", kind=kind, hint=error.hint, can_heal=isinstance(error, CommandLost))
+
+
+def is_own(sources: Mapping[str, Any], text: str) -> bool:
+    """Whether the file says what is run: values in it are data, and it does not itself run its data."""
+    command = sources.get("command")
+    if isinstance(command, list):
+        return not templates.references(command)
+    if not isinstance(command, str) or shell_quoting.is_whole(command):
+        return False
+    given = {name: sources[name] for name in ("stdin", "env") if name in sources}
+    return not templates.references(given) or not _runs_data(text)
+
+
+_TEXT_RUNNERS = frozenset({"eval", "source", ".", "trap", "exec", "command", "xargs", "env"})
+_INTERPRETERS = (
+    "sh",
+    "bash",
+    "dash",
+    "zsh",
+    "ksh",
+    "ash",
+    "python",
+    "node",
+    "perl",
+    "ruby",
+    "php",
+    "lua",
+    "deno",
+    "bun",
+)
+
+
+def _runs_data(text: str) -> bool:
+    """A command that would run what it is given on stdin or in a variable: `bash`, `python -`, `eval "$X"`."""
+    from leadrope.policy import shell as reader  # noqa: PLC0415  # its parser costs 30 ms, and most steps need none
+
+    for program in reader.read(text).programs:
+        name = (program.words[0] or "").rpartition("/")[2]
+        words = program.words[1:]
+        if not name or (name in _TEXT_RUNNERS and None in words):
+            return True
+        if name.rstrip("0123456789.") in _INTERPRETERS:
+            scripts = [word for word in words if word is None or not word.startswith("-")]
+            if not scripts or scripts[0] is None or "-" in words or "-s" in words:
+                return True
+    return False
+
+
+def _folder(given: str, workspace: Path) -> Path:
+    if not given:
+        return workspace
+    path = (workspace / given).resolve()
+    if path != workspace and workspace not in path.parents:
+        raise StepFailed(
+            f"cwd {given!r} leads out of the workspace {workspace}, to {path}",
+            kind="bad_input",
+            hint="Name a folder inside of it; links are followed.",
+        )
+    if not path.is_dir():
+        what = "is no folder" if path.exists() else "does not exist"
+        raise StepFailed(f"cwd {given!r} {what} ({path})", kind="bad_input", hint="Make it in a step before this one.")
+    return path
+
+
+def _input(value: Any) -> bytes:
+    return templates.as_text(value).encode("utf-8", "surrogateescape")
+
+
+def _ending(code: int) -> str:
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"
+
+
+def _last_words(stderr: str) -> str:
+    said = stderr.strip()
+    if not said:
+        return ""
+    return ": " + (said if len(said) <= _SHOWN else "…" + said[-_SHOWN:])
+
+
+def _hint(code: int) -> str | None:
+    if code == 126:
+        return "126: a program may not be executed, or the policy has masked it (blocked_commands)."
+    if code == 127:
+        return "127: a program was not found; behind walls only the system's and the PATH's programs are seen."
+    return "Where this exit code is no failure, say `ignore_errors: true`, or `on-error` for a step that handles it."
+
+
+_TEXT = {"type": "string"}
+
+KIND = Kind(
+    name="shell",
+    summary="Run a script or a program in the workspace.",
+    config=Shell,
+    outputs={
+        "stdout": _TEXT,
+        "stderr": _TEXT,
+        "exit_code": {"type": "integer"},
+        "duration_ms": {"type": "integer"},
+        "truncated": {"type": "boolean"},
+        "leftovers": {"type": "integer"},
+    },
+    run=run,
+    ends_itself=True,
+    has_commands=True,
+    fill=fill,
+    mistakes=mistakes,
+)

@@ -1,0 +1,218 @@
+"""Records out of text: Markdown tables, separated values and `key: value` lines; and back to a table. Pure, linear.
+
+JSON in a text is `core.json_in_text`'s. What a column's type makes of a cell is told by `columns`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+TEXT_CHARS = 4 * 1024 * 1024
+ROWS_LIMIT = 20_000
+COLUMNS_LIMIT = 200
+
+How = Literal["json", "markdown", "csv", "tsv", "pairs"]
+
+_RULE_CELL = re.compile(r"[ \t]*:?-{1,}:?[ \t]*")
+_PAIR = re.compile(
+    r"[ \t]*(?:[-*+][ \t]+)?(?:\*\*|__)?([^\W_][^:=|.!?;\n]{0,60}?)(?:\*\*|__)?[ \t]*[:=](?:\*\*|__)?[ \t]+(.*)"
+)
+_BARE_PAIR = re.compile(r"[ \t]*([A-Za-z_][A-Za-z0-9_.-]{0,60})[:=](\S.*)?")
+_BREAK = re.compile(r"-{3,}|\*{3,}|={3,}|_{3,}|")
+_ESCAPED_PIPE = "\x00"
+
+
+class Records(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows that stood in a text, all with the same columns."""
+
+    how: How
+    columns: tuple[str, ...]
+    rows: list[dict[str, Any]]
+    ragged: int = 0
+    """Rows that had more or fewer cells than the head."""
+    is_cut: bool = False
+    """There were more rows than are read."""
+    share: float = 1.0
+    """Of the lines of the text that belong to it; what is told of prose by its colons has a small one."""
+
+
+def candidates(text: str) -> list[Records]:
+    """What the text may hold, the likeliest first: its largest Markdown table, separated values, `key: value` lines."""
+    text = text[:TEXT_CHARS].replace("\r\n", "\n").replace("\r", "\n").removeprefix("\ufeff")
+    inner = unfenced(text)
+    others = [one for one in (separated(inner), pairs(inner)) if one is not None]
+    return [*sorted(markdown_tables(text), key=lambda one: -len(one.rows)), *others]
+
+
+def markdown_tables(text: str) -> list[Records]:
+    """Every table: a head, a line of dashes, rows up to the first line without a `|`."""
+    lines = text.split("\n")
+    found: list[Records] = []
+    at = 1
+    while at < len(lines):
+        if not is_rule(lines[at]) or "|" not in lines[at - 1]:
+            at += 1
+            continue
+        head, width = cells(lines[at - 1]), len(cells(lines[at]))
+        if len(head) != width:
+            at += 1
+            continue
+        at += 1
+        body: list[list[str]] = []
+        while at < len(lines) and "|" in lines[at] and len(body) <= ROWS_LIMIT:
+            body.append(cells(lines[at]))
+            at += 1
+        found.append(_records("markdown", head, body))
+    return [one for one in found if one.rows]
+
+
+def separated(text: str) -> Records | None:
+    """Comma, semicolon or tab separated values with a head, in lines that all have the same number of them."""
+    lines = text.strip("\n").split("\n", 5)
+    for delimiter in ("\t", ";", ","):
+        if len(lines) < 2 or delimiter not in lines[0] or delimiter not in lines[1]:
+            continue
+        try:
+            read = csv.reader(
+                io.StringIO(text.strip("\n"), newline=""), delimiter=delimiter, strict=True, skipinitialspace=True
+            )
+            rows = [
+                row for _, row in zip(range(ROWS_LIMIT + 2), read, strict=False) if any(cell.strip() for cell in row)
+            ]
+        except csv.Error:
+            continue
+        head, body = rows[0], rows[1:]
+        # A sentence has commas too: it is a table where the rows agree, and a head has short names that differ.
+        agreeing = sum(len(row) == len(head) for row in body)
+        names = [cell.strip() for cell in head]
+        if (
+            agreeing * 10 < len(body) * 9
+            or len(set(names)) < len(names)
+            or not all(0 < len(name) <= 60 for name in names)
+        ):
+            continue
+        return _records("tsv" if delimiter == "\t" else "csv", head, body)
+    return None
+
+
+def pairs(text: str) -> Records | None:
+    """Lines of `key: value`; an empty line, a rule or a key that comes again begins the next record."""
+    records: list[dict[str, Any]] = []
+    record: dict[str, Any] = {}
+    lines = used = 0
+    for line in text.split("\n"):
+        found = _PAIR.fullmatch(line) or _BARE_PAIR.fullmatch(line)
+        if found is None:
+            lines += bool(line.strip())
+            if _BREAK.fullmatch(line.strip()) and record:
+                records.append(record)
+                record = {}
+            continue
+        lines, used = lines + 1, used + 1
+        key, value = found[1].strip(), _plain(found[2] or "")
+        if key in record:
+            records.append(record)
+            record = {}
+        if len(record) < COLUMNS_LIMIT:
+            record[key] = value
+        if len(records) > ROWS_LIMIT:
+            break
+    records += [record] if record else []
+    if not records:
+        return None
+    is_cut, rows = len(records) > ROWS_LIMIT, _merged(records[:ROWS_LIMIT])
+    return Records(how="pairs", columns=names_of(rows), rows=rows, is_cut=is_cut, share=used / lines)
+
+
+def names_of(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """All keys, in the order in which they come."""
+    return tuple(dict.fromkeys(key for row in rows for key in row))
+
+
+def to_markdown(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """A table that reads the same in every viewer: one line per row, pipes escaped."""
+    if not columns:
+        return ""
+    lines = [_line(columns), _line(["---"] * len(columns))]
+    lines += [_line([cell(row.get(name)) for name in columns]) for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def cell(value: Any) -> str:
+    """A value as the text of a cell."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def unfenced(text: str) -> str:
+    """The inside of the first fenced block, if there is one: models like to wrap what they give."""
+    lines = text.split("\n")
+    for at, line in enumerate(lines):
+        mark = line.strip()[:3]
+        if mark in ("```", "~~~"):
+            end = next((i for i in range(at + 1, len(lines)) if lines[i].strip() == mark), None)
+            return text if end is None else "\n".join(lines[at + 1 : end])
+    return text
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(" ".join(text.split()).replace("\\", "\\\\").replace("|", "\\|") for text in cells) + " |"
+
+
+def is_rule(line: str) -> bool:
+    """The line of dashes below the head of a table."""
+    return "-" in line and "|" in line and all(_RULE_CELL.fullmatch(part) for part in cells(line))
+
+
+def cells(line: str) -> list[str]:
+    """The cells of one line of a table, unescaped."""
+    text = line.strip().replace("\\\\", "\x01").replace("\\|", _ESCAPED_PIPE)
+    text = text.removeprefix("|").removesuffix("|")
+    return [part.strip().replace(_ESCAPED_PIPE, "|").replace("\x01", "\\") for part in text.split("|")]
+
+
+def _records(how: How, head: Sequence[str], body: Sequence[Sequence[str]]) -> Records:
+    names = _different([_plain(name) or f"column_{number}" for number, name in enumerate(head[:COLUMNS_LIMIT], 1)])
+    rows = [
+        {name: _plain(row[place]) if place < len(row) else "" for place, name in enumerate(names)}
+        for row in body[:ROWS_LIMIT]
+    ]
+    ragged = sum(len(row) != len(head) for row in body[:ROWS_LIMIT])
+    return Records(how=how, columns=tuple(names), rows=rows, ragged=ragged, is_cut=len(body) > ROWS_LIMIT)
+
+
+def _different(names: list[str]) -> list[str]:
+    """Two columns of one name would be one: the second gets a number."""
+    found: dict[str, None] = {}
+    for name in names:
+        number, free = 2, name
+        while free in found:
+            free, number = f"{name}_{number}", number + 1
+        found[free] = None
+    return list(found)
+
+
+def _plain(text: str) -> str:
+    """A cell without the marks around all of it: **bold**, `code`."""
+    text = text.strip()
+    for mark in ("**", "__", "`"):
+        if len(text) > 2 * len(mark) and text.startswith(mark) and text.endswith(mark):
+            inner = text[len(mark) : -len(mark)]
+            if mark not in inner:
+                return inner.strip()
+    return text
+
+
+def _merged(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Records whose keys have nothing in common are one that empty lines divide."""
+    if len(records) > 1 and len(names_of(records)) == sum(len(record) for record in records):
+        return [{key: value for record in records for key, value in record.items()}]
+    return records

@@ -1,0 +1,278 @@
+"""`leadrope flow check|show|graph|list|save|steps|history|report`, as somebody types them in a folder of their own."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from typing import Any
+
+import pytest
+
+GOOD = """# Greetings
+
+Says hello, and asks.
+
+## Inputs
+
+### who
+
+Whom.
+
+- type: string
+- default: you
+
+## Steps
+
+### hello
+
+Says it.
+
+- type: note
+- text: hello ${who}
+
+### ask
+
+A person.
+
+- type: approval
+- message: Go on with ${hello.text}?
+- choices: [now, later]
+- next: {now: many, later: tail, denied: tail}
+
+### many
+
+Each.
+
+- type: note
+- text: item ${item}
+- batch: {items: [1, 2, 3], max_concurrent: 2}
+- retry: {max: 2}
+- on-error: tail
+
+### tail
+
+The end of it.
+
+- type: note
+- text: done
+
+## Outputs
+
+### said
+
+- source: ${hello.text}
+"""
+PLAIN = "# Plain\n\n### one\n\nOne.\n\n- type: note\n- text: fine\n"
+FAILS = "# Fails\n\n### bad\n\nNot there.\n\n- type: read-file\n- file_path: missing.txt\n"
+BROKEN = "### a\n- type: shel\n- command: x\n### b\n- type: note\n- txt: ${a.nothing}\n"
+
+
+@pytest.fixture
+def files(desk: Any) -> Any:
+    for name, text in (("good", GOOD), ("plain", PLAIN), ("fails", FAILS)):
+        (desk.project / f"{name}.flow.md").write_text(text)
+    return desk
+
+
+def rows(out: str) -> dict[str, list[str]]:
+    return {line.split()[0]: re.split(r"\s{2,}", line.strip()) for line in out.splitlines()[1:] if line.strip()}
+
+
+async def test_an_empty_folder_says_what_to_do(desk: Any) -> None:
+    for args, words in (
+        (("list",), "### hello"),
+        (("check",), "### hello"),
+        (("history",), "leadrope flow run FILE"),
+    ):
+        said = await desk.leadrope("flow", *args)
+        assert (said.code, said.out) == (0, ""), args
+        assert words in said.err
+    said = await desk.leadrope("flow", "report", "3fa9")
+    assert said.code != 0
+    assert "there is no workflow run '3fa9'" in said.err
+    assert not (desk.home / "leadrope").exists(), "a look makes nothing"
+
+
+async def test_all_mistakes_of_all_files_are_told_with_their_places(files: Any) -> None:
+    (files.project / "broken.flow.md").write_text(BROKEN)
+    said = await files.leadrope("flow", "check", "broken.flow.md", "gone.flow.md", "plain")
+    assert said.code == 2
+    lines = said.out.splitlines()
+    assert lines[1].startswith("broken.flow.md:2:9: error: there is no step type 'shel'; did you mean shell?")
+    assert any(
+        re.match(r"broken\.flow\.md:6:\d+: error: the type 'note' has no parameter 'txt'", line) for line in lines
+    )
+    assert any(line.startswith("gone.flow.md: error: ") for line in lines)
+    assert lines[-1] == "plain.flow.md: ok: 1 step"
+    said = await files.leadrope("flow", "check", "-o", "json", "broken.flow.md", "plain")
+    broken, plain = (json.loads(line) for line in said.out.splitlines())
+    assert (broken["ok"], plain) == (False, {"file": "plain.flow.md", "ok": True, "steps": 1, "problems": []})
+    assert {"unknown_type", "unknown_parameter"} <= {problem["kind"] for problem in broken["problems"]}
+
+
+async def test_a_warning_is_a_failure_only_when_strict(files: Any) -> None:
+    (files.project / "plain.flow.md").write_text(PLAIN.replace("One.\n", ""))
+    said = await files.leadrope("flow", "check", "plain.flow.md")
+    assert said.code == 0
+    assert said.out.splitlines()[-1] == "plain.flow.md: ok: 1 step, 1 warning"
+    assert (await files.leadrope("flow", "check", "--strict", "plain.flow.md")).code == 1
+    assert (await files.leadrope("flow", "check", "--strict", "good.flow.md")).code == 0
+
+
+async def test_the_tree_nests_what_is_chosen_and_goes_on_where_ways_meet(files: Any) -> None:
+    said = await files.leadrope("flow", "show", "good")
+    assert said.code == 0
+    assert said.out == (
+        "Greetings\n"
+        "Says hello, and asks.\n"
+        "\n"
+        "inputs\n"
+        "  who  string = you  Whom.\n"
+        "\n"
+        "steps\n"
+        "  ├─ hello       note        Says it.\n"
+        "  ├─ ask         approval    A person.\n"
+        "  │  │ later → tail\n"
+        "  │  │ denied → tail\n"
+        "  │  └─ now\n"
+        "  │     └─ many  note        Each.\n"
+        "  │          for each item of [1,2,3], 2 at once\n"
+        "  │          retried up to 2 times, 1 s apart\n"
+        "  │          on error → tail\n"
+        "  └─ tail        note        The end of it.\n"
+        "\n"
+        "outputs\n"
+        "  said  ${hello.text}\n"
+    )
+    graph = json.loads((await files.leadrope("flow", "show", "good", "-o", "json")).out)
+    assert [node["id"] for node in graph["nodes"]] == ["hello", "ask", "many", "tail"]
+
+
+async def test_a_broken_file_is_shown_and_drawn_and_told_to_be_broken(files: Any) -> None:
+    (files.project / "broken.flow.md").write_text(BROKEN)
+    for look in ("show", "graph"):
+        said = await files.leadrope("flow", look, "broken")
+        assert said.code == 2
+        assert "shel" in said.out
+        assert "`leadrope flow check broken` tells" in said.err
+
+
+async def test_a_picture_goes_to_a_file_or_to_stdout(files: Any) -> None:
+    said = await files.leadrope("flow", "graph", "good")
+    assert said.out.startswith('---\ntitle: "Greetings"\n---\nflowchart TD\n')
+    said = await files.leadrope("flow", "graph", "good", "-O", "good.svg")
+    assert (said.code, said.out) == (0, "")
+    picture = files.project / "good.svg"
+    assert ET.fromstring(picture.read_text()).tag == "{http://www.w3.org/2000/svg}svg"
+    assert picture.stat().st_mode & 0o777 == 0o600
+    said = await files.leadrope("flow", "graph", "good", "--format", "svg", "-O", "nowhere/x.svg")
+    assert said.code == 2
+    assert "cannot be written" in said.err
+
+
+async def test_a_saved_workflow_runs_anywhere_and_is_not_replaced_by_accident(files: Any) -> None:
+    said = await files.leadrope("flow", "save", "plain.flow.md", "--name", "fine")
+    assert "leadrope flow run fine" in said.out
+    (files.project / "plain.flow.md").write_text(PLAIN.replace("fine", "other"))
+    said = await files.leadrope("flow", "save", "plain.flow.md", "--name", "fine")
+    assert said.code == 2
+    assert "--replace" in said.err
+    assert (await files.leadrope("flow", "save", "plain", "--name", "fine", "--replace")).code == 0
+    (files.project / "workflows").mkdir()
+    (files.project / "workflows" / "inner.flow.md").write_text(BROKEN)
+    assert (await files.leadrope("flow", "run", "fine")).code == 0
+    listed = rows((await files.leadrope("flow", "list")).out)
+    assert listed["fine"][1:4] == ["saved", "1", "succeeded"]
+    assert listed["good"][1:] == ["here", "4", "never run", "-", "Greetings"]
+    assert listed["workflows/inner.flow.md"][-1].startswith("2 errors!")
+    every = [json.loads(line) for line in (await files.leadrope("flow", "list", "-o", "json")).out.splitlines()]
+    assert {row["name"]: row.get("last", {}).get("outcome") for row in every if row["is_saved"]} == {
+        "fine": "succeeded"
+    }
+
+
+async def test_kinds_of_steps_are_listed_and_explained(desk: Any) -> None:
+    said = await desk.leadrope("flow", "steps")
+    assert {"agent", "shell", "approval", "workflow"} <= set(rows(said.out))
+    said = await desk.leadrope("flow", "steps", "wait")
+    assert re.search(r"^  seconds +number", said.out, re.MULTILINE)
+    assert re.search(r"^  waited_s +number", said.out, re.MULTILINE)
+    said = await desk.leadrope("flow", "steps", "approval", "-o", "json")
+    told = json.loads(said.out)
+    assert told["parameters"]["required"] == ["message"]
+    assert told["outputs"]["approved"] == {"type": "boolean"}
+    said = await desk.leadrope("flow", "steps", "shel")
+    assert said.code == 2
+    assert "Did you mean shell?" in said.err
+
+
+async def test_history_and_report_tell_what_waits_and_what_failed(files: Any) -> None:
+    assert (await files.leadrope("flow", "run", "fails")).code == 1
+    assert (await files.leadrope("flow", "run", "good", "who=me")).code == 4
+    every = [json.loads(line) for line in (await files.leadrope("flow", "history", "-o", "json")).out.splitlines()]
+    assert [row["execution"]["name"] for row in every] == ["good", "fails"], "the newest first"
+    waiting, failed = every
+    (token,) = waiting["tokens"]
+    said = await files.leadrope("flow", "history")
+    assert rows(said.out)[waiting["execution"]["id"][:8]][1] == "waiting"
+    assert "ask waits: Go on with hello me?" in said.out
+    assert "bad: missing.txt does not exist" in said.out
+    assert f"leadrope flow resume {token}" in said.err
+    said = await files.leadrope("flow", "history", "fails.flow.md")
+    assert list(rows(said.out)) == [failed["execution"]["id"][:8]]
+    said = await files.leadrope("flow", "history", "--open")
+    assert list(rows(said.out)) == [waiting["execution"]["id"][:8]]
+
+    for name in ("good", token, waiting["execution"]["id"][:6]):
+        said = await files.leadrope("flow", "report", name)
+        assert "- outcome: waiting" in said.out
+        assert "| `ask` | approval | waiting |" in said.out
+        assert f"leadrope flow resume {token} --choose now" in said.out
+    said = await files.leadrope("flow", "report", "fails", "--html", "-O", "report.html")
+    page = (files.project / "report.html").read_text()
+    assert said.out == ""
+    assert "missing.txt does not exist" in page
+    assert "default-src &#x27;none&#x27;" in page or "default-src 'none'" in page
+    told = json.loads((await files.leadrope("flow", "report", "good", "-o", "json")).out)
+    assert [step["state"] for step in told["steps"]] == ["succeeded", "waiting", "not_run", "not_run"]
+
+
+async def test_what_a_workflow_waits_for_is_answered_beside_the_approvals_of_runs(files: Any) -> None:
+    assert (await files.leadrope("flow", "run", "good")).code == 4
+    (row,) = (await files.leadrope("approvals", "list", "-o", "json")).out.splitlines()
+    token = json.loads(row)["id"]
+    assert "Greetings, ask: Go on with hello you?" in (await files.leadrope("approvals", "list")).out
+    assert "choices: now, later" in (await files.leadrope("approvals", "show", token)).out
+    said = await files.leadrope("approvals", "approve", token)
+    assert said.code == 2
+    assert "--choose" in said.err
+    said = await files.leadrope("approvals", "approve", token[:8], "--choose", "now")
+    assert said.out == f"{token} approved: now\n"
+    assert f"leadrope flow resume {token}" in said.err
+    said = await files.leadrope("approvals", "deny", token)
+    assert said.code == 2
+    assert "The first answer counts." in said.err
+    assert "Nothing waits" in (await files.leadrope("approvals", "list")).err
+    said = await files.leadrope("flow", "resume", token)
+    assert (said.code, said.out) == (0, "hello you\n")
+
+
+async def test_old_executions_are_pruned_with_old_runs_and_one_that_waits_is_kept(files: Any) -> None:
+    for name in ("plain", "plain", "good"):
+        await files.leadrope("flow", "run", name)
+    said = await files.leadrope("runs", "prune", "--days", "0", "--keep", "1", "--dry-run")
+    assert said.out == "0 runs and 1 execution of workflows would be deleted\n"
+    said = await files.leadrope("runs", "prune", "--days", "0", "--keep", "0")
+    assert said.out == "0 runs and 2 executions of workflows deleted\n"
+    left = (await files.leadrope("flow", "history", "-o", "json")).out.splitlines()
+    assert [json.loads(line)["execution"]["name"] for line in left] == ["good"]
+
+
+async def test_a_terminal_of_eighty_columns_has_no_line_that_breaks(files: Any) -> None:
+    """Measured on what is written: a line that is wider than the screen breaks at a place that nobody chose."""
+    for args in (("show", "good"), ("list",), ("steps",), ("steps", "agent"), ("steps", "http")):
+        async with files.at_terminal("flow", *args, COLUMNS="80") as terminal:
+            assert await terminal.ends() == 0
+        wide = [line for line in terminal.seen.replace("\r", "").split("\n") if len(line) > 80]
+        assert wide == [], args

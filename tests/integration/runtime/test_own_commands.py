@@ -1,0 +1,323 @@
+"""Commands that no agent asked for: the rules judge them, walls stand around them, and they see no secret."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leadrope import errors
+from leadrope.core.tools import ToolCall
+from leadrope.process import rooms
+from leadrope.process.room_errors import CommandLost
+from leadrope.runtime.commands import Commands
+
+Survivors = Callable[[], dict[int, str]]
+Until = Callable[[Callable[[], bool]], Awaitable[None]]
+
+SECRETS = {
+    "ANTHROPIC_API_KEY": "sk-ant-api03-secret",
+    "CLAUDE_CODE_OAUTH_TOKEN": "secret-token",
+    "OPENAI_API_KEY": "secret-openai",
+    "GITHUB_TOKEN": "secret-github",
+    "DATABASE_URL": "postgres://secret",
+    "LEADROPE_TOKEN": "secret-own",
+}
+
+has_walls = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+
+
+class Desk:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.ws = folder / "ws"
+        self.ws.mkdir()
+        self.environ = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(folder),
+            "LEADROPE_HOME": str(folder / "leadrope"),
+            "LANG": "C.UTF-8",
+            **SECRETS,
+        }
+
+    def say(self, config: str) -> None:
+        """The user's own settings."""
+        path = self.folder / ".config/leadrope/config.toml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(config)
+
+    def open(self, **rules: Any) -> Commands:
+        return Commands(self.ws, policies=(rules,) if rules else (), environ=self.environ)
+
+    @property
+    def left(self) -> set[str]:
+        return {entry.name for entry in (self.folder / "tmp").iterdir()}
+
+
+@pytest.fixture(params=[pytest.param("walls", marks=has_walls), "no walls"])
+def desk(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    found = Desk(tmp_path)
+    # Of its own, and with a long name: the socket in there has a path that no socket could be bound to.
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    if request.param == "no walls":
+        found.say('[policy]\nsandbox = "off"\n')
+    yield found
+    assert not found.left, "a run's folder was left behind"
+
+
+@pytest.fixture
+def walled(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def bash(command: str) -> ToolCall:
+    return ToolCall(id="1", name="Bash", input={"command": command})
+
+
+# -- running ----------------------------------------------------------------------------------------------------------
+
+
+async def test_scripts_and_programs_run_in_the_workspace(desk: Desk) -> None:
+    async with desk.open() as commands:
+        done = await commands.shell("pwd; echo a >file; cat", stdin=b"in")
+        assert (done.exit_code, done.stdout) == (0, f"{desk.ws}\nin".encode())
+        inner = desk.ws / "inner"
+        inner.mkdir()
+        there = await commands.run(["cat", "../file"], cwd=inner)
+        assert there.stdout == b"a\n"
+        many = await asyncio.gather(*(commands.run(["echo", str(n)]) for n in range(20)))
+        assert [one.stdout for one in many] == [b"%d\n" % n for n in range(20)]
+    assert (desk.ws / "file").read_text() == "a\n"
+
+
+async def test_a_command_sees_no_key_of_the_environment(desk: Desk) -> None:
+    async with desk.open() as commands:
+        seen = await commands.shell("env; cat /proc/self/environ /proc/$PPID/environ; true", env={"MINE": "mine"})
+        said = (seen.stdout + seen.stderr).decode()
+        assert "MINE=mine" in said
+        assert not any(value in said for value in SECRETS.values())
+        assert not any(name in said for name in SECRETS)
+        code = await commands.code("import os\nresult = sorted(os.environ)", {})
+        assert not set(code.value) & set(SECRETS)
+
+
+@pytest.mark.parametrize("name", ["PATH", "LD_PRELOAD", "ANTHROPIC_API_KEY", "BASH_ENV", "LEADROPE_RUN", "a b"])
+async def test_variables_that_would_turn_it_are_refused(desk: Desk, name: str) -> None:
+    async with desk.open() as commands:
+        with pytest.raises(errors.VariableRefused, match=name):
+            await commands.shell("true", env={name: "x"})
+
+
+async def test_a_lost_room_is_opened_again(desk: Desk, survivors: Survivors, marker: str) -> None:
+    async with desk.open() as commands:
+        with pytest.raises(CommandLost):
+            await commands.shell(
+                f"setsid bash -c 'exec -a {marker} sleep 1000' & kill -9 -- $(ps -o ppid= $PPID); sleep 9"
+            )
+        assert (await commands.shell("echo again")).stdout == b"again\n"
+    assert survivors() == {}
+
+
+async def test_commands_that_waited_for_their_turn_get_another_room(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rooms, "MOST_AT_ONCE", 1)
+    async with desk.open() as commands:
+        killer = asyncio.create_task(commands.shell("kill -9 -- $(ps -o ppid= $PPID); sleep 9"))
+        waiting = [asyncio.create_task(commands.run(["echo", str(n)])) for n in range(5)]
+        with pytest.raises(CommandLost):
+            await killer
+        assert [(await one).stdout for one in waiting] == [b"%d\n" % n for n in range(5)]
+
+
+async def test_leaving_ends_what_runs(desk: Desk, survivors: Survivors, marker: str) -> None:
+    async with desk.open() as commands:
+        started = asyncio.Event()
+        script = f"setsid bash -c 'exec -a {marker} sleep 1000' & echo up; wait"
+        running = asyncio.create_task(commands.shell(script, on_output=lambda *_: started.set()))
+        await started.wait()
+    with pytest.raises(CommandLost):
+        await running
+    assert survivors() == {}
+
+
+async def test_what_is_no_command_is_refused(desk: Desk) -> None:
+    async with desk.open() as commands:
+        for argv in ([], [""], ["a\0b"]):
+            with pytest.raises(errors.BadValue):
+                await commands.run(argv)
+
+
+async def test_nothing_is_started_before_the_first_command(desk: Desk) -> None:
+    async with desk.open() as commands:
+        call = ToolCall(id="1", name="Read", input={"file_path": "a"})
+        assert commands.judge(call, is_own=True, has_person=False).word == "allow"
+        assert commands._place is None
+
+
+# -- walls ------------------------------------------------------------------------------------------------------------
+
+
+@has_walls
+async def test_behind_walls_only_the_workspace_can_be_written(walled: Desk) -> None:
+    outside = walled.folder / "outside"
+    outside.mkdir()
+    (walled.folder / ".ssh").mkdir()
+    (walled.folder / ".ssh/key").write_text("secret key")
+    (walled.folder / ".claude").mkdir()
+    (walled.folder / ".claude/login").write_text("secret login")
+    async with walled.open() as commands:
+        assert commands.is_walled
+        done = await commands.shell(
+            f"echo a >inside; echo b >{outside}/file; cat {walled.folder}/.ssh/key {walled.folder}/.claude/login; "
+            f"ls {walled.folder}/leadrope"
+        )
+        assert b"secret" not in done.stdout + done.stderr
+        code = await commands.code(
+            "from pathlib import Path\nPath(where, 'file').write_text('x')", {"where": str(outside)}
+        )
+        assert code.error is not None
+    assert (walled.ws / "inside").read_text() == "a\n"
+    assert list(outside.iterdir()) == []
+
+
+@has_walls
+async def test_a_blocked_program_cannot_be_started_in_whatever_words(walled: Desk) -> None:
+    marker = walled.ws / "ran"
+    async with walled.open(blocked_commands=["touch"]) as commands:
+        assert commands.judge(bash(f"touch {marker}"), is_own=True, has_person=True).word == "deny"
+        unread = f'x=tou; eval "$x"ch {marker}'
+        assert commands.judge(bash(unread), is_own=True, has_person=False).word == "allow"
+        done = await commands.shell(unread)
+        assert done.exit_code == 126
+    assert not marker.exists()
+
+
+@has_walls
+async def test_required_walls_that_cannot_be_built_are_an_error(walled: Desk) -> None:
+    async with Commands(Path("/tmp"), policies=({"sandbox": "required"},), environ=walled.environ) as commands:
+        with pytest.raises(errors.BadValue, match="sandbox"):
+            await commands.shell("true")
+
+
+@has_walls
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+async def test_root_runs_commands_as_the_owner_of_the_workspace(walled: Desk) -> None:
+    walled.folder.chmod(0o755)
+    os.chown(walled.ws, 12345, 12345)
+    async with walled.open() as commands:
+        done = await commands.shell("id -u; touch mine")
+        assert (done.stdout, done.exit_code) == (b"12345\n", 0)
+        code = await commands.code("import os, json\nopen('too', 'w').close()\nresult = os.getuid()", {})
+        assert code.value == 12345
+        other = await commands.code("import os\nresult = os.getuid()", {}, python="/usr/bin/python3")
+        assert other.value == 12345
+    assert {entry.stat().st_uid for entry in walled.ws.iterdir()} == {12345}
+
+
+@has_walls
+async def test_a_command_cannot_trace_its_lane(walled: Desk) -> None:
+    """It could speak to the supervisor in its name."""
+    async with walled.open() as commands:
+        done = await commands.shell("ls -l /proc/$PPID/fd; cat /proc/$PPID/mem 2>&1 | head -c 1; true")
+        assert b"socket" not in done.stdout
+
+
+@has_walls
+async def test_without_a_network_only_the_proxy_is_there(walled: Desk) -> None:
+    async with walled.open(network={"reach": "model-only"}, sandbox="required") as commands:
+        done = await commands.shell("cat /proc/net/dev | tail -n +3 | cut -d: -f1; echo $HTTP_PROXY")
+        assert done.stdout.decode().split() == ["lo"]
+
+
+# -- the gate ---------------------------------------------------------------------------------------------------------
+
+OPAQUE = 'eval "$X"'
+
+
+@pytest.mark.parametrize(
+    ("rules", "command", "is_own", "has_person", "word"),
+    [
+        ({}, "git status", True, False, "allow"),
+        ({}, "git push", True, True, "ask"),
+        ({}, "rm -rf /", True, True, "deny"),
+        ({"blocked_commands": ["curl"]}, "a && curl x", True, True, "deny"),
+        ({}, OPAQUE, False, True, "ask"),
+        ({}, OPAQUE, False, False, "deny"),
+        ({"opaque": "deny"}, OPAQUE, True, True, "deny"),
+        ({"permission_mode": "plan"}, "ls", True, True, "deny"),
+    ],
+)
+async def test_the_rules_of_all_layers_hold(
+    desk: Desk, rules: dict[str, Any], command: str, is_own: bool, has_person: bool, word: str
+) -> None:
+    async with desk.open(**rules) as commands:
+        assert commands.judge(bash(command), is_own=is_own, has_person=has_person).word == word
+
+
+@pytest.mark.parametrize(
+    ("rules", "behind_walls"),
+    [
+        ({}, "allow"),
+        ({"blocked_commands": ["curl", "nc"]}, "allow"),
+        ({"blocked_commands": ["git push"]}, "ask"),
+        ({"disallowed_tools": ["Bash(git push *)"]}, "ask"),
+        ({"blocked_paths": ["secrets/"]}, "ask"),
+        ({"opaque": "deny"}, "deny"),
+    ],
+)
+async def test_own_text_that_cannot_be_read_passes_where_walls_keep_all_that_is_blocked(
+    desk: Desk, rules: dict[str, Any], behind_walls: str
+) -> None:
+    async with desk.open(**rules) as commands:
+        word = commands.judge(bash(OPAQUE), is_own=True, has_person=True).word
+        without = "deny" if behind_walls == "deny" else "ask"
+        assert word == (behind_walls if commands.is_walled else without)
+
+
+async def test_a_layer_that_cannot_be_read_stops_it_all(desk: Desk) -> None:
+    desk.say('[policy]\nno_such_rule = "x"\n')
+    with pytest.raises(errors.LeadropeError, match="no_such_rule"):
+        async with desk.open():
+            pass
+
+
+SUPERVISOR = """
+import asyncio, sys
+from pathlib import Path
+from leadrope.runtime.commands import Commands
+
+async def main():
+    async with Commands(Path({ws!r}), environ={environ!r}) as commands:
+        leave = "setsid bash -c 'exec -a {marker} sleep 1000' & ( ( bash -c 'exec -a {marker} sleep 1000' & ) & ); "
+        code = "import subprocess\\nsubprocess.run(['bash', '-c', 'exec -a {marker} sleep 1000'])"
+        await asyncio.gather(commands.shell(leave + "trap '' TERM; sleep 1000"), commands.code(code, {{}}))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("walls", [pytest.param("preferred", marks=has_walls), "off"])
+async def test_nothing_survives_a_supervisor_that_is_killed(
+    walled: Desk, survivors: Survivors, marker: str, until: Until, fault_count: int, walls: str
+) -> None:
+    walled.say(f'[policy]\nsandbox = "{walls}"\n')
+    text = SUPERVISOR.format(ws=str(walled.ws), environ=walled.environ, marker=marker)
+    for _ in range(fault_count):
+        supervisor = subprocess.Popen([sys.executable, "-c", text], start_new_session=True)  # noqa: ASYNC220
+        try:
+            await until(lambda: sum(argv.startswith(f"{marker} 1000") for argv in survivors().values()) == 3)
+        finally:
+            supervisor.kill()
+            supervisor.wait()
+        await until(lambda: survivors() == {})

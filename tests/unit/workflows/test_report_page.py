@@ -1,0 +1,278 @@
+"""The report of an execution: what the journal knows, in a table, honest about what has not run, and never mark-up."""
+
+from __future__ import annotations
+
+import html.parser
+import re
+from typing import Any
+
+import pytest
+
+from leadrope.runs.flows import WHOLE, FlowInfo, Problem, Remark, UnitOutcome, Wait
+from leadrope.workflows import library, report_page
+from leadrope.workflows.account import Account, Child, account
+
+TEXT = """# Nightly
+
+## Steps
+
+### fetch
+- type: http
+- url: https://example.org
+- retry: {max: 2}
+
+### each
+- type: agent
+- prompt: look at ${item}
+- batch: {items: [a, b, c], error_handling: continue}
+
+### decide
+- type: condition
+- value: ${each.count}
+- next: {"yes": good, "no": poor}
+
+### good
+- type: note
+
+### poor
+- type: note
+
+### last
+- type: approval
+- message: Go on?
+- after: [good, poor]
+
+### tail
+- type: note
+"""
+HOSTILE = (
+    "</code></pre><script>x()</script><img src=https://e.org/x>|`` ```\n# head\n~~~ \x1b[31m\u202e**b** sk-ant-api03-"
+    + "A" * 90
+)
+FETCHED = UnitOutcome(
+    step="fetch", status="succeeded", attempts=3, started=1000.0, ended=1002.5, outputs={"status": 200}
+)
+
+
+def flow(state: Any = "ended", outcome: Any = None, **more: Any) -> FlowInfo:
+    return FlowInfo(n=1, id="f" * 32, digest="d", created=999.0, state=state, outcome=outcome, **more)
+
+
+def unit(item: int, status: Any = "succeeded", **more: Any) -> UnitOutcome:
+    usage = {"retries": [{"n": 1}] * (item == 1)}
+    return UnitOutcome(
+        step="each",
+        item=item,
+        status=status,
+        run_id=f"{item}abcdef0123",
+        cost_usd=0.25,
+        tokens=1000,
+        started=1003.0,
+        ended=1004.0,
+        outputs={"result": f"r{item}", "llm_usage": usage},
+        **more,
+    )
+
+
+BATCH = [
+    unit(0),
+    unit(1),
+    unit(2, "failed", error=Problem(kind="timed_out", message="took too long", hint="Give it more time.")),
+    UnitOutcome(
+        step="each",
+        iteration=WHOLE,
+        status="degraded",
+        outputs={"count": 3, "errors": []},
+        warnings=(Remark(kind="batch.items_failed", message="1 of 3 items failed"),),
+        started=1003.0,
+        ended=1010.0,
+        is_sum=True,
+    ),
+]
+CHOSEN = UnitOutcome(step="decide", status="succeeded", branch="yes", started=1010.0, ended=1010.1)
+
+
+def told(info: FlowInfo, outcomes: list[UnitOutcome], **more: Any) -> Account:
+    return account(info, library.parsed(TEXT), outcomes, **more)
+
+
+def states(of: Account) -> dict[str, str]:
+    return {step.report.id: step.state for step in of.steps}
+
+
+def rows(text: str) -> dict[str, list[str]]:
+    found = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| `")
+    ]
+    return {row[0].strip("`"): row[1:] for row in found}
+
+
+def test_each_step_has_its_time_cost_tokens_retries_and_units() -> None:
+    of = told(flow("ended", "degraded", ended=1020.0, cost_usd=0.75, tokens=3000), [FETCHED, *BATCH, CHOSEN])
+    text = report_page.markdown(of)
+    table = rows(text)
+    assert table["fetch"] == ["http", "succeeded", "2.5 s", "", "", "2", ""]
+    assert table["each"] == ["agent", "degraded", "7.0 s", "$0.75", "3,000", "", "3 items"]
+    assert table["poor"][1] == "not taken"
+    for words in (
+        "- outcome: degraded",
+        "- took: 21.0 s",
+        "- cost: $0.75 (estimate at list prices)",
+        "- tokens: 3,000",
+        "- retries: 2",
+        "- schema corrections: 1",
+        "- warning: 1 of 3 items failed (batch.items_failed)",
+        "- corrected towards its schema: 1",
+        "- run: `leadrope runs show 2abcdef0`",
+        "- item 2 failed: took too long",
+    ):
+        assert words in text, words
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ("running", {"good": "succeeded", "poor": "left_out", "last": "running", "tail": "not_run"}),
+        ("interrupted", {"good": "succeeded", "poor": "left_out", "last": "not_run", "tail": "not_run"}),
+        ("waiting", {"good": "succeeded", "poor": "left_out", "last": "waiting", "tail": "not_run"}),
+    ],
+)
+def test_an_execution_that_has_not_ended_is_told_from_its_journal(state: Any, expected: dict[str, str]) -> None:
+    good = UnitOutcome(step="good", status="succeeded", started=1011.0, ended=1011.0)
+    waits = [_wait("last")] if state == "waiting" else []
+    of = told(flow(state), [FETCHED, *BATCH, CHOSEN, good], waits=waits)
+    assert {name: states(of)[name] for name in expected} == expected
+    text = report_page.markdown(of)
+    assert f"- outcome: {state}" in text
+    commands = {
+        "interrupted": "leadrope flow resume ffffffff",
+        "waiting": "leadrope flow resume token234 --choose 'go on'",
+    }
+    if state in commands:
+        assert commands[state] in text
+        assert commands[state].replace("'", "&#x27;") in report_page.page(of)
+
+
+def test_a_batch_that_was_cut_off_tells_the_items_that_are_done() -> None:
+    of = told(flow("interrupted", ended=1005.0), [FETCHED, BATCH[0], BATCH[2]])
+    assert states(of)["each"] == "unfinished"
+    assert rows(report_page.markdown(of))["each"] == ["agent", "unfinished", "", "$0.50", "2,000", "", "2 items so far"]
+
+
+def test_a_failure_stops_those_behind_it_and_says_where_to_begin_again() -> None:
+    failed = UnitOutcome(
+        step="fetch",
+        status="failed",
+        error=Problem(kind="http_status", message="fetch: 503 from example.org", hint="Try later."),
+        started=1000.0,
+        ended=1001.0,
+    )
+    result = {"flow_id": "f" * 32, "name": "nightly", "outcome": "failed", "missing_outputs": ["all"]}
+    of = told(flow("ended", "failed", ended=1001.0, file="/a b/nightly.flow.md"), [failed], result=result)
+    assert set(states(of).values()) == {"failed", "blocked"}
+    text = report_page.markdown(of)
+    for words in (
+        "- **failed**: fetch: 503 from example.org (http_status)",
+        "- what to do: Try later.",
+        "leadrope flow run '/a b/nightly.flow.md' --from fetch",
+        "- without a value: all",
+    ):
+        assert words in text, words
+
+
+def test_what_an_execution_took_over_is_said_and_workflows_inside_are_named() -> None:
+    before = UnitOutcome(step="fetch", status="succeeded", started=100.0, ended=101.0, is_sum=True)
+    of = told(flow("running"), [before], children=[Child(step="each", id="c" * 32, outcome="waiting")])
+    assert rows(report_page.markdown(of))["fetch"][1] == "succeeded, done before"
+    assert states(of)["each"] == "waiting"
+    assert "leadrope flow report cccccccc" in report_page.markdown(of)
+
+
+def test_steps_that_the_text_no_longer_has_and_results_of_other_versions_are_told_all_the_same() -> None:
+    gone = UnitOutcome(step="gone", status="succeeded", started=1000.0, ended=1001.0, outputs={"x": 1})
+    of = told(flow("ended", "succeeded", ended=1002.0), [gone], result={"another": "shape"})
+    assert states(of)["gone"] == "succeeded"
+
+
+def test_long_outputs_are_cut_and_their_length_is_told() -> None:
+    long = UnitOutcome(step="fetch", status="succeeded", outputs={"body": "x" * 50_000}, started=1.0, ended=2.0)
+    of = told(flow("ended", "succeeded", ended=3.0), [long])
+    text = report_page.markdown(of)
+    assert len(text) < 5000
+    assert "50,000 characters in all" in text
+    assert len(report_page.page(of)) < 30_000
+
+
+def _hostile() -> Account:
+    bad = UnitOutcome(
+        step="fetch",
+        status="failed",
+        error=Problem(kind="k", message=HOSTILE, hint=HOSTILE),
+        warnings=(Remark(kind=HOSTILE, message=HOSTILE),),
+        outputs={HOSTILE: HOSTILE, "body": f"````\n{HOSTILE}"},
+        started=1.0,
+        ended=2.0,
+    )
+    return account(
+        flow("ended", "failed", ended=3.0, name=HOSTILE, file=HOSTILE, cwd=HOSTILE, labels={HOSTILE: HOSTILE}),
+        library.parsed(TEXT.replace("Nightly", HOSTILE.replace("\n", " "))),
+        [bad],
+        inputs={HOSTILE: HOSTILE},
+        waits=[_wait("last", HOSTILE)],
+        result={"flow_id": "f", "name": "n", "outcome": "failed", "outputs": {HOSTILE: [HOSTILE]}, "reason": HOSTILE},
+    )
+
+
+class _Tags(html.parser.HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.add(tag)
+        self.links += [name for name, _ in attrs if name in ("href", "src") or name.startswith("on")]
+
+
+def test_the_page_holds_nothing_but_its_own_markup_and_no_key() -> None:
+    page = report_page.page(_hostile())
+    tags = _Tags()
+    tags.feed(page)
+    assert not tags.names & {"script", "img", "iframe", "link", "b"}
+    assert tags.links == []
+    assert "default-src 'none'" in page
+    assert "A" * 90 not in page
+    assert not re.search("[\x1b\u202e]", page)
+
+
+def test_in_markdown_a_strangers_text_stays_in_its_cell_its_line_or_its_fence() -> None:
+    text = report_page.markdown(_hostile())
+    assert "A" * 90 not in text
+    assert not re.search("[\x1b\u202e]", text)
+    fence = None
+    for line in text.splitlines():
+        mark = re.match(r"`{3,}", line)
+        if fence is None and mark:
+            fence = mark[0]
+        elif fence is not None and line == fence:
+            fence = None
+        elif fence is None:
+            outside = re.sub(r"`[^`]*`", "", line.replace("\\`", ""))
+            assert not re.search(r"(?<!\\)[<>\[\]~]", outside), line
+            assert not outside.startswith("# head")
+    assert fence is None
+    assert all(len(row) == 7 for row in rows(text).values())
+
+
+def _wait(step: str, detail: str = "Go on?") -> Wait:
+    return Wait(
+        token="token234",
+        flow_id="f" * 32,
+        step=step,
+        iteration=0,
+        item=None,
+        asked={"title": step, "detail": detail, "choices": ["go on", "stop"]},
+        fingerprint="",
+        state="pending",
+        requested=1.0,
+    )
