@@ -180,6 +180,14 @@ class Flows(FlowData):
 
     # -- its units ----------------------------------------------------------------------------------------------------
 
+    def begin_soon(self, flow: FlowInfo, key: UnitKey) -> None:
+        """A unit starts now. Written with the next outcome, or in a moment: it tells of what was cut off, and no more.
+
+        What keeps it from being written keeps the outcome from it too, and is told there.
+        """
+        value = {"flow": flow.n, "owner": self._owner(), "now": time.time(), **_key(key)}
+        self._store.write_later(lambda db: db.execute(sql("begin_unit"), value))
+
     async def begin(self, flow: FlowInfo, *keys: UnitKey) -> None:
         """These units start now. Refused for one that has an outcome: it would be done twice."""
         values = [{"flow": flow.n, "owner": self._owner(), "now": time.time(), **_key(key)} for key in keys]

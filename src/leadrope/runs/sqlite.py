@@ -57,6 +57,10 @@ class Sqlite(Reads):
     async def write(self, work: Callable[[sqlite3.Connection], T], *, weight: int = 0, durable: bool = True) -> T:
         return await self._writer.do(work, weight=weight, durable=durable)
 
+    def write_later(self, work: Callable[[sqlite3.Connection], object]) -> None:
+        """In a moment, with what else is written then; nobody waits for it. A failure is the next writer's to tell."""
+        self._writer.submit(work, durable=False)
+
     async def add_run(self, new: NewRun, limits: Limits | None = None, *, redactor: Redactor | None = None) -> RunInfo:
         """`redactor`: of somebody who knows more secrets than the request itself holds."""
         request = msgspec.structs.replace(new.request, credential=None)

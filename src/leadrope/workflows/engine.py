@@ -275,7 +275,7 @@ class Flow:
         if lost:
             tried = outcomes.lost_secret(key, min(lost))
         else:
-            await self.host.service.flows.begin(self.info, key)
+            self.host.service.flows.begin_soon(self.info, key)
             one = unit.Unit(self, step, registry.kind_of(step.type), key, scope=scope, policies=policies)
             tried = await self._guarded(key, one.run(self._cached))
         outcome = outcomes.recordable(key, tried, began)
