@@ -92,6 +92,8 @@ class CommandPattern(msgspec.Struct, frozen=True):
     source: str
     words: tuple[str, ...] = ()
     text: str = ""
+    name: str = ""
+    """What every program that it means is called, wherever it lies."""
 
     @classmethod
     def parse(cls, source: str) -> CommandPattern:
@@ -110,7 +112,7 @@ class CommandPattern(msgspec.Struct, frozen=True):
             raise ValueError(f"the pattern {source!r} is more than one plain command; write one program and its words")
         while len(words) > 1 and words[-1] == "*":
             words = words[:-1]
-        return cls(source, words)
+        return cls(source, words, name=base(posixpath.normpath(words[0])))
 
     def matches(self, program: Program) -> bool:
         """Is this program certainly one that the pattern means?"""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import posixpath
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +73,20 @@ class Look:
             return None
         command = self.call.input.get("command")
         return command if isinstance(command, str) else None
+
+    @functools.cached_property
+    def program_names(self) -> frozenset[str] | None:
+        """What the programs of the line are called; None where one of them is not known.
+
+        Most rules speak of other programs, and a hundred of them are asked about each line.
+        """
+        names: set[str] = set()
+        for program in self.reading.programs if self.reading is not None else ():
+            word = program.words[0]
+            if word is None:
+                return None
+            names |= {word.rpartition("/")[2], posixpath.normpath(word).rpartition("/")[2]}
+        return frozenset(names)
 
     @functools.cached_property
     def reading(self) -> Reading | None:

@@ -335,6 +335,8 @@ def command_touches(text: str, look: Look) -> Match:
     if look.reading is None:
         return "no"
     pattern = command(text)
+    if look.program_names is not None and pattern.words and pattern.name not in look.program_names:
+        return "no"
     if pattern.found_in(look.reading):
         return "yes"
     return "maybe" if any(pattern.may_match(program) for program in look.reading.programs) else "no"

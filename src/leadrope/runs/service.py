@@ -11,6 +11,7 @@ stopped from any.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import time
@@ -47,6 +48,8 @@ log = logging.getLogger("leadrope.runs")
 
 LOOK_S = 2.0
 """Between two looks for owners that died."""
+BURST_S = 0.02
+"""What is written within this time is looked at together."""
 DRAIN_S = 8.0
 """What runs get to end in when their owner is told to end; the whole takes at most 10 s."""
 DRAINED = "its owner was told to end"
@@ -243,6 +246,10 @@ class Service(Looks):
                     poked.cancel()
                     rung.cancel()
                     await asyncio.wait((poked, rung))
+                # A run, or a workflow of quick steps, commits hundreds of times a second: a burst is one look.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(BURST_S):
+                        await self._poke.wait()
 
     def _attended(self, task: asyncio.Task[None]) -> None:
         """A service that no longer attends must not look as if it did: whoever waits for a run is told."""
