@@ -229,26 +229,23 @@ class Flow:
         try:
             if step.when is not None and not choosing.holds(step.when, scope):
                 skipped = UnitOutcome(step=step.id, status="skipped", started=began, ended=time.time())
-                await self._record(skipped)
+                await self.record(skipped)
                 return skipped, {}, [skipped]
             if not repeating.repeats(step):
-                self._started(step, None)
+                self.started(step, None)
                 only = await self._unit(step, Key(step.id), scope)
                 return only, only.outputs, [only]
             return await repeating.run(step, scope, self, began)
         except (errors.RequestError, StepFailed) as error:
             failed = outcomes.failure(Key(step.id, WHOLE if repeating.repeats(step) else 0), error, began)
-        await self._record(failed)
+        await self.record(failed)
         return failed, {}, [failed]
 
     def _scope(self) -> dict[str, Any]:
         return {**self._inputs, **self._values}
 
-    def _started(self, step: model.Step, count: int | None) -> None:
-        self.host.show(happenings.StepStarted(flow_id=self.id, step=step.id, kind=step.type, count=count))
-
     def started(self, step: model.Step, count: int | None) -> None:
-        self._started(step, count)
+        self.host.show(happenings.StepStarted(flow_id=self.id, step=step.id, kind=step.type, count=count))
 
     async def one(self, step: model.Step, key: Key, scope: Mapping[str, Any]) -> UnitOutcome:
         """One item or one turn of a step that repeats."""
@@ -279,7 +276,7 @@ class Flow:
             one = unit.Unit(self, step, registry.kind_of(step.type), key, scope=scope, policies=policies)
             tried = await self._guarded(key, one.run(self._cached))
         outcome = outcomes.recordable(key, tried, began)
-        await self._record(outcome)
+        await self.record(outcome)
         if tried.cache_key is not None and outcome.status == "succeeded":
             await self.host.service.flows.cache_put(tried.cache_key, step.type, outcome.outputs, self.host.redactor)
         return outcome
@@ -308,15 +305,12 @@ class Flow:
             self._live_usd.pop(key, None)
         return tried
 
-    async def _record(self, outcome: UnitOutcome) -> None:
+    async def record(self, outcome: UnitOutcome) -> None:
         await self.host.service.flows.settle(self.info, outcome, self.host.redactor)
         self._known[Key(outcome.step, outcome.iteration, outcome.item)] = outcome
         self._ledger.spent(outcome)
         if self._spends is not None and outcome.cost_usd:
             self._spends(self._ledger.cost_usd)
-
-    async def record(self, outcome: UnitOutcome) -> None:
-        await self._record(outcome)
 
     def known(self, key: Key) -> UnitOutcome | None:
         return self._known.get(key)
