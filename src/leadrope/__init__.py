@@ -16,9 +16,9 @@ from leadrope.version import __version__
 if TYPE_CHECKING:
     from leadrope import errors as errors
     from leadrope.core import events as events
-    from leadrope.core.context import Completion as Completion
     from leadrope.core.context import Context as Context
     from leadrope.core.context import Message as Message
+    from leadrope.core.context import Reply as Reply
     from leadrope.core.events import Recorded as Recorded
     from leadrope.core.redaction import Secret as Secret
     from leadrope.core.request import Limits as Limits
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from leadrope.runtime.approvals import Caller as Caller
     from leadrope.runtime.approvals import DenyAll as DenyAll
     from leadrope.runtime.approvals import Desk as Desk
-    from leadrope.runtime.approvals import Reply as Reply
+    from leadrope.runtime.approvals import QuestionAnswer as QuestionAnswer
     from leadrope.runtime.complete import Completer as Completer
     from leadrope.runtime.complete import complete as complete
     from leadrope.runtime.complete import provider as provider
@@ -70,9 +70,9 @@ _HOMES = {
     "Caller": "leadrope.runtime.approvals",
     "DenyAll": "leadrope.runtime.approvals",
     "Desk": "leadrope.runtime.approvals",
-    "Reply": "leadrope.runtime.approvals",
+    "QuestionAnswer": "leadrope.runtime.approvals",
     "Completer": "leadrope.runtime.complete",
-    "Completion": "leadrope.core.context",
+    "Reply": "leadrope.core.context",
     "Console": "leadrope.runtime.console",
     "Conversation": "leadrope.runtime.conversation",
     "open_conversation": "leadrope.runtime.conversation",
@@ -100,7 +100,6 @@ __all__ = [
     "Caller",
     "Capabilities",
     "Completer",
-    "Completion",
     "Console",
     "Context",
     "Conversation",
@@ -109,6 +108,7 @@ __all__ = [
     "Limits",
     "McpServer",
     "Message",
+    "QuestionAnswer",
     "Recorded",
     "Reply",
     "Run",

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from leadrope import Completion, errors, events, open_run, provider
+from leadrope import Reply, errors, events, open_run, provider
 from leadrope.rehearsal import ModelServer
 
 PDF = b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\ntrailer<</Root 1 0 R>>\n%%EOF\n"
@@ -93,7 +93,7 @@ async def test_a_completion_takes_them_too(stage: Any) -> None:
     (stage.ws / "notes.txt").write_text("the number is 42")
     async with ModelServer([{"text": "42"}]) as model:
         request = stage.request(model)
-        done: Completion = await provider().complete(
+        done: Reply = await provider().complete(
             "which number?",
             environ=stage.environ,
             cwd=request.cwd,

@@ -60,7 +60,7 @@ def sync() -> float:
 async def chat() -> str:
     first = await leadrope.complete("hello")
     context = leadrope.Context(message="and?", history=(leadrope.Message(role="user", text="hello"),))
-    answer: leadrope.Completion = await leadrope.complete(context, session=first.session_id)
+    answer: leadrope.Reply = await leadrope.complete(context, session=first.session_id)
     check = await leadrope.check_cli()
     return answer.text + (check.version or check.reason or "")
 

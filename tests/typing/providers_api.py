@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import leadrope
-from leadrope import Availability, Capabilities, Completer, Completion, Context, Message, RunRequest
+from leadrope import Availability, Capabilities, Completer, Context, Message, Reply, RunRequest
 from leadrope.core.context import ApiMessage
 from leadrope.providers import base, registry
 from leadrope.providers.claude_code.provider import ClaudeCode
@@ -23,7 +23,7 @@ async def asks() -> str:
     system, messages = context.to_messages()
     first: ApiMessage = messages[0]
     prompt: str = context.to_prompt_string(resumed=False) + (system or "") + first["content"]
-    done: Completion = await claude.complete(prompt, cwd="/src", attachments=("shot.png",))
+    done: Reply = await claude.complete(prompt, cwd="/src", attachments=("shot.png",))
     again = await claude.in_session(done.session_id).complete(context)
     tokens: int | None = again.tokens
     target: str | None = again.reply_target

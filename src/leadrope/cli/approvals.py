@@ -18,7 +18,7 @@ from leadrope.core.events import ApprovalRequested, QuestionRequested
 from leadrope.runs.flow_values import Wait
 from leadrope.runs.service import Service
 from leadrope.runs.store import Approval
-from leadrope.runtime.approvals import Answer, Reply
+from leadrope.runtime.approvals import Answer, QuestionAnswer
 from leadrope.runtime.shown import clean, describe, one_line
 
 _HELP = """What waits for a person, answered from any terminal, also for detached runs.
@@ -143,7 +143,7 @@ def approve(approval: str, for_run: bool, answers: tuple[str, ...], choose: str,
         found = service.store.approval(_find(service, approval))
         if found.kind == "question":
             given = _answers(_asked(found), answers)
-            await service.answer(found.id, Reply(answered=True, answers=given, by=_me()))
+            await service.answer(found.id, QuestionAnswer(answered=True, answers=given, by=_me()))
         else:
             scope: Any = "run" if for_run else "once"
             told = Answer(approved=True, by=_me(), scope=scope, fingerprint=found.fingerprint)
@@ -165,9 +165,9 @@ def deny(approval: str, reason: str) -> int:
             return await flow_waits.decide(service, wait, "denied", reason=reason, by=_me())
         found = service.store.approval(_find(service, approval))
         told = reason or "not approved"
-        answer: Answer | Reply = Answer(approved=False, by=_me(), reason=told)
+        answer: Answer | QuestionAnswer = Answer(approved=False, by=_me(), reason=told)
         if found.kind == "question":
-            answer = Reply(answered=False, by=_me(), reason=told)
+            answer = QuestionAnswer(answered=False, by=_me(), reason=told)
         await service.answer(found.id, answer)
         click.echo(f"{found.id} denied")
         return 0

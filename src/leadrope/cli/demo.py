@@ -28,7 +28,7 @@ from leadrope.core.request import Limits, RunRequest
 from leadrope.core.result import RunResult
 from leadrope.providers.claude_code.locate import find_binary
 from leadrope.rehearsal.model import ModelServer
-from leadrope.runtime.approvals import Answer, Approver, DenyAll, Reply
+from leadrope.runtime.approvals import Answer, Approver, DenyAll, QuestionAnswer
 
 PROMPT = "add() in calc.py gives wrong answers. Correct it and run the tests."
 FILES = {
@@ -66,8 +66,8 @@ class Fixed:
             approved=self._approved, by=self._flag, reason="" if self._approved else f"denied by {self._flag}"
         )
 
-    async def answer(self, asked: QuestionRequested) -> Reply:
-        return Reply(answered=False, by=self._flag, reason="the demo answers no questions")
+    async def answer(self, asked: QuestionRequested) -> QuestionAnswer:
+        return QuestionAnswer(answered=False, by=self._flag, reason="the demo answers no questions")
 
 
 @click.command("demo", short_help="Watch a real agent work on a lead rope; no account needed.")

@@ -20,7 +20,7 @@ from leadrope.runs import jsonlog
 from leadrope.runs.job import Job
 from leadrope.runs.masking import without_known
 from leadrope.runs.service import Service
-from leadrope.runtime.approvals import Answer, Approver, DenyAll, Reply
+from leadrope.runtime.approvals import Answer, Approver, DenyAll, QuestionAnswer
 from leadrope.runtime.console import Console, NoTerminal, open_terminal
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class AfterShown:
         await self._of(asked.approval_id).wait()
         return await self._inner.approve(asked)
 
-    async def answer(self, asked: QuestionRequested) -> Reply:
+    async def answer(self, asked: QuestionRequested) -> QuestionAnswer:
         await self._of(asked.question_id).wait()
         return await self._inner.answer(asked)
 

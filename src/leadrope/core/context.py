@@ -73,7 +73,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         return self.system_prompt or None, out
 
 
-class Completion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Reply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One answer to a context, and what it took."""
 
     text: str

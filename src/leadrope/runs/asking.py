@@ -15,10 +15,10 @@ from leadrope.core.tools import fingerprint
 from leadrope.runs.cleaning import as_json
 from leadrope.runs.sqlite import Sqlite
 from leadrope.runs.store import Approval, Decided, RunInfo
-from leadrope.runtime.approvals import Answer, Approver, Reply
+from leadrope.runtime.approvals import Answer, Approver, QuestionAnswer
 from leadrope.runtime.pauses import Pauses
 
-A = TypeVar("A", Answer, Reply)
+A = TypeVar("A", Answer, QuestionAnswer)
 EARLY_S = 0.25
 """How long before the gate's own clock the row expires: then nobody is told yes for a call that was denied."""
 LOOK_S = 30.0
@@ -49,10 +49,12 @@ class StoredApprover:
             "approval", asked.approval_id, asked, asked.fingerprint, asked.expires_s, local, Answer, _no_answer
         )
 
-    async def answer(self, asked: QuestionRequested) -> Reply:
+    async def answer(self, asked: QuestionRequested) -> QuestionAnswer:
         local = self._inner.answer(asked) if self._inner is not None else None
         mark = fingerprint("question", msgspec.to_builtins([asked.kind, asked.plan, asked.questions]))
-        return await self._ask("question", asked.question_id, asked, mark, asked.expires_s, local, Reply, _no_reply)
+        return await self._ask(
+            "question", asked.question_id, asked, mark, asked.expires_s, local, QuestionAnswer, _no_reply
+        )
 
     async def _ask(
         self,
@@ -123,7 +125,7 @@ class StoredApprover:
                     return too_late(expires_s)
                 if person is not None and person.done():
                     said = person.result()  # what it raises is the gate's to judge: a no
-                    yes = cast("Answer | Reply", said)  # of the two
+                    yes = cast("Answer | QuestionAnswer", said)  # of the two
                     is_yes = yes.approved if isinstance(yes, Answer) else yes.answered
                     state: Decided = "approved" if is_yes else "denied"
                     clean = self._redactor().clean
@@ -155,5 +157,5 @@ def _no_answer(expires_s: float) -> Answer:
     return Answer(approved=False, by="timeout", reason=f"APPROVAL_TIMEOUT: no answer in {expires_s:g} s")
 
 
-def _no_reply(expires_s: float) -> Reply:
-    return Reply(answered=False, by="timeout", reason=f"APPROVAL_TIMEOUT: no answer in {expires_s:g} s")
+def _no_reply(expires_s: float) -> QuestionAnswer:
+    return QuestionAnswer(answered=False, by="timeout", reason=f"APPROVAL_TIMEOUT: no answer in {expires_s:g} s")

@@ -39,7 +39,7 @@ from leadrope.runs.observers import Observers
 from leadrope.runs.sqlite import Sqlite, ended_event
 from leadrope.runs.store import Approval, NewRun, Order, RunInfo
 from leadrope.runs.stored_requests import account_of, whole
-from leadrope.runtime.approvals import Answer, Approve, Approver, DenyAll, Reply, as_approver
+from leadrope.runtime.approvals import Answer, Approve, Approver, DenyAll, QuestionAnswer, as_approver
 
 if TYPE_CHECKING:
     from leadrope.runtime.run import Run
@@ -469,7 +469,7 @@ class Service(Looks):
     async def unpause(self, run_id: str) -> None:
         await self.order(run_id, "unpause")
 
-    async def answer(self, approval_id: str, answer: Answer | Reply) -> Approval:
+    async def answer(self, approval_id: str, answer: Answer | QuestionAnswer) -> Approval:
         """One word on a pending request; refused when it is no longer pending."""
         found = self.store.approval(approval_id)
         text = msgspec.json.encode(answer)

@@ -26,7 +26,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """When given: the call that was meant. An answer for another call is refused, not used."""
 
 
-class Reply(msgspec.Struct, frozen=True, kw_only=True):
+class QuestionAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a question or a plan; `answered=False` turns it down."""
 
     answered: bool
@@ -40,7 +40,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 class Approver(Protocol):
     async def approve(self, asked: ApprovalRequested) -> Answer: ...
 
-    async def answer(self, asked: QuestionRequested) -> Reply: ...
+    async def answer(self, asked: QuestionRequested) -> QuestionAnswer: ...
 
 
 class DenyAll:
@@ -52,8 +52,8 @@ class DenyAll:
     async def approve(self, asked: ApprovalRequested) -> Answer:
         return Answer(approved=False, by="nobody", reason=self._reason)
 
-    async def answer(self, asked: QuestionRequested) -> Reply:
-        return Reply(answered=False, by="nobody", reason="nobody is there to answer")
+    async def answer(self, asked: QuestionRequested) -> QuestionAnswer:
+        return QuestionAnswer(answered=False, by="nobody", reason="nobody is there to answer")
 
 
 class Caller:
@@ -63,7 +63,7 @@ class Caller:
         await asyncio.get_running_loop().create_future()
         raise AssertionError  # the future above never ends; the run's own answer or its clock does
 
-    async def answer(self, asked: QuestionRequested) -> Reply:
+    async def answer(self, asked: QuestionRequested) -> QuestionAnswer:
         await asyncio.get_running_loop().create_future()
         raise AssertionError
 
@@ -94,7 +94,7 @@ class Desk:
         """In the order in which they came."""
         return tuple(waiting for waiting, _ in self._open.values())
 
-    def answer(self, run_id: str, request_id: str, answer: Answer | Reply) -> bool:
+    def answer(self, run_id: str, request_id: str, answer: Answer | QuestionAnswer) -> bool:
         """False if nobody waits for it (any more), or if it is meant for another call. The first answer counts."""
         waiting, future = self._open.get((run_id, request_id), (None, None))
         if waiting is None or future is None or future.done() or not _fits(waiting.asked, answer):
@@ -120,23 +120,23 @@ class _AtDesk:
         answer: Answer = await self._desk.hold(self._run_id, asked.approval_id, asked)
         return answer
 
-    async def answer(self, asked: QuestionRequested) -> Reply:
-        reply: Reply = await self._desk.hold(self._run_id, asked.question_id, asked)
+    async def answer(self, asked: QuestionRequested) -> QuestionAnswer:
+        reply: QuestionAnswer = await self._desk.hold(self._run_id, asked.question_id, asked)
         return reply
 
 
-def _fits(asked: ApprovalRequested | QuestionRequested, answer: Answer | Reply) -> bool:
+def _fits(asked: ApprovalRequested | QuestionRequested, answer: Answer | QuestionAnswer) -> bool:
     match asked, answer:
         case ApprovalRequested(), Answer():
             return answer.fingerprint in (None, asked.fingerprint)
-        case QuestionRequested(), Reply():
+        case QuestionRequested(), QuestionAnswer():
             return True
         case _:
             return False
 
 
 Approve = Callable[[ApprovalRequested], bool | Answer | Awaitable[bool | Answer]]
-AnswerQuestion = Callable[[QuestionRequested], Reply | Awaitable[Reply]]
+AnswerQuestion = Callable[[QuestionRequested], QuestionAnswer | Awaitable[QuestionAnswer]]
 
 
 class Callback:
@@ -158,9 +158,9 @@ class Callback:
         # `is True`: a truthy accident (a string "no", a coroutine that was not awaited) is not a yes.
         return Answer(approved=got is True, by="callback", reason="" if got is True else "the callback said no")
 
-    async def answer(self, asked: QuestionRequested) -> Reply:
+    async def answer(self, asked: QuestionRequested) -> QuestionAnswer:
         if self._answer is None:
-            return Reply(answered=False, by="callback", reason="this program answers no questions")
+            return QuestionAnswer(answered=False, by="callback", reason="this program answers no questions")
         got = self._answer(asked)
         if inspect.isawaitable(got):
             got = await got

@@ -14,7 +14,7 @@ import msgspec
 
 from leadrope import errors
 from leadrope.core import events
-from leadrope.core.context import Completion, Context
+from leadrope.core.context import Context, Reply
 from leadrope.core.request import Limits, RunRequest
 from leadrope.core.result import RunResult
 from leadrope.providers import base, registry
@@ -84,7 +84,7 @@ class Completer(msgspec.Struct, frozen=True, kw_only=True):
         approver: Approver | Approve | None = None,
         environ: Mapping[str, str] | None = None,
         **fields: Any,
-    ) -> Completion:
+    ) -> Reply:
         """Ask once, wait for the answer. `fields` are those of a RunRequest. Raises if the run fails."""
         resume = fields.pop("resume", self.session_id)
         prompt = context if isinstance(context, str) else context.to_prompt_string(resumed=resume is not None)
@@ -102,7 +102,7 @@ class Completer(msgspec.Struct, frozen=True, kw_only=True):
         except errors.InstallError as error:
             raise _could_not_run(error, label) from None
         took = round((time.monotonic() - started) * 1000)
-        return completion_of(result, heard, provider=self.id, label=label, took_ms=took)
+        return reply_of(result, heard, provider=self.id, label=label, took_ms=took)
 
 
 def provider(
@@ -130,7 +130,7 @@ async def complete(
     session: str | None = None,
     approver: Approver | Approve | None = None,
     **fields: Any,
-) -> Completion:
+) -> Reply:
     """Ask once, wait for the answer. The tools that are named here need no further yes; raises if the run fails.
 
     answer = await leadrope.complete("What does this repository do?", cwd="/src/project")
@@ -181,10 +181,10 @@ class Heard:
         return self.exited.exit_code if self.exited and self.exited.ended_by == "agent" else None
 
 
-def completion_of(result: RunResult, heard: Heard, *, provider: str, label: str, took_ms: int = 0) -> Completion:
+def reply_of(result: RunResult, heard: Heard, *, provider: str, label: str, took_ms: int = 0) -> Reply:
     """The best text there is, with a warning where it is less than an answer; raises where there is none."""
     text, warnings = _text(result, heard, label)
-    return Completion(
+    return Reply(
         text=text,
         provider=provider,
         tokens=result.usage.total_tokens or None,

@@ -40,7 +40,7 @@ from leadrope.rehearsal.scenes import (
     Touches,
     Waits,
 )
-from leadrope.runtime.approvals import Answer, Callback, Reply
+from leadrope.runtime.approvals import Answer, Callback, QuestionAnswer
 from leadrope.runtime.run import Run, open_run
 from leadrope.runtime.rundir import RunDir
 
@@ -266,8 +266,8 @@ async def _no_answer_is_a_no(stage: Stage, folder: Path) -> None:
 async def _asks_people(stage: Stage, folder: Path) -> None:
     question = "Which colour?"
 
-    def answer(asked: events.QuestionRequested) -> Reply:
-        return Reply(answered=True, answers={question: "Blue"})
+    def answer(asked: events.QuestionRequested) -> QuestionAnswer:
+        return QuestionAnswer(answered=True, answers={question: "Blue"})
 
     approver = Callback(lambda _: False, answer)
     acts = (Asks(question=question, options=("Red", "Blue")), Says(text="Blue it is."))

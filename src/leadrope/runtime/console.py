@@ -13,7 +13,7 @@ from typing import Any, Self
 import msgspec
 
 from leadrope.core.events import ApprovalRequested, Question, QuestionRequested
-from leadrope.runtime.approvals import Answer, Reply
+from leadrope.runtime.approvals import Answer, QuestionAnswer
 from leadrope.runtime.shown import clean, exact, whole_input
 
 # A call that fills more than a screen would scroll its own beginning away; the rest is shown on demand, and said so.
@@ -77,7 +77,7 @@ class Console:
             except EOFError:
                 return Answer(approved=False, reason="the terminal was closed")
 
-    async def answer(self, asked: QuestionRequested) -> Reply:
+    async def answer(self, asked: QuestionRequested) -> QuestionAnswer:
         since = asyncio.get_running_loop().time()
         async with self._turn, _Asking(self):
             try:
@@ -85,7 +85,7 @@ class Console:
                     return await self._plan(asked, since)
                 return await self._questions(asked, since)
             except EOFError:
-                return Reply(answered=False, reason="the terminal was closed")
+                return QuestionAnswer(answered=False, reason="the terminal was closed")
 
     # -- approvals --------------------------------------------------------------------------------------------------
 
@@ -154,7 +154,7 @@ class Console:
 
     # -- questions --------------------------------------------------------------------------------------------------
 
-    async def _questions(self, asked: QuestionRequested, since: float) -> Reply:
+    async def _questions(self, asked: QuestionRequested, since: float) -> QuestionAnswer:
         answers: dict[str, str] = {}
         for question in asked.questions:
             self._say()
@@ -170,9 +170,9 @@ class Console:
             )
             answer = await self._choice(question)
             if not answer:
-                return Reply(answered=False, reason="the user did not answer")
+                return QuestionAnswer(answered=False, reason="the user did not answer")
             answers[question.question] = answer
-        return Reply(answered=True, answers=answers)
+        return QuestionAnswer(answered=True, answers=answers)
 
     async def _choice(self, question: Question) -> str:
         while True:
@@ -182,7 +182,7 @@ class Console:
             except ValueError as error:
                 self._say(f"  {error}")
 
-    async def _plan(self, asked: QuestionRequested, since: float) -> Reply:
+    async def _plan(self, asked: QuestionRequested, since: float) -> QuestionAnswer:
         self._say()
         self._say(self._bold("? The agent has a plan:"))
         for line in exact(asked.plan or "(it says nothing)").split("\n"):
@@ -197,9 +197,9 @@ class Console:
         while True:
             said = (await self._ask("  Go on with this plan? [y]es / [n]o: ")).lower()
             if said in _YES:
-                return Reply(answered=True)
+                return QuestionAnswer(answered=True)
             if said in _NO:
-                return Reply(answered=False, reason=await self._why())
+                return QuestionAnswer(answered=False, reason=await self._why())
             self._say("  Please say y or n.")
 
     # -- the terminal -----------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from leadrope.core import events
 from leadrope.core.tools import ToolCall, fingerprint, subject
 from leadrope.policy import commands, shell
 from leadrope.policy.decide import Allow, Ask, Deny, Facts, Policy, class_of_call, decide
-from leadrope.runtime.approvals import Answer, Approver, DenyAll, Reply
+from leadrope.runtime.approvals import Answer, Approver, DenyAll, QuestionAnswer
 from leadrope.runtime.pauses import Pauses
 
 By = Literal["rule", "person", "timeout", "supervisor"]
@@ -162,7 +162,7 @@ class Gate:
 
     # -- answers from outside -------------------------------------------------------------------------------------
 
-    def resolve(self, pending_id: str, answer: Answer | Reply) -> bool:
+    def resolve(self, pending_id: str, answer: Answer | QuestionAnswer) -> bool:
         """Hand in an answer; False if nobody waits for it (any more). The first answer counts."""
         pending = self._pending.get(pending_id)
         if pending is None or pending.future.done():
@@ -266,16 +266,16 @@ class Gate:
     async def _answer(self, asked: events.QuestionRequested, call: ToolCall, tell: Tell) -> None:
         got = await self._wait(asked.question_id, self._approver.answer(asked))
         match got:
-            case Reply():
+            case QuestionAnswer():
                 reply = got
             case TimeoutError():
-                reply = Reply(
+                reply = QuestionAnswer(
                     answered=False, by="timeout", reason=f"APPROVAL_TIMEOUT: no answer in {asked.expires_s:g} s"
                 )
             case asyncio.CancelledError():
-                reply = Reply(answered=False, by="supervisor", reason="the question was taken back")
+                reply = QuestionAnswer(answered=False, by="supervisor", reason="the question was taken back")
             case _:
-                reply = Reply(answered=False, by="supervisor", reason=f"the approver failed: {got!r}")
+                reply = QuestionAnswer(answered=False, by="supervisor", reason=f"the approver failed: {got!r}")
         self._host.emit(
             events.QuestionResolved(
                 question_id=asked.question_id,

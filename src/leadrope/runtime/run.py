@@ -37,7 +37,7 @@ from leadrope.process import child as processes
 from leadrope.process import reaper
 from leadrope.providers import base, registry
 from leadrope.runtime import gatecheck, prepare, retries, walls
-from leadrope.runtime.approvals import Answer, Approve, Approver, Reply, as_approver
+from leadrope.runtime.approvals import Answer, Approve, Approver, QuestionAnswer, as_approver
 from leadrope.runtime.attempt import Attempt
 from leadrope.runtime.budget import Meter
 from leadrope.runtime.gate import BeforeEffect
@@ -302,9 +302,9 @@ class Run:
         self, question_id: str, answers: dict[str, str] | None = None, *, reject: bool = False, reason: str = ""
     ) -> bool:
         """Answer a `question.requested`; a plan is approved by an answer and turned down by `reject`."""
-        return self._resolve(question_id, Reply(answered=not reject, answers=answers or {}, reason=reason))
+        return self._resolve(question_id, QuestionAnswer(answered=not reject, answers=answers or {}, reason=reason))
 
-    def _resolve(self, pending_id: str, answer: Answer | Reply) -> bool:
+    def _resolve(self, pending_id: str, answer: Answer | QuestionAnswer) -> bool:
         return self._attempt is not None and self._attempt.gate.resolve(pending_id, answer)
 
     # -- starting and trying again ------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ class Chat:
 
     async def ask(
         self, context: Context | str = "go", claude: leadrope.Completer | None = None, **fields: Any
-    ) -> leadrope.Completion:
+    ) -> leadrope.Reply:
         claude = claude or leadrope.provider("claude-code")
         # Without walls: the stand-in writes down what it is told beside its workspace.
         given = {"cwd": str(self.ws), "credential": KEY, "attempts": 1, "walls": "off", **fields}

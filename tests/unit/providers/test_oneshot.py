@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from leadrope.providers.claude_code.oneshot import NO_TEXT, Reply, decode_oneshot
+from leadrope.providers.claude_code.oneshot import NO_TEXT, OneshotReply, decode_oneshot
 
 SUCCESS = {
     "type": "result",
@@ -22,12 +22,12 @@ SUCCESS = {
 }
 
 
-def reply(exit_code: int = 0, stderr: str = "", **changes: Any) -> Reply:
+def reply(exit_code: int = 0, stderr: str = "", **changes: Any) -> OneshotReply:
     return decode_oneshot(json.dumps(SUCCESS | changes), stderr, exit_code)
 
 
 def test_a_plain_answer() -> None:
-    assert reply() == Reply(text="The answer.", model="m", session_id="abc", turns=2, cost_usd=0.004)
+    assert reply() == OneshotReply(text="The answer.", model="m", session_id="abc", turns=2, cost_usd=0.004)
 
 
 def test_bytes_and_text_are_the_same() -> None:
@@ -78,12 +78,14 @@ def test_what_cannot_be_read_is_given_as_it_is_with_a_warning(stdout: str) -> No
 
 
 def test_an_answer_that_is_only_a_text() -> None:
-    assert decode_oneshot('"hello"', "", 0) == Reply(text="hello")
+    assert decode_oneshot('"hello"', "", 0) == OneshotReply(text="hello")
 
 
 def test_a_bad_exit_is_an_error_with_its_code_and_stderr() -> None:
     failed = decode_oneshot("", "Error: no such model\n", 1)
-    assert failed == Reply(text="claude CLI exited with code 1: Error: no such model", is_error=True, exit_code=1)
+    assert failed == OneshotReply(
+        text="claude CLI exited with code 1: Error: no such model", is_error=True, exit_code=1
+    )
 
 
 def test_a_bad_exit_keeps_what_the_answer_still_tells() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from leadrope import Completion, Recorded, errors, events
+from leadrope import Recorded, Reply, errors, events
 from leadrope.core.result import Outcome, RunError, RunResult, Warning_
 from leadrope.core.usage import Usage
-from leadrope.runtime.complete import Heard, completion_of
+from leadrope.runtime.complete import Heard, reply_of
 
 
 def heard(*told: events.Event, attempt: int = 1) -> Heard:
@@ -21,8 +21,8 @@ def result(outcome: Outcome, text: str = "", error: RunError | None = None, **fi
     return RunResult(run_id="r", outcome=outcome, text=text, error=error, model="m", **fields)  # type: ignore[arg-type]
 
 
-def done(given: RunResult, *told: events.Event) -> Completion:
-    return completion_of(given, heard(*told), provider="claude-code", label="Claude", took_ms=1500)
+def done(given: RunResult, *told: events.Event) -> Reply:
+    return reply_of(given, heard(*told), provider="claude-code", label="Claude", took_ms=1500)
 
 
 def test_all_that_is_known_of_an_answer() -> None:
@@ -33,7 +33,7 @@ def test_all_that_is_known_of_an_answer() -> None:
         session_id="s",
         warnings=(Warning_(kind="x", message="about x"),),
     )
-    assert done(given) == Completion(
+    assert done(given) == Reply(
         text="hello",
         provider="claude-code",
         tokens=7,

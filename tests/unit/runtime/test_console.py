@@ -11,7 +11,7 @@ import pytest
 
 from leadrope.core.events import ApprovalRequested, Option, Question, QuestionRequested
 from leadrope.core.tools import ToolCall
-from leadrope.runtime.approvals import Answer, Approver, Reply
+from leadrope.runtime.approvals import Answer, Approver, QuestionAnswer
 from leadrope.runtime.console import SHOWN_LINES, Console, chosen
 
 
@@ -234,7 +234,7 @@ async def test_questions_are_numbered_and_answered_in_order(terminal: Terminal) 
     terminal.person.types("1,2\n")
     await terminal.person.reads("> ")
     terminal.person.types("Ada\n")
-    assert await reply == Reply(
+    assert await reply == QuestionAnswer(
         answered=True, answers={"Which colour?": "Blue", "Which sizes?": "S, L", "Your name?": "Ada"}
     )
 
@@ -255,7 +255,7 @@ async def test_a_plan_is_shown_with_what_it_would_like_to_run(terminal: Terminal
     assert "    1. Look\r\n    2. Edit\r\n" in terminal.person.seen
     assert "will still ask for each:\r\n    · Bash: run tests" in terminal.person.seen
     terminal.person.types("y\n")
-    assert await reply == Reply(answered=True)
+    assert await reply == QuestionAnswer(answered=True)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ NO_TEXT = "(No response text returned)"
 _DECODER = msgspec.json.Decoder(wire.Oneshot | str)
 
 
-class Reply(msgspec.Struct, frozen=True, kw_only=True):
+class OneshotReply(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     is_error: bool = False
     model: str | None = None
@@ -26,7 +26,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[Warning_, ...] = ()
 
 
-def decode_oneshot(stdout: str | bytes, stderr: str, exit_code: int) -> Reply:
+def decode_oneshot(stdout: str | bytes, stderr: str, exit_code: int) -> OneshotReply:
     """Always a reply: what cannot be read is given as it is, with a warning.
 
     decode_oneshot('{"type":"result","result":"done"}', "", 0).text
@@ -38,13 +38,13 @@ def decode_oneshot(stdout: str | bytes, stderr: str, exit_code: int) -> Reply:
         told = _DECODER.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         warning = Warning_(kind="claude_code.unreadable_reply", message=f"the CLI's answer is no reply: {error}")
-        return Reply(text=raw.decode("utf-8", "replace").strip(), warnings=(warning,))
+        return OneshotReply(text=raw.decode("utf-8", "replace").strip(), warnings=(warning,))
     if isinstance(told, str):
-        return Reply(text=told)
+        return OneshotReply(text=told)
     return _reply(told)
 
 
-def _reply(told: wire.Oneshot) -> Reply:
+def _reply(told: wire.Oneshot) -> OneshotReply:
     warnings = []
     if told.subtype == "error_max_turns":
         warnings.append(
@@ -56,7 +56,7 @@ def _reply(told: wire.Oneshot) -> Reply:
         text = _text(output)
     if not text:
         text = f"Error from Claude: {told.subtype or _text(told.error) or 'unknown'}" if told.is_error else NO_TEXT
-    return Reply(
+    return OneshotReply(
         text=text,
         is_error=told.is_error,
         model=told.model or next(iter(told.model_usage or ()), None),
@@ -68,7 +68,7 @@ def _reply(told: wire.Oneshot) -> Reply:
     )
 
 
-def _failed(raw: bytes, stderr: str, exit_code: int) -> Reply:
+def _failed(raw: bytes, stderr: str, exit_code: int) -> OneshotReply:
     """The exit code decides; what the output still tells (a session, a cost, turns used up) is kept."""
     try:
         told = _DECODER.decode(raw)
