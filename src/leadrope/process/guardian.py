@@ -461,27 +461,29 @@ class Guardian:
 
         Whatever descends from the agent has a chain of parents that ends here, so having no child at all is the
         kernel's own word that nothing is left. A child may also be dead and stay: one that somebody traces can only
-        be taken by its tracer. Then two looks in a row must find nothing alive: while the first is made, a dying
-        parent may hand its children over to us unseen.
+        be taken by its tracer. Then two looks in a row must find nothing that was not dead before: while one is made,
+        a dying parent may hand its children over to us unseen.
         """
-        was_empty = False
+        dead: set[int] = set()
+        quiet = 0
         while True:
             self.reap()
             if self.childless:
                 return []
-            alive = []
+            found = set()
             for pid, parent in self.descendants(self.me):
                 # Killed as it is found: something that forks and exits at once is gone after a full walk.
                 counts = not self.boxed and pid != self.agent
                 if kill(pid, (parent, self.me)) and counts:
                     self.leftovers.add(pid)
-                if not is_dead(pid):
-                    alive.append(pid)
-            if not alive and was_empty:
+                found.add(pid)
+            quiet = quiet + 1 if found <= dead else 0
+            if quiet == 2:
                 return []
+            alive = [pid for pid in found if not is_dead(pid)]
             if time.monotonic() > give_up:
                 return alive
-            was_empty = not alive
+            dead = found.difference(alive)
             self.wait(0.01)
 
     def descendants(self, root: int) -> "Iterator[tuple[int, int]]":

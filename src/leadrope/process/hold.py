@@ -59,6 +59,12 @@ _LATE: list[subprocess.Popen[bytes]] = []
 """Guardians that still fight with what cannot be killed; taken when another is started, or by the system at the end."""
 
 
+def late() -> int:
+    """How many of them are still at it; those that have ended are taken."""
+    _LATE[:] = [process for process in _LATE if process.poll() is None]
+    return len(_LATE)
+
+
 class ExecFailed(Exception):
     """The command itself could not be executed; the child makes a sentence of it."""
 
@@ -131,7 +137,7 @@ class Guarded:
         self._overdue: asyncio.TimerHandle | None = None
 
     async def start(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: str, streams: Streams) -> None:
-        _LATE[:] = [process for process in _LATE if process.poll() is None]
+        late()
         ours, theirs = socket.socketpair()
         with theirs:
             try:
