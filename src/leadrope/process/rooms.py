@@ -26,10 +26,10 @@ from typing import Any
 import msgspec
 
 from leadrope import errors
-from leadrope.process import guardian, room, room_code
+from leadrope.process import guardian, room, room_code, room_lane
 from leadrope.process.child import Child
-from leadrope.process.hold import START_S
-from leadrope.process.room_errors import RoomGone, lane_lost, not_started, room_lost
+from leadrope.process.hold import START_S, is_of
+from leadrope.process.room_errors import CommandLost, RoomGone, lane_lost, not_started, room_lost
 from leadrope.process.streams import QUIET_S
 
 LIMIT_BYTES = 10 * 1024 * 1024
@@ -66,10 +66,11 @@ def furnish(folder: Path) -> Path:
 
     Compiled where that is possible: it starts faster. A copy, because an installation may lie where walls hide it.
     """
-    for module in (guardian, room):
-        compiled = module.__spec__.cached if module.__spec__ else None
-        source = Path(compiled) if compiled and Path(compiled).is_file() else Path(str(module.__file__))
-        shutil.copyfile(source, folder / (module.__name__.rpartition(".")[2] + source.suffix))
+    for module in (guardian, room_lane, room):
+        source, compiled = str(module.__file__), module.__spec__.cached if module.__spec__ else None
+        # Where nothing compiled is written, an old one may lie.
+        source = compiled if compiled and is_of(compiled, source) else source
+        shutil.copyfile(source, folder / (module.__name__.rpartition(".")[2] + Path(source).suffix))
     shutil.copyfile(room_code.__file__, folder / "room_code.py")
     script = folder / "room.pyc"
     return script if script.exists() else folder / "room.py"
@@ -123,6 +124,43 @@ class Door:
             found.close()
 
 
+WAITS = 'read -r __script; exec </dev/null; IFS= read -rd "" -u 3 __script; exec 3<&-; eval "unset __script;$__script"'
+"""What a shell does that is started before its script is known: it waits for the end of its input, and then reads the
+script from a file in memory. To the script it looks like `bash -c`; only the last program of it is not exec'd."""
+
+
+class Spare:
+    """A shell that has started and waits for its script: a millisecond that the next command does not take."""
+
+    def __init__(self, room: Room, name: str, command: _Command) -> None:
+        self._room = room
+        self._name = name
+        self._command = command
+
+    @property
+    def is_good(self) -> bool:
+        """As far as is known nobody has killed it, and its room is open."""
+        return not self._room.is_lost and not self._command.ended.done()
+
+    async def run(
+        self, script: str, *, timeout_s: float | None, limit_bytes: int, on_output: OnOutput | None
+    ) -> Finished | None:
+        """None: it was killed while it waited. Nothing of the script has run, another shell may run it."""
+        command = self._command
+        command.begin(script, limit_bytes, on_output)
+        try:
+            done = await self._room.follow(self._name, command, timeout_s)
+        except CommandLost:
+            if command.was_read:
+                raise
+            return None
+        return done if command.was_read or done.timed_out else None
+
+    def drop(self) -> None:
+        """Not wanted any more; the end of its input without a script is its end."""
+        self._room.forget(self._name)
+
+
 class Room:
     """Runs any number of commands at once. A command that stalls holds up nobody else."""
 
@@ -159,13 +197,36 @@ class Room:
             command = _Command(self._loop, stdin, limit_bytes, on_output)
             self._commands[name] = command
             try:
-                self._send(f"RUN {name}".encode(), command.hand_out(body))
-                timed_out = await self._until_ended(name, command, timeout_s)
-                await command.until_drained()
-                return command.finished(timed_out=timed_out)
-            finally:
+                order = "CODE" if "code" in body else "RUN"
+                self._send(f"{order} {name}".encode(), command.hand_out(body))
+            except BaseException:
                 del self._commands[name]
                 command.close()
+                raise
+            return await self.follow(name, command, timeout_s)
+
+    def spare(self, body: Mapping[str, Any]) -> Spare:
+        """A shell (`argv`) in that `cwd` with that `env`, which waits for its script."""
+        name = str(next(self._names))
+        command = _Command(self._loop, b"", LIMIT_BYTES, None)
+        self._commands[name] = command
+        argv = [*body["argv"], "-c", WAITS]
+        self._send(f"RUN {name}".encode(), command.hand_out({**body, "argv": argv, "waits": True}, waits=True))
+        return Spare(self, name, command)
+
+    def forget(self, name: str) -> None:
+        command = self._commands.pop(name, None)
+        if command is not None:
+            command.close()
+
+    async def follow(self, name: str, command: _Command, timeout_s: float | None) -> Finished:
+        try:
+            timed_out = await self._until_ended(name, command, timeout_s)
+            await command.until_drained()
+            return command.finished(timed_out=timed_out)
+        finally:
+            del self._commands[name]
+            command.close()
 
     async def _until_ended(self, name: str, command: _Command, timeout_s: float | None) -> bool:
         try:
@@ -271,9 +332,15 @@ class _Command:
         self._stdin = memoryview(stdin)
         self._stdin_end = -1
         self._answer = -1
+        self._has_answer = True
+        self.was_read = False
+        """For one that waits: it has begun to read its script. (The place in a file is shared by all who have it.)"""
 
-    def hand_out(self, body: Mapping[str, Any]) -> tuple[int, ...]:
-        """Makes everything that the lane needs, and gives its ends: body, stdin, stdout, stderr, answer."""
+    def hand_out(self, body: Mapping[str, Any], *, waits: bool = False) -> tuple[int, ...]:
+        """Makes everything that the lane needs, and gives its ends: body, stdin, stdout, stderr, answer.
+
+        `waits`: the end of stdin is kept until the script is known.
+        """
         with contextlib.ExitStack() as undo:
 
             def made(*handles: int) -> tuple[int, ...]:
@@ -284,7 +351,7 @@ class _Command:
             (letter,) = made(_in_memory(marshal.dumps(dict(body))))
             (self._answer,) = made(_in_memory(b""))
             (answer,) = made(os.dup(self._answer))
-            if self._stdin:
+            if self._stdin or waits:
                 stdin, self._stdin_end = made(*os.pipe())
             else:
                 (stdin,) = made(os.open(os.devnull, os.O_RDONLY))
@@ -296,10 +363,21 @@ class _Command:
         for stream, handle in self._open.items():
             os.set_blocking(handle, False)
             self._loop.add_reader(handle, self._read, stream, handle)
-        if self._stdin_end >= 0:
+        if self._stdin_end >= 0 and not waits:
             os.set_blocking(self._stdin_end, False)
             self._write()
         return letter, stdin, *ends, answer
+
+    def begin(self, script: str, limit_bytes: int, on_output: OnOutput | None) -> None:
+        """For one that waits: its script, and with the end of its input the sign to begin."""
+        self._limit = limit_bytes
+        self._on_output = on_output
+        self._has_answer = False  # the file holds the script
+        data = script.encode("utf-8", "surrogateescape")
+        at = 0
+        while at < len(data):
+            at += os.pwrite(self._answer, data[at:], at)
+        self._close_stdin()
 
     def _write(self) -> None:
         """What fits; the rest when there is room. A command that never reads is its own matter."""
@@ -357,7 +435,7 @@ class _Command:
 
     def finished(self, *, timed_out: bool) -> Finished:
         exit_code, leftovers, survivors = self.ended.result()
-        size = os.fstat(self._answer).st_size
+        size = os.fstat(self._answer).st_size if self._has_answer else 0
         return Finished(
             exit_code=exit_code,
             stdout=bytes(self._kept["stdout"]),
@@ -374,6 +452,7 @@ class _Command:
         for stream in list(self._open):
             self._end_of(stream)
         if self._answer >= 0:
+            self.was_read = os.lseek(self._answer, 0, os.SEEK_CUR) > 0
             os.close(self._answer)
             self._answer = -1
 

@@ -106,7 +106,7 @@ def look(spec: Sandbox) -> Machine:
         toolchains=shown,
         caches=tuple(cache for cache in found if cache.place in open_places) if spec.level == "workspace" else (),
         agent=agent,
-        git=pins,
+        git=(*pins, *_above(spec.kept, writable)),
         protected=protected,
         settings=tuple(dict.fromkeys(settings)) if spec.level == "workspace" else (),
         plantable=sandbox_git.plantable([pin for pin in pins if spec.level == "workspace"]),
@@ -185,8 +185,15 @@ def _protected(spec: Sandbox) -> Iterator[str]:
         # A file that says where the git folder is: another one would bring hooks and settings of its own.
         if Path(folder, ".git").is_file():
             yield str(Path(folder, ".git"))
+    yield from (path for path in spec.kept if Path(path).exists())
     # Whoever can write to the Python that runs leadrope runs outside of every box, the next time.
     yield sys.prefix
+
+
+def _above(paths: tuple[str, ...], writable: list[str]) -> tuple[str, ...]:
+    """The folders between a writable one and these: one that was moved away would take what is read-only with it."""
+    parents = {str(parent) for path in paths for parent in Path(path).parents}
+    return tuple(sorted(path for path in parents if any(path.startswith(f"{folder}/") for folder in writable)))
 
 
 def _agent(binary: str, system: tuple[str, ...]) -> Iterator[Place]:

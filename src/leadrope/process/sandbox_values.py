@@ -112,6 +112,8 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
     visible, read-only."""
     named: tuple[str, ...] = ()
     """Arguments and values that the user wrote; the existing paths among them stay visible, read-only."""
+    kept: tuple[str, ...] = ()
+    """Inside of what is writable, and read-only all the same; nor can a folder above them be moved away."""
     hidden: tuple[str, ...] = ()
     """leadrope's own folders: absent, but for the config dir, the run dir or a workspace inside of them."""
     masked: tuple[str, ...] = ()
@@ -196,7 +198,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     agent: tuple[Place, ...] = ()
     """The binary, and what it is made of."""
     git: tuple[str, ...] = ()
-    """Git folders, also those outside of the workspace, and folders in them that must stay in their places."""
+    """Git folders, also those outside of the workspace, and folders that must stay in their places."""
     protected: tuple[str, ...] = ()
     """Inside of writable places, but run by the user's own programs later: git hooks, leadrope's own Python."""
     settings: tuple[str, ...] = ()

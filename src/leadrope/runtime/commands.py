@@ -44,6 +44,8 @@ from leadrope.runtime import prepare, walls
 from leadrope.runtime.proxy import HostProxy, Refused
 from leadrope.runtime.rundir import RunDir
 
+SPARE_SCRIPT_CHARS = 32_000
+"""A longer one is handed over as a file, by the way that takes files."""
 SYSTEM_PATH = "/bin:/usr/bin:/usr/local/bin"
 """Where bash is looked for: commands are judged as the system's bash reads them."""
 
@@ -105,6 +107,8 @@ class Commands:
         self._opening = asyncio.Lock()
         self._place: _Place | None = None
         self._warming: asyncio.Task[rooms.Room] | None = None
+        self._spare: rooms.Spare | None = None
+        self._has_run_plain = False
         self._proxy: HostProxy | None = None
 
     async def __aenter__(self) -> Self:
@@ -265,21 +269,51 @@ class Commands:
 
     async def _in_room(self, order: _Order) -> Finished:
         room = await self._room()
-        place = self._planned()
-        own = {"TMPDIR": str(place.tmp), **place.built.env, reaper.TAG: self._tag}
-        body = {
-            **order.body,
-            "cwd": str(order.cwd or self.cwd),
-            "env": {**self._env, **order.env, **own},
-            "limit": order.limit_bytes,
-        }
+        spare = self._take_spare(room) if self._is_plain(order) else None
+        if spare is not None:
+            done = await spare.run(
+                order.body["script"],
+                timeout_s=order.timeout_s,
+                limit_bytes=order.limit_bytes,
+                on_output=order.on_output,
+            )
+            if done is not None:
+                return done
         return await room.run(
-            body,
+            self._whole(order),
             stdin=order.stdin,
             timeout_s=order.timeout_s,
             limit_bytes=order.limit_bytes,
             on_output=order.on_output,
         )
+
+    def _whole(self, order: _Order) -> dict[str, Any]:
+        place = self._planned()
+        own = {"TMPDIR": str(place.tmp), **place.built.env, reaper.TAG: self._tag}
+        return {
+            **order.body,
+            "cwd": str(order.cwd or self.cwd),
+            "env": {**self._env, **order.env, **own},
+            "limit": order.limit_bytes,
+        }
+
+    def _is_plain(self, order: _Order) -> bool:
+        """A script in the workspace, with nothing that another would not have as well."""
+        script = order.body.get("script")
+        is_short = script is not None and len(script) <= SPARE_SCRIPT_CHARS
+        return is_short and not order.env and not order.stdin and order.cwd in (None, self.cwd)
+
+    def _take_spare(self, room: rooms.Room) -> rooms.Spare | None:
+        """A shell that was started while the command before ran; from the second command on one waits for the next."""
+        found, self._spare = self._spare, None
+        if found is not None and not found.is_good:
+            found.drop()
+            found = None
+        if self._has_run_plain:
+            argv = {"argv": [self._env["SHELL"]]}
+            self._spare = room.spare(self._whole(_Order(argv, None, {}, b"", None, LIMIT_BYTES, None)))
+        self._has_run_plain = True
+        return found
 
     @functools.cached_property
     def _env(self) -> dict[str, str]:
@@ -346,6 +380,7 @@ class Commands:
 
     async def _leave(self) -> None:
         place, self._place = self._place, None
+        self._spare = None  # it ends with its room
         if place is None:
             return
         try:

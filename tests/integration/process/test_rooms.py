@@ -257,6 +257,27 @@ async def test_a_command_that_kills_its_lane_is_told_and_leaves_nothing(
     assert not bench.room.is_lost
 
 
+@pytest.mark.fault
+async def test_nothing_is_left_of_a_chain_whose_links_die_one_by_one(
+    bench: Bench, survivors: Survivors, marker: str, fault_count: int
+) -> None:
+    # Each link is the child of one that dies in the same sweep.
+    last = bench.folder / "link0"
+    last.write_text("exec -a $1 sleep 1000")
+    for number in range(1, 6):
+        link = bench.folder / f"link{number}"
+        link.write_text(f"setsid bash {last} $1 & wait")
+        last = link
+    begin = f"bash {last} $1 & until pgrep -f '^'$1' 1000' >/dev/null; do :; done"
+    for _ in range(fault_count):
+        done = await bench.sh(begin, marker)
+        assert done.survivors == 0
+        assert survivors() == {}
+        with pytest.raises(CommandLost, match="held this command"):
+            await bench.sh(f"{begin}; kill -9 $PPID; sleep 1000", marker)
+        assert survivors() == {}
+
+
 async def test_a_room_that_is_killed_fails_all_that_runs_in_it(
     tmp_path: Path, survivors: Survivors, marker: str, until: Until
 ) -> None:

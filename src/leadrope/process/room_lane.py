@@ -1,0 +1,317 @@
+"""A lane of the room: one command, from its start to the end of everything that it has started; part of room.py.
+
+Lives in a fork of the room, beside which it lies. Knows no wire: what it came to is a line of text.
+"""
+
+import _signal as signal  # type: ignore[import-not-found]
+import errno
+import gc
+import os
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+if __name__ == "room_lane":  # beside the script, and not in the package
+    import guardian  # type: ignore[import-not-found]
+else:
+    from leadrope.process import guardian
+
+PR_SET_DUMPABLE = 4
+MOST_DESCRIPTORS = 5
+STOP_S = 2.0
+"""From SIGTERM to SIGKILL, as for an agent."""
+LONGEST_ARGUMENT = 128 * 1024 - 1
+"""Linux takes no longer one; a script that is longer is read from a file in memory."""
+
+STOP = signal.SIGTERM
+# Blocked while a lane is forked, and in the lane, which takes them one by one.
+TAKEN = (signal.SIGCHLD, STOP)
+BROKEN_LANE = 70
+
+ME = f"/proc/self/task/{os.getpid()}/children"
+look = guardian.children if os.path.exists(ME) else guardian.scanned_children  # noqa: PTH110
+
+
+def descendants(root: int) -> "Iterator[tuple[int, int]]":
+    todo = [root]
+    while todo:
+        parent = todo.pop()
+        for pid in look(parent):
+            yield pid, parent
+            todo.append(pid)
+
+
+def is_ending(pid: int) -> bool:
+    """What is on its way out has no memory any more; it needs no killing."""
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:  # noqa: PTH123
+            return file.read(2) == b"0 "
+    except OSError:
+        return True
+
+
+def kill_below(me: int, spared: "dict[int, str]", killed: "set[int]") -> "tuple[set[int], int]":
+    """SIGKILL to everything below but the spared: what was found there, and how much of it is still alive."""
+    found: set[int] = set()
+    alive = 0
+    todo = [me]
+    while todo:
+        parent = todo.pop()
+        for pid in look(parent):
+            if pid in spared:
+                continue
+            counts = not is_ending(pid)
+            if guardian.kill(pid, (parent, me)) and counts:
+                killed.add(pid)
+            alive += not guardian.is_dead(pid)
+            found.add(pid)
+            todo.append(pid)
+    return found, alive
+
+
+def end_below(me: int, spared: "dict[int, str]", killed: "set[int]", is_empty: "Callable[[], bool]") -> int:
+    """Kills until nothing is left; how much is alive all the same. `is_empty` is asked before each look.
+
+    What a process has started comes to us in the moment of its death, so a look that meets a dying one may miss its
+    children, and theirs at the next. Only where all that was found had been dead before the look is nothing missed. Two
+    such looks in a row: the kernel's list leaves one out now and then when another ends meanwhile.
+    """
+    give_up = time.monotonic() + guardian.SWEEP_S
+    dead: set[int] = set()
+    quiet = 0
+    while not is_empty():
+        found, alive = kill_below(me, spared, killed)
+        quiet = quiet + 1 if found <= dead else 0
+        if quiet == 2 or time.monotonic() > give_up:
+            return alive
+        dead = {pid for pid in found if guardian.is_dead(pid)}
+        time.sleep(0.001)
+    return 0
+
+
+def send_signal(pid: int, parents: "tuple[int, int]", number: int) -> None:
+    """A pidfd, then a look at its parent: a reused pid is never hit."""
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError:  # it has ended, or a kernel before 5.3: SIGKILL will come
+        return
+    try:
+        if guardian.state_and_parent(pid)[1] in parents:
+            signal.pidfd_send_signal(handle, number)
+    except OSError:  # ended meanwhile, or of another user
+        pass
+    finally:
+        os.close(handle)
+
+
+def whole(handle: int) -> bytes:
+    """What a file in memory holds, wherever it was left off."""
+    size, parts = 0, []
+    while part := os.pread(handle, 1 << 20, size):
+        parts.append(part)
+        size += len(part)
+    return b"".join(parts)
+
+
+def in_memory(data: bytes) -> int:
+    handle = os.memfd_create("leadrope", os.MFD_CLOEXEC)
+    with open(handle, "wb", closefd=False) as file:
+        file.write(data)
+    os.lseek(handle, 0, os.SEEK_SET)
+    return handle
+
+
+def high(handle: int) -> int:
+    """The same where no number that a command gets is in its way."""
+    import fcntl  # noqa: PLC0415  # for code in another Python alone
+
+    found: int = fcntl.fcntl(handle, fcntl.F_DUPFD_CLOEXEC, 16)
+    return found
+
+
+def beside(name: str) -> str:
+    return os.path.join(os.path.dirname(os.path.abspath(__file__)), name)  # noqa: PTH100, PTH118, PTH120
+
+
+def program_of(name: str, path: str) -> str:
+    """Looked up in the PATH that the command gets."""
+    if "/" in name:
+        return name
+    for folder in path.split(":"):
+        found = f"{folder or '.'}/{name}"
+        if os.access(found, os.X_OK) and not os.path.isdir(found):  # noqa: PTH112
+            return found
+    raise FileNotFoundError(errno.ENOENT, "not on the PATH", name)
+
+
+class Lane:
+    """One command, from its start to the end of everything that it has started. Lives in a process of its own."""
+
+    def __init__(self, body: "dict[str, Any]", handles: "list[int]") -> None:
+        self.me = os.getpid()
+        self.body = body
+        self.handles = handles
+        self.pid = 0
+        self.status = 0
+        self.has_ended = False
+        self.is_childless = False
+        self.is_stopping = False
+        self.leftovers: set[int] = set()
+
+    def run(self) -> str:
+        while signal.sigtimedwait(TAKEN, 0):
+            pass  # meant for the command before
+        failed = self.start()
+        for handle in self.handles:  # held open here, the pipes would never end
+            os.close(handle)
+        if failed:
+            return failed
+        self.wait()
+        survivors = self.sweep()
+        return f"ENDED {{}} {self.status} {len(self.leftovers)} {survivors}"
+
+    def start(self) -> str:
+        """Why it could not be started, or nothing."""
+        try:
+            os.chdir(self.body["cwd"])
+        except OSError as error:
+            return f"FAILED {{}} {error.errno} cwd"
+        try:
+            self.pid = self.start_code() if "code" in self.body else self.start_program()
+        except OSError as error:
+            return f"FAILED {{}} {error.errno or errno.EINVAL} program"
+        return ""
+
+    def start_program(self) -> int:
+        argv, env = self.body["argv"], self.body["env"]
+        _, stdin, stdout, stderr, answer = self.handles[:MOST_DESCRIPTORS]
+        more: list[tuple[int, ...]] = []
+        if "script" in self.body:
+            argv = [*argv, *self.script_words(self.body["script"])]
+        elif "waits" in self.body:
+            more = [(os.POSIX_SPAWN_DUP2, self.kept(high(answer)), 3)]
+        elif "letter" in self.body:
+            argv = [*argv, beside("room_code.py"), "3", "4", str(self.body["limit"])]
+            letter = self.kept(in_memory(self.body["letter"]))
+            more = [
+                (os.POSIX_SPAWN_DUP2, self.kept(high(answer)), 3),
+                (os.POSIX_SPAWN_DUP2, self.kept(high(letter)), 4),
+            ]
+        return os.posix_spawn(
+            program_of(argv[0], env.get("PATH", os.defpath)),
+            argv,
+            env,
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, stdin, 0),
+                (os.POSIX_SPAWN_DUP2, stdout, 1),
+                (os.POSIX_SPAWN_DUP2, stderr, 2),
+                *more,
+            ],
+            # A session of its own: a `kill 0` in a script must not end its lane.
+            setsid=True,
+            setsigmask=[],
+            setsigdef=[*guardian.IGNORED_BY_PYTHON, *TAKEN],
+        )
+
+    def script_words(self, script: str) -> "tuple[str, ...]":
+        data = script.encode("utf-8", "surrogateescape")
+        if len(data) < LONGEST_ARGUMENT:
+            return "-c", script
+        handle = self.kept(in_memory(data))
+        os.set_inheritable(handle, True)
+        return (f"/proc/self/fd/{handle}",)
+
+    def kept(self, handle: int) -> int:
+        """Closed with the others once the command has started."""
+        self.handles.append(handle)
+        return handle
+
+    def start_code(self) -> int:
+        pid = os.fork()
+        if pid:
+            return pid
+        try:
+            os.setsid()
+            for number in TAKEN:
+                signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, [])
+            guardian.prctl(PR_SET_DUMPABLE, 1)
+            _, stdin, stdout, stderr, answer = self.handles
+            for handle, number in ((stdin, 0), (stdout, 1), (stderr, 2)):
+                os.dup2(handle, number)
+            # The supervisor's socket is among what is closed here.
+            kept = os.dup(answer) if answer <= 3 else answer
+            os.dup2(kept, 3, inheritable=False)
+            os.closerange(4, max(self.handles) + 64)
+            gc.enable()
+            os.environ.clear()
+            os.environ.update(self.body["env"])
+            sys.modules["room_code"].run(self.body["code"], answer=3, limit=self.body["limit"])
+        except BaseException:  # noqa: BLE001  # whatever it is, the copy of the lane must not live on
+            sys.__excepthook__(*sys.exc_info())
+            os._exit(BROKEN_LANE)
+        os._exit(0)
+
+    def wait(self) -> None:
+        """Until the command has ended; while it is being stopped, until nothing of it is left, or time is up."""
+        kill_at = give_up = float("inf")
+        while True:
+            self.reap()
+            if self.has_ended and (self.is_childless or not self.is_stopping):
+                return
+            now = time.monotonic()
+            if now >= give_up:
+                self.status = self.status if self.has_ended else signal.SIGKILL
+                return
+            if now >= kill_at:
+                if self.has_ended:
+                    return
+                os.kill(self.pid, signal.SIGKILL)  # our child, and not yet reaped
+                kill_at, give_up = float("inf"), now + guardian.SWEEP_S
+                self.is_stopping = False  # what is left after it is killed as well
+                continue
+            number = self.next_signal(min(kill_at, give_up) - now)
+            if number == STOP and kill_at == give_up:  # neither is set: the first word counts
+                self.is_stopping = True
+                kill_at = time.monotonic() + STOP_S
+                self.ask_to_end()
+
+    def next_signal(self, timeout: float) -> int:
+        if timeout == float("inf"):
+            return int(signal.sigwait(TAKEN))
+        found = signal.sigtimedwait(TAKEN, max(0.0, timeout))
+        return found.si_signo if found else 0
+
+    def ask_to_end(self) -> None:
+        for pid, parent in descendants(self.me):
+            send_signal(pid, (parent, self.me), signal.SIGTERM)
+            send_signal(pid, (parent, self.me), signal.SIGCONT)  # a stopped process would not see the TERM
+
+    def reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                self.is_childless = True
+                return
+            if pid == 0:
+                return
+            if pid == self.pid:
+                self.has_ended = True
+                self.status = status
+
+    def sweep(self) -> int:
+        """Kills what the command has left behind, and gives how much of it is alive all the same.
+
+        Having no child at all is the kernel's own word that nothing is left. A child that somebody traces may be dead
+        and stay.
+        """
+        return end_below(self.me, {}, self.leftovers, self.has_no_child)
+
+    def has_no_child(self) -> bool:
+        self.reap()
+        return self.is_childless

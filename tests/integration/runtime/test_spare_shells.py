@@ -1,0 +1,110 @@
+"""Shells that are started before their script is known: a script cannot tell them from others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leadrope.runtime.commands import Commands
+
+SCRIPTS = [
+    "echo hello; echo oops >&2",
+    "exit 3",
+    "nosuchprogram a b",
+    "set -e; false; echo never",
+    "echo 1\nnosuchprogram\necho $LINENO",
+    "cat <<END\n$((1 + 1)) `echo x` $(echo y)\nEND",
+    "echo $0 $# $- ${x-unset} ${REPLY-unset}",
+    "cat; echo end of input",
+    "trap 'echo bye' EXIT; echo hi",
+    "kill -TERM $$",
+    "f() { return 4; }; f",
+    "ls /proc/self/fd",
+    "# nothing at all",
+    "exec ls nowhere",
+    "printf '%s|' \"a  b\" 'c\\n' é",
+    "(sleep 1000 &) ; echo left one behind",
+    "env | grep -v ^_= | sort",
+    "umask; ulimit -c; pwd",
+    "echo first\nif true; then echo second; fi\nshopt -s extglob\ncase ab in +(a|b)) echo third ;; esac",
+    "set -u; echo ${__script-unset}; echo $nothing",
+]
+
+
+@pytest.fixture(params=["preferred", "off"])
+async def commands(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Commands]:
+    ws = tmp_path / "ws"
+    ws.mkdir()
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LEADROPE_HOME": str(tmp_path / "leadrope")}
+    async with Commands(ws, policy={"sandbox": request.param}, environ=environ) as opened:
+        yield opened
+
+
+async def test_a_script_does_the_same_in_a_shell_that_has_waited_for_it(commands: Commands) -> None:
+    for script in SCRIPTS:
+        # The variable that is given is one that no waiting shell has, so this one is started for its script alone.
+        alone = await commands.shell(script, env={"ALONE": ""})
+        waited = await commands.shell(script)
+        told = alone.stdout.replace(b"ALONE=\n", b"")
+        assert (waited.exit_code, waited.stdout, waited.stderr) == (alone.exit_code, told, alone.stderr), script
+        assert waited.leftovers == alone.leftovers, script
+
+
+@pytest.mark.parametrize("script", ["if", 'echo "a', ")"])
+async def test_a_script_that_is_none_ends_the_same(commands: Commands, script: str) -> None:
+    await commands.shell("true")
+    await commands.shell("true")
+    alone = await commands.shell(script, env={"ALONE": ""})
+    waited = await commands.shell(script)
+    assert waited.exit_code == alone.exit_code == 2
+    assert b"syntax error" in waited.stderr or b"unexpected EOF" in waited.stderr
+
+
+KILLER = """
+for p in /proc/[0-9]*; do
+  p=${p#/proc/}
+  [ $p != $$ ] && grep -qs 'read -r __script' /proc/$p/cmdline && kill -9 $p
+done
+"""
+
+
+@pytest.mark.fault
+async def test_a_waiting_shell_that_was_killed_is_replaced(commands: Commands, fault_count: int) -> None:
+    """The commands of a workspace are of one user, and one can kill what waits for the next.
+
+    The next is given at once, when the end of what waited for it may not be known yet; it runs once.
+    """
+    await commands.shell("true")
+    await commands.shell("true")
+    for number in range(fault_count):
+        done = await commands.shell(KILLER + "echo killed")
+        assert done.stdout == b"killed\n"
+        next_one = await commands.shell(f"echo {number} | tee -a ran")
+        assert (next_one.exit_code, next_one.stdout) == (0, b"%d\n" % number)
+    assert (commands.cwd / "ran").read_text().split() == [str(number) for number in range(fault_count)]
+
+
+async def test_a_script_that_is_killed_after_it_began_is_not_run_again(commands: Commands) -> None:
+    await commands.shell("true")
+    await commands.shell("true")
+    done = await commands.shell("echo once >> ran; kill -9 $$")
+    assert done.exit_code == -9
+    assert (commands.cwd / "ran").read_text() == "once\n"
+
+
+async def test_time_and_size_count_for_a_script_that_was_waited_for(commands: Commands) -> None:
+    await commands.shell("true")
+    await commands.shell("true")
+    late = await commands.shell("echo begun; sleep 1000", timeout_s=0.5)
+    assert (late.timed_out, late.stdout) == (True, b"begun\n")
+    seen: list[Any] = []
+    large = await commands.shell(
+        "head -c 100000 /dev/zero", limit_bytes=1000, on_output=lambda stream, data: seen.append((stream, len(data)))
+    )
+    assert (large.truncated, len(large.stdout), sum(size for _, size in seen)) == (True, 1000, 1000)
+    long = "# " + "x" * 40_000 + "\necho long"
+    assert (await commands.shell(long)).stdout == b"long\n"
