@@ -6,6 +6,7 @@ class and end with `assert_never`, so that a new event shows every place that mu
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Literal
 
 import msgspec
@@ -364,6 +365,12 @@ Event = (
     | AgentExited
     | RunEnded
 )
+
+
+@functools.cache
+def decoder() -> msgspec.json.Decoder[Event]:
+    """Made where it is first needed: all types are looked at, which takes a tenth of the time of a short workflow."""
+    return msgspec.json.Decoder(Event)
 
 
 class Recorded(msgspec.Struct, frozen=True, gc=False):

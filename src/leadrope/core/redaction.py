@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -22,36 +23,40 @@ def _starts(word: str, more: str = "") -> str:
 # faster than trying a pattern, and most text holds none of them. Each shape needs a long random tail, so that prose
 # about keys survives, and does not start inside a word: `task-implement-the-login-page` holds `sk-` too. Every scan is
 # bounded or stops at a character that its own start cannot hold, so that a hostile text costs linear time.
-_KEY_SHAPES = tuple(
-    (word, re.compile(shape, re.VERBOSE))
-    for word, shape in (
-        ("sk-ant-", r"sk-ant-[A-Za-z0-9_\-]{16,}"),
-        ("sk-", rf"sk-{_starts('sk-')}(?=[A-Za-z_\-]{{0,64}}[0-9])[A-Za-z0-9_\-]{{20,}}"),
-        ("pplx-", r"pplx-[A-Za-z0-9]{20,}"),
-        ("gh", r"gh[pousr]_[A-Za-z0-9]{20,}"),
-        ("github_pat_", r"github_pat_[A-Za-z0-9_]{20,}"),
-        ("glpat-", r"glpat-[A-Za-z0-9_\-]{16,}"),
-        ("xox", r"xox[abprs]-[A-Za-z0-9\-]{10,}"),
-        ("AKIA", rf"AKIA{_starts('AKIA')}[A-Z0-9]{{16}}(?![A-Za-z0-9])"),
-        ("ASIA", rf"ASIA{_starts('ASIA')}[A-Z0-9]{{16}}(?![A-Za-z0-9])"),
-        ("AIza", rf"AIza{_starts('AIza')}[A-Za-z0-9_\-]{{30,}}"),
-        (
-            "eyJ",
-            rf"eyJ{_starts('eyJ', '_-')}[A-Za-z0-9_\-]{{10,}}\.[A-Za-z0-9_\-]{{10,}}\.[A-Za-z0-9_\-]{{10,}}",
-        ),
-        (
-            # Also one whose end is cut off, and one inside JSON, where a line break is written as \n or the lines are
-            # a list. Any other quote stays, with its backslash: the JSON around the key must be read again.
-            "PRIVATE KEY-----",
-            r"""
-            -----BEGIN[ ][A-Z ]{0,40}PRIVATE[ ]KEY-----
-            (?:(?:\s|\\[rn])*(?:Proc-Type|DEK-Info):[^\r\n\\"]*)*
-            (?:[A-Za-z0-9+/=\s]|\\+[nrt/]|","(?=(?:\\[rt])*(?:[A-Za-z0-9+/=]{16,}["\\]|-----END[ ])))*
-            (?:-----END[ ][A-Z ]{0,40}PRIVATE[ ]KEY-----)?
-            """,
-        ),
-    )
+_KEY_SHAPES = (
+    ("sk-ant-", r"sk-ant-[A-Za-z0-9_\-]{16,}"),
+    ("sk-", rf"sk-{_starts('sk-')}(?=[A-Za-z_\-]{{0,64}}[0-9])[A-Za-z0-9_\-]{{20,}}"),
+    ("pplx-", r"pplx-[A-Za-z0-9]{20,}"),
+    ("gh", r"gh[pousr]_[A-Za-z0-9]{20,}"),
+    ("github_pat_", r"github_pat_[A-Za-z0-9_]{20,}"),
+    ("glpat-", r"glpat-[A-Za-z0-9_\-]{16,}"),
+    ("xox", r"xox[abprs]-[A-Za-z0-9\-]{10,}"),
+    ("AKIA", rf"AKIA{_starts('AKIA')}[A-Z0-9]{{16}}(?![A-Za-z0-9])"),
+    ("ASIA", rf"ASIA{_starts('ASIA')}[A-Z0-9]{{16}}(?![A-Za-z0-9])"),
+    ("AIza", rf"AIza{_starts('AIza')}[A-Za-z0-9_\-]{{30,}}"),
+    (
+        "eyJ",
+        rf"eyJ{_starts('eyJ', '_-')}[A-Za-z0-9_\-]{{10,}}\.[A-Za-z0-9_\-]{{10,}}\.[A-Za-z0-9_\-]{{10,}}",
+    ),
+    (
+        # Also one whose end is cut off, and one inside JSON, where a line break is written as \n or the lines are
+        # a list. Any other quote stays, with its backslash: the JSON around the key must be read again.
+        "PRIVATE KEY-----",
+        r"""
+        -----BEGIN[ ][A-Z ]{0,40}PRIVATE[ ]KEY-----
+        (?:(?:\s|\\[rn])*(?:Proc-Type|DEK-Info):[^\r\n\\"]*)*
+        (?:[A-Za-z0-9+/=\s]|\\+[nrt/]|","(?=(?:\\[rt])*(?:[A-Za-z0-9+/=]{16,}["\\]|-----END[ ])))*
+        (?:-----END[ ][A-Z ]{0,40}PRIVATE[ ]KEY-----)?
+        """,
+    ),
 )
+
+
+@functools.cache
+def _compiled(shape: str) -> re.Pattern[str]:
+    return re.compile(shape, re.VERBOSE)
+
+
 # As a header line, as a field of JSON, and as an assignment.
 _BEARER = re.compile(
     r"""(?ix)
@@ -123,7 +128,7 @@ class Redactor:
             return text
         for word, shape in _KEY_SHAPES:
             if word in text:
-                text = shape.sub(MASK, text)
+                text = _compiled(shape).sub(MASK, text)
         lowered = text.lower()
         if "authorization" in lowered or "x-api-key" in lowered:
             text = _BEARER.sub(rf"\1{MASK}", text)
@@ -154,7 +159,7 @@ class Redactor:
         if self._shapes:
             for word, shape in _KEY_SHAPES:
                 if word in text:
-                    yield from shape.finditer(text)
+                    yield from _compiled(shape).finditer(text)
             yield from _BEARER.finditer(text)
 
 

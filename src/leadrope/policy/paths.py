@@ -76,7 +76,7 @@ class Glob:
     single name it matches at any depth inside too.
     """
 
-    __slots__ = ("_anchored", "_anywhere", "_base", "_single", "text")
+    __slots__ = ("_base", "_floating", "_single", "_source", "text")
 
     def __init__(self, text: str, *, floating: bool = False) -> None:
         self.text = text
@@ -85,31 +85,38 @@ class Glob:
         if self._base == "home":
             body = body[2:]
         body = _checked(text, body)
-        flags = re.DOTALL | (re.IGNORECASE if floating else 0)
-        source = _regex(body.lstrip("/"))
-        self._anchored = re.compile(source, flags)
-        self._anywhere = re.compile(f"(?:.*/)?{source}", flags) if floating else None
+        self._source = _regex(body.lstrip("/"))
+        self._floating = floating
         self._single = "/" not in body.rstrip("/")
 
     def matches(self, path: str, ground: Ground) -> bool:
         """Does one absolute spelling of a path match?"""
         if self._base == "absolute":
-            return self._anchored.fullmatch(path.lstrip("/")) is not None
+            return self._fits(path.lstrip("/"))
         if self._base == "home":
             rest = _below(path, ground.home)
-            return rest is not None and self._anchored.fullmatch(rest) is not None
+            return rest is not None and self._fits(rest)
         # Inside a workspace only the part below its root counts: a checkout under ~/.claude/worktrees is no secret.
         inside = [rest for root in ground.roots if (rest := _below(path, root)) is not None]
         if not inside:
-            return self._anywhere is not None and self._anywhere.fullmatch(path.lstrip("/")) is not None
-        regex = self._anywhere if self._anywhere is not None and self._single else self._anchored
-        return any(regex.fullmatch(rest) for rest in inside)
+            return self._floating and self._fits(path.lstrip("/"), anywhere=True)
+        return any(self._fits(rest, anywhere=self._floating and self._single) for rest in inside)
+
+    def _fits(self, path: str, *, anywhere: bool = False) -> bool:
+        return _compiled(self._source, floating=self._floating, anywhere=anywhere).fullmatch(path) is not None
 
     def matches_any(self, spellings: Iterable[str], ground: Ground) -> bool:
         return any(self.matches(path, ground) for path in spellings)
 
     def matches_all(self, spellings: Sequence[str], ground: Ground) -> bool:
         return bool(spellings) and all(self.matches(path, ground) for path in spellings)
+
+
+@functools.lru_cache(maxsize=4096)
+def _compiled(source: str, *, floating: bool, anywhere: bool) -> re.Pattern[str]:
+    """At the first path that is compared: the shipped rules have sixty patterns, and most commands name no path."""
+    flags = re.DOTALL | (re.IGNORECASE if floating else 0)
+    return re.compile(f"(?:.*/)?{source}" if anywhere else source, flags)
 
 
 @functools.lru_cache(maxsize=4096)

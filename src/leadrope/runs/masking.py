@@ -6,12 +6,10 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from leadrope.core.events import Event, MessageDelta, Recorded
+from leadrope.core.events import Event, MessageDelta, Recorded, decoder
 from leadrope.core.redaction import Redactor
 from leadrope.core.result import RunResult
 from leadrope.runs.cleaning import as_json
-
-_event = msgspec.json.Decoder(Event)
 
 
 class Masking:
@@ -80,4 +78,4 @@ def _cleaned(record: Recorded, redactor: Redactor) -> Recorded:
     text = msgspec.json.encode(record.event).decode()
     if redactor.clean(text) == text:
         return record
-    return msgspec.structs.replace(record, event=_event.decode(as_json(record.event, redactor)))
+    return msgspec.structs.replace(record, event=decoder().decode(as_json(record.event, redactor)))

@@ -22,7 +22,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import msgspec
 
@@ -41,8 +41,10 @@ from leadrope.process.rooms import LIMIT_BYTES, Finished, OnOutput
 from leadrope.providers import base
 from leadrope.providers.claude_code import env as environments
 from leadrope.runtime import prepare, walls
-from leadrope.runtime.proxy import HostProxy, Refused
 from leadrope.runtime.rundir import RunDir
+
+if TYPE_CHECKING:
+    from leadrope.runtime.proxy import HostProxy, Refused
 
 SPARE_SCRIPT_CHARS = 32_000
 """A longer one is handed over as a file, by the way that takes files."""
@@ -128,6 +130,8 @@ class Commands:
             self.notices.append(walls.no_walls(wished, missing))
         hosts = walls.allowed_hosts(self.rules.network_allowed_hosts) if self._granted.model_only else ()
         if hosts:
+            from leadrope.runtime.proxy import HostProxy  # noqa: PLC0415  # HTTP, for those who allow hosts
+
             self._proxy_dir = RunDir()
             proxy = HostProxy(hosts, listen=self._proxy_dir.path / "proxy.sock", on_refused=self._refused)
             self._proxy = await proxy.__aenter__()
