@@ -78,6 +78,7 @@ async def test_a_later_turn_knows_its_model_its_session_and_who_pays(stage: Any)
         assert result.llm_usage.cost_label == "API-equivalent estimate"
     assert told[0].model
     assert told[1].llm_usage != told[0].llm_usage
+    assert conversation.cost_label == "API-equivalent estimate"
 
 
 async def test_a_process_that_waits_too_long_is_closed_and_comes_back(stage: Any, until: Any) -> None:

@@ -229,8 +229,7 @@ class _Chat:
             case "/cost":
                 turns = self._conversation.turns
                 spent = money(self._conversation.cost_usd)
-                last = self._conversation.last
-                label = last.totals.cost_label if last and last.totals else "estimate"
+                label = self._conversation.cost_label
                 self._screen.line(f"{turns} turn{'' if turns == 1 else 's'} · {spent} ({label})")
             case "/session":
                 self._screen.line(self._conversation.session_id or "it begins with your first words")

@@ -193,7 +193,7 @@ def summary(found: Report) -> str:
     parts = [
         f"### {mark} leadrope: {_cell(found.title)}",
         "",
-        "| outcome | took | cost (estimate) | tokens | tool calls | people asked |",
+        f"| outcome | took | cost ({result.cost_label}, {result.cost_source}) | tokens | tool calls | people asked |",
         "|---|---|---|---|---|---|",
         f"| {' | '.join(figures)} |",
         "",
@@ -255,6 +255,8 @@ def junit(found: Report) -> str:
         "model": found.model,
         "session_id": _line(result.session_id or "", 80),
         "cost_usd": f"{result.cost_usd:.6f}",
+        "cost_label": result.cost_label,
+        "cost_source": result.cost_source,
         "tokens": str(result.usage.total_tokens),
         "tool_calls": str(found.tools),
     }

@@ -286,7 +286,7 @@ class Renderer:
     def _summary(self, result: RunResult) -> str:
         parts = [_count(result.turns, "turn"), f"{result.usage.total_tokens:,} tokens"]
         if not self._rehearsal:
-            parts.append(f"{money(result.cost_usd)} ({result.totals.cost_label if result.totals else 'estimate'})")
+            parts.append(f"{money(result.cost_usd)} ({result.cost_note})")
         parts.append(f"{result.duration_s:.1f} s")
         if result.denials:
             parts.append(f"{_count(len(result.denials), 'call')} denied")

@@ -211,9 +211,17 @@ def _kept(given: Mapping[str, Any]) -> dict[str, Any]:
 def _detach(request: RunRequest, kept: dict[str, Any], screen: Screen) -> int:
     from leadrope.core.request import check  # noqa: PLC0415  # only here
     from leadrope.runs import detached  # noqa: PLC0415  # only here
+    from leadrope.runs.stored_requests import placed  # noqa: PLC0415  # only here
 
+    request = check(request)
+    if request.resume is not None:
+        from leadrope.runtime.sessions import Sessions  # noqa: PLC0415  # only a resumed session has a folder of its own
+
+        request, notices = Sessions.of().settle(request)
+        for notice in notices:
+            screen.line(notice.message)
     # The folder of this terminal: the owner's own is another.
-    request = msgspec.structs.replace(check(request), cwd=str(Path(request.cwd or ".").expanduser().resolve()))
+    request = placed(msgspec.structs.replace(request, cwd=request.cwd or "."))
     run_id = detached.hand_over(home.leadrope_home(os.environ), request, dict(os.environ), **kept)
     print(run_id)
     screen.line(screen.style.dim(f"watch it with: leadrope runs logs -f {run_id[:8]}"))

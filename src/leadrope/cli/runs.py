@@ -21,6 +21,7 @@ from leadrope.cli.screen import Screen
 from leadrope.core import home
 from leadrope.core.redaction import Redactor
 from leadrope.core.request_secrets import known_secrets
+from leadrope.core.result import RunResult
 from leadrope.runs import database, detached, places, recover
 from leadrope.runs.service import Service
 from leadrope.runs.store import Filter, RunInfo, Truncated
@@ -102,6 +103,8 @@ def list_(is_open: bool, state: Any, outcome: Any, label: str | None, here: bool
         return 0
     for number, line in enumerate(listed(rows, screen.width)):
         click.echo(screen.style.dim(line) if number == 0 and sys.stdout.isatty() else line)
+    if any(row.cost_usd for row in rows):
+        screen.line(screen.style.dim(cost_key(rows)))
     return 0
 
 
@@ -114,7 +117,7 @@ def listed(rows: Sequence[RunInfo], width: int) -> list[str]:
                 row.id[:8],
                 row.outcome or row.state,
                 table.ago(row.created),
-                f"${row.cost_usd:.2f}" if row.cost_usd else "-",
+                cost(row) if row.cost_usd else "-",
                 row.model.removeprefix("claude-") or "-",
                 clean(row.title) + (f"  ({clean(row.note)})" if row.note and row.state != "ended" else ""),
             )
@@ -122,6 +125,18 @@ def listed(rows: Sequence[RunInfo], width: int) -> list[str]:
         ],
         width,
     )
+
+
+def cost(row: RunInfo) -> str:
+    """For a column, where there is no room for what it is called: a mark on what a subscription has paid."""
+    return f"{'' if row.cost_label == 'estimate' else '~'}${row.cost_usd:.2f}"
+
+
+def cost_key(rows: Sequence[RunInfo]) -> str:
+    """What the costs of a table are, in one line."""
+    if all(row.cost_label == "estimate" for row in rows):
+        return "Costs are estimates."
+    return "Costs are estimates; ~ API-equivalent: a subscription pays, which is not charged by the token."
 
 
 @command.command("show")
@@ -139,7 +154,7 @@ def show(run: str, output: str) -> int:
             sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")
             return 0
         kept = [("kept", f"{clean(each.name)} ({each.size} bytes)") for each in service.store.artifacts(row)]
-        for name, value in (*described(row, service.waits_for(row)), *kept):
+        for name, value in (*described(row, service.waits_for(row), texts.result), *kept):
             click.echo(f"{name:<10} {value}")
         click.echo(f"\n{clean(texts.request.prompt)}")
         if texts.result is not None:
@@ -152,7 +167,8 @@ def show(run: str, output: str) -> int:
     return with_service(look)
 
 
-def described(row: RunInfo, note: str) -> list[tuple[str, str]]:
+def described(row: RunInfo, note: str, result: RunResult | None) -> list[tuple[str, str]]:
+    source = "computed" if result is None else result.cost_source
     state = row.state if row.outcome is None else f"{row.state}, {row.outcome}"
     lines = [
         ("run", row.id),
@@ -162,7 +178,7 @@ def described(row: RunInfo, note: str) -> list[tuple[str, str]]:
         ("session", row.session_id or "-"),
         ("started", time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row.created))),
         ("attempts", str(row.attempt)),
-        ("cost", f"${row.cost_usd:.4f} (estimate), {row.tokens} tokens"),
+        ("cost", f"${row.cost_usd:.4f} ({row.cost_label}, {source}), {row.tokens} tokens"),
     ]
     if row.labels:
         lines.append(("labels", ", ".join(f"{key}={value}" for key, value in row.labels.items())))

@@ -64,7 +64,7 @@ def show(session_id: str) -> int:
         "agent": " ".join(part for part in (info.provider, info.model) if part),
         "begun": _when(info.created),
         "last used": _when(info.last_used),
-        "runs": f"{len(info.runs)}, {info.turns} turns, ${info.cost_usd:.4f} (estimate)",
+        "runs": f"{len(info.runs)}, {info.turns} turns, ${info.cost_usd:.4f} ({info.cost_label})",
         "last run": info.outcome,
         "forked from": info.forked_from or "",
         "rebuilt": f"{info.rebuilt} times" if info.rebuilt else "",

@@ -16,6 +16,7 @@ from leadrope import errors
 from leadrope.cli.screen import PIPED_WIDTH, Style, wants_colour
 from leadrope.cli.table import cut, width_of
 from leadrope.core import home
+from leadrope.core.usage import CostLabel, sum_label
 from leadrope.runtime.shown import clean
 
 MAX_DAYS = 3660
@@ -23,8 +24,8 @@ MAX_GAPS = 92
 """Days without a run are shown as empty lines, if the whole is no longer than this."""
 BLOCKS = " ▏▎▍▌▋▊▉█"
 
-Spent = tuple[str, str, dict[str, str], float, int, str | None]
-"""Day, model, labels, cost, tokens, outcome: a row of the store."""
+Spent = tuple[str, str, dict[str, str], float, CostLabel, int, str | None]
+"""Day, model, labels, cost and what to call it, tokens, outcome: a row of the store."""
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +35,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     runs: int = 0
     succeeded: int = 0
     cost_usd: float = 0.0
+    cost_label: CostLabel = "estimate"
     tokens: int = 0
 
 
@@ -41,7 +43,7 @@ def lines(rows: Iterable[Spent], by: str) -> list[Line]:
     """Summed by `day`, `model` or `label:KEY`; days in their order, all else by what it cost."""
     key = by.removeprefix("label:")
     found: dict[str, Line] = {}
-    for day, model, labels, cost, tokens, outcome in rows:
+    for day, model, labels, cost, label, tokens, outcome in rows:
         name = day if by == "day" else (model or "(not known)") if by == "model" else labels.get(key, "(none)")
         old = found.get(name) or Line(name=name)
         found[name] = Line(
@@ -49,6 +51,7 @@ def lines(rows: Iterable[Spent], by: str) -> list[Line]:
             runs=old.runs + 1,
             succeeded=old.succeeded + (outcome in ("succeeded", "degraded")),
             cost_usd=old.cost_usd + cost,
+            cost_label=sum_label([(old.cost_usd, old.cost_label), (cost, label)]),
             tokens=old.tokens + tokens,
         )
     if by == "day":
@@ -62,6 +65,7 @@ def total(found: Sequence[Line]) -> Line:
         runs=sum(line.runs for line in found),
         succeeded=sum(line.succeeded for line in found),
         cost_usd=sum(line.cost_usd for line in found),
+        cost_label=sum_label((line.cost_usd, line.cost_label) for line in found),
         tokens=sum(line.tokens for line in found),
     )
 
@@ -177,7 +181,19 @@ def command(*, by: str, days: int, label: str | None, by_tokens: bool, output: s
     measure = "tokens" if by_tokens else "cost"
     for text in plot(found, width=width, measure=measure, style=style, bars=is_live):
         click.echo(text)
+    click.echo(key(rows), err=True)
     return 0
+
+
+def key(rows: Iterable[Spent]) -> str:
+    """What the sums are, in one line; where they mix what is charged and what is not, how much of each."""
+    parts: dict[CostLabel, float] = {}
+    for _, _, _, cost, label, _, _ in rows:
+        if cost > 0:
+            parts[label] = parts.get(label, 0.0) + cost
+    if len(parts) < 2:
+        return f"Costs: {next(iter(parts), 'estimate')} at list prices."
+    return "Costs at list prices: " + ", ".join(f"{money(usd)} {label}" for label, usd in sorted(parts.items())) + "."
 
 
 def _check_by(by: str) -> None:

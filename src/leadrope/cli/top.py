@@ -12,8 +12,9 @@ from collections.abc import Sequence
 import click
 
 from leadrope.cli import table
-from leadrope.cli.runs import with_service
+from leadrope.cli.runs import cost, with_service
 from leadrope.cli.screen import Screen
+from leadrope.core.usage import sum_label
 from leadrope.runs.service import Service
 from leadrope.runs.store import Filter, RunInfo
 from leadrope.runtime.shown import clean
@@ -78,8 +79,9 @@ def _draw(service: Service) -> None:
 def frame(rows: Sequence[RunInfo], width: int, states: dict[str, int]) -> list[str]:
     """One picture: a line of sums, then the runs."""
     counts = ", ".join(f"{count} {state}" for state, count in sorted(states.items())) or "nothing runs"
-    cost = sum(row.cost_usd for row in rows)
-    head = f"leadrope  {time.strftime('%H:%M:%S')}  {counts}  ${cost:.2f}"
+    spent = sum(row.cost_usd for row in rows)
+    label = sum_label((row.cost_usd, row.cost_label) for row in rows)
+    head = f"leadrope  {time.strftime('%H:%M:%S')}  {counts}  ${spent:.2f} ({label})"
     if not rows:
         return [table.cut(head, width), "", 'Start one with `leadrope run --detach "…"`.']
     cells = [
@@ -88,7 +90,7 @@ def frame(rows: Sequence[RunInfo], width: int, states: dict[str, int]) -> list[s
             row.outcome or row.state,
             table.age((row.ended or time.time()) - (row.started or row.created)),
             _thousands(row.tokens),
-            f"${row.cost_usd:.2f}",
+            cost(row),
             clean(row.title)[:24],
             clean(row.note or row.last_action),
         )

@@ -9,7 +9,7 @@ import msgspec
 from leadrope import errors
 from leadrope.core import typed
 from leadrope.core.tools import ToolCall
-from leadrope.core.usage import LlmUsage, Totals, Usage
+from leadrope.core.usage import CostLabel, CostSource, LlmUsage, Totals, Usage
 
 V = TypeVar("V")
 
@@ -122,6 +122,21 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def ok(self) -> bool:
         return self.outcome in ("succeeded", "degraded")
+
+    @property
+    def cost_label(self) -> CostLabel:
+        """What `cost_usd` is to be called, wherever it is shown."""
+        return "estimate" if self.totals is None else self.totals.cost_label
+
+    @property
+    def cost_source(self) -> CostSource:
+        return "computed" if self.totals is None else self.totals.cost_source
+
+    @property
+    def cost_note(self) -> str:
+        """For behind the sum: its label, and that it is our own reckoning where the agent's is missing."""
+        is_ours = self.totals is not None and self.totals.cost_source == "computed"
+        return f"{self.cost_label}, computed" if is_ours else self.cost_label
 
     def raise_for_outcome(self) -> RunResult:
         """Return the result, or raise `RunFailed` with it if the run did not succeed.

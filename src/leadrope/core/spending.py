@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from leadrope.core import events
-from leadrope.core.usage import AttemptUsage, CostLabel, CostSource, LlmUsage, ModelShare, Totals, Usage
+from leadrope.core.usage import AttemptUsage, CostLabel, CostSource, LlmUsage, ModelShare, Totals, Usage, sum_label
 
 MAIN = "main"
 OTHER = "other"
@@ -59,6 +59,8 @@ class Spending:
         self._metered_usd = 0.0
         self._since: float | None = None
         self._label: CostLabel = "estimate"
+        self._label_now: CostLabel = "estimate"
+        """Of the credential that pays now; `_label` is that of the whole run."""
         self._model = ""
         self._session_id: str | None = None
 
@@ -67,8 +69,9 @@ class Spending:
     def session_started(self, event: events.SessionStarted) -> None:
         self._model = event.model
         self._session_id = event.session_id
-        if event.credential is not None and event.credential.billing == "subscription":
-            self._label = "API-equivalent estimate"
+        if event.credential is not None:
+            self._label_now = label_of(event.credential)
+            self._label = sum_label([(self._all().usage.total_tokens, self._label), (1, self._label_now)])
 
     def message(self, event: events.UsageUpdated) -> None:
         self._untold[event.message_id] = event
@@ -174,7 +177,7 @@ class Spending:
             model=final.model or self._model,
             session_id=final.session_id or self._session_id,
             total_tokens=final.usage.total_tokens,
-            cost_label=self._label,
+            cost_label=self._label_now,
             retries=tuple(
                 AttemptUsage(model=piece.model, session_id=piece.session_id, **piece.fields())
                 for piece in self._retries
@@ -206,6 +209,10 @@ class Spending:
         for piece in self._retries:
             whole.add(piece)
         return whole
+
+
+def label_of(credential: events.CredentialUsed) -> CostLabel:
+    return "API-equivalent estimate" if credential.billing == "subscription" else "estimate"
 
 
 def _tokens(usage: Usage) -> dict[str, int]:

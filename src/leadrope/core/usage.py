@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -9,11 +10,24 @@ import msgspec
 CostSource = Literal["cli", "computed"]
 """`cli`: the agent program's own estimate. `computed`: reckoned by us from tokens and a price list, where the agent was
 cut off before it told, or told less."""
-CostLabel = Literal["estimate", "API-equivalent estimate"]
-"""No cost here is an invoice. A subscription is not charged by the token: then it is what the API would have asked."""
+CostLabel = Literal["estimate", "API-equivalent estimate", "partly API-equivalent estimate"]
+"""No cost here is an invoice. A subscription is not charged by the token: then it is what the API would have asked.
+`partly`: a sum of which a subscription has paid one part, and a key another."""
 Accounting = Literal["split_cache_fields"]
 ACCOUNTING: Accounting = "split_cache_fields"
 """`input_tokens` is a total, and the cache's parts of it stand beside it."""
+
+
+def sum_label(parts: Iterable[tuple[float, CostLabel]]) -> CostLabel:
+    """What to call the sum of these costs (or tokens). One of nothing says nothing about it.
+
+    >>> sum_label([(0.5, "estimate"), (0.0, "API-equivalent estimate")])
+    'estimate'
+    """
+    found = {label for amount, label in parts if amount > 0}
+    if len(found) > 1:
+        return "partly API-equivalent estimate"
+    return found.pop() if found else "estimate"
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):

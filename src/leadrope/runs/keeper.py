@@ -11,6 +11,8 @@ from leadrope import errors
 from leadrope.core import events
 from leadrope.core.redaction import Redactor
 from leadrope.core.result import RunResult
+from leadrope.core.spending import label_of
+from leadrope.core.usage import sum_label
 from leadrope.runs.masking import Masking
 from leadrope.runs.observers import Watch
 from leadrope.runs.sqlite import Sqlite
@@ -164,6 +166,7 @@ class RowState:
         self._tokens: dict[str, int] = {}
         self._action = run.last_action
         self._cost = run.cost_usd
+        self._cost_label = run.cost_label
         self.is_paused = False
 
     def see(self, event: events.Event) -> None:
@@ -172,6 +175,10 @@ class RowState:
                 self._has_started = True
                 self.is_parked = self._limited = False
                 self._session, self._model = event.session_id, event.model
+                self._cwd = self._cwd or event.cwd
+                if event.credential is not None:
+                    spent = self._cost + sum(self._tokens.values())
+                    self._cost_label = sum_label([(spent, self._cost_label), (1, label_of(event.credential))])
             case events.TurnStarted():
                 self._has_started = True
             case events.ApprovalRequested():
@@ -194,6 +201,7 @@ class RowState:
                 self.is_parked = self._limited
             case events.RunEnded(result=result):
                 self._cost = result.cost_usd
+                self._cost_label = result.totals.cost_label if result.totals else self._cost_label
             case _:
                 pass
 
@@ -212,6 +220,8 @@ class RowState:
             state=self.state,
             attempt=attempt,
             cost_usd=max(self._cost, run.meter.spent_usd),
+            cost_label=self._cost_label,
+            cwd=self._cwd,
             tokens=sum(self._tokens.values()),
             model=self._model,
             session_id=self._session,

@@ -64,6 +64,7 @@ class Looks:
         if run.state != "ended":
             raise errors.WrongState(f"run {run.id[:8]} has not ended", hint="Stop it first, or wait.")
         request = whole(self.store.texts(run.id).request)
+        request = msgspec.structs.replace(request, cwd=request.cwd or run.cwd or None)
         if prompt is None:
             return run, msgspec.structs.replace(request, session_id=None)
         if run.session_id is None:

@@ -102,7 +102,7 @@ def _head(info: RunInfo, story: Story, result: RunResult | None, write: Writer) 
     facts = [
         ("started", when(began), ""),
         ("took", page_entries.span(took) if took else "—", count(info.attempt, "attempt") if info.attempt > 1 else ""),
-        ("cost", f"${cost:.4f}", "estimate"),
+        ("cost", f"${cost:.4f}", result.cost_note if result else info.cost_label),
         ("tokens", f"{tokens:,}", f"{usage.output_tokens:,} written" if usage else ""),
         ("tool calls", f"{len(story.calls):,}", f"{denied} denied" if denied else "none denied"),
         ("people asked", f"{len(story.asked):,}", ""),

@@ -15,9 +15,10 @@ from typing import Any
 import msgspec
 
 from leadrope import errors
-from leadrope.core.events import Event, Recorded, Unrecognised
+from leadrope.core.events import Event, Recorded, Unrecognised, decoder
 from leadrope.core.request import RunRequest
 from leadrope.core.result import RunResult
+from leadrope.core.usage import CostLabel
 from leadrope.runs import database
 from leadrope.runs.statements import sql
 from leadrope.runs.store import Approval, Artifact, Filter, Owner, RunInfo, Texts
@@ -25,7 +26,6 @@ from leadrope.runs.store import Approval, Artifact, Filter, Owner, RunInfo, Text
 PAGE_BYTES = 4 * 1024 * 1024
 """Of bodies in one page. A follower that stalls holds a page: five hundred large tool results would be a gigabyte."""
 
-_event = msgspec.json.Decoder(Event)
 _labels = msgspec.json.Decoder(dict[str, str])
 _object = msgspec.json.Decoder(dict[str, Any])
 
@@ -198,8 +198,8 @@ class Reads:
         rows = self._rows("cost_since", since=since, agent=agent, label=key, value=value)
         return float(rows[0][0])
 
-    def spending(self, since: float) -> list[tuple[str, str, dict[str, str], float, int, str | None]]:
-        """Day, model, labels, cost, tokens, outcome of every run since then."""
+    def spending(self, since: float) -> list[tuple[str, str, dict[str, str], float, CostLabel, int, str | None]]:
+        """Day, model, labels, cost and what to call it, tokens, outcome of every run since then."""
         return [
             (day, model, _labels.decode(labels), *rest)
             for day, model, labels, *rest in self._rows("spending", since=since)
@@ -218,7 +218,7 @@ class Reads:
 def _decoded(body: bytes) -> Event:
     """The event, or its text where a later version of the package wrote what this one does not know."""
     try:
-        event: Event = _event.decode(body)
+        event = decoder().decode(body)
     except msgspec.DecodeError as error:
         return Unrecognised(reason=f"stored, and not understood: {error}", raw=body.decode(errors="replace"))
     return event

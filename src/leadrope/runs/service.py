@@ -38,7 +38,7 @@ from leadrope.runs.looks import Looks
 from leadrope.runs.observers import Observers
 from leadrope.runs.sqlite import Sqlite, ended_event
 from leadrope.runs.store import Approval, NewRun, Order, RunInfo
-from leadrope.runs.stored_requests import account_of, whole
+from leadrope.runs.stored_requests import account_of, placed, whole
 from leadrope.runtime.approvals import Answer, Approve, Approver, DenyAll, QuestionAnswer, as_approver
 
 if TYPE_CHECKING:
@@ -202,6 +202,7 @@ class Service(Looks):
     ) -> RunInfo:
         # The rest is checked where it starts; this could not even be stored.
         check_text(msgspec.structs.asdict(msgspec.structs.replace(request, credential=None)))
+        request = placed(request)
         own, around = home.load_env(self.home), self._environ if environ is None else environ
         new = NewRun(
             id=run_id or uuid.uuid4().hex,

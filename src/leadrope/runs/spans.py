@@ -222,7 +222,8 @@ class Spans:
                 found["error.type"] = result.error.kind
             self._meters.durations.record(max(0.0, run.last - run.began), found)
             self._meters.runs.add(1, {"leadrope.outcome": result.outcome, "gen_ai.request.model": run.model})
-            self._meters.cost.add(max(0.0, result.cost_usd), {"gen_ai.request.model": run.model})
+            paid = {"gen_ai.request.model": run.model, "leadrope.cost_label": result.cost_label}
+            self._meters.cost.add(max(0.0, result.cost_usd), paid)
 
     def _outcome(self, run: _Run, result: RunResult | None) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -237,6 +238,7 @@ class Spans:
                 "gen_ai.usage.cache_creation.input_tokens": usage.cache_creation_input_tokens,
                 "leadrope.outcome": result.outcome,
                 "leadrope.cost_usd": result.cost_usd,
+                "leadrope.cost_label": result.cost_label,
                 "leadrope.turns": result.turns,
                 "leadrope.attempts": result.attempts,
                 "leadrope.denials": len(result.denials),

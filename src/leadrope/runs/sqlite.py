@@ -122,6 +122,8 @@ class Sqlite(Reads):
             "last_seq": last,
             "attempt": progress.attempt,
             "cost_usd": progress.cost_usd,
+            "cost_label": progress.cost_label,
+            "cwd": progress.cwd,
             "tokens": progress.tokens,
             "model": progress.model,
             "session_id": progress.session_id,
@@ -170,6 +172,7 @@ class Sqlite(Reads):
             "note": redact(note),
             "error_kind": result.error.kind if result.error else None,
             "cost_usd": result.cost_usd,
+            "cost_label": result.totals.cost_label if result.totals else None,
             "tokens": result.usage.total_tokens,
             "session_id": result.session_id,
         }

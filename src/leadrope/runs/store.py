@@ -11,6 +11,7 @@ from leadrope.core.events import Recorded
 from leadrope.core.redaction import Redactor
 from leadrope.core.request import RunRequest
 from leadrope.core.result import Outcome, RunResult
+from leadrope.core.usage import CostLabel
 
 State = Literal["queued", "starting", "running", "waiting", "paused", "parked", "ended"]
 LIVE: tuple[State, ...] = ("starting", "running", "waiting", "paused")
@@ -51,6 +52,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     parent: str | None = None
     """The run that this one tries again or goes on with."""
     cost_usd: float = 0.0
+    cost_label: CostLabel = "estimate"
     tokens: int = 0
     last_action: str = ""
     error_kind: str | None = None
@@ -98,10 +100,13 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     attempt: int
     cost_usd: float
+    cost_label: CostLabel = "estimate"
     tokens: int
     model: str
     session_id: str | None
     last_action: str
+    cwd: str = ""
+    """For a row that does not know it yet: a session that is resumed goes on in its own folder."""
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 
 import msgspec
 
@@ -36,6 +38,24 @@ def _variable(request: RunRequest, environ: Mapping[str, str], settings: Mapping
     if request.billing == "api_key":
         places += [(environ, name) for name in KEY_VARIABLES]
     return next((values[name].strip() for values, name in places if values.get(name, "").strip()), None)
+
+
+def placed(request: RunRequest) -> RunRequest:
+    """With the whole names of its folder, rules and program: whoever starts it, or tries it again, may be elsewhere.
+
+    A session that goes on does so in its own folder, if none is said. What does not exist is told where it starts.
+    """
+    try:
+        rules = tuple(str(Path(name).expanduser().absolute()) for name in request.policy_files)
+        binary = request.binary
+        if binary and os.sep in binary:
+            binary = str(Path(binary).expanduser().absolute())
+        cwd = request.cwd
+        if cwd is not None or request.resume is None:
+            cwd = str(Path(cwd or ".").expanduser().resolve())
+    except (OSError, RuntimeError):
+        return request
+    return msgspec.structs.replace(request, cwd=cwd, policy_files=rules, binary=binary)
 
 
 def whole(request: RunRequest) -> RunRequest:

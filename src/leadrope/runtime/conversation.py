@@ -27,6 +27,7 @@ from leadrope.core import events, home
 from leadrope.core.fold import Fold
 from leadrope.core.request import RunRequest
 from leadrope.core.result import RunResult
+from leadrope.core.usage import CostLabel, sum_label
 from leadrope.runtime import retries
 from leadrope.runtime.approvals import Approve, Approver
 from leadrope.runtime.budget import Meter
@@ -114,7 +115,8 @@ class Conversation:
         self.starts = 0
         """Processes so far; one, unless it was closed or died between two turns."""
         self.cost_usd = 0.0
-        """An estimate, of all turns."""
+        """Of all turns."""
+        self.cost_label: CostLabel = "estimate"
         self.last: RunResult | None = None
         """What the last turn came to."""
 
@@ -268,6 +270,7 @@ class Conversation:
     def _note(self, result: RunResult) -> None:
         self.last = msgspec.structs.replace(result, session_id=self.session_id)
         self.turns += 1
+        self.cost_label = sum_label([(self.cost_usd, self.cost_label), (result.cost_usd, result.cost_label)])
         self.cost_usd += result.cost_usd
 
     # -- between the turns --------------------------------------------------------------------------------------------

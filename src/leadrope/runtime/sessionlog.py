@@ -18,6 +18,7 @@ import msgspec
 from leadrope.core import events, home
 from leadrope.core.redaction import Redactor
 from leadrope.core.result import RunResult
+from leadrope.core.usage import sum_label
 from leadrope.runtime.sessions import TRANSCRIPT, Said, SessionInfo, read_info, write_info
 from leadrope.runtime.shown import clean, describe, one_line
 
@@ -215,6 +216,7 @@ class SessionLog:
                 model=result.model or known.model,
                 turns=known.turns + turns,
                 cost_usd=known.cost_usd + cost_usd,
+                cost_label=sum_label([(known.cost_usd, known.cost_label), (cost_usd, result.cost_label)]),
                 outcome=result.outcome,
             )
         )

@@ -27,6 +27,7 @@ from leadrope.core import events, home
 from leadrope.core.context import without_heads
 from leadrope.core.redaction import redact
 from leadrope.core.request import RunRequest
+from leadrope.core.usage import CostLabel
 
 INFO, TRANSCRIPT, CONFIG = "session.json", "transcript.jsonl", "config"
 LOST = "config.lost"
@@ -61,7 +62,8 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     runs: tuple[str, ...] = ()
     turns: int = 0
     cost_usd: float = 0.0
-    """An estimate, over all runs."""
+    """Over all runs."""
+    cost_label: CostLabel = "estimate"
     outcome: str = ""
     """Of the last run."""
     forked_from: str | None = None

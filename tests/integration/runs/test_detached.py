@@ -105,11 +105,18 @@ def test_a_detached_run_is_followed_answered_and_shown_from_other_terminals(yard
 
 
 def test_an_edited_call_runs_as_it_was_edited(yard: Any, leadrope: Terminal) -> None:
-    call = {"call": {"tool": "Bash", "id": "t1", "input": {"command": "git push"}}}
+    call = {"call": {"tool": "Bash", "id": "t1", "input": {"command": "git push -f \u043erigin"}}}
     agent = yard.agent("a", [call, {"text": "ok"}, *CLOSE])
     run_id = leadrope.run(agent)
     waiting = until(lambda: leadrope("approvals", "list", "-o", "json").strip())
     approval = json.loads(waiting.splitlines()[0])["id"]
+    # What it would do, how bad that may be, and the letter that only looks like another one.
+    listed = leadrope("approvals", "list").splitlines()
+    assert listed[0].split() == ["ID", "STATE", "AGE", "RISK", "WHAT"]
+    assert listed[1].split()[-6:] == ["high", "Bash", "git", "push", "-f", "<U+043E>rigin"]
+    shown = leadrope("approvals", "show", approval)
+    assert "Bash  risk high\nheld because git push needs approval\n" in shown
+    assert "read as:\n    runs git push -f <U+043E>rigin\nthe call:\n    git push -f <U+043E>rigin\n" in shown
     leadrope("approvals", "edit", approval, '{"command": "git push --dry-run"}')
     until(lambda: leadrope.show(run_id)["run"]["state"] == "ended")
     log = [json.loads(line) for line in leadrope("runs", "export", run_id).splitlines()]
@@ -241,3 +248,30 @@ def test_undo_puts_the_files_back(yard: Any, leadrope: Terminal) -> None:
     leadrope("runs", "undo", run_id[:8])
     assert not Path(path).exists()
     assert kept.read_text() == "before\n"
+
+
+def test_the_background_works_where_the_run_or_its_session_did(yard: Any, leadrope: Terminal) -> None:
+    """The owner of background runs has no folder of anybody's: what nobody has said must not be its own."""
+    agent = yard.agent("a", [{"text": "x"}, *CLOSE])
+    other = yard.folder / "other"
+    other.mkdir()
+
+    def folder(run_id: str) -> str:
+        until(lambda: leadrope.show(run_id)["run"]["state"] == "ended")
+        log = [json.loads(line)["event"] for line in leadrope("runs", "export", run_id).splitlines()]
+        started = [event["cwd"] for event in log if event["type"] == "session.started"]
+        assert len(started) == 1, log
+        return str(started[0])
+
+    given = ("--provider", "scripted", "--binary", agent, "--walls", "off", "--attempts", "1")
+    first = json.loads(leadrope("run", "go", *given, "-o", "json"))["run_id"]
+    assert first[:8] in leadrope("runs", "list", "--here")
+    assert folder(leadrope("runs", "retry", first).strip()) == str(yard.ws)
+    (yard.ws / "strict.toml").write_text('[policy]\nblocked_commands = ["terraform"]\n')
+    ruled = leadrope.run(f"../{Path(agent).name}", "--policy", "strict.toml")
+    assert folder(ruled) == str(yard.ws), "its rules and its program are found, too"
+    there = leadrope.run(agent, "-C", str(other))
+    assert folder(there) == str(other)
+    session = leadrope.show(there)["run"]["session_id"]
+    assert folder(leadrope.run(agent, "--resume", session)) == str(other), "a session goes on in its own folder"
+    assert folder(leadrope.run(agent, "--resume", session, "-C", ".")) == str(yard.ws), "unless another one is said"

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from leadrope import Answer, errors, events
+from leadrope import Answer, Secret, errors, events
 from leadrope.runs.service import Service
 from leadrope.runs.store import Filter
 from leadrope.runtime.approvals import Callback
@@ -111,6 +111,27 @@ async def test_whoever_waits_in_the_queue_hears_of_a_stop_from_elsewhere(yard: A
         assert other.get(second.id).state == "ended"
         await other.stop(first.id)
         assert (await first.result()).outcome == "stopped"
+
+
+@pytest.mark.parametrize(
+    ("billing", "key", "label"),
+    [
+        ("subscription", "sk-ant-oat01-rehearsal-0000000000", "API-equivalent estimate"),
+        ("api_key", "sk-ant-api03-rehearsal-0000000000", "estimate"),
+    ],
+)
+async def test_a_run_at_work_says_already_what_its_cost_is_called(
+    yard: Any, billing: str, key: str, label: str
+) -> None:
+    hangs = yard.agent("a", [{"text": "x"}, {"hang": True}])
+    fields = {"provider": "claude-code", "credential": Secret(key), "billing": billing}
+    async with yard.service() as owner:
+        run = await owner.start(yard.request(hangs, **fields))
+        await reach(owner, run.id, "running")
+        assert owner.get(run.id).cost_label == label
+        await owner.stop(run.id)
+        assert (await run.result()).cost_label == label
+        assert owner.get(run.id).cost_label == label
 
 
 def limited(yard: Any, resets_at: int) -> str:

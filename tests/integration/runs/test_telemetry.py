@@ -164,6 +164,7 @@ def test_spans_arrive_with_the_names_of_the_conventions(collector: Collector) ->
         "leadrope.run.id": "run-1",
         "leadrope.outcome": "failed",
         "leadrope.cost_usd": 0.25,
+        "leadrope.cost_label": "estimate",
         "leadrope.walls": "workspace",
     }
     assert run.status.code == run.status.STATUS_CODE_ERROR

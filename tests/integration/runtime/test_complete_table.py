@@ -189,6 +189,14 @@ async def test_a_context_is_one_prompt_and_never_an_argument(chat: Chat) -> None
     assert done.tokens == 110
 
 
+@pytest.mark.parametrize(("tools", "runs"), [(("Bash",), True), (("Read",), False)])
+async def test_the_tools_of_a_chat_need_no_yes_and_others_do(chat: Chat, tools: tuple[str, ...], runs: bool) -> None:
+    call = {"tool": "Bash", "id": "t1", "input": {"command": "touch it"}, "touch": str(chat.ws / "it")}
+    chat.script({"call": call}, {"text": "ok"}, {"result": True}, CLOSE)
+    await chat.ask(claude=leadrope.provider().from_config(5, tools, 60))
+    assert (chat.ws / "it").exists() is runs
+
+
 async def test_a_resumed_session_only_hears_the_message(chat: Chat) -> None:
     chat.script({"text": "ok"}, {"result": True}, CLOSE)
     again = leadrope.provider("scripted").in_session("the-session-before")

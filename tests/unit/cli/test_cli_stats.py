@@ -17,16 +17,17 @@ from leadrope.cli.table import width_of
 from leadrope.core.redaction import Redactor
 from leadrope.core.request import RunRequest
 from leadrope.core.result import RunResult
-from leadrope.core.usage import Usage
+from leadrope.core.usage import CostLabel, Usage
 from leadrope.runs import database
 from leadrope.runs.sqlite import Sqlite
 from leadrope.runs.store import NewRun
 
+MIXED: CostLabel = "partly API-equivalent estimate"
 ROWS: list[stats.Spent] = [
-    ("2026-01-01", "opus", {"team": "web"}, 1.5, 1000, "succeeded"),
-    ("2026-01-01", "haiku", {}, 0.25, 9000, "failed"),
-    ("2026-01-04", "opus", {"team": "db", "day": "x"}, 4.0, 500, "degraded"),
-    ("2026-01-04", "", {"team": "web"}, 0.0, 0, None),
+    ("2026-01-01", "opus", {"team": "web"}, 1.5, "estimate", 1000, "succeeded"),
+    ("2026-01-01", "haiku", {}, 0.25, "estimate", 9000, "failed"),
+    ("2026-01-04", "opus", {"team": "db", "day": "x"}, 4.0, "API-equivalent estimate", 500, "degraded"),
+    ("2026-01-04", "", {"team": "web"}, 0.0, "estimate", 0, None),
 ]
 
 
@@ -42,8 +43,24 @@ def test_days_are_in_order_and_have_no_gaps() -> None:
     assert found[1] == stats.Line(name="2026-01-02")
 
 
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        (ROWS, "Costs at list prices: $4.00 API-equivalent estimate, $1.75 estimate."),
+        (ROWS[:2], "Costs: estimate at list prices."),
+        (ROWS[2:], "Costs: API-equivalent estimate at list prices."),
+        ([], "Costs: estimate at list prices."),
+    ],
+)
+def test_the_sums_are_called_what_they_are(rows: list[stats.Spent], told: str) -> None:
+    assert stats.key(rows) == told
+
+
 def test_a_long_time_shows_only_days_with_runs() -> None:
-    rows: list[stats.Spent] = [("2024-01-01", "m", {}, 1.0, 1, None), ("2026-01-01", "m", {}, 1.0, 1, None)]
+    rows: list[stats.Spent] = [
+        ("2024-01-01", "m", {}, 1.0, "estimate", 1, None),
+        ("2026-01-01", "m", {}, 1.0, "estimate", 1, None),
+    ]
     assert [line.name for line in stats.lines(rows, "day")] == ["2024-01-01", "2026-01-01"]
 
 
@@ -60,7 +77,7 @@ def test_models_and_labels_are_by_what_they_cost() -> None:
 def test_the_sum_is_the_same_whatever_it_is_split_by() -> None:
     sums = [stats.total(stats.lines(ROWS, by)) for by in ("day", "model", "label:team")]
     assert all(found == sums[0] for found in sums)
-    assert sums[0] == stats.Line(name="all", runs=4, succeeded=2, cost_usd=5.75, tokens=10_500)
+    assert sums[0] == stats.Line(name="all", runs=4, succeeded=2, cost_usd=5.75, cost_label=MIXED, tokens=10_500)
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
@@ -91,7 +108,7 @@ def test_without_bars_there_are_no_blocks_and_no_colours() -> None:
 
 
 def test_a_label_cannot_act_on_the_terminal() -> None:
-    rows: list[stats.Spent] = [("2026-01-01", "m", {"k": "\x1b[31mred\u202e\nx"}, 1.0, 1, None)]
+    rows: list[stats.Spent] = [("2026-01-01", "m", {"k": "\x1b[31mred\u202e\nx"}, 1.0, "estimate", 1, None)]
     (line, _) = stats.plot(stats.lines(rows, "label:k"), width=100)
     assert line.startswith("red x")
 
@@ -120,7 +137,8 @@ def test_the_command_reads_the_store(scratch_home: Path, capfdbinary: Any) -> No
     filled(database.path_in(scratch_home / "leadrope"))
     assert main(["--by", "label:team", "-o", "json"]) == 0
     told = json.loads(capfdbinary.readouterr().out)
-    assert told["total"] == {"name": "all", "runs": 3, "succeeded": 3, "cost_usd": 1.5, "tokens": 300}
+    counts = {"name": "all", "runs": 3, "succeeded": 3, "cost_usd": 1.5, "cost_label": "estimate", "tokens": 300}
+    assert told["total"] == counts
     assert [(line["name"], line["runs"]) for line in told["lines"]] == [("web", 2), ("db", 1)]
     assert main(["--by", "model", "--label", "team=db"]) == 0
     out = capfdbinary.readouterr().out.decode()

@@ -68,6 +68,8 @@ CASES: list[tuple[dict[str, Any], Any, Any]] = [
     (INT, "three", NO),
     (INT, "", NO),
     (INT, "nan", NO),
+    (INT, "inf", NO),
+    (INT, "-Infinity", NO),
     (INT, "1e400", NO),
     (INT, "9" * 400, NO),
     (INT, True, NO),

@@ -164,3 +164,26 @@ def test_a_turn_that_names_no_model_is_the_sessions() -> None:
 def test_a_cost_says_what_it_is(billing: str, label: str) -> None:
     _, usage, totals = told(session(billing), turn(1, Usage(output_tokens=4), 0.5), EXITED)
     assert (usage.cost_label, totals.cost_label) == (label, label)
+
+
+@pytest.mark.parametrize(
+    ("first", "whole"),
+    [(turn(1, Usage(output_tokens=4), 0.5), "partly API-equivalent estimate"), (turn(1, Usage()), "estimate")],
+    ids=["it has paid", "it was refused"],
+)
+def test_a_run_that_another_credential_goes_on_with(first: events.TurnEnded, whole: str) -> None:
+    """The answer's own cost is called what it is itself, the sum by all who have paid a part of it."""
+    again = turn(1, Usage(output_tokens=4), 0.5)
+    result, usage, totals = told(
+        *(session("subscription"), first, EXITED), *((2, event) for event in (session("api_key"), again, EXITED))
+    )
+    assert (usage.cost_label, totals.cost_label, result.cost_label) == ("estimate", whole, whole)
+
+
+def test_a_cost_that_is_our_own_reckoning_says_so() -> None:
+    ours, _, _ = told(session("subscription"), events.AgentExited(exit_code=1, spent_usd=0.5))
+    assert (ours.cost_usd, ours.cost_source, ours.cost_note) == (0.5, "computed", "API-equivalent estimate, computed")
+    theirs, _, _ = told(session(), turn(1, Usage(output_tokens=4), 0.5), EXITED)
+    assert (theirs.cost_source, theirs.cost_note) == ("cli", "estimate")
+    nothing = RunResult(run_id="r", outcome="failed")
+    assert (nothing.cost_label, nothing.cost_note) == ("estimate", "estimate")

@@ -139,6 +139,50 @@ class Tried:
     last_retry: events.RetryScheduled | None = None
 
 
+@pytest.mark.parametrize(("status", "waits"), [(429, True), (503, True), (529, True), (500, False), (None, False)])
+def test_a_wait_that_the_service_named_is_taken_over(status: int | None, waits: bool) -> None:
+    """Of other failures the agent program has only told its own guess."""
+    told = events.RetryScheduled(attempt=9, max_attempts=10, delay_s=45.0, api_status=status)
+    planned = retries.Tries().plan(
+        failed("rate_limited"),
+        RunRequest(prompt="x", attempts=2),
+        Tried(last_retry=told),
+        auto_continue=0,
+        can_resume=False,
+        now=0.0,
+        left_s=None,
+        chance=1.0,
+    )
+    assert planned is not None
+    assert (planned.delay_s == 45.0) is waits
+
+
+@pytest.mark.parametrize(
+    ("tried", "begins_anew"), [(Tried(), True), (Tried(tool_ran=True), False), (Tried(prompts_sent=2), False)]
+)
+@pytest.mark.parametrize("can_resume", [True, False])
+def test_what_was_done_is_not_done_twice(tried: Tried, begins_anew: bool, can_resume: bool) -> None:
+    """A second prompt counts as well: its answer rests on the first one's."""
+    planned = retries.Tries().plan(
+        failed("overloaded"),
+        RunRequest(prompt="x", attempts=2),
+        tried,
+        auto_continue=0,
+        can_resume=can_resume,
+        now=0.0,
+        left_s=None,
+        chance=0.5,
+    )
+    if begins_anew:
+        assert planned is not None
+        assert planned.prompt is None
+    elif can_resume:
+        assert planned is not None
+        assert planned.prompt == retries.GO_ON
+    else:
+        assert planned is None
+
+
 def test_tries_are_counted_by_their_reason() -> None:
     tries = retries.Tries()
     request = RunRequest(prompt="x", attempts=2, resume="s")

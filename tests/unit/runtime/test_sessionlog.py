@@ -10,9 +10,11 @@ import msgspec
 import pytest
 
 from leadrope.core import events
+from leadrope.core.fold import fold
 from leadrope.core.redaction import Redactor
 from leadrope.core.result import RunResult
 from leadrope.core.tools import ToolCall
+from leadrope.core.usage import CostLabel
 from leadrope.runtime import sessionlog
 from leadrope.runtime.sessionlog import SessionLog
 from leadrope.runtime.sessions import SessionInfo, Sessions, read_info
@@ -154,6 +156,31 @@ async def test_a_turn_is_written_with_its_end_and_the_rest_by_the_timer(
     monkeypatch.setattr(sessionlog, "FLUSH_S", 0.01)
     place.take(events.MessageCompleted(text="y"))
     await until(lambda: len(place.said) == 2)
+
+
+@pytest.mark.parametrize(
+    ("labels", "told"),
+    [
+        (("estimate", "estimate"), "estimate"),
+        (("API-equivalent estimate", "API-equivalent estimate"), "API-equivalent estimate"),
+        (("API-equivalent estimate", "estimate"), "partly API-equivalent estimate"),
+    ],
+)
+async def test_a_sessions_cost_is_called_by_all_who_have_paid(
+    place: Place, labels: tuple[CostLabel, ...], told: str
+) -> None:
+    place.log.begin(SessionInfo(id="s"))
+    for label in labels:
+        totals = fold([]).totals
+        assert totals is not None
+        totals = msgspec.structs.replace(totals, cost_label=label)
+        result = RunResult(run_id="abc", outcome="succeeded", totals=totals)
+        place.log.end(result, turns=1, cost_usd=0.5)
+    # A run that never began has cost nothing and says nothing.
+    place.log.end(RunResult(run_id="abc", outcome="failed"), turns=0, cost_usd=0.0)
+    info = read_info(place.folder)
+    assert info is not None
+    assert info.cost_label == told
 
 
 async def test_session_json_adds_up(place: Place) -> None:

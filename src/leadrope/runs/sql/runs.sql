@@ -10,8 +10,8 @@ insert into texts (run, request, policy, place) values (:run, :request, :policy,
 
 -- name: get_run
 select n, id, created, started, ended, state, outcome, owner, attempt, last_seq, first_seq, priority, lane, account,
-       not_before, note, title, cwd, provider, agent, model, session_id, parent, cost_usd, tokens, last_action,
-       error_kind, labels
+       not_before, note, title, cwd, provider, agent, model, session_id, parent, cost_usd, cost_label, tokens,
+       last_action, error_kind, labels
 from runs
 where id = :id;
 
@@ -23,8 +23,8 @@ select t.request, t.policy, t.place, t.result from texts t join runs r on r.n = 
 
 -- name: list_runs
 select n, id, created, started, ended, state, outcome, owner, attempt, last_seq, first_seq, priority, lane, account,
-       not_before, note, title, cwd, provider, agent, model, session_id, parent, cost_usd, tokens, last_action,
-       error_kind, labels
+       not_before, note, title, cwd, provider, agent, model, session_id, parent, cost_usd, cost_label, tokens,
+       last_action, error_kind, labels
 from runs
 where n < :before
   and (:state = '' or state = :state)
@@ -44,7 +44,8 @@ select state, count(*) from runs where state <> 'ended' group by state;
 update runs
 set state = :state, last_seq = :last_seq, attempt = :attempt, cost_usd = max(cost_usd, :cost_usd),
     tokens = max(tokens, :tokens), model = :model, session_id = coalesce(:session_id, session_id),
-    last_action = :last_action, started = coalesce(started, :started)
+    last_action = :last_action, cost_label = :cost_label, cwd = case cwd when '' then :cwd else cwd end,
+    started = coalesce(started, :started)
 where n = :n and state <> 'ended';
 
 -- name: set_state!
@@ -54,7 +55,8 @@ update runs set state = :state, note = :note where n = :n and state <> 'ended' a
 update runs
 set state = 'ended', outcome = :outcome, ended = :ended, owner = null, note = :note, error_kind = :error_kind,
     cost_usd = max(cost_usd, :cost_usd), tokens = max(tokens, :tokens),
-    session_id = coalesce(:session_id, session_id), last_seq = max(last_seq, :last_seq)
+    session_id = coalesce(:session_id, session_id), last_seq = max(last_seq, :last_seq),
+    cost_label = coalesce(:cost_label, cost_label)
 where n = :n and state <> 'ended';
 
 -- name: set_result!
@@ -87,7 +89,7 @@ where started >= :since and (:agent = '' or agent = :agent)
   and (:label = '' or exists (select 1 from json_each(labels) where key = :label and value = :value));
 
 -- name: spending
-select date(created, 'unixepoch', 'localtime') as day, model, labels, cost_usd, tokens, outcome from runs
+select date(created, 'unixepoch', 'localtime') as day, model, labels, cost_usd, cost_label, tokens, outcome from runs
 where created >= :since
 order by created;
 

@@ -11,10 +11,14 @@ import stat
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from leadrope import errors
 from leadrope.core.events import ToolCompleted
+from leadrope.core.fold import fold
+from leadrope.core.redaction import Redactor
+from leadrope.core.result import RunResult
 from leadrope.runs import database, statements
 from leadrope.runs.sqlite import Sqlite
 
@@ -221,6 +225,35 @@ def test_a_database_of_every_version_before_becomes_one_of_now(path: Path, versi
     with contextlib.closing(sqlite3.connect(path.with_name(f"leadrope.db.v{version}.bak"))) as db:
         assert db.execute("pragma user_version").fetchone() == (version,)
         assert db.execute("select id from runs").fetchall() == [("old",)]
+
+
+@pytest.mark.parametrize(
+    ("result", "label"),
+    [
+        ('{"totals":{"cost_label":"API-equivalent estimate"}}', "API-equivalent estimate"),
+        ('{"totals":{"cost_label":"estimate"}}', "estimate"),
+        ('{"outcome":"failed"}', "estimate"),
+        ("not JSON", "estimate"),
+        (None, "estimate"),
+    ],
+)
+def test_runs_of_before_learn_what_their_cost_is_called(path: Path, result: str | None, label: str) -> None:
+    made_before(path, statements.migrations()[:3])
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute("insert into texts (run, request, policy, result) select n, '{}', '{}', ? from runs", (result,))
+        db.commit()
+    with Sqlite(path) as store:
+        assert store.get("old").cost_label == label
+
+
+async def test_an_end_without_a_word_before_it_says_what_the_cost_is_called(store: Sqlite, add: Any) -> None:
+    stored = await add()
+    totals = fold([]).totals
+    assert totals is not None
+    totals = msgspec.structs.replace(totals, cost_label="API-equivalent estimate")
+    result = RunResult(run_id=stored.run.id, outcome="failed", cost_usd=0.5, totals=totals)
+    assert await store.end_run(stored.run, result, Redactor())
+    assert store.get(stored.run.id).cost_label == "API-equivalent estimate"
 
 
 def test_an_older_database_is_upgraded_and_kept_beside(path: Path) -> None:
