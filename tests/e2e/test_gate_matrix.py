@@ -17,6 +17,7 @@ from leadrope import Answer, Caller, Limits, events
 from leadrope.rehearsal import ModelServer
 
 MODES = ("plan", "default", "edit", "full", "dontAsk")
+NEVER_ASK = ("plan", "dontAsk")
 KINDS = ("own", "subagent", "background")
 AGENT = {
     "name": "Agent",
@@ -61,21 +62,30 @@ async def play(stage: Any, kind: str, mode: str, *, approver: Any, on: Any = Non
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
-    ("rules", "approver"),
+    ("rules", "approver", "why"),
     [
-        ({"blocked_commands": ["echo"]}, lambda _: True),
-        ({"require_approval": ["Bash(echo *)"]}, only_agents),
-        ({"require_approval": ["Bash(echo *)"]}, breaks),
-        ({"require_approval": ["Bash(echo *)"]}, Silent()),
+        ({"blocked_commands": ["echo"]}, lambda _: True, "echo is blocked"),
+        ({"require_approval": ["Bash(echo *)"]}, only_agents, "the callback said no"),
+        ({"require_approval": ["Bash(echo *)"]}, breaks, "the approver failed"),
+        ({"require_approval": ["Bash(echo *)"]}, Silent(), "APPROVAL_TIMEOUT"),
     ],
     ids=["blocked", "denied", "approver crashes", "never answered"],
 )
 async def test_a_call_without_a_yes_does_not_run(
-    stage: Any, kind: str, mode: str, rules: dict[str, Any], approver: Any
+    stage: Any, kind: str, mode: str, rules: dict[str, Any], approver: Any, why: str
 ) -> None:
     played = await play(stage, kind, mode, approver=approver, **rules)
     assert not stage.marker.exists()
-    assert [d for d in played.of(events.ToolDecided) if d.decision == "allow" and d.call.name == "Bash"] == []
+    decided = [d for d in played.of(events.ToolDecided) if d.call.name == "Bash"]
+    if kind == "subagent" and mode in NEVER_ASK:
+        assert decided == [], "these modes let no agent start"
+    else:
+        # It did come to the gate, and was refused there for this reason, or by a mode that asks nobody.
+        (one,) = decided
+        assert one.decision == "deny"
+        assert why in one.reason or mode in NEVER_ASK
+        assert bool(one.call.agent_id) == (kind == "subagent")
+        assert one.call.input.get("run_in_background", False) == (kind == "background")
     assert played.result.error is None or played.result.error.kind != "gate_bypassed"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import sys
+import textwrap
 from typing import Any
 
 import click
@@ -19,7 +20,7 @@ from leadrope.runs.flow_values import Wait
 from leadrope.runs.service import Service
 from leadrope.runs.store import Approval
 from leadrope.runtime.approvals import Answer, QuestionAnswer
-from leadrope.runtime.shown import clean, describe, one_line
+from leadrope.runtime.shown import clean, describe, exact, one_line, whole_input
 
 _HELP = """What waits for a person, answered from any terminal, also for detached runs.
 
@@ -49,10 +50,15 @@ def _asked(found: Approval) -> ApprovalRequested | QuestionRequested:
 def _in_words(found: Approval) -> str:
     asked = _asked(found)
     if isinstance(asked, ApprovalRequested):
-        return one_line(describe(asked.call, cwd=found.cwd), 200)
+        return one_line(f"{exact(asked.call.name)} {describe(asked.call, cwd=found.cwd, width=200)}", 200)
     if asked.kind == "plan":
-        return "a plan: " + one_line(asked.plan, 200)
-    return one_line("; ".join(question.question for question in asked.questions), 200)
+        return one_line(exact(f"a plan: {asked.plan}"), 200)
+    return one_line(exact("; ".join(question.question for question in asked.questions)), 200)
+
+
+def _risk(found: Approval) -> str:
+    asked = _asked(found)
+    return asked.risk if isinstance(asked, ApprovalRequested) else ""
 
 
 @command.command("list")
@@ -88,10 +94,10 @@ def list_(is_all: bool, run: str | None, output: str) -> int:
     if not found and not waits:
         screen.line("Nothing waits for a person.")
         return 0
-    every = [(row.requested, row.id, row.state, clean(_in_words(row))) for row in found]
-    every += [(wait.requested, wait.token, wait.state, flow_waits.in_words(wait)) for wait in waits]
-    rows = [(name, state, table.ago(asked), words) for asked, name, state, words in sorted(every)]
-    for line in table.table(("ID", "STATE", "AGE", "WHAT"), rows, screen.width):
+    every = [(row.requested, row.id, row.state, _risk(row), _in_words(row)) for row in found]
+    every += [(wait.requested, wait.token, wait.state, "", flow_waits.in_words(wait)) for wait in waits]
+    rows = [(name, state, table.ago(asked), risk, words) for asked, name, state, risk, words in sorted(every)]
+    for line in table.table(("ID", "STATE", "AGE", "RISK", "WHAT"), rows, screen.width):
         click.echo(line)
     return 0
 
@@ -109,18 +115,20 @@ def show(approval: str) -> int:
         row = service.store.approval(_find(service, approval))
         asked = _asked(row)
         click.echo(f"{row.id}  {row.state}" + (f" by {row.by}" if row.by else ""))
-        click.echo(f"run {row.run_id[:8]}: {clean(row.title)}\nfolder {row.cwd}\n")
+        click.echo(f"run {row.run_id[:8]}: {clean(row.title)}\nfolder {exact(row.cwd)}\n")
+        # To the letter: a person says yes to exactly this, and what hides in it is written out.
         if isinstance(asked, ApprovalRequested):
-            click.echo(f"{asked.call.name}  risk {asked.risk}\nheld because {clean(asked.reason)}")
+            click.echo(f"{exact(asked.call.name)}  risk {asked.risk}\nheld because {exact(asked.reason)}")
             if asked.reading:
-                click.echo(f"would run: {clean(asked.reading)}")
-            click.echo(clean(msgspec.json.format(msgspec.json.encode(asked.call.input)).decode()))
-        elif asked.kind == "plan":
-            click.echo(clean(asked.plan))
-        for question in getattr(asked, "questions", ()):
-            click.echo(clean(question.question))
+                click.echo("read as:\n" + textwrap.indent(exact(asked.reading), "    "))
+            click.echo("the call:\n" + textwrap.indent(whole_input(asked.call.input), "    "))
+            return 0
+        if asked.kind == "plan":
+            click.echo(exact(asked.plan))
+        for question in asked.questions:
+            click.echo(exact(question.question))
             for option in question.options:
-                click.echo(f"  - {clean(option.label)}: {clean(option.description)}")
+                click.echo(f"  - {exact(option.label)}: {exact(option.description)}")
         return 0
 
     return with_service(look)

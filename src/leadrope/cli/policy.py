@@ -114,6 +114,8 @@ def check(*, file: str | None, cwd: str) -> int:
         count = sum(len(policy.examples) for policy in policies)
         has_rules = any(policy.parts for policy in policies)
         what = f"good, with {count} example{'' if count == 1 else 's'}" if has_rules else "no rules"
+        if not Path(source).exists():
+            what = "no such file, so no rules"
         click.echo(f"{screen.style.good('✓')} {source}: {what}")
     return 1 if failed else 0
 
@@ -202,8 +204,14 @@ def _environ() -> dict[str, str]:
 
 
 def _gather(cwd: str, policies: Sequence[str], agent: str | None) -> sources.Sources:
+    environ = _environ()
+    config = home.config_file(environ)
+    if agent is not None and agent not in (known := files.read_user(config, try_examples=False).names):
+        hint = f"There are: {', '.join(known)}." if known else f"{config} has no [agents.NAME]."
+        raise errors.BadValue("--agent", f"there is no agent {agent!r}", hint=hint)
     return sources.gather(
-        config=home.config_file(_environ()),
+        config=config,
+        home=home.leadrope_home(environ),
         agent=agent,
         cwd=_folder(cwd),
         policies=[Path(path) for path in policies],

@@ -200,7 +200,7 @@ def _as_verdict(stance: Stance, mode: Mode, look: Look, layer: str) -> Verdict:
     if stance == "allow":
         return Allow(rule, "", layer)
     if stance == "ask":
-        return Ask(rule, _describe(look), layer)
+        return Ask(rule, f"it is {_describe(look)}", layer)
     return Deny(rule, f"mode {mode} does not allow {_describe(look)}", layer)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import os
+import re
 import tomllib
 from pathlib import Path
 
@@ -27,6 +29,26 @@ def rules(*, lists: bool = True) -> PolicyRules:
 @functools.cache
 def examples() -> tuple[Example, ...]:
     return msgspec.convert(_table()["examples"], tuple[Example, ...])
+
+
+def own_paths(home: Path, config: Path | None = None) -> tuple[str, ...]:
+    """What `protected_paths` says of leadrope's own files, for the places where they really lie.
+
+    The folder of its data is protected but for the checkouts in it, which runs are started in to be changed.
+    """
+    found: list[str] = []
+    for folder in dict.fromkeys((home, home.resolve())):
+        root = _literal(folder)
+        found += [root, f"{root}/*", f"{root}/[!w]*/", f"{root}/workflows/"]
+        found += [f"{root}/worktrees/*", f"{root}/worktrees/*/worktree.json", f"{root}/worktrees/*/index"]
+    for file in dict.fromkeys((config, config.resolve())) if config is not None else ():
+        found.append(_literal(file))
+    return tuple(found)
+
+
+def _literal(path: Path) -> str:
+    """A path as a pattern that means it alone; a backslash has no spelling there, so any character may stand for it."""
+    return re.sub(r"[*?\[]", r"[\g<0>]", os.path.normpath(path)).replace("\\", "?")
 
 
 @functools.cache

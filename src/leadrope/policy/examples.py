@@ -72,7 +72,9 @@ def call_of(text: str, *, id: str = "example") -> ToolCall:  # noqa: A002  # the
     if opened and not rest.endswith(")"):
         raise errors.BadValue("call", f"{text!r} has no closing parenthesis", hint="Write Bash(git status).")
     if name not in KNOWN_TOOLS and not (name.isidentifier() and (name[0].isupper() or name.startswith("mcp__"))):
-        raise errors.BadValue("call", f"{text!r} is not a call", hint=f"Name the tool: Bash({text.strip()}).")
+        same = [known for known in KNOWN_TOOLS if known.lower() == name.lower()]
+        meant = f"Did you mean {same[0]}{opened}{rest}?" if same else f"Name the tool: Bash({text.strip()})."
+        raise errors.BadValue("call", f"{text!r} is not a call", hint=meant)
     parse(name)
     argument = rest[:-1]
     if not opened:

@@ -57,6 +57,8 @@ class UserFile(msgspec.Struct, frozen=True, kw_only=True):
 
     policy: PolicyFile
     agents: dict[str, PolicyFile] = {}
+    names: tuple[str, ...] = ()
+    """Of all agents, also of those without a policy."""
 
 
 def read_policy(path: Path, *, try_examples: bool = True) -> PolicyFile:
@@ -87,7 +89,7 @@ def read_user(path: Path, *, try_examples: bool = True) -> UserFile:
         if isinstance(agent, dict) and "policy" in agent:
             agents[name] = reader.table(document, ("agents", name, "policy"))
     reader.finish(policy, *agents.values())
-    return UserFile(policy=policy, agents=agents)
+    return UserFile(policy=policy, agents=agents, names=tuple(found) if isinstance(found, dict) else ())
 
 
 def _finished(reader: Reader, document: Document) -> PolicyFile:
@@ -329,6 +331,10 @@ def _hint(inner: Key, message: str, value: Any) -> str | None:
     name = inner[-1] if inner else ""
     if "array" in message and isinstance(value, str) and isinstance(name, str):
         return f'Write {name} = ["{value}"].'
+    if isinstance(name, str) and name.startswith("max_"):
+        if isinstance(value, str) and re.fullmatch(r"\d+(?:\.\d+)?", value):
+            return f"Write {name} = {value}."
+        return "Leave it out for no limit."
     enum = re.fullmatch(r"Invalid enum value (.*)", message)
     if enum and inner:
         return suggest(str(value), _choices(inner))

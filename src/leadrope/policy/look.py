@@ -24,6 +24,10 @@ NOWHERE = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty")
 _WRITTEN_FIELDS = ("content", "new_string", "new_source")
 # Programs that change what their arguments name without writing to it. What is written is the reader's to tell.
 _CHANGERS = frozenset(("chmod", "chown", "install", "mkdir", "rm", "rmdir", "shred", "touch", "truncate", "unlink"))
+# Commands of git that put another version of what they name in its place, or take it away.
+_GIT_CHANGERS = frozenset(("checkout", "restore", "rm", "mv", "clean"))
+# Where a search names files in another field than the folder to begin at.
+_PATH_PATTERNS = {"Glob": "pattern", "Grep": "glob"}
 _UNKNOWN = "?"
 
 
@@ -108,6 +112,13 @@ class Look:
         return tuple(found for path in named if (found := self.ground.spellings(path)))
 
     @functools.cached_property
+    def searched_paths(self) -> tuple[tuple[str, ...], ...]:
+        """The spellings of a pattern of files that a search names, as if it were a path."""
+        pattern = self.call.input.get(_PATH_PATTERNS.get(self.call.name, ""))
+        where = edited_path(self.call)
+        return tuple(self._spelled([(pattern, where)])) if isinstance(pattern, str) else ()
+
+    @functools.cached_property
     def written(self) -> tuple[tuple[str, ...], ...]:
         """The spellings of each path that the call would write or change, as far as its text tells."""
         return self.paths if self.is_edit else tuple(self._spelled(self._written_words()))
@@ -130,7 +141,8 @@ class Look:
         # The reader has followed the line's `cd`: a write is told from where the line began.
         yield from ((path, None) for path in self.reading.writes if path not in NOWHERE)
         for program in self.reading.programs:
-            if (program.words[0] or "").rpartition("/")[2] in _CHANGERS:
+            name = (program.words[0] or "").rpartition("/")[2]
+            if name in _CHANGERS or (name == "git" and not _GIT_CHANGERS.isdisjoint(program.words)):
                 yield from ((path, program.cwd) for path in _path_words(program))
 
     def _spelled(self, found: Iterable[tuple[str, str | None]]) -> Iterator[tuple[str, ...]]:

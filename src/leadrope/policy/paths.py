@@ -141,10 +141,11 @@ def _checked(text: str, body: str) -> str:
             hint="Write the folder from / on, or ~/ for your own.",
         )
     if ".." in body.split("/") or "//" in body or "/./" in body:
+        plain = os.path.normpath(text)
         raise errors.BadValue(
             "path",
             f"{text!r} can never match: paths are compared with `..`, `.` and `//` already removed",
-            hint=f"Write {os.path.normpath(text)}.",
+            hint="Name the place from / or ~/ on." if ".." in plain.split("/") else f"Write {plain}.",
         )
     return body
 

@@ -15,7 +15,7 @@ import fnmatch
 import functools
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from leadrope import errors
@@ -328,6 +328,37 @@ def command(text: str) -> CommandPattern:
     except ValueError as error:
         message, _, hint = str(error).partition("; ")
         raise errors.BadValue("command", message, hint=f"{hint[:1].upper()}{hint[1:]}." if hint else None) from None
+
+
+_FIRST = re.compile(r"\s*([A-Za-z0-9_][A-Za-z0-9_.+-]*)(?=\s|\Z)")
+# Words that are none of a program, so that the one that is meant stands behind them.
+_RESERVED = frozenset(
+    ("case", "coproc", "do", "for", "function", "if", "in", "select", "then", "time", "until", "while")
+)
+
+
+def worth_asking(entries: tuple[str, ...], look: Look) -> Iterable[str]:
+    """Without the commands of other programs than those of the line: of a hundred that is all but one or two."""
+    by_name, others = _indexed(entries)
+    names = look.program_names if look.reading is not None else ()
+    if names is None:
+        return entries
+    found = [place for name in names for place in by_name.get(name, ())]
+    return [entries[place] for place in sorted((*others, *found))]
+
+
+@functools.lru_cache(maxsize=64)
+def _indexed(entries: tuple[str, ...]) -> tuple[dict[str, list[int]], tuple[int, ...]]:
+    """The places of commands by the program that they name, and the places of all else."""
+    by_name: dict[str, list[int]] = {}
+    others: list[int] = []
+    for place, entry in enumerate(entries):
+        first = None if is_tool_pattern(entry.strip()) else _FIRST.match(entry)
+        if first is None or first[1] in _RESERVED:
+            others.append(place)
+        else:
+            by_name.setdefault(first[1], []).append(place)
+    return by_name, tuple(others)
 
 
 def command_touches(text: str, look: Look) -> Match:

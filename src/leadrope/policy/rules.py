@@ -6,6 +6,7 @@ A rule sees its own merged value and one call; which layer a value came from, an
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Literal
 
@@ -16,6 +17,9 @@ from leadrope.core.request import normal_mode
 from leadrope.policy import hosts, merges, paths, patterns
 from leadrope.policy.look import Facts, Look
 from leadrope.policy.patterns import Match
+
+# `DROP TABLE`: a program is compared as the shell sees it, and the text of a statement is not one.
+_STATEMENT = re.compile(r"(?:DROP|DELETE|TRUNCATE|ALTER|INSERT|UPDATE|GRANT|REVOKE|CREATE|SELECT) [A-Z]{2,}\b")
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -138,7 +142,7 @@ class BlockedPaths(merges.Union, Rule):
             return
         if look.reading and look.writes_unknown:
             yield Finding("unknown", "it cannot be told which file the command writes", value[0])
-        named = (*look.paths, *look.named_by_command)
+        named = (*look.paths, *look.searched_paths, *look.named_by_command)
         yield from _found("deny", ((entry, _hit(entry, named, look)) for entry in value), "is a blocked path")
 
 
@@ -216,7 +220,8 @@ class BlockedCommands(merges.Union, Rule):
         _command(entry)
 
     def check(self, value: Any, look: Look, facts: Facts) -> Iterable[Finding]:
-        return _found("deny", ((entry, _command_match(entry, look)) for entry in value), "is blocked")
+        entries = patterns.worth_asking(value, look)
+        return _found("deny", ((entry, _command_match(entry, look)) for entry in entries), "is blocked")
 
     def gates_commands(self, value: Any) -> bool:
         return bool(value)
@@ -253,7 +258,8 @@ class RequireApproval(merges.UnionOrAll, Rule):
     def check(self, value: Any, look: Look, facts: Facts) -> Iterable[Finding]:
         if value is True:
             return () if look.kind == "control" else (Finding("ask", "every call needs approval", value),)
-        return _found("ask", ((entry, _tool_or_command_match(entry, look)) for entry in value), "needs approval")
+        entries = patterns.worth_asking(value, look)
+        return _found("ask", ((entry, _tool_or_command_match(entry, look)) for entry in entries), "needs approval")
 
     def gates_commands(self, value: Any) -> bool:
         if value is True:
@@ -431,14 +437,24 @@ def _command(entry: str) -> None:
         inner = entry.partition("(")[2].rpartition(")")[0].removesuffix(" *")
         hint = f"Write {inner!r} here" if entry.startswith("Bash(") and inner else "This list takes commands"
         raise errors.BadValue("command", f"{entry!r} is a tool pattern", hint=f"{hint}, or use disallowed_tools.")
-    patterns.command(entry)
+    _program(entry)
 
 
 def _tool_or_command(entry: str) -> None:
     if patterns.is_tool_pattern(entry.strip()):
         patterns.parse(entry)
     else:
-        patterns.command(entry)
+        _program(entry)
+
+
+def _program(entry: str) -> None:
+    if _STATEMENT.match(entry.strip()):
+        raise errors.BadValue(
+            "command",
+            f"{entry!r} names a program that nobody has",
+            hint=f"Write text:{entry.strip()} to look for text.",
+        )
+    patterns.command(entry)
 
 
 def _tool_or_command_match(entry: str, look: Look) -> Match:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import msgspec
 from leadrope import errors
 from leadrope.policy import defaults, files
 from leadrope.policy.project import ProjectFile, read_project
-from leadrope.policy.resolve import EffectivePolicy, Layer, resolve, rules_of, with_defaults
+from leadrope.policy.resolve import SHIPPED, EffectivePolicy, Layer, resolve, rules_of, with_defaults
 from leadrope.policy.schema import PolicyRules
 
 
@@ -31,6 +32,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
 def gather(
     *,
     config: Path | None = None,
+    home: Path | None = None,
     agent: str | None = None,
     cwd: Path | None = None,
     policies: Sequence[Path] = (),
@@ -39,14 +41,19 @@ def gather(
 ) -> Sources:
     """All layers that hold for a run.
 
-    `config` is the user's config.toml, `cwd` the working directory with its leadrope.toml, `policies` the files of
-    `--policy`, `values` and each of `more` a policy given in Python. Whatever cannot be used is an error, never a
-    missing rule.
+    `config` is the user's config.toml, `home` leadrope's own folder of data, `cwd` the working directory with its
+    leadrope.toml, `policies` the files of `--policy`, `values` and each of `more` a policy given in Python. Whatever
+    cannot be used is an error, never a missing rule.
     """
     user = files.read_user(config) if config else files.UserFile(policy=files.PolicyFile(source=""))
     layers = [*with_defaults(user.policy.parts, defaults.rules(lists=user.policy.defaults))]
+    if home is not None and user.policy.defaults:
+        layers.append(Layer(SHIPPED, PolicyRules(protected_paths=defaults.own_paths(home, config)), True))
     if agent is not None and agent in user.agents:
         layers += user.agents[agent].layers(f"agent:{agent}")
+    elif agent is not None and (meant := difflib.get_close_matches(agent, user.agents, n=1, cutoff=0.75)):
+        # Any run may have a name of its own; but one letter off, and the rules of an agent would be missing.
+        raise errors.BadValue("agent", f"there is no agent {agent!r}", hint=f"Did you mean {meant[0]}?")
     project = read_project(cwd) if cwd else None
     if project is not None:
         layers += project.policy.layers("project")

@@ -94,7 +94,8 @@ class Console:
         everything = False
         while True:
             is_cut = self._show_call(asked, edited, everything=everything)
-            self._say(self._dim(f"  {self._reason(asked.reason)}{_time_left(asked.expires_s, since)}"))
+            why = f"{self._reason(asked.reason)} · {asked.risk} risk"
+            self._say(self._dim(f"  {why}{_time_left(asked.expires_s, since)}"))
             choices = "[y]es / [a]lways in this run / [n]o / [e]dit" + (" / [s]how all" if is_cut else "")
             said = (await self._ask(f"  Allow? {choices}: ")).lower()
             if said in _YES:
@@ -131,7 +132,7 @@ class Console:
         return bool(hidden)
 
     def _reason(self, reason: str) -> str:
-        return f"asked because it is {clean(reason)}" if reason else "asked by the policy"
+        return f"asked because {clean(reason)}" if reason else "asked by the policy"
 
     async def _why(self) -> str:
         said = await self._ask("  Tell the agent why (Enter for no reason): ")

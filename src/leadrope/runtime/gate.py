@@ -104,10 +104,6 @@ class Gate:
     def _facts(self) -> Facts:
         return Facts(person=self._has_person, sandboxed=self._is_sandboxed, tool_calls=len(self.allowed))
 
-    @property
-    def waiting(self) -> bool:
-        return bool(self._pending)
-
     # -- requests of the agent ------------------------------------------------------------------------------------
 
     def plan_told(self, call: ToolCall) -> None:
@@ -204,6 +200,9 @@ class Gate:
             case Answer() if got.fingerprint not in (None, asked.fingerprint):
                 by = "supervisor"
                 answer = Answer(approved=False, by="supervisor", reason="the answer was meant for another call")
+            case Answer() if (wrong := _malformed(got)) is not None:
+                by = "supervisor"
+                answer = Answer(approved=False, by="supervisor", reason=f"the answer is malformed: {wrong}")
             case Answer(by="timeout"):
                 # Its own clock ran out a moment before ours, where the answer could have come from elsewhere.
                 by, answer = "timeout", got
@@ -232,22 +231,23 @@ class Gate:
                 scope=answer.scope,
             )
         )
-        if answer.approved:
-            run_input = asked.call.input if answer.edited is None else answer.edited
-            decision = Decision(allowed=True, input=run_input, reason=answer.reason)
-            if answer.scope == "run":
-                self._standing.add(subject(asked.call.name, run_input))
-        else:
-            decision = _no(answer.reason or "not approved")
-        if decision.allowed and answer.edited is not None:
-            decision = self._judge_edit(asked.call, decision)
+        decision = self._approved(asked.call, answer) if answer.approved else _no(answer.reason or "not approved")
         self._settle(asked.call, decision, tell, by=by, rule=verdict.rule, layer=verdict.layer, edited=answer.edited)
 
-    def _judge_edit(self, call: ToolCall, decision: Decision) -> Decision:
-        """A person may change a call, but not into one that the rules forbid."""
-        edited = msgspec.structs.replace(call, input=decision.input or {})
-        verdict = decide(self._policy, edited, self._facts())
-        return _no(f"the edited call is forbidden: {verdict.reason}") if isinstance(verdict, Deny) else decision
+    def _approved(self, call: ToolCall, answer: Answer) -> Decision:
+        """A person may change a call, but not into one that the rules forbid.
+
+        Judged again even when nothing was changed: of several calls that waited together, the yes to one may have used
+        up what the others were counted against.
+        """
+        run_input = call.input if answer.edited is None else answer.edited
+        verdict = decide(self._policy, msgspec.structs.replace(call, input=run_input), self._facts())
+        if isinstance(verdict, Deny):
+            what = "the edited call is forbidden" if answer.edited is not None else "it was approved too late"
+            return _no(f"{what}: {verdict.reason}")
+        if answer.scope == "run":
+            self._standing.add(subject(call.name, run_input))
+        return Decision(allowed=True, input=run_input, reason=answer.reason)
 
     # -- questions and plans ----------------------------------------------------------------------------------------
 
@@ -266,6 +266,8 @@ class Gate:
     async def _answer(self, asked: events.QuestionRequested, call: ToolCall, tell: Tell) -> None:
         got = await self._wait(asked.question_id, self._approver.answer(asked))
         match got:
+            case QuestionAnswer() if (wrong := _malformed(got)) is not None:
+                reply = QuestionAnswer(answered=False, by="supervisor", reason=f"the answer is malformed: {wrong}")
             case QuestionAnswer():
                 reply = got
             case TimeoutError():
@@ -386,6 +388,16 @@ def risk_of(call: ToolCall, workspace: tuple[str, ...]) -> events.Risk:
     if kind == "command" and isinstance(command, str):
         return commands.risk(shell.read(command))
     return {"edit_outside": "high", "network": "low", "read": "low"}.get(kind, "medium")  # type: ignore[return-value]  # of the Literal
+
+
+def _malformed(answer: Answer | QuestionAnswer) -> str | None:
+    """What is wrong with the types of an answer that a program built: `approved="no"` is no yes."""
+    try:
+        msgspec.convert(msgspec.to_builtins(answer), type(answer))
+        msgspec.json.encode(answer)  # an edited call has to reach the agent as JSON
+    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
+        return str(error)
+    return None
 
 
 def _no(reason: str) -> Decision:

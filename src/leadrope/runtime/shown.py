@@ -32,9 +32,19 @@ _UNSEEN = re.compile(
 
 _WORD = re.compile(r"[^\s/]+")
 _LATIN = re.compile("[A-Za-z]")
-# Greek, Cyrillic, Armenian, Cherokee, letter-like symbols, full-width and mathematical forms of Latin letters.
+# Phonetic and small capital letters, Greek, Cyrillic, Armenian, Cherokee, letter-like symbols, Roman numerals, letters
+# in circles, Coptic, Lisu, full-width and mathematical forms of Latin letters; a dot, slashes and colons that are none;
+# and before a word a dash that no program takes for the sign of an option.
 _LOOKALIKE = re.compile(
-    "[\u0370-\u03ff\u0400-\u052f\u0531-\u058f\u13a0-\u13ff\u2100-\u214f\uab70-\uabbf\uff01-\uff5e\U0001d400-\U0001d7ff]"
+    "[\u0250-\u02af\u0370-\u03ff\u0400-\u052f\u0531-\u058f\u13a0-\u13ff\u1d00-\u1dbf\u2024\u2044\u2100-\u214f"
+    "\u2160-\u217f\u2215\u2216\u2236\u24b6-\u24e9\u29f8\u2c80-\u2cff\ua4d0-\ua4ff\ua789\uab30-\uabbf\uff01-\uff5e"
+    "\U0001d400-\U0001d7ff]|(?<![^\\W_])[\u2010-\u2015\u2212\ufe58\ufe63]"
+)
+# To a shell these are letters of a word, to an eye a gap between two; and marks without a width, an emoji's apart.
+_NO_GAP = re.compile(
+    "[\u00a0\u1680\u2000-\u200a\u202f\u205f\u2800\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\ufe00-\ufe0e"
+    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a]|(?<=[\x20-\x7e])\ufe0f"
+    "|(?<=[\x21-\x7e])\u3000|\u3000(?=[\x21-\x7e])"
 )
 
 
@@ -54,7 +64,8 @@ def exact(text: str) -> str:
     >>> exact("rm \u202e x")
     'rm <U+202E> x'
     """
-    return _WORD.sub(_mark_lookalikes, _UNSEEN.sub(_written_out, text))
+    # Letters first: what is written out has Latin letters of its own.
+    return _NO_GAP.sub(_written_out, _UNSEEN.sub(_written_out, _WORD.sub(_mark_lookalikes, text)))
 
 
 def _written_out(found: re.Match[str]) -> str:

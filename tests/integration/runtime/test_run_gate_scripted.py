@@ -100,14 +100,26 @@ async def test_the_second_question_is_answered_from_the_first_decision(stage: St
 
 
 async def test_a_withdrawn_request_is_not_answered(stage: Stage) -> None:
+    """It is settled at once, while the run goes on: the second request is answered only when the first one is gone."""
     steps = [
         {"hook": {"tool": "Bash", "id": "t1", "input": {}, "request_id": "r1", "wait": False}},
         {"line": {"type": "control_cancel_request", "request_id": "r1"}},
+        {"call": {"tool": "Bash", "id": "t2", "input": {"command": "x"}}},
         {"text": "never mind"},
     ]
-    found, result = await stage.play([*OPEN, *steps, *CLOSE], approver=Caller())
+    found: list[events.Event] = []
+    limits = Limits(approval_s=10)
+    async with stage.open([*OPEN, *steps, *CLOSE], approver=Caller(), limits=limits) as run:
+        async for item in run:
+            found.append(item.event)
+            if of(found, events.ApprovalResolved) and len(of(found, events.ApprovalRequested)) == 2:
+                run.approve("approval-2")
+        result = await run.result()
     assert result.outcome == "succeeded"
-    assert [(r.approved, r.by) for r in of(found, events.ApprovalResolved)] == [(False, "supervisor")]
+    assert [(r.approval_id, r.approved, r.by) for r in of(found, events.ApprovalResolved)] == [
+        ("approval-1", False, "supervisor"),
+        ("approval-2", True, "person"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -117,6 +129,12 @@ async def test_a_withdrawn_request_is_not_answered(stage: Stage) -> None:
         (lambda _: 1 / 0, "supervisor", "ZeroDivisionError"),
         (lambda _: "yes", "person", "said no"),
         (lambda _: None, "person", "said no"),
+        (lambda _: Answer(approved="no"), "supervisor", "malformed: Expected `bool`"),  # type: ignore[arg-type]
+        (lambda _: Answer(approved=1), "supervisor", "malformed: Expected `bool`"),  # type: ignore[arg-type]
+        (lambda _: Answer(approved=True, edited="y"), "supervisor", "malformed"),  # type: ignore[arg-type]
+        (lambda _: Answer(approved=True, edited={"command": object()}), "supervisor", "malformed"),
+        (lambda _: Answer(approved=True, edited={"command": "\ud800"}), "supervisor", "malformed"),
+        (lambda _: Answer(approved=True, scope="all"), "supervisor", "malformed"),  # type: ignore[arg-type]
     ],
 )
 async def test_whatever_is_no_clear_yes_is_a_no(stage: Stage, approver: Any, by: str, why: str) -> None:
@@ -161,6 +179,84 @@ async def test_an_approval_for_the_run_covers_the_same_command_and_no_other(stag
         "mode:default",
         "mode:default",
     ]
+
+
+async def test_a_request_tells_how_it_was_read_how_risky_it_is_and_how_long_it_waits(stage: Stage) -> None:
+    calls = (same_call(1, "git push -f"), same_call(2, "ls"), same_call(3, "npm test"))
+    found, _ = await stage.play([*OPEN, *calls, {"text": "ok"}, *CLOSE], approver=lambda _: True)
+    asked = of(found, events.ApprovalRequested)
+    assert [request.risk for request in asked] == ["high", "low", "medium"]
+    assert [request.reading for request in asked] == ["runs git push -f", "runs ls", "runs npm test"]
+    assert [request.expires_s for request in asked] == [300, 300, 300]
+    assert len({request.fingerprint for request in asked}) == 3
+
+
+async def test_of_two_answers_the_first_counts_and_one_for_another_call_is_not_taken(stage: Stage) -> None:
+    async with stage.open([*OPEN, same_call(1), {"text": "ok"}, *CLOSE], approver=Caller()) as run:
+        found = []
+        async for item in run:
+            found.append(item.event)
+            if isinstance(item.event, events.ApprovalRequested):
+                name = item.event.approval_id
+                assert not run.approve(name, fingerprint="of another call")
+                assert run.deny(name, "no")
+                assert not run.approve(name)
+                assert not run.approve("approval-99")
+    assert [(d.decision, d.reason) for d in of(found, events.ToolDecided)] == [("deny", "no")]
+    assert [r.approved for r in of(found, events.ApprovalResolved)] == [False]
+
+
+@pytest.mark.parametrize(("approver", "asked", "by"), [(None, 0, "rule"), (lambda _: True, 1, "person")])
+async def test_what_cannot_be_read_is_asked_for_where_a_person_is_and_denied_where_none_is(
+    stage: Stage, approver: Any, asked: int, by: str
+) -> None:
+    steps = [*OPEN, same_call(1, 'eval "$X"'), {"text": "ok"}, *CLOSE]
+    found, _ = await stage.play(steps, approver=approver, mode="full")
+    assert len(of(found, events.ApprovalRequested)) == asked
+    (decided,) = of(found, events.ToolDecided)
+    assert (decided.decision, decided.by, decided.rule) == ("allow" if asked else "deny", by, "opaque")
+
+
+async def test_an_edited_approval_for_the_run_covers_the_edited_command_alone(stage: Stage) -> None:
+    asked: list[str] = []
+
+    def approve(request: events.ApprovalRequested) -> Answer:
+        asked.append(request.call.input["command"])
+        return Answer(approved=True, scope="run", edited={"command": "y"})
+
+    found, _ = await stage.play(
+        [*OPEN, same_call(1, "x"), same_call(2, "y"), same_call(3, "x"), {"text": "ok"}, *CLOSE], approver=approve
+    )
+    assert asked == ["x", "x"]
+    assert [d.rule for d in of(found, events.ToolDecided)] == ["mode:default", "approval", "mode:default"]
+
+
+async def test_an_edit_into_a_forbidden_call_is_denied_and_stands_for_nothing(stage: Stage) -> None:
+    found, _ = await stage.play(
+        [*OPEN, same_call(1, "x"), {"text": "ok"}, *CLOSE],
+        approver=lambda _: Answer(approved=True, scope="run", edited={"command": "rm -rf /"}),
+    )
+    (decided,) = of(found, events.ToolDecided)
+    assert decided.decision == "deny"
+    assert "the edited call is forbidden: rm -rf / is blocked" in decided.reason
+
+
+async def test_calls_that_wait_together_stay_within_the_number_of_calls(stage: Stage) -> None:
+    """Each was asked about while none had run; the second yes comes when the first has used the number up."""
+    calls = [{"tool": "Bash", "id": f"t{n}", "input": {"command": str(n)}} for n in range(3)]
+    waiting: list[str] = []
+    script = [*OPEN, {"calls": calls}, {"text": "ok"}, *CLOSE]
+    async with stage.open(script, approver=Caller(), policy={"max_tool_calls": 1}) as run:
+        found = []
+        async for item in run:
+            found.append(item.event)
+            if isinstance(item.event, events.ApprovalRequested):
+                waiting.append(item.event.approval_id)
+                if len(waiting) == 3:
+                    for approval in waiting:
+                        assert run.approve(approval)
+    assert [d.decision for d in of(found, events.ToolDecided)] == ["allow", "deny", "deny"]
+    assert "used its 1 tool calls" in of(found, events.ToolDecided)[1].reason
 
 
 async def test_an_approval_for_one_call_is_not_used_for_another(stage: Stage) -> None:

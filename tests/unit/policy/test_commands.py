@@ -45,6 +45,7 @@ def found(pattern: str, command: str) -> bool:
         ("kubectl delete", "kubectl -n prod delete pod x"),
         ("npm publish", "npm publish --tag next"), ("git push origin release/*", "git push origin release/1.0"),
         ("text:DROP TABLE", "psql -c 'drop   table users'"), ("text:drop table", 'echo "DROP\nTABLE x" | sqlite3 a.db'),
+        ("TEXT:drop table", "psql -c 'DROP TABLE x'"),
         ("sudo", "sudo ls"), ("./deploy.sh", "./deploy.sh prod"),
     ],
 )  # fmt: skip
@@ -110,6 +111,9 @@ DESTRUCTIVE = [
     "cat x > /dev/sda", "echo > /etc/passwd", "chmod -R 777 /", "chown -R me /usr", "chmod --recursive 000 /etc",
     "mv / /tmp/x", "mv ~ x",
     ":(){ :|:& };:", ":() { : | : & } ; :", "bomb() { bomb | bomb & }; bomb", "f(){ f & }; f", "kill -9 -1",
+    "function f { f | f & }; f", "function f() { f | f & }; f", "f(){ f|f; }; f", "f() { f |& f; }; f",
+    "f() ( f & f ); f", "bash -c 'f(){ f|f& };f'", "cd / && find -delete", "cd / && find -L -type f -delete",
+    "rm -rf /*/", "rm -rf /**", "rm -rf ~root", "rsync -a --delete empty/ /", "rsync -a --del empty/ ~/",
     "echo x | tee /dev/sda",
     "bash -c 'rm -rf /'", "timeout 5 env rm -rf /", "cp x /dev/sda", "rm --no-preserve-root -r x", "eval 'rm -rf ~'",
 ]  # fmt: skip
@@ -128,7 +132,10 @@ def test_the_destructive_family(command: str) -> None:
         "dd if=a of=b",
         "echo rm -rf /", "chmod -R u+w src", "mv a b", "cat /dev/null > x", "ls /", "git clean -fd", "wipefs --help",
         "kill -9 123",
-        "f() { ls; }; f", "ls & pwd &", 'rm -rf "$x"', "cd /srv/app && rm -rf dist", "chown me:me /srv/app",
+        "f() { ls; }; f", "f() { ls; }; f & f | f", "f() { f 2> /dev/null; }", "f() { f &> log; }", "ls & pwd &",
+        "find -delete", "cd / && find -name x", "rsync -a --delete a/ b/",
+        "rsync -a --delete / /srv/backup/",
+        "rm -rf */", 'rm -rf "$x"', "cd /srv/app && rm -rf dist", "chown me:me /srv/app",
         "ls > /dev/null",
     ],
 )  # fmt: skip

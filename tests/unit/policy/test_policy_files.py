@@ -37,8 +37,8 @@ def refused(path: Path) -> list[str]:
     ("text", "line", "told"),
     [
         ("[policy]\n\nblocked_comands = []\n", 3, "is not a known rule Did you mean blocked_commands"),
-        ("[policy]\nmax_budget_usd = -1\n", 2, "max_budget_usd: must be a number > 0"),
-        ('[policy]\nmax_budget_usd = "5"\n', 2, "must be a number, not a text"),
+        ("[policy]\nmax_budget_usd = -1\n", 2, "max_budget_usd: must be a number > 0 Leave it out for no limit."),
+        ('[policy]\nmax_budget_usd = "5"\n', 2, "must be a number, not a text Write max_budget_usd = 5."),
         ("[policy]\nmax_budget_usd = nan\n", 2, "max_budget_usd"),
         (
             '[policy]\n# why\nblocked_commands = "rm"\n',
@@ -186,6 +186,10 @@ def test_the_users_config_holds_a_policy_and_one_per_agent(tmp_path: Path) -> No
     assert (found.max_budget_usd, found.permission_mode) == (250, ("plan",))
     assert found.origin["permission_mode"] == "agent:reviewer"
     assert sources.gather(config=config, agent="other").effective().permission_mode == ()
+    # A name that is nobody's is a name; one letter off, and the agent's rules would be missing.
+    with pytest.raises(errors.BadValue, match="there is no agent 'reviewr'") as refused_:
+        sources.gather(config=config, agent="reviewr")
+    assert refused_.value.hint == "Did you mean reviewer?"
     assert sources.gather(config=tmp_path / "none.toml").effective() == sources.gather().effective()
 
 

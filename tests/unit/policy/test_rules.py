@@ -60,6 +60,12 @@ def file(path: str, **more: Any) -> dict[str, Any]:
             (["secrets/"], "Read", file("/ws/a/secrets/key"), "deny"),
             (["secrets/"], "Write", file("secrets/new"), "deny"),
             (["secrets/"], "Grep", {"path": "/ws/secrets"}, "deny"),
+            (["secrets/"], "Grep", {"pattern": "x", "glob": "secrets/*"}, "deny"),
+            (["secrets/"], "Grep", {"pattern": "secrets/", "glob": "*.py"}, "allow"),
+            (["secrets/"], "Glob", {"pattern": "a/secrets/**"}, "deny"),
+            (["a/secrets/"], "Glob", {"pattern": "secrets/**", "path": "/ws/a"}, "deny"),
+            (["*.pem"], "Glob", {"pattern": "**/*.pem"}, "deny"),
+            (["secrets/"], "Glob", {"pattern": "src/**"}, "allow"),
             (["secrets/"], "Read", file("/ws/secret/key"), "allow"),
             (["secrets/"], "Bash", cmd("cat secrets/key"), "deny"),
             (["secrets/"], "Bash", cmd("cd secrets && cat key"), "deny"),
@@ -230,7 +236,10 @@ def test_links_are_followed(tmp_path: Path) -> None:
         ({"network": {"allowed_hosts": ["https://example.com/a"]}}, "Write example.com."),
         ({"network": {"blocked_hosts": ["exa mple"]}}, "Write example.com, or *.example.com"),
         ({"blocked_paths": [""]}, "src/**"),
-        ({"protected_paths": ["../x"]}, "../x"),
+        ({"protected_paths": ["../x"]}, "Name the place from / or ~/ on."),
+        ({"protected_paths": ["a//b/../c"]}, "Write a/c."),
+        ({"blocked_commands": ["DROP TABLE users"]}, "Write text:DROP TABLE users"),
+        ({"require_approval": ["DELETE FROM x"]}, "Write text:DELETE FROM x"),
     ],
 )
 def test_an_entry_that_cannot_match_is_refused(rules: dict[str, Any], suggested: str) -> None:
@@ -243,3 +252,50 @@ def test_an_entry_that_cannot_match_is_refused(rules: dict[str, Any], suggested:
 def test_the_shipped_policy_does_what_it_says(example: examples.Example) -> None:
     [outcome] = examples.run(of_rules(defaults.rules()), [example])
     assert outcome.holds, f"{outcome}\n{outcome.verdict.reading}"
+
+
+GUARDED = """
+    rm x; rmdir x; shred x; unlink x; git push; git push -f; sudo ls; doas ls; su; pkexec ls; fdisk -l; reboot
+    shutdown now; npm publish; npm run deploy; npm run release; pnpm publish; pnpm deploy; yarn publish
+    yarn npm publish; yarn deploy; bun publish; twine upload dist/a; poetry publish; uv publish; hatch publish
+    flit publish; cargo publish; cargo yank; gem push a.gem; mvn deploy; gradle publish; ./gradlew publish
+    dotnet nuget push a; vsce publish; gh release create v1; npx semantic-release; gh pr merge 1; docker rm x
+    docker rmi x; docker push x; docker system prune; docker volume rm x; docker container rm x
+    docker compose down; docker compose rm; docker-compose down; podman rm x; kubectl apply -f x
+    kubectl delete pod x; helm upgrade a b; helm uninstall a; terraform apply; terraform destroy; tofu apply
+    pulumi up; cdk deploy; sam deploy; serverless deploy; ansible-playbook a.yml; vercel; netlify deploy
+    firebase deploy; make deploy; wrangler deploy; fly deploy; flyctl deploy; gcloud app deploy
+    gcloud run deploy x; heroku restart; make release
+"""
+GUARDED_PATHS = """
+    .git/config .claude/settings.json .mcp.json leadrope.toml .github/workflows/a.yml .github/actions/a/action.yml
+    .gitlab-ci.yml .circleci/config.yml .travis.yml Jenkinsfile azure-pipelines.yml bitbucket-pipelines.yml
+    .buildkite/pipeline.yml .drone.yml .woodpecker.yml .woodpecker/a.yml appveyor.yml
+    ~/.config/leadrope/config.toml ~/.local/share/leadrope/leadrope.db ~/.local/share/leadrope/sessions/a
+"""
+
+
+@pytest.mark.parametrize("command", [each.strip() for each in GUARDED.replace("\n", ";").split(";") if each.strip()])
+def test_the_shipped_policy_asks_by_name_for(command: str) -> None:
+    """By a rule of its own: a program that is not known would be asked for too, until the day it is known."""
+    policy = Policy(mode="full", workspace=("/ws",), rules=of_rules(defaults.rules(), is_checked=True))
+    found = decide(
+        policy, ToolCall(id="t", name="Bash", input=cmd(command)), Facts(home=HOME), resolve=os.path.normpath
+    )
+    assert (found.word, found.rule) == ("ask", "require_approval")
+
+
+@pytest.mark.parametrize("path", GUARDED_PATHS.split())
+@pytest.mark.parametrize("how", ["Write", "Edit", "echo x > {}", "touch {}", "cp a {}", "git checkout HEAD~1 -- {}"])
+def test_the_shipped_policy_asks_before_it_is_written(path: str, how: str) -> None:
+    policy = Policy(mode="full", workspace=("/ws",), rules=of_rules(defaults.rules(), is_checked=True))
+    call = ("Bash", cmd(how.format(path))) if "{}" in how else (how, file(path.replace("~", HOME)))
+    found = decide(policy, ToolCall(id="t", name=call[0], input=call[1]), Facts(home=HOME), resolve=os.path.normpath)
+    assert (found.word, found.rule) == ("ask", "protected_paths")
+
+
+@pytest.mark.parametrize("command", ["git checkout main", "git checkout -b fix/a", "git restore .", "git mv a b"])
+def test_git_changes_other_files_freely(command: str) -> None:
+    policy = Policy(mode="full", workspace=("/ws",), rules=of_rules(defaults.rules(), is_checked=True))
+    call = ToolCall(id="t", name="Bash", input=cmd(command))
+    assert decide(policy, call, Facts(home=HOME), resolve=os.path.normpath).word == "allow"

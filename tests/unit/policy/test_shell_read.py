@@ -9,6 +9,7 @@ import time
 import pytest
 
 from leadrope.policy import shell
+from leadrope.policy.commands import risk
 from leadrope.policy.shell import Program, read
 
 
@@ -122,6 +123,8 @@ def test_where_a_program_runs(command: str, cwd: str | None) -> None:
         ("ev\\\nil", "goes on inside a word"),
         ("x" * 20_001, "20 kB"),
         ("true;" * 201, "200 commands"),
+        ("a|" * 2001, "2,000 signs"),
+        ("function a " * 201, "2,000 signs"),
         ("( " * 200 + "ls" + " )" * 200, "deeply"),
         ("ls() { pwd; }", "another program"),
         ("alias ls=rm", "alias"),
@@ -155,6 +158,19 @@ def test_where_a_program_runs(command: str, cwd: str | None) -> None:
 def test_what_cannot_be_known_is_opaque_with_its_reason(command: str, reason: str) -> None:
     opaque = read(command).opaque
     assert any(reason in why for why in opaque), opaque
+
+
+@pytest.mark.parametrize("code", [*range(9), *range(0xB, 0x20), *range(0x7F, 0xA0)])
+def test_no_control_character_is_read(code: int) -> None:
+    assert read(f"ls {chr(code)}a").opaque == ("control or invisible characters",)
+
+
+@pytest.mark.parametrize(
+    "char",
+    "\u00ad\u034f\u061c\u180b\u180e\u200b\u200d\u200e\u2028\u202a\u202e\u2060\u2066\u3164\ufeff\U000e0041\U000e0101",
+)
+def test_no_invisible_character_is_read(char: str) -> None:
+    assert read(f"ls a{char}b").opaque == ("control or invisible characters",)
 
 
 def test_opaque_readings_still_name_what_is_seen() -> None:
@@ -191,12 +207,14 @@ def test_the_parser_is_loaded_with_the_first_command_only() -> None:
     "text",
     ["(" * 20_000, "$(" * 10_000, "a;" * 10_000, "a|" * 9_999 + "a", ">a " * 6_000, "a && " * 3_999 + "a",
      "{a," * 6_000, "[[ a ]] &&" * 1_900 + " a",
-     "`" * 20_000, "<<a " * 5_000, '"$(' * 6_000, "x=" * 10_000, "! " * 9_999 + "a"],
+     "`" * 20_000, "<<a " * 5_000, '"$(' * 6_000, "x=" * 10_000, "! " * 9_999 + "a",
+     "a|" * 9_999, ")" * 19_999, "$[" * 9_999, "a=(" * 6_000, "function a " * 1_800, "a | #\n" * 3_000, "x" * 19_999,
+     "a() { a" * 2_000, "x" * 1_000_000, "/" * 19_999, "rm " + "*/" * 9_000],
 )  # fmt: skip
 def test_no_text_keeps_the_reader_for_long(text: str) -> None:
     """A gate that can be held up by a text is a gate that can be taken down by one."""
     began = time.perf_counter()
-    read(text)
+    risk(read(text))
     assert time.perf_counter() - began < 2
 
 

@@ -61,7 +61,7 @@ def terminal() -> Iterator[Terminal]:
 
 def asked(name: str = "Bash", expires_s: float = 300, **input_: object) -> ApprovalRequested:
     call = ToolCall(id="t", name=name, input=input_ or {"command": "make test"})
-    return ApprovalRequested(approval_id="a", call=call, reason="a command", expires_s=expires_s)
+    return ApprovalRequested(approval_id="a", call=call, reason="it is a command", expires_s=expires_s, risk="high")
 
 
 def test_it_is_an_approver(terminal: Terminal) -> None:
@@ -74,7 +74,7 @@ async def test_yes_approves_what_was_shown(terminal: Terminal, word: str) -> Non
     await terminal.person.reads("Allow?")
     assert "Bash wants to run" in terminal.person.seen
     assert "    make test\r\n" in terminal.person.seen
-    assert "asked because it is a command · 5 min to answer" in terminal.person.seen
+    assert "asked because it is a command · high risk · 5 min to answer" in terminal.person.seen
     terminal.person.types(f"{word}\n")
     assert await answer == Answer(approved=True)
 

@@ -94,6 +94,19 @@ def test_the_whole_input_leaves_nothing_out_and_no_value_passes_for_a_field() ->
         ("echo \u043f\u0440\u0438\u0432\u0435\u0442", "echo \u043f\u0440\u0438\u0432\u0435\u0442"),
         ("caf\u00e9 \u65e5\u672c", "caf\u00e9 \u65e5\u672c"),
         ("/home/\u0438\u0432\u0430\u043d/app.py", "/home/\u0438\u0432\u0430\u043d/app.py"),
+        ("goog\u217ce.com", "goog<U+217C>e.com"),
+        ("\u0261it push", "<U+0261>it push"),
+        ("\ua4e1ogin.com", "<U+A4E1>ogin.com"),
+        ("curl a.com\u2044b", "curl a.com<U+2044>b"),
+        ("rm \u2212rf x", "rm <U+2212>rf x"),
+        ('rm "\u2013rf"', 'rm "<U+2013>rf"'),
+        ("rm\u00a0-rf x", "rm<U+00A0>-rf x"),
+        ("rm\u3000-rf", "rm<U+3000>-rf"),
+        ("rm\ufe0f x", "rm<U+FE0F> x"),
+        # Nobody is deceived by these, and somebody writes them every day.
+        ("London\u2013Paris \u2014 a", "London\u2013Paris \u2014 a"),
+        ("\u65e5\u672c\u3000\u8a9e \u2764\ufe0f", "\u65e5\u672c\u3000\u8a9e \u2764\ufe0f"),
+        ("\u043c\u0438\u0440\u200b \u043c\u0438\u0440", "\u043c\u0438\u0440<U+200B> \u043c\u0438\u0440"),
     ],
 )
 def test_letters_that_only_look_latin_are_marked(text: str, shown: str) -> None:
