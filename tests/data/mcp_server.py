@@ -1,12 +1,14 @@
-"""A small MCP server for tests, over stdio or HTTP: one tool `touch` that makes a file. `hang` never answers."""
+"""A small MCP server for tests, over stdio, HTTP or SSE: one tool `touch` that makes a file. `hang` never answers."""
 
 from __future__ import annotations
 
 import json
 import os
+import queue
 import sys
 import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -68,14 +70,49 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
-def http(seen: str) -> None:
-    Handler.seen = seen
-    server = HTTPServer(("127.0.0.1", 0), Handler)
+class EventHandler(Handler):
+    """The older way: one stream of events for all answers, and an address for questions that it begins with."""
+
+    answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+
+    def do_POST(self) -> None:
+        reply = answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        if reply is not None:
+            self.answers.put(reply)
+        self.send_response(202)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        Path(self.seen).write_text(self.headers.get("Authorization", ""))
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        self.wfile.write(b"event: endpoint\ndata: /ask\n\n")
+        while True:
+            self.wfile.write(f"event: message\ndata: {json.dumps(self.answers.get())}\n\n".encode())
+
+
+class SilentHandler(Handler):
+    def do_POST(self) -> None:
+        threading.Event().wait()
+
+
+def http(seen: str, handler: type[Handler] = Handler, kind: type[HTTPServer] = HTTPServer) -> None:
+    handler.seen = seen
+    server = kind(("127.0.0.1", 0), handler)
     print(server.server_port, flush=True)
     server.serve_forever()
 
 
+KINDS: dict[str, Callable[[str], None]] = {
+    "stdio": stdio,
+    "http": http,
+    "sse": lambda seen: http(seen, EventHandler, ThreadingHTTPServer),
+    "silent": lambda seen: http(seen, SilentHandler, ThreadingHTTPServer),
+}
+
 if __name__ == "__main__":
     if sys.argv[1] == "hang":
         threading.Event().wait()
-    {"stdio": stdio, "http": http}[sys.argv[1]](sys.argv[2])
+    KINDS[sys.argv[1]](sys.argv[2])

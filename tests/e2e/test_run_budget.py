@@ -54,6 +54,11 @@ async def test_an_unknown_model_is_metered_at_the_dearest_price_and_says_so(stag
     assert [w.kind for w in played.result.warnings] == ["unknown_price"]
 
 
+async def test_a_model_without_a_price_is_not_started_where_that_is_asked(stage: Any) -> None:
+    with pytest.raises(errors.BadValue, match="no price is known for 'my-own-model'"):
+        await stage.play([], model="my-own-model", policy={"unknown_price": "refuse"})
+
+
 async def test_a_key_is_out_of_reach_by_default(stage: Any) -> None:
     out = stage.ws / "env.txt"
     show = {"name": "Bash", "input": {"command": f"env > {out}", "description": "show"}}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -17,25 +18,39 @@ SERVER = str(Path(__file__).parents[1] / "data" / "mcp_server.py")
 SECRET = "token-of-the-server-4711"
 
 
-@pytest.fixture
-def http_url(stage: Any) -> Iterator[str]:
-    with subprocess.Popen(
-        [sys.executable, SERVER, "http", str(stage.ws / "seen")], stdout=subprocess.PIPE, text=True
-    ) as server:
+@contextlib.contextmanager
+def serving(kind: str, seen: Path) -> Iterator[str]:
+    with subprocess.Popen([sys.executable, SERVER, kind, str(seen)], stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         yield f"http://127.0.0.1:{server.stdout.readline().strip()}/mcp"
         server.kill()
 
 
+@pytest.fixture
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def url(stage: Any, kind: str) -> Iterator[str]:
+    """Of a server of that kind; nothing for one that the agent starts itself."""
+    if kind == "stdio":
+        yield ""
+        return
+    with serving(kind, stage.ws / "seen") as address:
+        yield address
+
+
 def connection(kind: str, seen: Path, url: str) -> McpServer:
     if kind == "stdio":
         return McpServer(command=sys.executable, args=(SERVER, "stdio", str(seen)), env={"SERVER_TOKEN": "${TOKEN}"})
-    return McpServer(type="http", url=url, headers={"Authorization": "Bearer ${TOKEN}"})
+    way: Literal["http", "sse"] = "sse" if kind == "sse" else "http"
+    return McpServer(type=way, url=url, headers={"Authorization": "Bearer ${TOKEN}"})
 
 
-@pytest.mark.parametrize("kind", ["stdio", "http"])
+@pytest.mark.parametrize("kind", ["stdio", "http", "sse"], indirect=True)
 async def test_a_servers_tools_are_gated_and_its_secret_appears_nowhere(
-    stage: Any, http_url: str, kind: str, caplog: pytest.LogCaptureFixture
+    stage: Any, url: str, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage.environ |= {"TOKEN": SECRET, "LEADROPE_DEBUG_SPAWN": "1"}
     seen = stage.ws / "seen"
@@ -48,18 +63,20 @@ async def test_a_servers_tools_are_gated_and_its_secret_appears_nowhere(
         return len(asked) > 1
 
     env_file = stage.ws / "env.txt"
-    show = {"name": "Bash", "input": {"command": f"env > {env_file}", "description": "show"}}
+    command = f"env > {env_file}; stat -c %a $TMPDIR/../mcp.json > {env_file}.mode"
+    show = {"name": "Bash", "input": {"command": command, "description": "show"}}
     with caplog.at_level(logging.INFO, logger="leadrope.spawn"):
         played = await stage.play(
             [{"tool": touch}, {"tool": touch}, {"tool": show}, {"text": "done"}],
             approver=approve,
-            connections={"files": connection(kind, seen, http_url)},
+            connections={"files": connection(kind, seen, url)},
         )
     assert played.result.outcome == "succeeded"
     assert stage.marker.exists()
     assert asked == ["mcp__files__touch", "mcp__files__touch", "Bash"]
     assert [d.decision for d in played.of(events.ToolDecided)] == ["deny", "allow", "allow"]
     assert SECRET not in env_file.read_text()
+    assert Path(f"{env_file}.mode").read_text() == "600\n"
     assert SECRET in seen.read_text(), "the server itself has it"
     assert SECRET not in str(played.events)
     assert SECRET not in caplog.text
@@ -134,6 +151,16 @@ async def test_a_connection_that_cannot_be_made_ends_in_its_own_error(stage: Any
     assert played.result.outcome == "failed"
     assert played.result.error.kind == "connection_failed"
     assert "broken" in played.result.error.message
+
+
+async def test_a_server_that_takes_a_question_and_is_silent_ends_in_the_same_error(stage: Any) -> None:
+    with serving("silent", stage.ws / "seen") as url:
+        limits = Limits(connection_s=1, idle_s=60)
+        connections = {"silent": McpServer(type="http", url=url)}
+        played = await stage.play([{"text": "hello"}], strict=False, connections=connections, limits=limits)
+    assert (played.result.outcome, played.result.error.kind) == ("failed", "connection_failed")
+    assert "connection silent could not be made" in played.result.error.message
+    assert played.model.requests == []
 
 
 async def test_a_connection_that_is_not_required_only_warns(stage: Any) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from leadrope import Limits, events, open_run
 from leadrope.process import child as processes
-from leadrope.process import sandbox_trial
+from leadrope.process import reaper, sandbox_trial
 from leadrope.process.sandbox_values import MODEL_SOCKET, Forward, Sandbox, Socket
 from leadrope.rehearsal import ModelServer
 
@@ -31,10 +31,14 @@ start = processes.start
 
 @pytest.fixture
 def walls(stage: Any, monkeypatch: pytest.MonkeyPatch) -> Walls:
-    """From the call on, every agent of this test is started in a box."""
+    """From the call on, every agent of this test is started in a box that is made here: no request can ask for one way
+    to the model and not for the other.
+    """
 
     def build(env_inside: Mapping[str, str] | None = None, **fields: Any) -> None:
         async def boxed(argv: Sequence[str], *, env: Mapping[str, str], cwd: str, **options: Any) -> processes.Child:
+            if reaper.TAG not in env:  # no agent: the trial of whether boxes work here
+                return await start(argv, env=env, cwd=cwd, **options)
             spec = Sandbox(
                 workspace=cwd,
                 run_dir=str(Path(env["TMPDIR"]).parent),
@@ -63,8 +67,7 @@ def bash(command: str) -> dict[str, Any]:
     return {"tool": {"name": "Bash", "input": {"command": command, "description": "try"}}}
 
 
-async def test_the_tools_work_inside(stage: Any, walls: Walls) -> None:
-    walls()
+async def test_the_tools_work_inside(stage: Any) -> None:
     (stage.home / ".gitconfig").write_text("[user]\nname = A\nemail = a@b\n[commit]\ngpgsign = true\n")
     file = stage.ws / "f.txt"
     script = [
@@ -75,15 +78,14 @@ async def test_the_tools_work_inside(stage: Any, walls: Walls) -> None:
         ),
         {"text": "done"},
     ]
-    played = await stage.play(script, mode="full", approver=yes)
+    played = await stage.play(script, mode="full", approver=yes, walls="workspace")
     assert played.result.outcome == "succeeded", played.result
     assert not any(done.is_error for done in played.of(events.ToolCompleted)), played.of(events.ToolCompleted)
     assert (stage.ws / "n").read_text() == "42\n"
     assert (stage.ws / ".git" / "refs" / "heads").is_dir()
 
 
-async def test_its_commands_cannot_get_out(stage: Any, walls: Walls, tmp_path: Path) -> None:
-    walls()
+async def test_its_commands_cannot_get_out(stage: Any, tmp_path: Path) -> None:
     (stage.home / ".ssh").mkdir()
     (stage.home / ".ssh" / "id_rsa").write_text("PRIVATE")
     (stage.home / ".netrc").write_text("PRIVATE")
@@ -97,7 +99,9 @@ async def test_its_commands_cannot_get_out(stage: Any, walls: Walls, tmp_path: P
     v=$(cat /proc/sys/kernel/core_pattern); echo "$v" > /proc/sys/kernel/core_pattern && echo written >> got
     exit 1
     """
-    played = await stage.play([bash(attempts), {"text": "it did not work"}], mode="full", approver=yes)
+    played = await stage.play(
+        [bash(attempts), {"text": "it did not work"}], mode="full", approver=yes, walls="workspace"
+    )
     assert played.one(events.ToolCompleted).is_error
     assert (stage.ws / "got").read_text() == ""
     assert list((tmp_path / "elsewhere").iterdir()) == []
@@ -105,24 +109,20 @@ async def test_its_commands_cannot_get_out(stage: Any, walls: Walls, tmp_path: P
     assert played.result.outcome == "succeeded", played.result
 
 
-async def test_an_edit_outside_fails_even_when_the_gate_has_allowed_it(
-    stage: Any, walls: Walls, tmp_path: Path
-) -> None:
-    walls()
+async def test_an_edit_outside_fails_even_when_the_gate_has_allowed_it(stage: Any, tmp_path: Path) -> None:
     target = tmp_path / "outside.txt"
     write = {"tool": {"name": "Write", "input": {"file_path": str(target), "content": "x"}}}
-    played = await stage.play([write, {"text": "well"}], mode="full", approver=yes)
+    played = await stage.play([write, {"text": "well"}], mode="full", approver=yes, walls="workspace")
     assert played.result.outcome == "succeeded", played.result
     assert not target.exists()
 
 
-async def test_a_stopped_run_ends_cleanly_with_143(
-    stage: Any, walls: Walls, marker: str, survivors: Any, until: Any
-) -> None:
-    walls()
+async def test_a_stopped_run_ends_cleanly_with_143(stage: Any, marker: str, survivors: Any, until: Any) -> None:
     exited: list[events.AgentExited] = []
     command = f"( env -i $(command -v setsid) bash -c 'exec -a {marker} sleep 1000' & ); tail -f /dev/null"
-    async with stage.opened([bash(command)], mode="full", approver=yes, limits=Limits(stop_s=10)) as (run, _):
+    async with stage.opened(
+        [bash(command)], mode="full", approver=yes, walls="workspace", limits=Limits(stop_s=10)
+    ) as (run, _):
         async for item in run:
             if isinstance(item.event, events.ToolDecided):
                 break
@@ -137,20 +137,20 @@ async def test_a_stopped_run_ends_cleanly_with_143(
     assert (exited[0].exit_code, exited[0].survivors) == (143, 0)
 
 
-async def test_what_a_command_left_in_the_box_is_counted(stage: Any, walls: Walls, marker: str, survivors: Any) -> None:
-    walls()
+async def test_what_a_command_left_in_the_box_is_counted(stage: Any, marker: str, survivors: Any) -> None:
     command = f"( setsid bash -c 'exec -a {marker} sleep 1000' > /dev/null 2>&1 & ) ; echo started"
-    played = await stage.play([bash(command), {"text": "done"}], mode="full", approver=yes)
+    played = await stage.play([bash(command), {"text": "done"}], mode="full", approver=yes, walls="workspace")
     assert survivors() == {}
     assert played.result.outcome == "succeeded"
     assert played.result.leftovers_killed == 1
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-async def test_root_runs_the_agent_as_the_owner_of_the_workspace(stage: Any, walls: Walls) -> None:
-    walls()
+async def test_root_runs_the_agent_as_the_owner_of_the_workspace(stage: Any) -> None:
     os.chown(stage.ws, NOBODY, NOBODY)
-    played = await stage.play([bash(f"id -u > {stage.ws}/who"), {"text": "done"}], mode="full", approver=yes)
+    played = await stage.play(
+        [bash(f"id -u > {stage.ws}/who"), {"text": "done"}], mode="full", approver=yes, walls="workspace"
+    )
     assert played.result.outcome == "succeeded", played.result
     assert (stage.ws / "who").read_text() == f"{NOBODY}\n"
     assert (stage.ws / "who").stat().st_uid == NOBODY

@@ -201,6 +201,7 @@ getent hosts localhost > /dev/null
 test -s /etc/ssl/certs/ca-certificates.crt
 echo x > /tmp/scratch && test -n "$TMPDIR" && echo x > "$TMPDIR/scratch"
 test ! -e /run/docker.sock
+test "$(ulimit -Hn)" -le 4096 && test "$(ulimit -Hf)" = 16777216 && test "$(ulimit -Hc)" = 0
 test "$(hello)" = "hello from home"
 echo worked > outcome
 """
@@ -365,3 +366,19 @@ async def test_where_root_works_for_another_user_a_weak_one_works_inside(stage: 
     assert (stage.ws / "in").stat().st_uid == NOBODY, said
     assert f"{stage.home}/out: Read-only file system" in said
     assert f"{stage.home.parent}/beside/out: No such file or directory" in said
+
+
+async def test_its_settings_open_nothing_that_the_gate_keeps_shut(stage: Any) -> None:
+    """What it would allow by itself, exclude from its sandbox or let out of it is asked for like everything else."""
+    own = {
+        "enabled": True,
+        "autoAllowBashIfSandboxed": True,
+        "excludedCommands": ["touch", "touch *"],
+        "allowUnsandboxedCommands": True,
+    }
+    outside = {**stage.touch, "input": {**stage.touch["input"], "dangerouslyDisableSandbox": True}}
+    script = [{"tool": stage.touch}, {"tool": outside}, {"text": "done"}]
+    played = await stage.play(script, sandbox=own, policy={"require_approval": ["Bash(touch *)"]})
+    assert played.result.outcome == "succeeded"
+    assert not stage.marker.exists()
+    assert [(d.decision, d.rule) for d in played.of(events.ToolDecided)] == [("deny", "require_approval")] * 2

@@ -11,6 +11,7 @@ import tempfile
 import textwrap
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Literal
 
 import click
@@ -20,6 +21,8 @@ from leadrope import errors
 from leadrope.cli.screen import Screen
 from leadrope.core import config as configs
 from leadrope.core import home
+from leadrope.policy import sources
+from leadrope.policy.resolve import EffectivePolicy
 from leadrope.process import sandbox_trial
 from leadrope.providers.claude_code import credentials, locate
 from leadrope.runtime import gatecheck
@@ -64,12 +67,14 @@ async def examine(environ: Mapping[str, str]) -> Report:
     checks.append(where)
     config, written = _config({**settings, **environ})
     checks.append(written)
+    rules, policy = _policy({**settings, **environ})
+    checks.append(policy)
     binary, program = await _program(config, {**settings, **environ})
     checks.append(program)
     if binary is not None:
         checks.append(await _gate(binary, environ))
         checks.append(await _credential(binary, config, environ, settings))
-    checks.append(await _sandbox(environ))
+    checks.append(await _sandbox(environ, rules))
     return Report(version=__version__, ok=all(c.status != "failed" for c in checks), checks=tuple(checks))
 
 
@@ -115,6 +120,22 @@ def _config(environ: Mapping[str, str]) -> tuple[configs.Config, Check]:
         return configs.Config(), Check(name="config", status="failed", message=error.message, hint=error.hint)
     what = f"{path} is valid" if path.exists() else f"none ({path} does not exist); defaults hold"
     return config, Check(name="config", status="ok", message=what)
+
+
+def _policy(environ: Mapping[str, str]) -> tuple[EffectivePolicy, Check]:
+    """As a run that is started in this folder would have it. Without one that can be used nothing starts."""
+    try:
+        found = sources.gather(
+            config=home.config_file(environ), home=home.leadrope_home(environ), cwd=Path(os.path.realpath("."))
+        )
+        rules = found.effective()
+    except errors.LeadropeError as error:
+        return EffectivePolicy(sandbox="preferred"), Check(
+            name="policy", status="failed", message=error.message, hint=error.hint
+        )
+    names = ", ".join(dict.fromkeys(layer.name for layer in found.layers))
+    hint = "; ".join(found.notices) or None
+    return rules, Check(name="policy", status="warning" if hint else "ok", message=f"layers: {names}", hint=hint)
 
 
 async def _program(config: configs.Config, environ: Mapping[str, str]) -> tuple[str | None, Check]:
@@ -177,8 +198,12 @@ async def _credential(
     )
 
 
-async def _sandbox(environ: Mapping[str, str]) -> Check:
+async def _sandbox(environ: Mapping[str, str], rules: EffectivePolicy) -> Check:
     """Which walls a run gets here. Installed is not enough: a box is built and something is ended in it."""
+    is_model_only = rules.network_reach == "model-only"
+    is_required = rules.sandbox == "required" or is_model_only
+    without: Status = "failed" if is_required else "warning"
+    fate = "the policy requires walls, so no run can start" if is_required else "runs have no walls"
     missing = [
         package
         for program, package in (("bwrap", "bubblewrap"), ("socat", "socat"))
@@ -186,12 +211,21 @@ async def _sandbox(environ: Mapping[str, str]) -> Check:
     ]
     hint = f"On Debian: apt install {' '.join(missing)}" if missing else None
     if "bubblewrap" in missing:
-        return Check(name="sandbox", status="warning", message="bubblewrap not found: runs have no walls", hint=hint)
+        return Check(name="sandbox", status=without, message=f"bubblewrap not found: {fate}", hint=hint)
     found = await sandbox_trial.available()
     if not found.ok:
-        return Check(name="sandbox", status="warning", message=f"runs have no walls; {found.say()}", hint=found.hint)
-    status: Status = "ok" if found.model_only and found.forwards else "warning"
-    return Check(name="sandbox", status=status, message=f"runs have walls; {found.say()}", hint=hint)
+        return Check(name="sandbox", status=without, message=f"{fate}; {found.say()}", hint=found.hint)
+    if rules.sandbox == "off" and not is_model_only:
+        turned = f"runs have no walls: the policy ({rules.layer_of('sandbox')}) turns them off; {found.say()}"
+        return Check(name="sandbox", status="warning", message=turned, hint=hint)
+    status: Status = "ok" if found.model_only and found.forwards else without if is_model_only else "warning"
+    reach = ", network model-only" if is_model_only else ""
+    return Check(
+        name="sandbox",
+        status=status,
+        message=f"runs have walls ({rules.sandbox_level}{reach}); {found.say()}",
+        hint=hint,
+    )
 
 
 def _print(report: Report, screen: Screen) -> None:

@@ -37,12 +37,14 @@ def command(folder: str, *, show: bool, forget: bool, yes: bool) -> int:
         known = trust.forget(leadrope_home, place)
         click.echo("forgotten" if known else "there was nothing to forget")
         return 0
-    found = trust.look(leadrope_home, place)
+    found = trust.look(leadrope_home, place, home.user_home(os.environ))
     _tell(found)
     if found.state in ("nothing", "trusted"):
         return 0
     if show:
         return 1
+    if found.problem:
+        trust.remember(leadrope_home, found)  # says why not
     if not yes:
         if not sys.stdin.isatty():
             click.echo("Nobody can be asked here. Look at the files, then: leadrope trust --yes", err=True)

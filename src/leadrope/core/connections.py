@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from leadrope import errors
 from leadrope.core.request import McpServer
+from leadrope.core.secret_names import is_secret_name
 
+_RANDOM = re.compile(r"(?=.*[A-Za-z])[A-Za-z0-9_+=~-]{16,}")
+"""Letters and digits in one piece: no path, no host, no words."""
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
 class Filled(msgspec.Struct, frozen=True, kw_only=True):
     servers: dict[str, McpServer]
     secrets: tuple[str, ...]
-    """What must not be shown: every value that a server is given in its environment or its headers."""
+    """What must not be shown: every value that a server is given in its environment or its headers; and of what
+    variables put into its command, arguments and address, all that is neither a path nor a name of something."""
 
 
 def fill(connections: Mapping[str, McpServer], values: Mapping[str, str]) -> Filled:
@@ -26,6 +30,7 @@ def fill(connections: Mapping[str, McpServer], values: Mapping[str, str]) -> Fil
     for name, server in connections.items():
 
         def value(text: str, field: str, name: str = name) -> str:
+            secrets.extend(_told(text, values))
             return _filled(text, values, f"connections.{name}.{field}")
 
         env = {key: value(text, f"env.{key}") for key, text in server.env.items()}
@@ -38,10 +43,21 @@ def fill(connections: Mapping[str, McpServer], values: Mapping[str, str]) -> Fil
             env=env,
             headers=headers,
         )
-        secrets += [*env.values(), *headers.values()]
+        secrets.extend([*env.values(), *headers.values()])
         # `Bearer KEY` is two words; the key alone must not be shown either.
-        secrets += [word for text in headers.values() for word in text.split() if len(word) > 8]
+        secrets.extend(word for text in headers.values() for word in text.split() if len(word) > 8)
     return Filled(servers=servers, secrets=tuple(secrets))
+
+
+def _told(text: str, values: Mapping[str, str]) -> Iterator[str]:
+    """What a text gets from variables that must not be shown, by the variable's name or by its look.
+
+    `${HOST}` and `${PROJECT_DIR}` stay readable: blotting them out would make events useless and hide nothing.
+    """
+    for found in _REFERENCE.finditer(text):
+        value = values.get(found[1], "")
+        if is_secret_name(found[1]) or (_RANDOM.fullmatch(value) and re.search("[0-9]", value)):
+            yield value
 
 
 def _filled(text: str, values: Mapping[str, str], field: str) -> str:

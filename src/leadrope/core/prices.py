@@ -102,13 +102,19 @@ TABLE: Mapping[str, Price] = MappingProxyType(
     }
 )
 
-DEAREST = Price(
-    input=max(price.input for price in TABLE.values()),
-    output=max(price.output for price in TABLE.values()),
-    cache_read=max(price.cache_read for price in TABLE.values()),
-    cache_write_5m=max(price.cache_write_5m for price in TABLE.values()),
-    cache_write_1h=max(price.cache_write_1h for price in TABLE.values()),
-)
+
+def dearest(*prices: Price) -> Price:
+    """Of each kind of token the highest."""
+    return Price(
+        input=max(price.input for price in prices),
+        output=max(price.output for price in prices),
+        cache_read=max(price.cache_read for price in prices),
+        cache_write_5m=max(price.cache_write_5m for price in prices),
+        cache_write_1h=max(price.cache_write_1h for price in prices),
+    )
+
+
+DEAREST = dearest(*TABLE.values())
 """What a model that nobody has priced is taken to cost."""
 
 # What may follow a model's own name: its day, `latest`, the cloud's revision. Not another number: a version that is not
@@ -168,7 +174,8 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True):
         if found is not None:
             return found, "override"
         found = _longest(name, TABLE)
-        return (found, "table") if found is not None else (DEAREST, "dearest")
+        # What the user has priced is known too, and may be dearer than all that is listed.
+        return (found, "table") if found is not None else (dearest(DEAREST, *self.overrides.values()), "dearest")
 
     def knows(self, model: str) -> bool:
         return self.of(model)[1] != "dearest"

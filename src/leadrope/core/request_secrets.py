@@ -8,19 +8,7 @@ from collections.abc import Mapping
 from leadrope import errors
 from leadrope.core.connections import fill
 from leadrope.core.request import RunRequest
-
-_LAST_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS")
-"""The last word of a variable's name marks it: `DB_PASSWORD`, but not `PASSWORD_FILE` and not `MAX_TOKENS`. Any other
-name is marked by the request's `secret_variables`."""
-
-
-def is_secret_name(name: str) -> bool:
-    """Whether a variable's name says that its value is a secret.
-
-    >>> is_secret_name("STRIPE_API_KEY"), is_secret_name("KEYBOARD")
-    (True, False)
-    """
-    return name.upper().replace("-", "_").rpartition("_")[2] in _LAST_WORDS
+from leadrope.core.secret_names import is_secret_name as is_secret_name  # noqa: PLC0414  # for those who look here
 
 
 def known_secrets(request: RunRequest, environ: Mapping[str, str] | None = None) -> list[str]:

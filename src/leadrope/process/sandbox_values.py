@@ -44,8 +44,20 @@ SECRETS = (
         ".terraform.d",
         ".config/pypoetry/auth.toml",
     ),
+    *(
+        ".boto",
+        ".s3cfg",
+        ".dockercfg",
+        ".config/containers/auth.json",
+        ".config/helm",
+        ".config/doctl",
+        ".config/heroku",
+    ),
     *(".mozilla", ".thunderbird", ".config/google-chrome", ".config/chromium", ".config/BraveSoftware"),
+    *(".config/google-chrome-beta", ".config/google-chrome-unstable", ".config/mozilla", ".librewolf", ".zen"),
     *(".config/microsoft-edge", ".config/vivaldi", ".config/opera", ".local/share/keyrings", ".local/share/kwalletd"),
+    # Where the same browsers keep their data when they were installed as a snap or by flatpak.
+    *("snap/firefox", "snap/chromium", "snap/brave", "snap/thunderbird", ".var/app"),
     *(".bash_history", ".zsh_history", ".python_history", ".node_repl_history", ".psql_history", ".lesshst"),
     *(".claude", ".claude.json", ".codex", ".gemini", ".config/leadrope", ".local/share/leadrope"),
 )
@@ -85,8 +97,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     processes: int = 2048
     """Counted per user: over all processes of that user where leadrope runs as root. Not enforced for uid 0."""
     open_files: int = 4096
-    file_size: int = 0
-    """In bytes. It ends the writer without a word, and counts for the agent's own transcript too: hence off."""
+    file_size: int = 16 << 30
+    """In bytes: for a command that writes without end, before the disk is full. It ends the writer without a word, and
+    counts for the agent's own transcript too; hence far above what ordinary work writes."""
 
 
 class Sandbox(msgspec.Struct, frozen=True, kw_only=True):

@@ -128,8 +128,8 @@ class Commands:
         self._granted, missing = await walls.grant(wished, memory=homes.ensure(home))
         if missing:
             self.notices.append(walls.no_walls(wished, missing))
-        hosts = walls.allowed_hosts(self.rules.network_allowed_hosts) if self._granted.model_only else ()
-        if hosts:
+        lists = self.rules.network_allowed_hosts if self._granted.model_only else ()
+        if hosts := walls.allowed_hosts(lists, self.rules.network_blocked_hosts):
             from leadrope.runtime.proxy import HostProxy  # noqa: PLC0415  # HTTP, for those who allow hosts
 
             self._proxy_dir = RunDir()

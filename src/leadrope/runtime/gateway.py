@@ -8,6 +8,7 @@ from typing import cast
 
 from leadrope.core import events
 from leadrope.core.redaction import Secret
+from leadrope.policy.resolve import EffectivePolicy
 from leadrope.providers import base
 from leadrope.runtime import held, walls
 from leadrope.runtime.broker import Broker
@@ -37,12 +38,12 @@ class Gateway:
         self._proxy: HostProxy | None = None
         self.doors = walls.Doors()
 
-    async def open_doors(self, wanted: walls.Wish, allowed_hosts: tuple[tuple[str, ...], ...]) -> None:
+    async def open_doors(self, wanted: walls.Wish, rules: EffectivePolicy) -> None:
         """Where the agent reaches nothing else: a socket to the model, and one to the hosts that the policy allows."""
         if not wanted.model_only:
             self.doors = walls.Doors()
             return
-        hosts = walls.allowed_hosts(allowed_hosts)
+        hosts = walls.allowed_hosts(rules.network_allowed_hosts, rules.network_blocked_hosts)
         proxy = self._run_dir / "proxy.sock" if hosts else None
         if proxy and self._proxy is None:
             host_proxy = HostProxy(hosts, listen=proxy, on_refused=self._on_refused_host)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -15,6 +15,7 @@ from leadrope.core.request import Limits, McpFile, RunRequest, check, normal_mod
 from leadrope.policy import sources
 from leadrope.policy.limits import capped
 from leadrope.policy.resolve import EffectivePolicy
+from leadrope.providers import base
 from leadrope.runtime import checks, trust
 
 
@@ -25,6 +26,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     config: configs.Config
     """What the policy says of it counted in."""
     is_trusted: bool
+    """The agent may read the settings that the repository has for it."""
     notices: tuple[events.Notice, ...]
 
 
@@ -32,9 +34,8 @@ def complete(request: RunRequest, config: configs.Config, environ: Mapping[str, 
     """The request with nothing left open, or the first thing that is wrong with it. Starts nothing."""
     request = check(_with_machine(request, config))
     cwd = checks.working_directory(request.cwd)
-    layers = _layers(request, cwd, environ)
+    layers = _layers(request, cwd, environ, leadrope_home)
     rules = layers.effective()
-    found = trust.look(leadrope_home, cwd)
     asked_to_wait = request.wait_for_limit
     request = msgspec.structs.replace(
         _with_project(request, layers),
@@ -46,12 +47,21 @@ def complete(request: RunRequest, config: configs.Config, environ: Mapping[str, 
         # The shipped `auto` is what holds where the caller says nothing; true holds whatever he says.
         broker=True if rules.broker is True else request.broker,
     )
+    found, *others = trust.of_run(leadrope_home, cwd, request.extra_dirs, home.user_home(environ))
     is_trusted = found.state == "trusted"
     if is_trusted:
         request = check(_with_repository(request))
     ignored = tuple(events.Notice(level="warning", code="project_ignored", message=told) for told in layers.notices)
-    notices = (*_about_trust(found), *ignored, *(_no_waiting(rules) if asked_to_wait else ()))
-    return Prepared(request=request, rules=rules, config=_priced(config, rules), is_trusted=is_trusted, notices=notices)
+    doubts = _about_others(others) if is_trusted else ()
+    notices = (*_about_trust(found), *doubts, *ignored, *(_no_waiting(rules) if asked_to_wait else ()))
+    return Prepared(
+        request=request,
+        rules=rules,
+        config=_priced(config, rules),
+        # Where there are none, the agent would take those that it has made itself: it looks for changes as it works.
+        is_trusted=is_trusted and not doubts and Path(cwd, ".claude").is_dir(),
+        notices=notices,
+    )
 
 
 def _priced(config: configs.Config, rules: EffectivePolicy) -> configs.Config:
@@ -60,10 +70,10 @@ def _priced(config: configs.Config, rules: EffectivePolicy) -> configs.Config:
     return msgspec.structs.replace(config, prices=msgspec.structs.replace(config.prices, unknown="refuse"))
 
 
-def _layers(request: RunRequest, cwd: str, environ: Mapping[str, str]) -> sources.Sources:
-    config = home.config_file(environ)
+def _layers(request: RunRequest, cwd: str, environ: Mapping[str, str], leadrope_home: Path) -> sources.Sources:
     return sources.gather(
-        config=config if config.is_file() else None,
+        config=home.config_file(environ),
+        home=leadrope_home,
         agent=request.agent,
         cwd=Path(cwd),
         policies=tuple(Path(name).expanduser() for name in request.policy_files),
@@ -103,17 +113,41 @@ def _with_repository(request: RunRequest) -> RunRequest:
     return msgspec.structs.replace(request, connections={**servers, **request.connections})
 
 
+def looked_again(place: base.Place, request: RunRequest, tell: Callable[[events.Notice], None]) -> base.Place:
+    """Before each start: to what an attempt has made of a trusted repository's settings nobody has said yes."""
+    if not place.is_trusted:
+        return place
+    found, *others = trust.of_run(place.home, str(request.cwd), request.extra_dirs, home.user_home(place.environ))
+    lost = (*_about_trust(found), *_about_others(others))
+    for notice in lost:
+        tell(notice)
+    return msgspec.structs.replace(place, is_trusted=not lost)
+
+
 def _about_trust(found: trust.Trust) -> tuple[events.Notice, ...]:
     if found.state in ("nothing", "trusted"):
         return ()
     names = ", ".join(sorted(found.changed or found.files)[:5])
+    way = f"they cannot be trusted: {found.problem}" if found.problem else "`leadrope trust` lets them have effect"
     told = {
-        "untrusted": f"the repository's own settings are ignored ({names}); `leadrope trust` lets them have effect",
+        "untrusted": f"the repository's own settings are ignored ({names}); {way}",
         "changed": f"the repository's settings changed since they were trusted ({names}) and are ignored; "
         "`leadrope trust` looks again",
     }[found.state]
     level: Literal["info", "warning"] = "warning" if found.state == "changed" else "info"
     return (events.Notice(level=level, code=f"repository_{found.state}", message=told),)
+
+
+def _about_others(others: Sequence[trust.Trust]) -> tuple[events.Notice, ...]:
+    """The agent has one switch for all folders: it reads the settings of each of them, or of none."""
+    doubtful = [found.folder for found in others if found.state not in ("nothing", "trusted")]
+    told = "the repository's own settings are ignored: with them those of {} would be read, which nobody has trusted"
+    return tuple(
+        events.Notice(
+            level="warning", code="repository_untrusted", message=f"{told.format(folder)}; `leadrope trust DIR`"
+        )
+        for folder in doubtful
+    )
 
 
 def _no_waiting(rules: EffectivePolicy) -> tuple[events.Notice, ...]:

@@ -73,12 +73,14 @@ class HostProxy:
         resolve: Resolve | None = None,
     ) -> None:
         """`allowed`: `example.com`, `*.example.com`, `example.com:8443`, `10.0.0.7:*`. Ports are 80 and 443 unless
-        one, or all of them, are named. An address of a private network must be on the list itself, also for a name that
-        leads there.
+        one, or all of them, are named. `!bad.example.com`: that host and all below it, never. An address of a private
+        network must be on the list itself, also for a name that leads there.
         """
         self.url = ""
         self.socket_path = listen
-        self._entries = tuple(_entry(text) for text in allowed)
+        given = tuple(allowed)
+        self._entries = tuple(_entry(text) for text in given if not text.startswith("!"))
+        self._blocked = tuple(_entry(text[1:]) for text in given if text.startswith("!"))
         self._on_refused = on_refused
         self._resolve = resolve or ask_system
         self._server: asyncio.Server | None = None
@@ -121,6 +123,8 @@ class HostProxy:
         """The addresses that may be connected to for this host; raises _No with the reason."""
         host = host.lower().removesuffix(".").removeprefix("[").removesuffix("]")
         literal = _address(host)
+        if any(_blocks(entry, host, literal) for entry in self._blocked):
+            raise _No(f"{host} is blocked")
         if literal is not None:
             if not self._allows_address(literal, port):
                 raise _No(f"{host}:{port} is not an allowed address")
@@ -133,7 +137,12 @@ class HostProxy:
                 found = await self._resolve(host, port)
         except (OSError, UnicodeError, TimeoutError) as error:
             raise _Failed(f"{host} cannot be resolved: {error}") from error
-        addresses = [address for text in found if (address := _address(text)) is not None]
+        addresses = [
+            address
+            for text in found
+            if (address := _address(text)) is not None
+            and not any(_blocks(entry, host, address) for entry in self._blocked)
+        ]
         good = [str(a) for a in addresses if _is_public(a) or self._allows_address(a, port)]
         if not good:
             shown = ", ".join(map(str, addresses)) or "no address"
@@ -350,6 +359,13 @@ def _inner(address: Address) -> Address:
 
 def _is_public(address: Address) -> bool:
     return address.is_global and not address.is_multicast and not address.is_reserved
+
+
+def _blocks(entry: _Entry, host: str, address: Address | None) -> bool:
+    if entry.address is not None:
+        return entry.address == address
+    name = entry.host.removeprefix(".")
+    return host.endswith(f".{name}") or host == entry.host
 
 
 def _entry(text: str) -> _Entry:

@@ -311,15 +311,15 @@ class Run:
 
     async def _start(self) -> tuple[base.Launch, processes.Child]:
         """The only start of an agent in this package."""
+        self._place = prepare.looked_again(self._place, self.request, self._journal.record)
         wished = walls.wish(self.request, self._rules)
         wanted, missing = await walls.grant(wished, memory=self._place.home)
         if missing:
             self._journal.record(walls.no_walls(wished, missing))
-        await self._gateway.open_doors(wanted, self._rules.network_allowed_hosts)
-        launch = await self._prepare(with_broker=wanted.model_only)
+        await self._gateway.open_doors(wanted, self._rules)
+        self._launch = launch = await self._prepare(with_broker=wanted.model_only)
         self._place.config.prices.require(launch.model)
         self._journal.redactor = Redactor((*launch.secrets, *known_secrets(self.request)))
-        self._launch = launch
         for folder in (*launch.folders, str(self._spool)):
             home.ensure(Path(folder))
         for file in launch.files:

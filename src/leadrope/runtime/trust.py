@@ -6,21 +6,19 @@ they were then. Any change asks again.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
+from leadrope import errors
 from leadrope.core import home
+from leadrope.runtime.trust_files import collect
 
 FILE = "trust.json"
 STATES = Literal["nothing", "untrusted", "trusted", "changed"]
-# A repository with more than this in .claude is not read to its end at every start; it cannot be trusted as a whole.
-MOST_FILES = 2000
-MOST_BYTES = 16 * 1024 * 1024
 
 
 class Trust(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,27 +28,58 @@ class Trust(msgspec.Struct, frozen=True, kw_only=True):
     """Path inside the repository -> hash of its content."""
     changed: tuple[str, ...] = ()
     """What is new, gone or different since the yes."""
+    folders: tuple[str, ...] = ()
+    """Real folders all of whose files are among them."""
+    problem: str = ""
+    """Why no yes can be given to these files; empty if one can."""
+
+    def kept(self) -> tuple[str, ...]:
+        """The real paths that must stay as they are while the yes counts: the agent reads them again as it works."""
+        real = {*self.folders, *(os.path.realpath(Path(self.folder, name)) for name in self.files)}
+        inner = {path for path in real for folder in self.folders if path.startswith(f"{folder}/")}
+        return tuple(sorted(real - inner))
 
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True):
     files: dict[str, str]
 
 
-def look(leadrope_home: Path, folder: str) -> Trust:
-    """How things stand for this folder now."""
-    files = collect(Path(folder))
-    if not files:
+def look(leadrope_home: Path, folder: str, user_home: Path | None = None, *, above: bool = True) -> Trust:
+    """How things stand for this folder now. The `.claude` of `user_home` is the user's own.
+
+    Without `above` the folders above it are left out, of what is there as of what the yes was given to.
+    """
+    found = collect(Path(folder), user_home, above=above)
+    if not found.files:
         return Trust(state="nothing", folder=folder)
     record = _read(leadrope_home).get(folder)
-    if record is None:
-        return Trust(state="untrusted", folder=folder, files=files)
-    names = sorted({*files, *record.files})
-    changed = tuple(name for name in names if files.get(name) != record.files.get(name))
-    return Trust(state="changed" if changed else "trusted", folder=folder, files=files, changed=changed)
+    known = {name: told for name, told in record.files.items() if above or not name.startswith("../")} if record else {}
+    names = sorted({*found.files, *known}) if record is not None else ()
+    changed = tuple(name for name in names if found.files.get(name) != known.get(name))
+    state: STATES = "changed" if changed else "untrusted" if record is None or found.problem else "trusted"
+    return Trust(
+        state=state,
+        folder=folder,
+        files=found.files,
+        changed=changed,
+        folders=found.folders,
+        problem=found.problem,
+    )
+
+
+def of_run(leadrope_home: Path, cwd: str, extra_dirs: Sequence[str], user_home: Path) -> tuple[Trust, ...]:
+    """For the working directory, and for the other folders of a run: the agent reads subagents and skills there too."""
+    others = (look(leadrope_home, folder, user_home, above=False) for folder in extra_dirs)
+    return (look(leadrope_home, cwd, user_home), *others)
 
 
 def remember(leadrope_home: Path, trust: Trust) -> None:
     """The user's yes to these files as they are in `trust`, not as they may have become meanwhile."""
+    if trust.problem:
+        raise errors.BadDirectory(
+            f"{trust.folder} cannot be trusted: {trust.problem}",
+            hint="Nobody could tell when that changes. Make it smaller, or a folder of the repository's own.",
+        )
     records = _read(leadrope_home)
     records[trust.folder] = _Record(files=trust.files)
     _write(leadrope_home, records)
@@ -62,46 +91,6 @@ def forget(leadrope_home: Path, folder: str) -> bool:
         return False
     _write(leadrope_home, records)
     return True
-
-
-def collect(folder: Path) -> dict[str, str]:
-    """Every file that could start something: .claude, .mcp.json, leadrope.toml, and what their commands name."""
-    found = [path for name in (".mcp.json", "leadrope.toml") if (path := folder / name).exists()]
-    found += [path for path in sorted((folder / ".claude").rglob("*")) if not path.is_dir() or path.is_symlink()]
-    if len(found) > MOST_FILES:
-        return {".claude": f"more than {MOST_FILES} files"}
-    files = {str(path.relative_to(folder)): _hash(path) for path in found}
-    for name in list(files):
-        if name.endswith(".json"):
-            files |= _named_files(folder, folder / name)
-    return files
-
-
-def _named_files(folder: Path, source: Path) -> dict[str, str]:
-    """A hook is a command; the script that it names is what runs, so a change of the script counts."""
-    try:
-        text = source.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return {}
-    found: dict[str, str] = {}
-    for word in set(re.findall(r"[\w./${}-]+", text)):
-        plain = word.replace("${CLAUDE_PROJECT_DIR}", ".").replace("$CLAUDE_PROJECT_DIR", ".").lstrip("/")
-        path = folder / plain
-        if "/" in plain or "." in plain:
-            real = Path(os.path.realpath(path))
-            if real.is_file() and real.is_relative_to(folder.resolve()):
-                found[os.path.relpath(real, folder.resolve())] = _hash(real)
-    return found
-
-
-def _hash(path: Path) -> str:
-    link = f"-> {path.readlink()} " if path.is_symlink() else ""
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            return f"{link}too large"
-        return link + hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        return f"{link}unreadable ({error.strerror})"
 
 
 def _read(leadrope_home: Path) -> dict[str, _Record]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -17,7 +17,7 @@ from leadrope.policy.resolve import SHIPPED, EffectivePolicy
 from leadrope.process import sandbox_git, sandbox_trial
 from leadrope.process.sandbox_values import MODEL_SOCKET, PROXY_SOCKET, Forward, Sandbox, Sight, Socket
 from leadrope.providers import base
-from leadrope.runtime import walls_settings
+from leadrope.runtime import trust, walls_settings
 
 Level = Literal["workspace", "read-only"]
 PROXY_PORT = 8898
@@ -175,10 +175,16 @@ def _spec(
         forwards.append(Forward(port=PROXY_PORT, socket=PROXY_SOCKET))
     # An agent that is told no home would take the user's from the system's list of users.
     user_home = Path(launch.env.get("HOME") or home.user_home(place.environ))
-    own = (user_home / ".claude", user_home / ".claude.json") if launch.config_dir is None else ()
+    own: tuple[Path, ...] = ()
+    if launch.config_dir is None:  # it logs in by itself, in the user's own folder or where he has put that
+        elsewhere = launch.env.get("CLAUDE_CONFIG_DIR")
+        own = (Path(elsewhere),) if elsewhere else (user_home / ".claude", user_home / ".claude.json")
     servers = connections.fill(request.connections, place.environ).servers.values()
     # An agent that is a script of an interpreter. No other word of its argv: they hold texts of the repository.
     script = [word for word in launch.argv[1:4] if Path(word).is_absolute() and Path(word).is_file()][:1]
+    # The agent notices changes of the settings that it has read, and starts what stands there then.
+    given_to = (place.home, launch.cwd, request.extra_dirs, home.user_home(place.environ))
+    kept = [path for found in trust.of_run(*given_to) for path in found.kept()] if place.is_trusted else []
     given = {name: launch.env[name] for name in (*place.config.forward_env, *request.variables) if name in launch.env}
     return Sandbox(
         level=level,
@@ -187,6 +193,7 @@ def _spec(
         config_dir=launch.config_dir,
         login=tuple(str(path) for path in own if path.exists()),
         home=str(user_home),
+        kept=tuple(kept),
         hidden=_own_folders(place),
         binary=launch.argv[0],
         path=launch.env.get("PATH", ""),
@@ -235,19 +242,31 @@ def _refuse_root(workspace: str) -> None:
 
 
 def _own_folders(place: base.Place) -> tuple[str, ...]:
-    """Leadrope's database, keys and settings are not there for the agent."""
+    """Leadrope's database, keys and settings are not there for the agent; nor is a login that it does not use."""
     folders = [str(place.home)]
-    config = Path(place.config.source).parent
-    if config.is_dir() and config != Path():
-        folders.append(str(config.resolve()))
+    config = Path(place.config.source)
+    if config.is_absolute() and config.is_file():
+        # A folder of ours as a whole; one where the user has put the file is his, and may be the workspace itself.
+        own = config.parent if config.parent.name == "leadrope" else config
+        folders.append(str(own.resolve()))
+    login = place.environ.get("CLAUDE_CONFIG_DIR")
+    if login and Path(login).is_dir():  # where that login is used, it is put back
+        folders.append(str(Path(login).resolve()))
     return tuple(folders)
 
 
-def allowed_hosts(lists: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
-    """What every layer's list names, as the proxy writes it: with the hosts below, and for every port."""
-    if not lists:
-        return ()
-    first, *others = lists
-    common = [host for host in first if all(host in other for other in others)]
-    names = [host for host in common if not host[:1].isdigit() and not host.startswith(("*.", "["))]
-    return (*(f"{host}:*" for host in common), *(f"*.{host}:*" for host in names))
+def allowed_hosts(lists: tuple[tuple[str, ...], ...], blocked: Iterable[str] = ()) -> tuple[str, ...]:
+    """What every layer's list admits and none blocks, as the proxy writes it: for every port. The same hosts that the
+    gate lets WebFetch reach.
+    """
+    entries = dict.fromkeys(entry for entries in lists for entry in entries)
+    common = [entry for entry in entries if all(any(_covers(wide, entry) for wide in other) for other in lists)]
+    return (*(f"{_host(entry)}:*" for entry in common), *(f"!{_host(entry)}" for entry in blocked)) if common else ()
+
+
+def _covers(wide: str, entry: str) -> bool:
+    return wide == entry or (wide.startswith("*.") and entry.removeprefix("*").endswith(wide[1:]))
+
+
+def _host(entry: str) -> str:
+    return f"[{entry}]" if ":" in entry else entry

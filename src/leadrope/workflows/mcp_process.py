@@ -50,7 +50,8 @@ async def open_server(
     run_dir = RunDir()
     try:
         async with contextlib.AsyncExitStack() as stack:
-            hosts = walls.allowed_hosts(ready.rules.network_allowed_hosts) if granted.model_only else ()
+            lists = ready.rules.network_allowed_hosts if granted.model_only else ()
+            hosts = walls.allowed_hosts(lists, ready.rules.network_blocked_hosts)
             proxy = None
             if hosts:
                 proxy = run_dir.path / "proxy.sock"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -84,3 +85,22 @@ async def test_doctor_without_a_credential_names_the_ways_in(desk: Any) -> None:
     assert "✓ gate" in ended.out
     assert "✗ credential" in ended.out
     assert "claude setup-token" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("policy", "told"),
+    [
+        ('sandbox = "off"', "! sandbox     runs have no walls: the policy (global) turns them off"),
+        ('sandbox_level = "read-only"', "✓ sandbox     runs have walls (read-only)"),
+        ('network = { reach = "model-only" }', "✓ sandbox     runs have walls (workspace, network model-only)"),
+        ('sandbx = "off"', "✗ policy"),
+    ],
+)
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+async def test_doctor_tells_what_the_policy_makes_of_the_walls(desk: Any, policy: str, told: str) -> None:
+    """That they can be built is one thing; whether runs have them the user's own rules decide."""
+    config = desk.home / ".config" / "leadrope" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(f"[policy]\n{policy}\n")
+    ended = await desk.leadrope("doctor", LEADROPE_CLAUDE_BIN="/no/such/agent")
+    assert told in ended.out

@@ -195,6 +195,33 @@ async def test_secrets_stay_hidden_when_the_home_itself_is_the_workspace(room: A
     assert (room.home / "new").exists()
 
 
+HIDDEN = {
+    *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".npmrc", ".pypirc", ".pgpass", ".config/gh"),
+    *(".git-credentials", ".config/git/credentials", ".config/gcloud", ".cargo/credentials.toml", ".gem/credentials"),
+    *(".mozilla", ".config/google-chrome", ".config/chromium", ".config/BraveSoftware", ".config/microsoft-edge"),
+    *("snap/firefox", "snap/chromium", ".var/app", ".local/share/keyrings", ".bash_history", ".claude", ".claude.json"),
+    *(".config/leadrope", ".local/share/leadrope"),
+}
+"""What people keep their keys in, named here once more: a name that gets lost in the list must be missed."""
+HIDDEN_FILES = {".netrc", ".npmrc", ".pypirc", ".pgpass", ".git-credentials", ".bash_history", ".claude.json"}
+
+
+async def test_each_place_of_keys_is_hidden_though_the_home_is_the_workspace(room: Any) -> None:
+    for name in HIDDEN:
+        path = room.home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if name in HIDDEN_FILES or "credentials" in name:
+            path.write_text("PRIVATE")
+        else:
+            path.mkdir(exist_ok=True)
+            (path / "key").write_text("PRIVATE")
+    (room.home / ".config" / "other").write_text("seen")
+    if room.ws.stat().st_uid != os.geteuid():
+        room.give(room.home, room.ws.stat().st_uid)
+    done = await room.play("grep -rl PRIVATE . ; cat .config/other", workspace=str(room.home))
+    assert done.out.split() == ["./diary", "seen"], done
+
+
 async def test_read_only_writes_nothing_but_its_own_folders(room: Any) -> None:
     script = "echo x > new || echo no; echo x > $TMPDIR/t && echo x > /tmp/t && echo yes; touch {config}/c && echo kept"
     done = await room.play(script.format(config=room.config), level="read-only")
@@ -247,6 +274,25 @@ async def test_the_agents_binary_in_its_workspace_cannot_be_changed(room: Any) -
     assert done.out == "fine", done
 
 
+async def test_what_is_kept_stays_as_it_is_inside_of_a_writable_workspace(room: Any) -> None:
+    """A file, a folder, and those above them: moved away, they would make room for others."""
+    for name in ("settings/one", "tools/deep/hook", "tools/other"):
+        (room.ws / name).parent.mkdir(parents=True, exist_ok=True)
+        (room.ws / name).write_text("kept")
+    if room.ws.stat().st_uid != os.geteuid():
+        room.give(room.ws, room.ws.stat().st_uid)
+    script = """
+    echo x > settings/one && echo CHANGED; echo x > settings/two && echo CHANGED; mv settings s && echo CHANGED
+    echo x > tools/deep/hook && echo CHANGED; rm -f tools/deep/hook && echo CHANGED
+    mv tools/deep tools/d && echo CHANGED; mv tools t && echo CHANGED
+    echo y > tools/other && echo y > tools/deep/new && cat tools/deep/hook settings/one
+    """
+    kept = (str(room.ws / "settings"), str(room.ws / "tools/deep/hook"))
+    done = await room.play(script, kept=kept)
+    assert done.out == "keptkept", done
+    assert (room.ws / "tools/other").read_text() == "y\n"
+
+
 # -- whether there is one ----------------------------------------------------------------------------------------------
 
 
@@ -259,6 +305,32 @@ async def test_available_has_really_tried() -> None:
     assert found.drops_root == ROOT
     assert found.nested == (not ROOT)
     assert found is await sandbox_trial.available()
+
+
+TRY = "import asyncio; from leadrope.process.sandbox_trial import available; print(asyncio.run(available()).say())"
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+@pytest.mark.parametrize(
+    ("does", "told"),
+    [
+        ("echo 'No permissions to create a new namespace' >&2; exit 1", "No permissions to create a new namespace"),
+        ("exit 0", "bubblewrap said nothing"),
+    ],
+    ids=["forbidden", "does nothing"],
+)
+def test_a_bubblewrap_that_is_installed_and_does_not_work_is_not_available(
+    tmp_path: Path, does: str, told: str
+) -> None:
+    """In a mount namespace where another program stands in its place."""
+    fake = tmp_path / "bwrap"
+    fake.write_text(f"#!/bin/sh\n{does}\n")
+    fake.chmod(0o755)
+    real = os.path.realpath(str(shutil.which("bwrap")))
+    command = ["bwrap", "--dev-bind", "/", "/", "--ro-bind", str(fake), real, "--", sys.executable, "-c", TRY]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith("not available: "), done
+    assert told in done.stdout
 
 
 @pytest.fixture

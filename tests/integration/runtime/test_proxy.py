@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from leadrope import errors
-from leadrope.runtime import http1
+from leadrope.runtime import http1, walls
 from leadrope.runtime.proxy import HostProxy, Refused
 
 HERE = "127.0.0.1"
@@ -183,6 +183,35 @@ async def test_an_allowed_name_does_not_open_a_private_network(address: str) -> 
     assert status == 403
     assert "private network" in text
     assert len(refused) == 1
+
+
+@pytest.mark.parametrize("host", ["bad.example", "a.bad.example", "BAD.example.", "to-bad.example", "9.9.9.9"])
+async def test_what_is_blocked_is_not_reached_though_it_is_allowed(host: str) -> None:
+    """A name, what lies below it, an address, and a name that leads to that address."""
+    refused: list[Refused] = []
+    names = Names(bad_example=["8.8.8.8"], **{"to-bad_example": ["9.9.9.9"]})
+    allowed = ["*.example:*", "9.9.9.9:*", "!bad.example", "!9.9.9.9"]
+    async with HostProxy(allowed, resolve=names, on_refused=refused.append) as proxy:
+        assert (await connect(proxy, f"{host}:443"))[0] == 403
+    assert len(refused) == 1
+
+
+@pytest.mark.parametrize(
+    ("lists", "blocked", "expected"),
+    [
+        ((), ("a.example",), ()),
+        ((("example.com", "::1"),), (), ("example.com:*", "[::1]:*")),
+        ((("*.example.com",), ("api.example.com", "other.com")), (), ("api.example.com:*",)),
+        ((("*.example.com",), ("*.a.example.com", "example.com")), (), ("*.a.example.com:*",)),
+        ((("a.com",), ("b.com",)), ("c.com",), ()),
+        ((("*.a.com",),), ("x.a.com",), ("*.a.com:*", "!x.a.com")),
+    ],
+)
+def test_the_proxy_reaches_what_the_gate_lets_be_fetched(
+    lists: tuple[tuple[str, ...], ...], blocked: tuple[str, ...], expected: tuple[str, ...]
+) -> None:
+    """`example.com` is that host alone, as in the policy; a narrower list of another layer narrows."""
+    assert walls.allowed_hosts(lists, blocked) == expected
 
 
 async def test_a_name_that_changes_its_address_is_judged_each_time() -> None:

@@ -20,6 +20,21 @@ def test_references_are_filled_everywhere_and_their_values_are_secret() -> None:
     assert {"k-123456789", "Bearer k-123456789"} <= set(filled.secrets)
 
 
+@pytest.mark.parametrize("field", ["args", "url", "command"])
+def test_a_key_that_a_variable_puts_anywhere_is_secret(field: str) -> None:
+    values = {
+        "DB_PASSWORD": "horse",
+        "GITLAB": "Zq81kfL0ppW2mmxT",
+        "HOST": "db-1.example.com",
+        "DIR": "/home/u/a1b2c3d4e5f6",
+    }
+    for name, is_secret in {"DB_PASSWORD": True, "GITLAB": True, "HOST": False, "DIR": False}.items():
+        text = f"http://x/?a=${{{name}}}"
+        given = {"args": {"command": "x", "args": (text,)}, "url": {"url": text}, "command": {"command": text}}[field]
+        filled = fill({"one": McpServer(**given)}, values)  # type: ignore[arg-type]  # texts and a tuple of them
+        assert (values[name] in filled.secrets) is is_secret, name
+
+
 def test_a_variable_that_is_not_set_is_named() -> None:
     with pytest.raises(errors.BadValue, match=r"connections\.one\.env\.A.*NOWHERE"):
         fill({"one": McpServer(command="x", env={"A": "${NOWHERE}"})}, {})

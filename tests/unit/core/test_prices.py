@@ -51,6 +51,12 @@ def test_a_version_that_is_not_listed_is_unknown_and_takes_the_dearest_price(mod
     assert (cost.usd, cost.source, cost.known) == (DEAREST.input, "dearest", False)
 
 
+def test_a_price_of_the_users_own_can_be_the_dearest() -> None:
+    prices = read_prices({"grand": {"input": 200, "output": 30}})
+    assert prices.price("gpt-9", Usage(input_tokens=1_000_000)).usd == 200
+    assert prices.price("gpt-9", Usage(output_tokens=1_000_000)).usd == DEAREST.output
+
+
 def test_no_listed_price_is_above_the_dearest() -> None:
     for price in TABLE.values():
         for name in ("input", "output", "cache_read", "cache_write_5m", "cache_write_1h"):

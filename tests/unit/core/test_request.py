@@ -101,6 +101,8 @@ def test_an_empty_prompt_has_its_own_error(prompt: str) -> None:
         ({"base_url": "http://x\nX: y"}, "base_url"),
         ({"append_system_prompt": "caf\udce9"}, "append_system_prompt"),
         ({"labels": {"where": "\udcff"}}, "labels"),
+        ({"sandbox": {"enabled": True, "excludeCommands": []}}, "sandbox"),
+        ({"sandbox": {"failIfUnavailable": False}}, "sandbox"),
         ({"connections": {"a b": McpServer(command="x")}}, "connections.a b"),
         ({"connections": {"": McpServer(command="x")}}, "connections."),
         ({"connections": {"a": McpServer()}}, "connections.a"),

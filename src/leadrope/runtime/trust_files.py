@@ -1,0 +1,201 @@
+"""Which files of a repository could start something, and their hashes; knows nobody's yes, and starts nothing.
+
+What the agent reads by itself (`.claude` here and in the folders above, `.mcp.json`, leadrope.toml), and what the
+commands in there name. What a named script calls in its turn is not followed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+# A repository with more than this is not read to its end at every start; then nobody can say what changed in it.
+MOST_FILES = 2000
+MOST_BYTES = 16 * 1024 * 1024
+
+# Whole checkouts that the agent makes for its subagents; nothing is read from them on behalf of this folder.
+_NOT_READ = "worktrees"
+_MOST_FOLDERS = 20
+_MOST_TEXT = 256 * 1024
+
+RUNNERS = {
+    "make": ("GNUmakefile", "makefile", "Makefile"),
+    **dict.fromkeys(("npm", "npx", "pnpm", "yarn", "bun"), ("package.json",)),
+    "just": ("justfile", "Justfile", ".justfile"),
+    "task": ("Taskfile.yml", "Taskfile.yaml"),
+}
+"""Programs that find what they run in a file which their command does not name."""
+_ENTRIES = ("index.js", "index.mjs", "index.cjs", "__main__.py", "package.json")
+
+
+class Collected(msgspec.Struct, frozen=True, kw_only=True):
+    files: dict[str, str] = {}
+    """By the path from the folder -> hash of the content, and where a link leads."""
+    folders: tuple[str, ...] = ()
+    """Real folders whose whole content counts."""
+    problem: str = ""
+    """Why no yes can be given to this; empty if one can."""
+
+
+def collect(folder: Path, user_home: Path | None = None, *, above: bool = True) -> Collected:
+    """`user_home` has a `.claude` too, the user's own and no repository's. Without `above` this folder alone."""
+    folder = folder.resolve()
+    found = [path for name in (".mcp.json", "leadrope.toml") if os.path.lexists(path := folder / name)]
+    folders: list[str] = []
+    problem = ""
+    for place in _places(folder, user_home) if above else filter(os.path.lexists, [folder / ".claude"]):
+        if place.is_symlink():
+            # The agent could exchange the link while it works, and with it everything that was looked at.
+            problem = f"{os.path.relpath(place, folder)} is a link"
+        for path in _below(place, folders):
+            found.append(path)
+            if len(found) > MOST_FILES:
+                name = os.path.relpath(place, folder)
+                return Collected(
+                    files={name: f"more than {MOST_FILES} files"}, problem=f"{name} holds more than {MOST_FILES} files"
+                )
+    files = {os.path.relpath(path, folder): path for path in found}
+    for path in found:
+        files |= {os.path.relpath(named, folder): named for named in _named(folder, path)}
+    hashes = {name: _hash(path) for name, path in files.items()}
+    large = next((name for name, told in hashes.items() if told.endswith(_LARGE)), None)
+    if large is not None:
+        problem = f"{large} is larger than {MOST_BYTES >> 20} MiB"
+    return Collected(files=hashes, folders=tuple(folders), problem=problem)
+
+
+def _places(folder: Path, user_home: Path | None) -> Iterator[Path]:
+    """The agent takes subagents, commands and skills from the folders above too, up to the root of the repository."""
+    theirs = user_home.resolve() if user_home is not None else None
+    for parent in (folder, *folder.parents):
+        if parent == theirs and parent != folder:
+            return
+        if os.path.lexists(parent / ".claude"):
+            yield parent / ".claude"
+        if os.path.lexists(parent / ".git"):
+            return
+
+
+def _below(place: Path, folders: list[str]) -> Iterator[Path]:
+    """Every file, also behind links to folders; each real folder once, and told in `folders`."""
+    todo = [place]
+    while todo:
+        here = todo.pop()
+        real = os.path.realpath(here)
+        if not os.path.isdir(real):  # noqa: PTH112  # as the calls beside it
+            yield here
+        elif real not in folders:
+            folders.append(real)
+            try:
+                entries = sorted(os.listdir(here))  # noqa: PTH208
+            except OSError:
+                yield here
+                continue
+            todo += [here / name for name in entries if not (here == place and name == _NOT_READ)]
+
+
+# -- what commands name -----------------------------------------------------------------------------------------------
+
+
+def _named(folder: Path, source: Path) -> Iterator[Path]:
+    """A hook is a command; the script that it names is what runs, so a change of the script counts."""
+    for text in _texts(source):
+        words = _words(text)
+        inner = [path for word in words if (path := _inside(folder, folder / word.lstrip("/"))) and path.is_dir()]
+        for base in (folder, *inner[:_MOST_FOLDERS]):
+            for word in words:
+                module = word.replace(".", "/")
+                names = (word.lstrip("/"), *RUNNERS.get(word, ()), f"{module}.py", f"{module}/__main__.py")
+                for path in (*([Path(word)] if word.startswith("/") else []), *(base / name for name in names)):
+                    yield from _files(folder, path)
+        for path in inner[:_MOST_FOLDERS]:
+            for name in _ENTRIES:
+                yield from _files(folder, path / name)
+
+
+def _files(folder: Path, path: Path) -> Iterator[Path]:
+    real = _inside(folder, path)
+    if real is not None and real.is_file():
+        yield real
+
+
+def _inside(folder: Path, path: Path) -> Path | None:
+    """What is no part of the repository is the user's own."""
+    if not os.path.lexists(path):  # most words are no files; to resolve each of them would take long
+        return None
+    real = Path(os.path.realpath(path))
+    return real if real != folder and real.is_relative_to(folder) else None
+
+
+def _words(text: str) -> list[str]:
+    for variable in ("${CLAUDE_PROJECT_DIR}", "$CLAUDE_PROJECT_DIR"):
+        text = text.replace(variable, ".")
+    found = [text, *re.findall(r"[\w./@+-]+", text)]
+    try:
+        reader = shlex.shlex(text, posix=True, punctuation_chars=True)
+        reader.whitespace_split = True
+        found += list(reader)
+    except ValueError:  # a quote without its fellow
+        pass
+    return [word for word in dict.fromkeys(found) if 0 < len(word) < 1024 and "\0" not in word]
+
+
+def _texts(source: Path) -> list[str]:
+    """The texts among which commands are: all of JSON but its rules, and what the head of a subagent says."""
+    if source.suffix not in (".json", ".md"):
+        return []
+    try:
+        if not stat.S_ISREG(os.stat(source).st_mode):  # noqa: PTH116
+            return []
+        with source.open("rb") as file:
+            content = file.read(_MOST_TEXT)
+    except OSError:
+        return []
+    lines = content.decode("utf-8", errors="replace").splitlines()
+    if source.suffix == ".md":
+        return [line.partition("command:")[2].strip(" \"'") for line in lines if "command:" in line]
+    try:
+        return list(_strings(msgspec.json.decode(content)))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return lines
+
+
+def _strings(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case list():
+            for one in value:
+                yield from _strings(one)
+        case dict():
+            for key, one in value.items():
+                if key != "permissions":  # patterns, which start nothing
+                    yield from _strings(one)
+
+
+# -- hashes -----------------------------------------------------------------------------------------------------------
+
+_LARGE = "too large"
+
+
+def _hash(path: Path) -> str:
+    try:
+        link = f"-> {os.readlink(path)} " if path.is_symlink() else ""  # noqa: PTH115  # as it is
+        # Not to be opened unseen: a pipe would be waited for, and there is nobody at its other end.
+        found = os.stat(path)  # noqa: PTH116
+        if not stat.S_ISREG(found.st_mode):
+            return f"{link}no file"
+        if found.st_size > MOST_BYTES:
+            return f"{link}{_LARGE}"
+        with path.open("rb") as file:
+            return link + hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        return f"unreadable ({error.strerror})"
