@@ -94,7 +94,7 @@ def test_check_tells_every_error_with_its_line(project: Path, capsys: pytest.Cap
 def test_check_without_a_file_looks_at_the_config_and_the_project(
     project: Path, config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "no rules" in out(capsys, "check")
+    assert out(capsys, "check").count("no such file, so no rules") == 2
     config.write_text('[run]\nmodel = "x"\n[policy]\nmax_budget_usd = 5\n')
     (project / "leadrope.toml").write_text('[policy]\nblocked_commands = "dd"\n')
     assert run("check") == 1
@@ -150,9 +150,25 @@ def test_explain_tells_how_a_command_was_read(project: Path, capsys: pytest.Capt
     assert "writes sub/log.txt" in shown
 
 
+def test_an_agent_that_nobody_knows_is_no_agent_without_rules(
+    project: Path, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(errors.BadValue, match="there is no agent 'reviewer'"):
+        run("show", "--agent", "reviewer")
+    config.write_text('[agents.writer]\nmodel = "x"\n[agents.reviewer.policy]\nblocked_commands = ["ls"]\n')
+    with pytest.raises(errors.BadValue) as refused:
+        run("explain", "Bash(ls)", "--agent", "nobody")
+    assert refused.value.hint == "There are: writer, reviewer."
+    assert data(capsys, "explain", "Bash(ls)", "--agent", "reviewer", "--json")["layer"] == "agent:reviewer"
+    assert data(capsys, "explain", "Bash(ls)", "--agent", "writer", "--json")["rule"] == "mode:default"
+
+
 def test_wrong_use_is_an_error_of_the_request(project: Path) -> None:
     with pytest.raises(errors.BadValue, match=r"Bash\(rm -rf /\)"):
         run("explain", "rm -rf /")
+    with pytest.raises(errors.BadValue, match="is not a call") as refused:
+        run("explain", "bash(rm x)")
+    assert refused.value.hint == "Did you mean Bash(rm x)?"
     with pytest.raises(errors.BadValue, match="'x' is not a mode"):
         run("explain", "Bash(ls)", "--mode", "x")
     with pytest.raises(errors.BadDirectory):
