@@ -19,7 +19,7 @@ from stage import HERE, MeasurementFailed, Stage
 from tables import Row, Table
 
 PFLOW = "pflow-cli==0.16.0"
-ROUNDS = 5
+ROUNDS = 9
 STEPS = 200
 ITEMS, AT_ONCE, EACH_S = 100, 10, 0.1
 MOST_OF_PFLOW = 1 / 3

@@ -427,7 +427,10 @@ class _Command:
         """The tree is gone, so its pipes end at once. Somebody outside who was handed one may keep it open: this long
         without a byte and we let go of it.
         """
-        for _ in range(_QUIET_ROUNDS):
+        for stream, handle in 2 * list(self._open.items()):  # what is in the pipe, and that it ended
+            if stream in self._open:
+                self._read(stream, handle)
+        for _ in range(_QUIET_ROUNDS if self._open else 0):
             before = self._received
             await asyncio.wait({self._drained}, timeout=QUIET_S)
             if self._drained.done() or self._received == before:
