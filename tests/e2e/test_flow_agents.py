@@ -164,8 +164,11 @@ class Floor:
 
     async def start(self, text: str, *words: str, **environ: str) -> asyncio.subprocess.Process:
         (self.ws / "test.flow.md").write_text(text)
+        return await self._started("run", "test.flow.md", *words, **environ)
+
+    async def _started(self, *words: str, **environ: str) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "leadrope.cli.main", "flow", "run", "test.flow.md", *words, "-o", "json"),
+            *(sys.executable, "-m", "leadrope.cli.main", "flow", *words, "-o", "json"),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -175,7 +178,12 @@ class Floor:
         )
 
     async def flow(self, text: str, *words: str, **environ: str) -> Ended:
-        process = await self.start(text, *words, **environ)
+        return await self._ended(await self.start(text, *words, **environ))
+
+    async def command(self, *words: str, **environ: str) -> Ended:
+        return await self._ended(await self._started(*words, **environ))
+
+    async def _ended(self, process: asyncio.subprocess.Process) -> Ended:
         async with asyncio.timeout(120):
             out, err = await process.communicate()
         return Ended(process.returncode, out, err)
@@ -319,6 +327,32 @@ async def test_the_budget_of_a_workflow_ends_its_agents(floor: Floor) -> None:
     assert done.outcome("more")["state"] == "blocked"
 
 
+async def test_the_budget_of_a_step_holds_for_the_workflow_that_it_calls(floor: Floor) -> None:
+    (floor.ws / "in.flow.md").write_text(GENERATE.replace("- max_turns: 2\n", "- max_turns: 9\n- mode: full\n"))
+    look = {"tool": {"name": "Read", "input": {"file_path": "src/auth.py"}}, "usage": {"input_tokens": 400_000}}
+    async with floor.model(look, {"text": "done", "optional": True}):
+        done = await floor.flow("### call\n\n- type: workflow\n- workflow: in.flow.md\n- budget: 1\n")
+    assert done.code == 1, (done.err, done.result)
+    assert "budget" in done.outcome("call")["error"]["message"]
+    assert done.outcome("call")["cost_usd"] >= 1
+
+
+async def test_what_items_have_cost_before_a_pause_counts_behind_it(floor: Floor) -> None:
+    text = (
+        "## Steps\n\n### each\n\n- type: agent\n- prompt: do ${item}\n- mode: full\n- approval: required\n"
+        "- batch: {items: [one, two]}\n\n## Settings\n\n- budget: 1\n"
+    )
+    answer = {"text": "done", "usage": {"input_tokens": 200_000, "output_tokens": 0}}  # 0.6 USD
+    async with floor.model(answer, answer):
+        waiting = await floor.flow(text)
+        token = waiting.result["waits"][0]["token"]
+        first = await floor.command("resume", token, "--approve")
+        assert (first.code, first.result["cost_usd"] > 0.5) == (4, True), first.err
+        second = await floor.command("resume", first.result["waits"][0]["token"], "--approve")
+    assert second.code == 5, (second.err, second.result)
+    assert second.outcome("each")["error"]["kind"] == "over_budget"
+
+
 async def test_a_blocked_command_of_an_agent_in_a_batch_never_runs(floor: Floor) -> None:
     marker = floor.ws / "marker"
     text = (
@@ -343,6 +377,8 @@ async def test_a_key_is_billed_only_where_the_step_says_so(floor: Floor) -> None
         refused = await floor.flow(text.replace("- use_api_key: true\n", ""), ANTHROPIC_API_KEY=key)
     assert refused.code == 1
     assert "ANTHROPIC_API_KEY" in json.dumps(refused.outcome("agent")["error"])
+    assert "`use_api_key: true`" in refused.outcome("agent")["error"]["hint"]
+    assert "claude auth login" in refused.outcome("agent")["error"]["hint"]
 
 
 async def test_an_agent_that_falls_silent_is_timed_out(floor: Floor) -> None:
@@ -361,6 +397,9 @@ async def test_an_agent_that_falls_silent_is_timed_out(floor: Floor) -> None:
         ("- prompt: x\n- max_thinking_tokens: 10\n", "max_thinking_tokens"),
         ("- promt: x\n", "did you mean prompt?"),
         ("- prompt: x\n- mode: wild\n", "mode"),
+        ("- prompt: x\n- max_turns: 1\n- output_schema: {type: object}\n", "at least 2 turns"),
+        ("- prompt: x\n- output_schema: {type: nonsense}\n", "no valid JSON Schema"),
+        ("- prompt: x\n- sandbox: {enable: true}\n", "did you mean enabled?"),
     ],
 )
 async def test_what_an_agent_is_told_is_checked_before_anything_starts(floor: Floor, said: str, told: str) -> None:
@@ -373,17 +412,17 @@ async def test_what_an_agent_is_told_is_checked_before_anything_starts(floor: Fl
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ("- prompt: x\n- max_turns: 1\n- output_schema: {type: object}\n", "at least 2 turns"),
         ("- prompt: x\n- cwd: /etc\n", "/etc"),
         ("- prompt: x\n- cwd: nowhere\n", "nowhere"),
-        ("- prompt: x\n- output_schema: {type: nonsense}\n", "schema"),
+        ("- prompt: x\n- output_schema: ${schema}\n", "schema"),
         ("- prompt: xxxx\n- max_prompt_chars: 3\n", "4 characters"),
         ("- prompt: x\n- connections: [nobody]\n", "nobody"),
     ],
 )
 async def test_what_cannot_be_run_is_a_failed_step_and_starts_no_agent(floor: Floor, said: str, told: str) -> None:
     async with floor.model():
-        done = await floor.flow("### ask\n\n- type: agent\n" + said)
+        text = "## Inputs\n\n### schema\n\n- default: {type: nonsense}\n\n## Steps\n\n### ask\n\n- type: agent\n"
+        done = await floor.flow(text + said)
     assert done.code == 1, done.err
     assert told in json.dumps(done.outcome("ask")["error"])
 
@@ -392,6 +431,7 @@ async def test_a_model_step_fails_and_is_checked_like_an_agents(floor: Floor) ->
     async with floor.model({"error": {"status": 401}}):
         failed = await floor.flow("### ask\n\n- type: llm\n- prompt: x\n")
     assert (failed.code, failed.outcome("ask")["error"]["kind"]) == (1, "not_authenticated")
+    assert "claude auth login" in failed.outcome("ask")["error"]["hint"]
     async with floor.model({"hang": "before_headers"}, idle_s=1):
         silent = await floor.flow("### ask\n\n- type: llm\n- prompt: x\n")
     assert (silent.code, silent.outcome("ask")["error"]["kind"]) == (6, "timed_out")
@@ -404,6 +444,30 @@ async def test_a_model_step_fails_and_is_checked_like_an_agents(floor: Floor) ->
             + "\n## Outputs\n\n### w\n\n- source: ${ask.response.word}\n"
         )
     assert (typed.code, typed.result["outputs"]) == (0, {"w": "yes"}), typed.err
+
+
+async def test_a_model_reads_a_text_into_typed_rows(floor: Floor) -> None:
+    text = (
+        "### parts\n\n- type: structure\n- mode: ai\n- text: Three nuts at 1.5 each, and some bolts at 2.\n"
+        '- columns: [name!, "price: number", "stock: integer"]\n'
+        "\n### keep\n\n- type: save-dataset\n- name: parts\n- rows: ${parts.data}\n"
+        "\n## Outputs\n\n### rows\n\n- source: ${parts.data}\n\n### kept\n\n- source: ${keep.total}\n"
+    )
+    rows = [{"name": "nut", "price": 1.5, "stock": 3}, {"name": "bolt", "price": 2, "stock": None}]
+    async with floor.model(hand({"rows": rows})) as model:
+        done = await floor.flow(text)
+    assert (done.code, done.result["outcome"]) == (0, "succeeded"), done.err
+    assert done.result["outputs"] == {"rows": rows, "kept": 2}
+    assert done.outcome("parts")["tokens"] > 0
+    asked = model.requests[0].body
+    assert "Three nuts" in json.dumps(asked["messages"])
+    assert [tool["name"] for tool in asked["tools"]] == ["StructuredOutput"]
+    # An answer in the model's own words is searched like any text, and told to be a soft failure.
+    table = {"text": "| name | price |\n|--|--|\n| nut | 1.5 |"}
+    async with floor.model(table, table, *({**table, "optional": True} for _ in range(4))):
+        words = await floor.flow(text)
+    assert (words.code, words.result["outcome"]) == (0, "degraded"), words.err
+    assert words.result["outputs"]["rows"] == [{"name": "nut", "price": 1.5, "stock": None}]
 
 
 async def test_a_stop_ends_the_agents_of_a_workflow(floor: Floor) -> None:

@@ -37,7 +37,7 @@ Examples:
   git diff | leadrope flow run review.flow.md -o json
   leadrope flow check *.flow.md
   leadrope flow run review.flow.md --from report     the last steps again
-  leadrope flow resume k3j5x7q2 --approve            go on after a yes
+  leadrope flow resume k3j5x7q2 --approve            go on after a yes; so much of a token is enough
   leadrope flow report 3fa9 --html -O report.html
 
 \b
@@ -126,13 +126,15 @@ def run(workflow: str, inputs: tuple[str, ...], **given: Any) -> int:
         ) as flow:
             yield flow
 
-    return _carried_out(begin, given, environ, config)
+    is_whole = not (given["only"] or given["begin_at"])
+    ahead = _ahead_of(loaded, folder, environ, config) if is_whole else None
+    return _carried_out(begin, given, environ, config, ahead)
 
 
 @click.command("resume")
 @click.argument("name", metavar="TOKEN|EXECUTION")
-@click.option("--approve", "word", flag_value="approve", help="Say yes.")
-@click.option("--deny", "word", flag_value="deny", help="Say no.")
+@click.option("--approve", is_flag=True, help="Say yes.")
+@click.option("--deny", is_flag=True, help="Say no.")
 @click.option("--choose", metavar="CHOICE", help="One of the choices that were offered.")
 @click.option("--reason", default="", help="Kept with the answer.")
 @click.option("--changed", is_flag=True, help="Go on although the file was changed since.")
@@ -140,26 +142,31 @@ def run(workflow: str, inputs: tuple[str, ...], **given: Any) -> int:
 @_OUTPUT
 @_STRICT
 @_QUIET
-def resume(name: str, word: str | None, choose: str | None, reason: str, changed: bool, **given: Any) -> int:
+def resume(name: str, approve: bool, deny: bool, choose: str | None, reason: str, changed: bool, **given: Any) -> int:
     """Go on with an execution that waits for a person, was stopped, or whose process died.
 
-    What is done stays done. Answer a token with --approve, --deny or --choose; without an answer it is asked here.
+    What is done stays done. Answer a token with --approve, --deny or --choose; without an answer it is asked here. In
+    place of a token its beginning is enough, or the execution, where that waits for one answer only.
     """
     from leadrope.workflows.starting import Answer  # noqa: PLC0415  # the engine, only where it runs
 
-    if word is not None and choose is not None and word == "deny":
-        raise errors.RequestError("--deny and --choose were given", hint="Give one of the two.")
-    answer = None
-    if word is not None or choose is not None:
-        answer = Answer(approved=word != "deny", choice=choose or "", reason=reason, by=_me())
+    if deny and (approve or choose is not None):
+        raise errors.RequestError("--deny was given, and a yes", hint="Give one of the two.")
+    is_answered = approve or deny or choose is not None
+    if reason and not is_answered:
+        raise errors.RequestError("--reason was given without an answer", hint="Add --approve, --deny or --choose.")
+    answer = Answer(approved=not deny, choice=choose or "", reason=reason, by=_me()) if is_answered else None
     environ, config = _surroundings()
 
     @contextlib.asynccontextmanager
     async def begin(service: Any, **more: Any) -> AsyncIterator[Any]:
+        from leadrope.cli import flow_waits  # noqa: PLC0415  # only for an answer
         from leadrope.workflows import starting  # noqa: PLC0415  # the engine, only where it runs
 
+        wait = flow_waits.found(service, name) if answer is not None else None
+        token = wait.token if wait is not None else name
         async with starting.resumed(
-            service, name, environ=environ, answer=answer, takes_change=changed, **more
+            service, token, environ=environ, answer=answer, takes_change=changed, **more
         ) as flow:
             yield flow
 
@@ -170,15 +177,33 @@ def resume(name: str, word: str | None, choose: str | None, reason: str, changed
 
 
 Begin = Callable[..., contextlib.AbstractAsyncContextManager[Any]]
+Opening = Callable[[], contextlib.AbstractAsyncContextManager[Any]]
 
 
-def _carried_out(begin: Begin, given: Mapping[str, Any], environ: Mapping[str, str], config: configs.Config) -> int:
+def _ahead_of(
+    loaded: library.Loaded, folder: Path, environ: Mapping[str, str], config: configs.Config
+) -> Opening | None:
+    """What can be started before the engine is loaded."""
+    from leadrope.workflows import ahead  # noqa: PLC0415  # only where something runs
+
+    if not ahead.begins_with_a_command(loaded.workflow):
+        return None
+    workspace, own = folder.resolve(), home.leadrope_home(environ)
+    return lambda: ahead.opened(loaded.workflow, workspace=workspace, environ=environ, config=config, home=own)
+
+
+def _carried_out(
+    begin: Begin,
+    given: Mapping[str, Any],
+    environ: Mapping[str, str],
+    config: configs.Config,
+    ahead: Opening | None = None,
+) -> int:
     screen = Screen.of_process(environ)
     view = FlowView(screen, quiet=bool(given["quiet"]), is_streamed=given["output"] == "stream-json")
+    on_ask = "deny" if given["no_wait"] else "wait"
     try:
-        result = asyncio.run(
-            _drive(begin, view, screen, environ, config, on_ask="deny" if given["no_wait"] else "wait")
-        )
+        result = asyncio.run(_drive(begin, view, screen, environ, config, on_ask=on_ask, ahead=ahead))
     except asyncio.CancelledError:
         return 130
     if given["output"] == "text":
@@ -197,25 +222,23 @@ async def _drive(
     config: configs.Config,
     *,
     on_ask: str,
+    ahead: Opening | None,
 ) -> FlowResult:
-    from leadrope.cli import live  # noqa: PLC0415  # the engine, only where it runs
-    from leadrope.cli.flow_people import people_at  # noqa: PLC0415  # the same
-    from leadrope.runs.service import Service  # noqa: PLC0415  # the same
+    async with contextlib.AsyncExitStack() as stack:
+        opened = {"ahead": await stack.enter_async_context(ahead())} if ahead is not None else {}
+        from leadrope.cli import live  # noqa: PLC0415  # the engine, only where it runs
+        from leadrope.cli.flow_people import people_at  # noqa: PLC0415  # the same
+        from leadrope.runs.service import Service  # noqa: PLC0415  # the same
 
-    with live.logs(screen, environ), live.person(screen) as person, view:
-        async with (
-            Service(environ, config=config) as service,
-            begin(
-                service,
-                people=people_at(person),
-                show=view.show,
-                on_ask=on_ask,
-                secrets=_secrets(environ),
-            ) as flow,
-        ):
-            with _stoppable(flow.stop, screen):
-                result: FlowResult = await flow.run()
-                return result
+        stack.enter_context(live.logs(screen, environ))
+        person = stack.enter_context(live.person(screen))
+        stack.enter_context(view)
+        service = await stack.enter_async_context(Service(environ, config=config))
+        told = {"people": people_at(person), "show": view.show, "on_ask": on_ask, "secrets": _secrets(environ)}
+        flow = await stack.enter_async_context(begin(service, **told, **opened))
+        with _stoppable(flow.stop, screen):
+            result: FlowResult = await flow.run()
+            return result
 
 
 @contextlib.contextmanager

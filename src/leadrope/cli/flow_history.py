@@ -50,7 +50,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 @click.command("list")
 @_AS_JSON
 def list_(output: str) -> int:
-    """The workflows of this folder (also in workflows/ and .leadrope/), and those that are saved.
+    """The workflows of this folder (also in workflows/, .leadrope/ and examples/), and those that are saved.
 
     Each with its last execution. The first column is what `leadrope flow run` takes.
     """
@@ -217,7 +217,7 @@ def _why(result: object) -> str:
     if not isinstance(result, dict):
         return ""
     for step in result.get("steps", ()):
-        if step.get("state") == "failed":
+        if step.get("state") == "failed" and not step.get("is_handled"):
             name, message = str(step.get("id")), str((step.get("error") or {}).get("message", "failed"))
             return message if message.startswith(f"{name}:") else f"{name}: {message}"
     return ""
@@ -271,6 +271,7 @@ def report(execution: str, html: bool, out: str | None, output: str) -> int:
             service.flows.outcomes(row.id),
             inputs=texts.inputs,
             waits=waits_of(service, row) if row.state != "ended" else [],
+            begun={one.step for one in service.flows.begun(row.id)},
             children=[
                 Child(step=child.parent_key.partition("#")[0], id=child.id, outcome=state_of(child))
                 for child in service.flows.children(row.id)

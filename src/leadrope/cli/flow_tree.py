@@ -81,7 +81,10 @@ def rows(workflow: model.Workflow) -> list[Row]:
             Row(depth=depth, name=name, kind=step.type or "?", about=_one(step.description), notes=tuple(notes))
         )
         following = [(depth, one, "") for one in mine if one not in inner]
-        ways = [(depth + 2, one, _ways(out_of[name], one)) for one in inner]
+        named = [(one, _ways(out_of[name], one)) for one in inner]
+        before = [None, *(way for _, way in named)]
+        # Steps on the same way stand below its name together.
+        ways = [(depth + 2, one, way if way != last else "") for (one, way), last in zip(named, before, strict=False)]
         todo += reversed(ways + following)
     left = [name for name in steps if name not in done]
     told += [Row(depth=0, name=name, kind=steps[name].type or "?", notes=("no way leads here",)) for name in left]

@@ -27,7 +27,8 @@ class _Running(msgspec.Struct):
     kind: str
     since: float
     action: str = ""
-    cost_usd: float = 0.0
+    costs: dict[tuple[int, int | None], float] = msgspec.field(default_factory=dict)
+    """Of each item and turn, so far."""
     count: int | None = None
     done: int = 0
     waits: bool = False
@@ -72,7 +73,8 @@ class FlowView:
             case happenings.StepActing() as step:
                 if running := self._running.get(self._name(step)):
                     running.action = step.action or running.action
-                    running.cost_usd = max(step.cost_usd, running.cost_usd) if step.item is None else running.cost_usd
+                    unit = (step.iteration, step.item)
+                    running.costs[unit] = max(step.cost_usd, running.costs.get(unit, 0.0))
                     running.waits, running.retry = False, ""
             case happenings.UnitEnded() as step:
                 if running := self._running.get(self._name(step)):
@@ -94,8 +96,9 @@ class FlowView:
             words = f"{started.title or 'workflow'} · {count} step{'' if count == 1 else 's'} · {started.flow_id[:8]}"
             self._line(self._screen.style.bold(words))
         else:
-            inside = [name for name in self._running if not name.endswith("/")]
-            self._names[started.flow_id] = f"{inside[-1]}/" if inside else "/"
+            step, _, unit = started.parent_key.partition("#")
+            item = unit[unit.index("[") :] if "[" in unit else ""
+            self._names[started.flow_id] = f"{self._names.get(started.parent, '')}{step}{item}/"
 
     def _name(self, step: Any) -> str:
         return f"{self._names.get(step.flow_id, '')}{step.step}"
@@ -137,16 +140,16 @@ class FlowView:
         paint = {"succeeded": style.good, "degraded": style.warn}.get(result.outcome, style.bad)
         about = [seconds(result.duration_s)]
         if result.cost_usd:
-            about.append(f"{money(result.cost_usd)} (estimate)")
+            about.append(f"{money(result.cost_usd)} (estimate at list prices)")
         if result.tokens:
             about.append(f"{result.tokens:,} tokens")
         is_told = not self._quiet or not result.ok
         if is_told:
             self._screen.line(f"{paint(result.outcome)} {style.dim(' · '.join(about))}")
-        for step in result.failures if result.outcome == "failed" else ():  # else a handler has taken over
+        for step in result.failures if result.outcome == "failed" else ():
             if step.error is not None and step.error.hint:
                 self._screen.line(f"  {step.id}: {step.error.hint}")
-        if result.missing_outputs and is_told:
+        if result.missing_outputs and is_told and result.outcome not in ("waiting", "stopped"):
             self._screen.line(style.dim(f"  without a value: {', '.join(result.missing_outputs)}"))
         for wait in result.waits:
             choose = f"--choose {wait.choices[0]!r}" if wait.choices else "--approve"
@@ -186,8 +189,8 @@ class FlowView:
         about = [seconds(now - running.since, digits=0)]
         if running.count is not None:
             about.append(f"{running.done}/{running.count}")
-        if running.cost_usd:
-            about.append(money(running.cost_usd))
+        if cost := sum(running.costs.values()):
+            about.append(money(cost))
         if running.waits:
             about.append("waits for a person")
         elif running.retry:

@@ -27,14 +27,25 @@ def found(service: Service, name: str) -> Wait | None:
     pending = service.flows.waits()
     for mine in (
         [wait for wait in pending if len(name) >= TOKEN_LEAST and wait.token.startswith(name.lower())],
-        [wait for wait in pending if len(name) >= TOKEN_LEAST and wait.flow_id.startswith(name)],
+        [wait for wait in pending if len(name) >= TOKEN_LEAST and _is_of(service, wait, name.lower())],
     ):
         if len(mine) > 1:
             tokens = ", ".join(wait.token for wait in mine[:5])
-            raise errors.UnknownRun(f"several answers begin with {name}, or are waited for by it: {tokens}")
+            raise errors.UnknownRun(
+                f"several answers begin with {name}, or are waited for by it: {tokens}",
+                hint="Give one of these tokens.",
+            )
         if mine:
             return mine[0]
     return None
+
+
+def _is_of(service: Service, wait: Wait, name: str) -> bool:
+    """Whether an execution of this name waits for it, be it in a workflow inside."""
+    flow = service.flows.get(wait.flow_id)
+    while not flow.id.startswith(name) and flow.parent is not None:
+        flow = service.flows.get(flow.parent)
+    return flow.id.startswith(name)
 
 
 def in_words(wait: Wait) -> str:

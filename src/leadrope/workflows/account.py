@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -62,7 +62,8 @@ class Account(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def failed(self) -> tuple[StepAccount, ...]:
-        return tuple(step for step in self.steps if step.state == "failed")
+        """Without those whose handler took over."""
+        return tuple(step for step in self.steps if step.state == "failed" and not step.report.is_handled)
 
 
 def account(
@@ -73,9 +74,10 @@ def account(
     inputs: Mapping[str, Any] | None = None,
     waits: Sequence[Wait] = (),
     children: Sequence[Child] = (),
+    begun: Collection[str] = (),
     result: Any = None,
 ) -> Account:
-    """`result` is what the journal kept of the end, None before it."""
+    """`result` is what the journal kept of the end, None before it; `begun` are steps that were started."""
     ended = _result(result)
     by_step: dict[str, list[UnitOutcome]] = {step.id: [] for step in workflow.steps}
     for one in outcomes:
@@ -92,9 +94,16 @@ def account(
     steps = []
     for name, mine in by_step.items():
         if name in wholes:
-            steps.append(_settled(kinds.get(name), name, wholes[name], mine, info))
+            settled = _settled(kinds.get(name), name, wholes[name], mine, info)
+            if name in expected.handled:
+                settled = msgspec.structs.replace(
+                    settled, report=msgspec.structs.replace(settled.report, is_handled=True)
+                )
+            steps.append(settled)
         else:
             state = said.get(name) or _unsettled(name, mine, expected, waiting, info)
+            if state == "not_run" and name in begun:
+                state = "unfinished"
             steps.append(_open(kinds[name], state, mine))
     return Account(
         info=info,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import msgspec
 from msgspec import UNSET
 
-from leadrope.workflows import choosing, fits, links, templates
+from leadrope.workflows import fits, links, templates
+from leadrope.workflows.check_step import StepCheck, StepType
 from leadrope.workflows.markdown import Document
 from leadrope.workflows.model import Input, Step, Workflow
 from leadrope.workflows.problems import Findings, Path, Place, Places, Problem, nearest
@@ -27,24 +27,9 @@ ERROR_OUTPUTS: Mapping[str, Any] = {"error": {"type": "object"}}
 _LOOP_HINT = "To do a step again, give it a `loop`; a step that should start at once says `after: []`."
 
 
-class StepType(msgspec.Struct, frozen=True, kw_only=True):
-    """What a kind of step takes and gives."""
-
-    parameters: Mapping[str, Any]
-    """JSON Schema of its parameters; closed unless it says `additionalProperties`."""
-    outputs: Mapping[str, Any] = {}
-    """A JSON Schema by name; `{}` for any value."""
-    has_open_outputs: bool = False
-    """It may give more than it declares: code that a user wrote, a foreign tool."""
-    output_schemas: Mapping[str, str] = {}
-    """Outputs whose schema is in a parameter: {"result": "output_schema"}."""
-    mistakes: Callable[[Mapping[str, Any]], Iterable[tuple[str, str]]] | None = None
-    """What no schema can say of parameters as they are written: the parameter, and what is wrong with it."""
-
-
 def check_document(document: Document, types: Mapping[str, StepType]) -> tuple[Problem, ...]:
     """Everything that is wrong with a file, in its order; what could not be read is told once and not judged."""
-    found = check(document.workflow, types, document.places, document.unreadable)
+    found = check(document.workflow, types, document.places, document.unreadable, document.respelt)
     is_empty_told = any(one.kind in ("no_steps", "too_long") for one in document.problems)
     every = [*document.problems, *(one for one in found if one.kind != "no_steps" or not is_empty_told)]
     return tuple(sorted(every, key=lambda one: (one.line, one.column)))
@@ -55,20 +40,26 @@ def check(
     types: Mapping[str, StepType],
     places: Places | None = None,
     unreadable: Iterable[Path] = (),
+    respelt: Mapping[Path, str] | None = None,
 ) -> tuple[Problem, ...]:
     """All errors and warnings, each once."""
-    return tuple(_Checker(workflow, types, places or {}, frozenset(unreadable)).run())
+    return tuple(_Checker(workflow, types, places or {}, frozenset(unreadable), respelt or {}).run())
 
 
 class _Checker:
     def __init__(
-        self, workflow: Workflow, types: Mapping[str, StepType], places: Places, unreadable: frozenset[Path]
+        self,
+        workflow: Workflow,
+        types: Mapping[str, StepType],
+        places: Places,
+        unreadable: frozenset[Path],
+        respelt: Mapping[Path, str],
     ) -> None:
         self._workflow = workflow
         self._types = types
         self._places = places
-        self._unreadable = unreadable
         self._findings = Findings(places)
+        self._of_steps = StepCheck(types, self._findings, unreadable=unreadable, respelt=respelt)
         self._steps = {step.id: step for step in workflow.steps}
         self._inputs = {one.name: one for one in workflow.inputs}
         self._used: set[str] = set()
@@ -77,9 +68,7 @@ class _Checker:
         self._names()
         for step in self._workflow.steps:
             self._targets(step)
-            self._parameters(step)
-            self._mistakes(step)
-            self._conditions(step)
+            self._of_steps.look(step)
             own = (*links.scope_names(step), *((step.id,) if step.loop else ()))
             for key, value in links.templated(step).items():
                 names = own if key != "batch" else tuple(name for name in own if step.loop and name in step.loop.carry)
@@ -87,6 +76,12 @@ class _Checker:
         for output in self._workflow.outputs:
             self._templates(output.source, ("outputs", output.name, "source"), (), None)
         self._graph()
+        for path, rules in (
+            (("settings", "policy"), self._workflow.settings.policy),
+            *((("steps", step.id, "policy"), step.policy) for step in self._workflow.steps),
+        ):
+            if rules is not None:
+                self._of_steps.policy(rules, path)
         for one in self._workflow.inputs:
             self._input(one)
         return self._findings
@@ -98,7 +93,7 @@ class _Checker:
             if name.lower() in NOTHING:
                 self._findings.add(
                     "bad_id",
-                    f"{name!r} behind `next` means that nothing follows, so no step can be called that",
+                    f"no step can be called {name!r}: behind `next` that word means that nothing follows",
                     path=("steps", name),
                     found=name,
                     suggestion=f"{name}-step",
@@ -148,66 +143,6 @@ class _Checker:
     def _spelled(self, step: Step, *keys: str) -> str:
         return next((key for key in keys if ("steps", step.id, key) in self._places), keys[0])
 
-    def _parameters(self, step: Step) -> None:
-        if not step.type:
-            return
-        kind = self._types.get(step.type)
-        if kind is None:
-            self._findings.add(
-                "unknown_type",
-                f"there is no step type {step.type!r}",
-                path=("steps", step.id, "type"),
-                found=step.type,
-                available=self._types,
-            )
-            return
-        schema = {"additionalProperties": False, **kind.parameters, "type": "object"}
-        given = dict(step.parameters)
-        for key in ("timeout", "budget", "cache", "policy"):
-            # What every step may say can have bounds of its own in a type: an agent has at least 30 s.
-            if key in schema.get("properties", {}) and getattr(step, key) is not None:
-                given[key] = getattr(step, key)
-        for misfit in fits.misfits(given, schema):
-            path = ("steps", step.id, *misfit.path)
-            if path[:3] in self._unreadable:
-                continue
-            name = ".".join(misfit.path)
-            is_own = len(misfit.path) == 1 and (misfit.is_unknown or misfit.path[0] not in given)
-            if is_own and misfit.is_unknown:
-                kind_of, message = "unknown_parameter", f"the type {step.type!r} has no parameter {name!r}"
-            elif is_own:
-                kind_of, message = "missing_parameter", f"the step {step.id!r} needs the parameter {name!r}"
-            else:
-                kind_of, message = "wrong_type", f"{name}: {misfit.message}"
-            self._findings.add(
-                kind_of,
-                message,
-                path=path,
-                found=misfit.found,
-                available=misfit.available,
-                suggestion=misfit.suggestion,
-                at_key=misfit.is_unknown,
-            )
-
-    def _mistakes(self, step: Step) -> None:
-        kind = self._types.get(step.type)
-        for name, message in kind.mistakes(step.parameters) if kind is not None and kind.mistakes else ():
-            self._findings.add("wrong_value", f"{name}: {message}", path=("steps", step.id, name))
-
-    def _conditions(self, step: Step) -> None:
-        said: list[tuple[Path, Any]] = [(("when",), step.when)]
-        if step.loop is not None:
-            said += [(("loop", "while"), step.loop.while_), (("loop", "until"), step.loop.until)]
-        for path, value in said:
-            wrong = choosing.mistake(value)
-            if wrong is not None:
-                self._findings.add(
-                    "bad_condition",
-                    f"{'.'.join(path)} cannot be read: {wrong}",
-                    path=("steps", step.id, *path),
-                    found=str(value)[:60],
-                )
-
     def _wanted(self, step: Step, key: str) -> frozenset[str] | None:
         """The types that a parameter takes, for a template that stands alone in it."""
         kind = self._types.get(step.type)
@@ -242,7 +177,10 @@ class _Checker:
         given: frozenset[str] = frozenset()
         if one.root in self._inputs:
             self._used.add(one.root)
-            given = frozenset((self._inputs[one.root].type,)) if not one.parts else frozenset()
+            kind = self._inputs[one.root].type
+            given = frozenset((kind,)) if not one.parts else frozenset()
+            if kind != "any":
+                self._inside({"type": kind}, one.parts, one.root, one, here, where)
         elif one.root in self._steps and not (one.root in own and one.root not in path[:2]):
             given = self._output(self._steps[one.root], one, here, where)
         elif one.root not in own:
@@ -294,40 +232,32 @@ class _Checker:
         said = step.parameters.get(kind.output_schemas.get(name, ""))
         if isinstance(said, Mapping) and not step.batch:
             schema = said
-            self._inner(schema, step, one, path, where)
+        if isinstance(schema, Mapping):
+            self._inside(schema, one.parts[1:], f"{step.id}.{name}", one, path, where)
         return fits.types_of(schema, schema) if len(one.parts) == 1 and isinstance(schema, Mapping) else frozenset()
 
-    def _inner(self, schema: Mapping[str, Any], step: Step, one: templates.Reference, path: Path, where: Place) -> None:
-        """The path behind an output against the schema that the file gives for it; an answer may hold more."""
-        at: Any = schema
-        way = [step.id, str(one.parts[0])]
-        for part in one.parts[1:]:
-            if (
-                not isinstance(at, Mapping)
-                or not isinstance(part, str)
-                or not isinstance(at.get("properties"), Mapping)
-            ):
-                at = at.get("items") if isinstance(at, Mapping) and isinstance(part, int) else None
-                way[-1] += f"[{part}]"
-                if at is None:
-                    return
-                continue
-            known = at["properties"]
-            if part not in known:
-                near = nearest(part, known)
-                self._findings.add(
-                    "unknown_template",
-                    f"${{{one.source}}}: the schema of {'.'.join(way)} has no {part!r}",
-                    where,
-                    path=path,
-                    found=part,
-                    available=known,
-                    suggestion=f"${{{'.'.join((*way, near))}}}" if near else None,
-                    warns=at.get("additionalProperties") is not False,
-                )
-                return
-            at = known[part]
-            way.append(part)
+    def _inside(
+        self,
+        schema: Mapping[str, Any],
+        parts: tuple[str | int, ...],
+        way: str,
+        one: templates.Reference,
+        path: Path,
+        where: Place,
+    ) -> None:
+        """The path behind an input or an output, against what is known of its value; an answer may hold more."""
+        found = fits.dead_end(schema, parts, way)
+        if found is not None:
+            self._findings.add(
+                "unknown_template",
+                f"${{{one.source}}}: {found.message}",
+                where,
+                path=path,
+                found=found.part,
+                available=found.available,
+                suggestion=f"${{{found.suggestion}}}" if found.suggestion else None,
+                warns=not found.is_certain,
+            )
 
     def _graph(self) -> None:
         found = links.links_of(self._workflow)
@@ -344,6 +274,7 @@ class _Checker:
         for name in found.unreachable():
             step = self._steps[name]
             is_told = any(one not in self._steps for one in step.after or ())
+            is_told = is_told or name.lower() in NOTHING
             if name not in knotted and not is_told and not (knotted & set(_before(name, found))):
                 self._findings.add(
                     "unreachable_step",
@@ -358,7 +289,11 @@ class _Checker:
         if one.default is not UNSET and one.default is not None and one.type != "any":
             for misfit in fits.misfits(one.default, {"type": one.type}):
                 self._findings.add(
-                    "wrong_type", f"default: {misfit.message}", path=(*path, "default"), found=misfit.found
+                    "wrong_type",
+                    f"default: {misfit.message}",
+                    path=(*path, "default"),
+                    found=misfit.found,
+                    hint=self._of_steps.hint(misfit, (*path, "default")),
                 )
         if one.name not in self._used:
             self._findings.add("unused_input", f"no step uses the input {one.name!r}", path=path, warns=True)

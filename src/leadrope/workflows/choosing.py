@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from leadrope.workflows import conditions, templates
@@ -27,14 +27,14 @@ def is_condition(said: str) -> bool:
     return len(said.split()) > 1 or any(isinstance(piece, syntax.Expression) for piece in pieces)
 
 
-def mistake(said: Any) -> str | None:
-    """Why it can never be told, before anything runs."""
-    if not isinstance(said, str) or not is_condition(said):
+def mistake(said: Any, *, own: Collection[str] = ()) -> str | None:
+    """Why it can never be told, before anything runs. `own` are names that it knows without a template."""
+    if not isinstance(said, str) or not (own or is_condition(said)):
         return None
     try:
         found = conditions.parse(said)
     except conditions.BadExpression as error:
         return error.message
     # Whoever waits for a value is found by its templates; a bare name would be looked up too early.
-    bare = [one.source for one in conditions.names(found) if f"${{{one.source}" not in said]
+    bare = [one.source for one in conditions.names(found) if f"${{{one.source}" not in said and one.root not in own]
     return f"{bare[0]} must be written ${{{bare[0]}}}" if bare else None

@@ -142,7 +142,8 @@ def mermaid(workflow: model.Workflow, *, all_data: bool = False) -> str:
     failing = []
     for number, line in enumerate(lines_of(links_of(workflow), all_data=all_data)):
         arrow = "-.->" if line.sort == "data" else "-->"
-        label = f'|"{_entities(_one(line.label, 80))}"|' if line.label else ""
+        said = _entities(_one(line.label, 80))
+        label = f'|"{said}"|' if said else ""  # mermaid has no empty label
         written.append(f"  {ids[line.source]} {arrow}{label} {ids[line.target]}")
         if line.sort == "error":
             failing.append(str(number))
@@ -156,7 +157,9 @@ _MERMAID_PLAIN = re.compile(r"[^A-Za-z0-9 _.,:/·≤…?+=-]")
 
 def _entities(text: str) -> str:
     """Everything that mermaid or HTML could read as more than a character is written as its number."""
-    return _MERMAID_PLAIN.sub(lambda found: found[0] if ord(found[0]) > 0xFF else f"#{ord(found[0])};", text)
+    text = _MERMAID_PLAIN.sub(lambda found: found[0] if ord(found[0]) > 0xFF else f"#{ord(found[0])};", text)
+    # What begins like an entry of a list is drawn as an error of Markdown.
+    return re.sub(r"^(\d*)([.+-])", lambda found: f"{found[1]}#{ord(found[2])};", text)
 
 
 # -- SVG --------------------------------------------------------------------------------------------------------------

@@ -21,12 +21,12 @@ from leadrope.workflows import choosing, happenings, library, model, outcomes, r
 from leadrope.workflows.host import Host
 from leadrope.workflows.links import Links, links_of
 from leadrope.workflows.plan import Outcome, Plan, Progress
-from leadrope.workflows.report import FlowOutcome, FlowResult, StepReport, Waiting
+from leadrope.workflows.report import FlowOutcome, FlowResult, StepReport, StepState, Waiting
 from leadrope.workflows.reporting import Ledger
 from leadrope.workflows.steps import registry
 from leadrope.workflows.steps.base import Asked, Done, Parked, StepFailed, Word
 from leadrope.workflows.units import WHOLE, Key
-from leadrope.workflows.waits import Waits
+from leadrope.workflows.waits import LOOK_S, Waits
 
 DEPTH_MOST = 10
 """Workflows inside workflows."""
@@ -95,11 +95,17 @@ class Flow:
                 title=self._workflow.title or self.info.name,
                 steps=tuple((step.id, step.type) for step in self._workflow.steps),
                 parent=self.info.parent,
+                parent_key=self.info.parent_key,
             )
         )
         progress = Progress(self._links, self._replayed())
         try:
             await self._drive(progress)
+        except asyncio.CancelledError:
+            # Ended from outside, by the step that it is the work of as a rule: whoever resumes that claims this too.
+            await self._cancel()
+            await flows.set_state(self.info, "interrupted")
+            raise
         finally:
             await self._cancel()
         result = self._result(progress.plan(), time.monotonic() - began)
@@ -131,9 +137,11 @@ class Flow:
                     continue
                 progress.start(name)
                 self._begin(name)
-            if not self._tasks and not self._answered():
+            self._hear()
+            if not self._tasks:
                 return
-            done, _ = await asyncio.wait(self._tasks.values(), return_when=asyncio.FIRST_COMPLETED)
+            look_s = LOOK_S if self._parked else None
+            done, _ = await asyncio.wait(self._tasks.values(), timeout=look_s, return_when=asyncio.FIRST_COMPLETED)
             for name in [name for name, task in self._tasks.items() if task in done]:
                 task = self._tasks.pop(name)
                 if task.cancelled() and self._stop_reason is not None:
@@ -147,16 +155,14 @@ class Flow:
     def _begin(self, name: str) -> None:
         self._tasks[name] = asyncio.create_task(self._step(self._steps[name]), name=f"step {name}")
 
-    def _answered(self) -> bool:
-        """Whether somebody has answered, from elsewhere, while other steps went on."""
+    def _hear(self) -> None:
+        """Steps whose answer has come from elsewhere, while others went on, go on too."""
         if self._stop_reason is not None or not self._parked:
-            return False
+            return
         missing = self._waits.steps()
-        again = [name for name in self._parked if name not in missing]
-        for name in again:
+        for name in [name for name in self._parked if name not in missing]:
             del self._parked[name]
             self._begin(name)
-        return bool(again)
 
     async def _cancel(self) -> None:
         tasks = list(self._tasks.values())
@@ -171,13 +177,10 @@ class Flow:
     def _replayed(self) -> dict[str, Outcome]:
         """The steps that the journal has whole."""
         found: dict[str, Outcome] = {}
-        for step in self._workflow.steps:
-            whole = self._known.get(Key(step.id, WHOLE)) if repeating.repeats(step) else self._known.get(Key(step.id))
-            if whole is None and repeating.repeats(step):
-                skipped = self._known.get(Key(step.id))
-                whole = skipped if skipped is not None and skipped.status == "skipped" else None
-            if whole is None:
-                continue
+        for one in self._known.values():  # also of steps that are not done: their items count in the budget
+            self._ledger.spent(one)
+        for name, whole in outcomes.wholes(self._workflow, self._known.values()).items():
+            step = self._steps[name]
             mine = [one for key, one in self._known.items() if key.step == step.id and key.iteration != WHOLE]
             outputs = dict(whole.outputs)
             if step.batch is not None and step.loop is None and whole.status != "skipped":
@@ -278,12 +281,13 @@ class Flow:
         outcome = outcomes.recordable(key, tried, began)
         await self.record(outcome)
         if tried.cache_key is not None and outcome.status == "succeeded":
-            await self.host.service.flows.cache_put(tried.cache_key, step.type, outcome.outputs, self.host.redactor)
+            kept = {"outputs": outcome.outputs, "branch": outcome.branch}
+            await self.host.service.flows.cache_put(tried.cache_key, step.type, kept, self.host.redactor)
         return outcome
 
-    def _cached(self, key: str) -> dict[str, Any] | None:
+    def _cached(self, key: str) -> Done | None:
         found = self.host.service.flows.cache_get(key)
-        return found.outputs if found is not None else None
+        return Done(outputs=found.outputs["outputs"], branch=found.outputs["branch"]) if found is not None else None
 
     async def _guarded(self, key: Key, work: Any) -> unit.Tried:
         """The unit, which the workflow's budget may end."""
@@ -366,7 +370,15 @@ class Flow:
     async def give_back(self, tokens: Sequence[str]) -> None:
         await self._waits.give_back(tokens)
 
-    async def subflow(self, key: Key, name: str, inputs: Mapping[str, Any], cost: Callable[[float], None]) -> Done:
+    async def subflow(
+        self,
+        key: Key,
+        name: str,
+        inputs: Mapping[str, Any],
+        *,
+        budget_usd: float | None,
+        cost: Callable[[float], None],
+    ) -> Done:
         if self.depth + 1 >= DEPTH_MOST:
             raise StepFailed(
                 f"{key.step}: {name} would be workflow number {self.depth + 2} inside each other; at most {DEPTH_MOST}",
@@ -378,9 +390,14 @@ class Flow:
         values = loaded.inputs(inputs)
         flows = self.host.service.flows
         child_id = uuid.uuid5(uuid.UUID(hex=self.id), str(key)).hex
-        known = [child for child in flows.children(self.id) if child.id == child_id]
-        if known:
+        known = next((child for child in flows.children(self.id) if child.id == child_id), None)
+        if known is not None and known.state == "ended" and known.outcome != "stopped":
+            # The process died between the end inside and the outcome out here.
+            return outcomes.as_done(key, name, outcomes.kept_result(key, name, flows.texts(child_id)))
+        if known is not None:
             info = await flows.claim(child_id)
+            if loaded.digest != info.digest:  # refused when it was resumed, unless somebody has said so
+                info = await flows.change_text(info, loaded.text, self.host.redactor, title=loaded.workflow.title)
         else:
             new = loaded.new(child_id, values, cwd=str(self.host.workspace), parent=self.id, parent_key=str(key))
             info = await flows.add(new, self.host.redactor)
@@ -393,7 +410,7 @@ class Flow:
             folder=found.parent,
             depth=self.depth + 1,
             policies=self._policies_of(key),
-            budget_usd=self.budget_left(),
+            budget_usd=min((cap for cap in (budget_usd, self.budget_left()) if cap is not None), default=None),
             spends=cost,
         )
         self._children.add(child)
@@ -418,9 +435,10 @@ class Flow:
             outcome = "waiting"
             waits = self._waits.open()
         elif plan.ending is None:
-            # Only some steps were to run: they alone are judged.
+            # Only some steps were to run: they alone are judged, and one that did not run is no success.
             states = {self._ledger.state(name) for name in self._only or ()}
-            outcome = "failed" if "failed" in states else "degraded" if "degraded" in states else "succeeded"
+            is_bad = not states <= {"succeeded", "skipped", "degraded"}
+            outcome = "failed" if is_bad else "degraded" if "degraded" in states else "succeeded"
         outputs, missing = self._outputs()
         return FlowResult(
             flow_id=self.id,
@@ -449,8 +467,8 @@ class Flow:
     def _reported(self, step: model.Step, plan: Plan) -> StepReport:
         known = self._ledger.report(step.id)
         if known is not None:
-            return known
-        state: Any = "not_run"
+            return msgspec.structs.replace(known, is_handled=True) if step.id in plan.handled else known
+        state: StepState = "not_run"
         if step.id in self._parked:
             state = "waiting"
         elif step.id in plan.blocked:

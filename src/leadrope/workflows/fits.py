@@ -16,6 +16,9 @@ from leadrope.workflows import templates
 from leadrope.workflows.problems import nearest
 
 _DEPTH = 60
+_CLOSED = frozenset(("integer", "number", "boolean", "null"))
+"""Values of these types have nothing inside; a text may be JSON."""
+QUOTES_HINT = 'In quotes it is a text: "{}".'
 _KINDS: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
     "integer": (int,),
@@ -37,6 +40,19 @@ class Misfit(msgspec.Struct, frozen=True, kw_only=True):
     suggestion: str | None = None
     is_unknown: bool = False
     """The key itself is the mistake."""
+    hint: str | None = None
+
+
+class DeadEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """A path that leads to nothing in the values of a schema."""
+
+    message: str
+    part: str
+    available: tuple[str, ...] = ()
+    suggestion: str | None = None
+    """The whole path, as it was probably meant."""
+    is_certain: bool = True
+    """False: the schema lets values hold more than it names."""
 
 
 def misfits(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any] | None = None) -> tuple[Misfit, ...]:
@@ -55,6 +71,61 @@ def types_of(schema: Mapping[str, Any], root: Mapping[str, Any]) -> frozenset[st
             each = [types_of(one, root) for one in schema[key]]
             return frozenset().union(*each) if all(each) else frozenset()
     return frozenset(type_of(one) for one in schema.get("enum", ()))
+
+
+def dead_end(schema: Mapping[str, Any], parts: tuple[str | int, ...], way: str) -> DeadEnd | None:
+    """Where a path into the values of a schema ends in nothing, or None where it may lead somewhere.
+
+    `way` is how the value itself is called: `a.exit_code`.
+    """
+    at: Any = schema
+    for part in parts:
+        if not isinstance(at, Mapping):
+            return None
+        at = _followed(at, schema)
+        kinds = types_of(at, schema)
+        is_index = isinstance(part, int) or (part.isascii() and part.isdecimal())
+        if kinds and kinds <= _CLOSED:
+            return DeadEnd(message=f"{way} is {spoken(kinds)}, and has nothing inside", part=str(part))
+        if kinds == {"array"} and not is_index:
+            hint = f"{way}[0].{part}"
+            return DeadEnd(message=f"{way} is a list, and {part!r} is no index", part=str(part), suggestion=hint)
+        known = at.get("properties")
+        if isinstance(known, Mapping) and not (is_index and "array" in kinds):
+            if str(part) not in known:
+                near = nearest(str(part), known)
+                return DeadEnd(
+                    message=f"{way} has no {str(part)!r}",
+                    part=str(part),
+                    available=tuple(known),
+                    suggestion=f"{way}.{near}" if near else None,
+                    is_certain=at.get("additionalProperties") is False,
+                )
+            at = known[str(part)]
+        else:
+            at = at.get("items" if is_index else "additionalProperties")
+        way += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return None
+
+
+def types_at(schema: Mapping[str, Any], path: tuple[str, ...], root: Mapping[str, Any]) -> frozenset[str]:
+    """The types that a value inside may have; empty where any may be or nothing is known."""
+    schema = _followed(schema, root)
+    for key in ("anyOf", "oneOf"):
+        if key in schema:
+            return frozenset().union(*(types_at(one, path, root) for one in schema[key]))
+    if not path:
+        return types_of(schema, root)
+    inner = schema.get("properties", {}).get(path[0])
+    if inner is None:
+        inner = schema.get("items" if path[0].isdecimal() else "additionalProperties")
+    return types_at(inner, path[1:], root) if isinstance(inner, Mapping) else frozenset()
+
+
+def wants_text(schema: Mapping[str, Any], root: Mapping[str, Any]) -> bool:
+    """A number or a truth can only be meant as the text that it is written with."""
+    kinds = types_of(schema, root)
+    return "string" in kinds and not kinds & {"integer", "number", "boolean"}
 
 
 def type_of(value: Any) -> str:
@@ -106,12 +177,10 @@ def _misfits(
                 if fitting:
                     yield from fitting[0]
                 else:
-                    yield Misfit(
-                        message=f"expected {spoken(kinds) or 'another value'}, found {shown}", path=path, found=shown
-                    )
+                    yield _other_type(kinds, value, shown, path)
             return
     if kinds and not _is_kind(value, kinds):
-        yield Misfit(message=f"expected {spoken(kinds)}, found {shown}", path=path, found=shown)
+        yield _other_type(kinds, value, shown, path)
         return
     allowed = schema.get("enum", [schema["const"]] if "const" in schema else None)
     if allowed is not None and value not in allowed:
@@ -129,6 +198,16 @@ def _misfits(
             yield from _misfits(inner, schema["items"], root, (*path, str(index)), depth + 1)
     if isinstance(value, dict):
         yield from _object_misfits(value, schema, root, path, depth)
+
+
+def _other_type(kinds: frozenset[str], value: Any, shown: str, path: tuple[str, ...]) -> Misfit:
+    wanted = spoken(kinds - {"null"} or kinds) or "another value"
+    hint = None
+    if "string" in kinds and isinstance(value, bool | int | float):
+        hint = QUOTES_HINT.format(shown)
+    elif kinds - {"null"} == {"array"} and isinstance(value, str) and "\n" not in value and value == shown:
+        hint = f"A list is written [{value}]."
+    return Misfit(message=f"expected {wanted}, found {shown}", path=path, found=shown, hint=hint)
 
 
 def _object_misfits(

@@ -25,6 +25,8 @@ class FlowStarted(_Happening, frozen=True, kw_only=True, tag="flow.started"):
     steps: tuple[tuple[str, str], ...]
     """Name and kind of each, in the order of the file."""
     parent: str | None = None
+    parent_key: str = ""
+    """Which unit of the parent it is the work of: `call#0`, of a batch `call#0[2]`."""
 
 
 class StepStarted(_OfStep, frozen=True, kw_only=True, tag="step.started"):

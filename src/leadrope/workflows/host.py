@@ -62,7 +62,8 @@ class Host:
         self.redactor = Redactor()
         self.learn(secrets)
         self.concurrency = concurrency
-        self._commands: dict[bytes, asyncio.Future[Commands]] = {}
+        self._commands: dict[bytes, asyncio.Future[Commands | None]] = {}
+        """None: whoever opened them was ended before they were there."""
         self._stack = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -78,29 +79,41 @@ class Host:
             self._secrets |= new
             self.redactor = Redactor(sorted(self._secrets))
 
+    def adopt(self, policies: tuple[dict[str, Any], ...], commands: Commands) -> None:
+        """Commands that were opened before; whoever has opened them closes them."""
+        opened = self._commands[_named(policies)] = asyncio.get_running_loop().create_future()
+        opened.set_result(commands)
+
     async def commands_under(self, policies: tuple[dict[str, Any], ...]) -> Commands:
         """The commands of all steps with the same rules run side by side behind the same walls."""
-        name = msgspec.json.encode(policies, order="deterministic")
-        opening = self._commands.get(name)
-        if opening is None:
-            opening = self._commands[name] = asyncio.get_running_loop().create_future()
-            try:
-                opened = Commands(
-                    self.workspace,
-                    policies=policies,
-                    environ=self.environ,
-                    config=self.service.config,
-                    home=self.service.home,
-                    tag=self.tag,
-                )
-                opening.set_result(await self._stack.enter_async_context(opened))
-            except BaseException as error:
-                # Whoever waits for the same rules is told as well, and the next one tries again.
-                del self._commands[name]
-                opening.set_exception(error if isinstance(error, Exception) else RuntimeError("cancelled"))
+        name = _named(policies)
+        while (opening := self._commands.get(name)) is not None:
+            if (opened := await asyncio.shield(opening)) is not None:
+                return opened
+        opening = self._commands[name] = asyncio.get_running_loop().create_future()
+        try:
+            commands = Commands(
+                self.workspace,
+                policies=policies,
+                environ=self.environ,
+                config=self.service.config,
+                home=self.service.home,
+                tag=self.tag,
+            )
+            opening.set_result(await self._stack.enter_async_context(commands))
+        except BaseException as error:
+            del self._commands[name]
+            if isinstance(error, Exception):  # told to whoever waits for the same rules as well
+                opening.set_exception(error)
                 opening.exception()
-                raise
-        return await asyncio.shield(opening)
+            else:  # only the one that opened was ended: the next one tries again
+                opening.set_result(None)
+            raise
+        return commands
+
+
+def _named(policies: tuple[dict[str, Any], ...]) -> bytes:
+    return msgspec.json.encode(policies, order="deterministic")
 
 
 def _unseen(happening: Happening) -> None:

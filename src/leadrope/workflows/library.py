@@ -49,6 +49,7 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
         parent: str | None = None,
         parent_key: str = "",
         labels: Mapping[str, str] | None = None,
+        settings: Mapping[str, Any] | None = None,
     ) -> NewFlow:
         return NewFlow(
             id=flow_id,
@@ -61,6 +62,7 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
             parent=parent,
             parent_key=parent_key,
             labels=dict(labels or {}),
+            settings=dict(settings or {}),
         )
 
 
@@ -119,8 +121,8 @@ def read(text: str, *, name: str, file: str = "") -> Loaded:
 
 
 def places_in(folder: Path) -> tuple[Path, ...]:
-    """Where a project's workflows are: in the folder itself, and in its `workflows` and `.leadrope`."""
-    return (folder, folder / "workflows", folder / ".leadrope")
+    """Where a project's workflows are: in the folder itself, and in its `workflows`, `.leadrope` and `examples`."""
+    return (folder, folder / "workflows", folder / ".leadrope", folder / "examples")
 
 
 def files_in(folder: Path) -> Iterator[Path]:

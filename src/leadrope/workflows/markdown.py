@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import PurePath
 
 import msgspec
 
 from leadrope.workflows import markdown_blocks, model, shapes
 from leadrope.workflows.markdown_blocks import Entry, Section
-from leadrope.workflows.markdown_values import entry_values
+from leadrope.workflows.markdown_values import Notes, entry_values
 from leadrope.workflows.problems import BadWorkflow, Findings, Path, Place, Places, Problem, nearest
 
 SUFFIXES = (".flow.md", ".pflow.md")
@@ -28,6 +29,8 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...] = ()
     unreadable: frozenset[Path] = frozenset()
     """What is given and could not be read; nothing more is said about it."""
+    respelt: Mapping[Path, str] = {}
+    """Numbers and truths as they stand in the file, where they would be written another way: `1.10`."""
 
     @property
     def has_errors(self) -> bool:
@@ -62,7 +65,7 @@ class _Reader:
         self._outline = outline
         self._findings = findings
         self._places = places
-        self._unreadable: set[Path] = set()
+        self._notes = Notes(places=places)
         self._inputs: list[model.Input] = []
         self._steps: list[model.Step] = []
         self._outputs: list[model.Output] = []
@@ -106,7 +109,8 @@ class _Reader:
             workflow=self._without_stale_layout(workflow),
             places=self._places,
             problems=tuple(self._findings),
-            unreadable=frozenset(self._unreadable),
+            unreadable=frozenset(self._notes.unreadable),
+            respelt=self._notes.respelt,
         )
 
     def _section_name(self, section: Section) -> model.SectionName | None:
@@ -132,7 +136,7 @@ class _Reader:
             self._section_prose[name] = "\n\n".join(filter(None, (self._section_prose.get(name), prose)))
         if name == "settings":
             self._places.setdefault(("settings",), section.place)
-            values = entry_values(section, ("settings",), self._findings, self._places, self._unreadable)
+            values = entry_values(section, ("settings",), self._findings, self._notes)
             self._settings = shapes.settings(values, self._shape(()))
             for entry in section.entries:
                 self._findings.add(
@@ -185,7 +189,7 @@ class _Reader:
 
     def _entry(self, section: model.SectionName, entry: Entry) -> None:
         path: Path = (section, entry.name)
-        values = entry_values(entry, path, self._findings, self._places, self._unreadable)
+        values = entry_values(entry, path, self._findings, self._notes)
         description = model.tidied("\n".join(entry.prose))
         shape = self._shape(path)
         if section == "steps":
@@ -206,7 +210,7 @@ class _Reader:
             self._outputs.append(shapes.output(entry.name, description, values, shape))
 
     def _shape(self, path: Path) -> shapes.Shape:
-        return shapes.Shape(self._findings, path, self._unreadable)
+        return shapes.Shape(self._findings, path, self._notes.unreadable)
 
     def _without_stale_layout(self, workflow: model.Workflow) -> model.Workflow:
         """Whoever takes a step out by hand need not tidy the canvas too."""

@@ -7,6 +7,8 @@ import re
 import textwrap
 from typing import Any
 
+import msgspec
+
 from leadrope.workflows import yaml_values
 from leadrope.workflows.markdown_blocks import Entry, Fence, Parameter
 from leadrope.workflows.problems import KEY, Findings, Path, Place
@@ -25,10 +27,18 @@ _LOOKS_LIKE_YAML = tuple("[{\"'|>&!*")
 UNREADABLE: Any = object()
 
 
-def entry_values(
-    entry: Entry, path: Path, findings: Findings, places: dict[Path, Place], unreadable: set[Path]
-) -> dict[str, Any]:
+class Notes(msgspec.Struct, kw_only=True):
+    """What is to be known of values besides what they are, by their paths."""
+
+    places: dict[Path, Place]
+    unreadable: set[Path] = set()
+    respelt: dict[Path, str] = {}
+    """Numbers and truths that would be written another way, as they stand in the file."""
+
+
+def entry_values(entry: Entry, path: Path, findings: Findings, notes: Notes) -> dict[str, Any]:
     """All that an entry says, by key. Of a key that stands there twice the first value is kept."""
+    places = notes.places
     found: dict[str, Any] = {}
     seen: set[str] = set()
     every: list[Parameter | Fence] = [*entry.parameters, *entry.fences]
@@ -44,12 +54,12 @@ def entry_values(
         here = (*path, key)
         places[here] = places[*here, KEY] = at
         value = (
-            _parameter(said, here, findings, places)
+            _parameter(said, here, findings, notes)
             if isinstance(said, Parameter)
-            else _fence(said, key, here, findings, places)
+            else _fence(said, key, here, findings, notes)
         )
         if value is UNREADABLE:
-            unreadable.add(here)
+            notes.unreadable.add(here)
         else:
             found[key] = value
     return found
@@ -78,9 +88,13 @@ def _quoted_key(said: Parameter, findings: Findings) -> str | None:
         return None
 
 
-def _parameter(said: Parameter, path: Path, findings: Findings, places: dict[Path, Place]) -> Any:
+def _parameter(said: Parameter, path: Path, findings: Findings, notes: Notes) -> Any:
+    places = notes.places
     if not said.first and not any(said.more):
         return None
+    if not any(said.more) and yaml_values.is_word(said.first):
+        places[path] = _verbatim(said)
+        return said.first
     # As if the dash were not there: what is indented below it is below its key.
     text = "\n".join(("k:".ljust(said.place.column - 1) + said.first, *said.more, ""))
     try:
@@ -106,6 +120,7 @@ def _parameter(said: Parameter, path: Path, findings: Findings, places: dict[Pat
         if inner and inner != ("k", KEY):
             where = Place(line=said.place.line + line, column=column + 1)
             places[(*path, *(str(part) for part in inner[1:]))] = where
+    notes.respelt |= {(*path, *map(str, inner[1:])): text for inner, text in loaded.respelt.items()}
     if isinstance(value, str):
         if value == said.first:
             places[path] = _verbatim(said)
@@ -131,7 +146,8 @@ def _verbatim(said: Parameter) -> Place:
     return Place(line=said.place.line, column=said.place.column, next_column=min(indents, default=0) + 1)
 
 
-def _fence(said: Fence, key: str, path: Path, findings: Findings, places: dict[Path, Place]) -> Any:
+def _fence(said: Fence, key: str, path: Path, findings: Findings, notes: Notes) -> Any:
+    places = notes.places
     begin = Place(line=said.place.line + 1, column=said.place.column, next_column=said.place.column)
     is_yaml = said.language in ("yaml", "yml", "json") or (not said.language and key in YAML_PARAMETERS)
     if not said.is_closed:
@@ -148,6 +164,7 @@ def _fence(said: Fence, key: str, path: Path, findings: Findings, places: dict[P
     for inner, (line, column) in loaded.where.items():
         where = Place(line=begin.line + line, column=begin.column + column)
         places[(*path, *(str(part) for part in inner))] = where
+    notes.respelt |= {(*path, *map(str, inner)): text for inner, text in loaded.respelt.items()}
     return loaded.value
 
 
@@ -168,7 +185,11 @@ def _loaded(text: str) -> Loaded:
         # Characters of the same number that mean nothing to YAML, so that all places stay right.
         masked = _TEMPLATE.sub(lambda found: found[0].translate(_MASKS), text)
         loaded = yaml_values.load(masked)
-        return Loaded(_unmasked(loaded.value), {tuple(map(_unmasked, path)): at for path, at in loaded.where.items()})
+        return Loaded(
+            _unmasked(loaded.value),
+            {tuple(map(_unmasked, path)): at for path, at in loaded.where.items()},
+            {tuple(map(_unmasked, path)): text for path, text in loaded.respelt.items()},
+        )
 
 
 def _unmasked(value: Any) -> Any:

@@ -12,7 +12,7 @@ from msgspec import UNSET
 from leadrope import errors
 from leadrope.workflows import model, yaml_values
 from leadrope.workflows.markdown_blocks import LANGUAGES, Entry, Parameter, escaped_prose
-from leadrope.workflows.markdown_values import YAML_PARAMETERS, entry_values
+from leadrope.workflows.markdown_values import YAML_PARAMETERS, Notes, entry_values
 from leadrope.workflows.problems import Findings, Place
 
 _LINE_CHARS = 100
@@ -135,7 +135,7 @@ def _reads_back(text: str) -> bool:
     said = Parameter(key="k", key_place=Place(line=1, column=3), first=text, place=Place(line=1, column=6))
     findings = Findings()
     entry = Entry(name="", place=Place(line=1), parameters=[said])
-    return entry_values(entry, (), findings, {}, set()) == {"k": text} and not list(findings)
+    return entry_values(entry, (), findings, Notes(places={})) == {"k": text} and not list(findings)
 
 
 def _block(key: str, value: Any) -> str:

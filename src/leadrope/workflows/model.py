@@ -13,8 +13,8 @@ ID = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 """What a step, an input or an output may be called: the same as the first name of a template."""
 
 InputType = Literal["string", "integer", "number", "boolean", "array", "object", "any"]
-INPUT_TYPES: tuple[str, ...] = ("string", "integer", "number", "boolean", "array", "object", "any")
-TYPE_WORDS = {
+INPUT_TYPES: tuple[InputType, ...] = ("string", "integer", "number", "boolean", "array", "object", "any")
+TYPE_WORDS: Mapping[str, InputType] = {
     **{name: name for name in INPUT_TYPES},
     "str": "string",
     "int": "integer",

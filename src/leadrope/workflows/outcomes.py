@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterable
 from typing import Any
 
+import msgspec
+
 from leadrope import errors
+from leadrope.runs.flow_values import WHOLE, FlowTexts, UnitStatus
 from leadrope.runs.flows import Problem, Remark, UnitOutcome
+from leadrope.workflows import model
 from leadrope.workflows.plan import Outcome
 from leadrope.workflows.report import FlowResult
 from leadrope.workflows.steps.base import Caution, Done, Parked, StepFailed
@@ -19,7 +24,7 @@ def recordable(key: Key, tried: Tried, began: float) -> UnitOutcome:
     done, failed = tried.done, tried.failed
     warnings = done.warnings if done is not None else ()
     outputs: dict[str, Any] = done.outputs if done is not None else failed.outputs if failed is not None else {}
-    status: Any = "failed" if failed is not None else "degraded" if warnings else "succeeded"
+    status: UnitStatus = "failed" if failed is not None else "degraded" if warnings else "succeeded"
     return UnitOutcome(
         step=key.step,
         iteration=key.iteration,
@@ -44,6 +49,20 @@ def failure(key: Key, error: errors.LeadropeError, began: float) -> UnitOutcome:
     return recordable(key, Tried(failed=failed), began)
 
 
+def wholes(workflow: model.Workflow, units: Iterable[UnitOutcome]) -> dict[str, UnitOutcome]:
+    """The steps that have come to an end, each with what all of it came to; in the order of the file."""
+    by_key = {(one.step, one.iteration, one.item): one for one in units}
+    found: dict[str, UnitOutcome] = {}
+    for step in workflow.steps:
+        only = by_key.get((step.id, 0, None))
+        if step.batch is not None or step.loop is not None:
+            # Its `when` was false, or else its first turn is no end.
+            only = by_key.get((step.id, WHOLE, None), only if only is not None and only.status == "skipped" else None)
+        if only is not None:
+            found[step.id] = only
+    return found
+
+
 def lost_secret(key: Key, source: str) -> Tried:
     return Tried(
         failed=Failed(
@@ -56,6 +75,17 @@ def lost_secret(key: Key, source: str) -> Tried:
 
 def for_plan(whole: UnitOutcome) -> Outcome:
     return Outcome(status=whole.status, branch=whole.branch)
+
+
+def kept_result(key: Key, name: str, texts: FlowTexts) -> FlowResult:
+    """What a workflow inside had come to when the one outside was cut off."""
+    if "result" in texts.redacted:
+        raise StepFailed(
+            f"{key.step}: {name} had ended, and its result held a secret, which is not kept",
+            kind="redacted_value",
+            hint=f"Run it with `--from {key.step}`.",
+        )
+    return msgspec.convert(texts.result, FlowResult)
 
 
 def as_done(key: Key, name: str, result: FlowResult) -> Done:

@@ -28,6 +28,8 @@ TEXT_CHARS = 1_000_000
 
 _GROWS = re.compile(r"[*+{]|\\[0-9]|\(\?[A-Za-z(]")
 """What may take more time than the text is long: repetition, back-references, flags. An escaped one counts too."""
+_FLAGS = re.compile(r"\(\?[A-Za-z]")
+_QUICK_CHARS = 1000
 _CHOICES = 6
 _HERE_CHARS = 10_000
 
@@ -83,8 +85,7 @@ async def search(pattern: str, text: str, *, ignores_case: bool = False, limit_s
     found = await search("^PASS(ED)?$", line)
     """
     flags = re.IGNORECASE if ignores_case else 0
-    if len(pattern) > PATTERN_CHARS:
-        raise BadPattern(f"the pattern has {len(pattern)} characters, and at most {PATTERN_CHARS} are read")
+    _check_length(pattern)
     if len(text) > TEXT_CHARS:
         raise BadPattern(
             f"the text has {len(text)} characters, and at most {TEXT_CHARS} are searched",
@@ -97,6 +98,23 @@ async def search(pattern: str, text: str, *, ignores_case: bool = False, limit_s
             raise _bad(pattern, error.msg, error.pos) from None
         return Found(is_match=found is not None, text=found[0][:1000] if found else "")
     return await _in_process({"pattern": pattern, "flags": flags, "text": text, "seconds": limit_s})
+
+
+def check(pattern: str) -> None:
+    """BadPattern where it can be told at once that it is none: without regard to case sets are slow to read."""
+    _check_length(pattern)
+    if len(pattern) <= _QUICK_CHARS and not _FLAGS.search(pattern):
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise _bad(pattern, error.msg, error.pos) from None
+        except (OverflowError, RecursionError, ValueError) as error:
+            raise _bad(pattern, str(error), None) from None
+
+
+def _check_length(pattern: str) -> None:
+    if len(pattern) > PATTERN_CHARS:
+        raise BadPattern(f"the pattern has {len(pattern)} characters, and at most {PATTERN_CHARS} are read")
 
 
 def cannot_explode(pattern: str, *, ignores_case: bool = False) -> bool:

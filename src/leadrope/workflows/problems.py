@@ -11,7 +11,7 @@ import msgspec
 from leadrope import errors
 from leadrope.workflows import yaml_values
 
-LISTED = 20
+LISTED = 24
 """Names that a message lists. More is no help to a reader; the problem itself keeps them all."""
 
 

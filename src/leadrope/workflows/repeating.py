@@ -17,7 +17,7 @@ import msgspec
 
 from leadrope.runs.flows import Remark, UnitOutcome
 from leadrope.workflows import choosing, model, templates
-from leadrope.workflows.plan import Outcome
+from leadrope.workflows.plan import Outcome, Status
 from leadrope.workflows.steps.base import Parked, StepFailed
 from leadrope.workflows.unit import scope_of_unit
 from leadrope.workflows.units import WHOLE, BatchProgress, Key
@@ -111,9 +111,9 @@ async def _loop(
         is_soft = is_soft or turn.outcome.status == "degraded"
         seen = {**scope, **carried, "__iteration__": iteration, step.id: outputs}
         goes_on = _goes_on(loop, seen)
-        status = "degraded" if is_soft or (goes_on and iteration + 1 == loop.max_iterations) else "succeeded"
+        status: Status = "degraded" if is_soft or (goes_on and iteration + 1 == loop.max_iterations) else "succeeded"
         last = Round(
-            outcome=Outcome(status=status, branch=turn.outcome.branch),  # type: ignore[arg-type]  # one of two words
+            outcome=Outcome(status=status, branch=turn.outcome.branch),
             outputs=outputs,
             units=turn.units,
         )

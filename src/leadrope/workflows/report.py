@@ -18,7 +18,7 @@ class StepError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     hint: str | None = None
 
 
-class StepReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class StepReport(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     type: str
     state: StepState
@@ -31,6 +31,8 @@ class StepReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Items of a batch, turns of a loop."""
     warnings: tuple[Caution, ...] = ()
     error: StepError | None = None
+    is_handled: bool = False
+    """It failed, and its `on-error` took over."""
     run_ids: tuple[str, ...] = ()
 
 
@@ -44,7 +46,7 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     choices: tuple[str, ...] = ()
 
 
-class FlowResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class FlowResult(msgspec.Struct, frozen=True, kw_only=True):
     flow_id: str
     name: str
     outcome: FlowOutcome
@@ -70,4 +72,5 @@ class FlowResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def failures(self) -> tuple[StepReport, ...]:
-        return tuple(step for step in self.steps if step.state == "failed")
+        """Steps that failed, and nothing took over."""
+        return tuple(step for step in self.steps if step.state == "failed" and not step.is_handled)

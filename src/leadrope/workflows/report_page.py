@@ -30,6 +30,12 @@ UNITS_SHOWN = 20
 Redact = Callable[[str], str]
 _STATES = {"left_out": "not taken", "not_run": "not run", "done_before": "done before"}
 _MARKS = {"succeeded": "good", "degraded": "warn", "waiting": "warn", "failed": "bad", "blocked": "bad"}
+_STYLE = """
+.scroll td, .scroll th, .scroll td code { white-space: nowrap; overflow-wrap: normal; }
+.inner p, summary { overflow-wrap: anywhere; }
+.values { display: grid; grid-template-columns: fit-content(16rem) 1fr; gap: 4px 14px; margin: 6px 0; }
+.values dt, .values dd { margin: 0; min-width: 0; overflow-wrap: anywhere; }
+"""
 _HEAD = ("step", "kind", "state", "time", "cost", "tokens", "retries", "units")
 
 
@@ -80,7 +86,7 @@ def next_steps(told: Account) -> list[tuple[str, str]]:
 
 
 def state(step: StepAccount) -> str:
-    word = _STATES.get(step.state, step.state)
+    word = "failed, handled" if step.report.is_handled else _STATES.get(step.state, step.state)
     return f"{word}, done before" if step.done_before else word
 
 
@@ -128,7 +134,9 @@ def _shown(step: StepAccount) -> dict[str, Any]:
     return {
         name: value
         for name, value in step.outputs.items()
-        if name not in ("llm_usage", "session_id") and value not in (None, "", [], {})
+        if name not in ("llm_usage", "session_id")
+        and value not in (None, "", [], {})
+        and (value or name not in ("truncated", "leftovers"))
     }
 
 
@@ -229,7 +237,7 @@ def _plain(text: str) -> str:
 def page(told: Account, *, redact: Redact = redaction.redact) -> str:
     """HTML that loads nothing."""
     write = Writer(redact)
-    style = resources.files("leadrope.runs").joinpath("page.css").read_text(encoding="utf-8")
+    style = resources.files("leadrope.runs").joinpath("page.css").read_text(encoding="utf-8") + _STYLE
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     title = write.line(told.title, 100) or "Workflow"
@@ -254,9 +262,7 @@ def page(told: Account, *, redact: Redact = redaction.redact) -> str:
         _table(told, write),
         *(_details(step, write) for step in told.steps if _has_more(step)),
         *(
-            joined(
-                tag("h2", name), tag("div", *(_value(*one, write, is_open=True) for one in values.items()), cls="card")
-            )
+            joined(tag("h2", name), tag("div", _values(values, write, VALUE_CHARS * 4), cls="card"))
             for name, values in (("Outputs", told.outputs), ("Inputs", told.inputs))
             if values
         ),
@@ -351,16 +357,24 @@ def _details(step: StepAccount, write: Writer) -> Safe:
         told.append(tag("p", f"{_unit(step, one.iteration, one.item)} failed: {why}"))
     if len(step.failed_units) > UNITS_SHOWN:
         told.append(tag("p", f"and {len(step.failed_units) - UNITS_SHOWN} more failed"))
-    told += [_value(name, value, write, is_open=False) for name, value in _shown(step).items()]
+    told.append(_values(_shown(step), write, VALUE_CHARS))
     summary = tag("summary", tag("strong", step.report.id), f" {write.line(report.type, 40)} · {state(step)}")
     return tag(
         "details", summary, tag("div", *told, cls="inner"), cls="more", open=step.state in ("failed", "degraded")
     )
 
 
-def _value(name: str, value: Any, write: Writer, *, is_open: bool) -> Safe:
-    heading = tag("p", tag("code", write.line(name, 100)))
-    return joined(heading, write.output(_text(value), VALUE_CHARS * (4 if is_open else 1)))
+def _values(values: Mapping[str, Any], write: Writer, limit: int) -> Safe:
+    """What fits into a line first, as a list; the rest in blocks."""
+    texts = {name: _text(value) for name, value in values.items()}
+    short = [name for name, text in texts.items() if len(text) <= LINE_CHARS and "\n" not in text]
+    rows = [(tag("dt", tag("code", write.line(name, 100))), tag("dd", write.line(texts[name], 300))) for name in short]
+    blocks = [
+        joined(tag("p", tag("code", write.line(name, 100))), write.output(text, limit))
+        for name, text in texts.items()
+        if name not in short
+    ]
+    return joined(tag("dl", *(part for row in rows for part in row), cls="values") if rows else "", *blocks)
 
 
 def _code(text: str) -> Safe:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import UNSET
 
-from leadrope.workflows import model, templates
+from leadrope.workflows import fits, model, templates
 from leadrope.workflows.problems import Findings, Path, nearest
 
 P = TypeVar("P", bound=msgspec.Struct)
@@ -17,7 +17,6 @@ P = TypeVar("P", bound=msgspec.Struct)
 _AT = re.compile(r" - at `\$(.*)`$")
 NOTHING = ("none", "nothing", "end")
 """In place of a step behind `next` and `after`; no step can be called so."""
-"""Words for an empty `after` or `next`, where no step has that name."""
 
 
 class Shape:
@@ -61,11 +60,30 @@ class Shape:
         try:
             return msgspec.convert({name: value for name, value in values.items() if name in fields}, kind)
         except msgspec.ValidationError as error:
+            if self._misfits(kind, values, key):
+                return None
             at = _AT.search(str(error))
             inner = [part for part in re.split(r"[.\[\]]", at[1]) if part] if at else []
             message = _AT.sub("", str(error))
             self.wrong("wrong_type", f"{'.'.join((key, *inner))}: {message}", key, *inner)
             return None
+
+    def _misfits(self, kind: type[msgspec.Struct], values: Mapping[str, Any], key: str) -> bool:
+        """All that does not fit, where the types themselves say only the first. Templates count as fitting here."""
+        schema = msgspec.json.schema(kind)
+        found = [one for one in fits.misfits(values, schema) if not one.is_unknown]
+        for one in found:
+            self.wrong(
+                "wrong_type",
+                f"{'.'.join((key, *one.path))}: {one.message}",
+                key,
+                *one.path,
+                found=one.found,
+                available=one.available,
+                suggestion=one.suggestion,
+                hint=one.hint,
+            )
+        return bool(found)
 
 
 def step(name: str, description: str, values: Mapping[str, Any], shape: Shape) -> model.Step:
@@ -122,7 +140,7 @@ def input_(name: str, description: str, values: Mapping[str, Any], shape: Shape)
             flags[key] = usual
     return model.Input(
         name=name,
-        type=kind or "any",  # type: ignore[arg-type]  # a value of TYPE_WORDS
+        type=kind or "any",
         default=default,
         description=description or _text(values, "description"),
         **flags,

@@ -12,9 +12,10 @@ import msgspec
 
 from leadrope import errors
 from leadrope.core.request_secrets import is_secret_name
-from leadrope.runs.flows import FlowInfo
+from leadrope.runs.flow_values import FlowInfo, FlowTexts
 from leadrope.runs.service import Service
 from leadrope.workflows import library, model, outcomes, plan, templates
+from leadrope.workflows.ahead import Ahead, rules_of
 from leadrope.workflows.engine import Flow, journal_of
 from leadrope.workflows.host import Host, People, Show
 from leadrope.workflows.library import Loaded
@@ -49,16 +50,18 @@ async def started(
     only: str | None = None,
     begin_at: str | None = None,
     is_forced: bool = False,
+    ahead: Ahead | None = None,
 ) -> AsyncIterator[Flow]:
     """A new execution, ready to `run`.
 
     `only`: this one step, with what the last execution gave its inputs. `begin_at`: this step and all behind it, with
-    what the last execution gave before it. Both refuse values of steps that were changed since, unless forced.
+    what the last execution gave before it. Both refuse values of steps that were changed since, unless forced. `ahead`
+    is what was opened for it already.
     """
     kept, source = _kept(service, loaded, only, begin_at, is_forced=is_forced)
     host = Host(
         service,
-        tag=uuid.uuid4().hex,
+        tag=ahead.flow_id if ahead is not None else uuid.uuid4().hex,
         workspace=workspace.resolve(),
         environ=environ,
         people=people,
@@ -67,8 +70,12 @@ async def started(
         secrets=secrets,
     )
     async with host:
+        if ahead is not None:
+            host.adopt(rules_of(loaded.workflow), ahead.commands)
         host.learn(_secrets_of(loaded.workflow, values))
-        new = loaded.new(host.tag, values, cwd=str(host.workspace), labels=labels)
+        # Kept, because one that waits or is cut off goes on as what it was started as.
+        settings = {"only": only, "carried": kept}
+        new = loaded.new(host.tag, values, cwd=str(host.workspace), labels=labels, settings=settings)
         info = await service.flows.add(new, host.redactor)
         if source is not None:
             await service.flows.carry(source, info, kept)
@@ -104,7 +111,8 @@ async def resumed(
     """
     flow = _flow_of(service, name, answer)
     outermost = _outermost(service, flow)
-    loaded, values = _again(service, outermost, takes_change=takes_change)
+    loaded, texts = _again(service, outermost, takes_change=takes_change)
+    values, only = texts.inputs, texts.settings.get("only")
     if not Path(outermost.cwd).is_dir():
         raise errors.BadDirectory(f"the folder of this workflow is gone: {outermost.cwd}")
     if answer is not None:
@@ -132,6 +140,8 @@ async def resumed(
             inputs=values,
             known=journal_of(host, info.id),
             folder=Path(loaded.file).parent if loaded.file else host.workspace,
+            only=frozenset((only,)) if only is not None else None,
+            carried=texts.settings.get("carried", ()),
         )
 
 
@@ -159,27 +169,41 @@ def _outermost(service: Service, flow: FlowInfo) -> FlowInfo:
     return flow
 
 
-def _again(service: Service, flow: FlowInfo, *, takes_change: bool) -> tuple[Loaded, dict[str, Any]]:
+def _again(service: Service, flow: FlowInfo, *, takes_change: bool) -> tuple[Loaded, FlowTexts]:
     texts = service.flows.texts(flow.id)
-    path = Path(flow.file) if flow.file else None
-    now = library.text_of(path) if path is not None and path.is_file() else None
-    if now is not None and library.digest_of(now) != flow.digest and not takes_change:
-        raise errors.WrongState(
-            f"{flow.file} was changed since this execution began",
-            hint="Put it back, start it anew, or go on with the changed file: --changed.",
-        )
+    now = _text_now(flow)
+    for one in _open_parts(service, flow):
+        _check_text(service, one, _text_now(one), takes_change=takes_change)
     if now is None and "text" in texts.redacted:
         raise errors.WrongState(f"{flow.file or flow.name} is gone, and held a secret that was not kept")
     if "inputs" in texts.redacted:
         raise errors.WrongState("its inputs held a secret, which is not kept", hint="Start it anew.")
-    loaded = library.read(now if now is not None else texts.text, name=flow.name, file=flow.file)
-    if takes_change:
-        _check_kept(service, flow, loaded)
-    return loaded, texts.inputs
+    return library.read(now if now is not None else texts.text, name=flow.name, file=flow.file), texts
 
 
-def _check_kept(service: Service, flow: FlowInfo, loaded: Loaded) -> None:
-    names = {step.id for step in loaded.workflow.steps}
+def _text_now(flow: FlowInfo) -> str | None:
+    path = Path(flow.file) if flow.file else None
+    return library.text_of(path) if path is not None and path.is_file() else None
+
+
+def _open_parts(service: Service, flow: FlowInfo) -> list[FlowInfo]:
+    """It, and the workflows inside it that have not come to their end."""
+    found = [flow]
+    for one in found:
+        inside = service.flows.children(one.id)
+        found += [child for child in inside if child.state != "ended" or child.outcome == "stopped"]
+    return found
+
+
+def _check_text(service: Service, flow: FlowInfo, now: str | None, *, takes_change: bool) -> None:
+    if now is None or library.digest_of(now) == flow.digest:
+        return
+    if not takes_change:
+        raise errors.WrongState(
+            f"{flow.file} was changed since this execution began",
+            hint="Put it back, start it anew, or go on with the changed file: --changed.",
+        )
+    names = {step.id for step in library.parsed(now).steps}
     lost = sorted({one.step for one in service.flows.outcomes(flow.id)} - names)
     if lost:
         raise errors.WrongState(
@@ -214,24 +238,18 @@ def _kept(
             f"{loaded.name} has not run yet, so nothing is known of what comes before {name}",
             hint="Run it whole first.",
         )
-    done = {one.step for one in service.flows.outcomes(last.id)}
-    kept = [step for step in steps if step not in again and step in done]
+    done = outcomes.wholes(loaded.workflow, service.flows.outcomes(last.id))
+    kept = [step for step in done if step not in again]
     if not is_forced:
         _refuse_changed(service, last, loaded.workflow, kept)
-    _refuse_unreached(service, last, loaded.workflow, kept, name)
-    return kept, last
-
-
-def _refuse_unreached(service: Service, last: FlowInfo, workflow: model.Workflow, kept: list[str], name: str) -> None:
-    found = [one for one in service.flows.outcomes(last.id) if one.step in kept and one.item is None]
-    # In this order what a whole step came to stands last, and counts.
-    found.sort(key=lambda one: -one.iteration)
-    state = plan.plan(links_of(workflow), {one.step: outcomes.for_plan(one) for one in found})
-    if name in (*state.blocked, *state.left_out):
+    state = plan.plan(links, {step: outcomes.for_plan(done[step]) for step in kept})
+    if name not in state.ready:
+        missing = [step for step in steps if step in needed and step not in done]
+        why = "came to no way that leads" if name not in state.waiting else f"ended before {missing[0]!r}, on the way"
         raise errors.WrongState(
-            f"the last execution came to no way that leads to {name!r}",
-            hint="Run it whole, or begin at a step before it.",
+            f"the last execution {why} to {name!r}", hint="Run it whole, or begin at a step before it."
         )
+    return kept, last
 
 
 def _before(name: str, workflow: model.Workflow) -> set[str]:

@@ -129,6 +129,15 @@ def is_template(value: Any) -> bool:
     )
 
 
+def settled(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the values that no template has a part in: what they will be is known."""
+    found = {}
+    for name, value in values.items():
+        if not any(is_template(text) for _, text in texts(value)) and not broken(value):
+            found[name] = resolve(value, {})
+    return found
+
+
 def escaped(text: str) -> str:
     """A text that resolves to `text`, whatever stands in it."""
     return text.replace("${", "$${")

@@ -53,7 +53,15 @@ class Owner(Protocol):
         ...
 
     async def give_back(self, tokens: Sequence[str]) -> None: ...
-    async def subflow(self, key: Key, name: str, inputs: Mapping[str, Any], cost: Callable[[float], None]) -> Done: ...
+    async def subflow(
+        self,
+        key: Key,
+        name: str,
+        inputs: Mapping[str, Any],
+        *,
+        budget_usd: float | None,
+        cost: Callable[[float], None],
+    ) -> Done: ...
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True):
@@ -202,18 +210,21 @@ class Unit:
                 clock.reschedule(asyncio.get_running_loop().time() + left)
 
     async def subflow(self, name: str, inputs: Mapping[str, Any]) -> Done:
-        return await self._owner.subflow(self.key, name, inputs, lambda cost: self.say(name, cost_usd=cost))
+        return await self._owner.subflow(
+            self.key, name, inputs, budget_usd=self.budget_usd, cost=lambda cost: self.say(name, cost_usd=cost)
+        )
 
     # -- the work -----------------------------------------------------------------------------------------------------
 
-    async def run(self, cached: Callable[[str], dict[str, Any] | None]) -> Tried:
+    async def run(self, cached: Callable[[str], Done | None]) -> Tried:
         """Never raises for what the step did wrong; only for what ends the whole execution."""
         try:
             given = self._filled()
             config = self._config(given)
-            cache_key = self._cache_key(given) if self._step.cache else None
+            # A person's word counts for the time when it was given.
+            cache_key = self._cache_key(given) if self._step.cache and self._step.type != "approval" else None
             if cache_key is not None and (known := cached(cache_key)) is not None:
-                return Tried(done=Done(outputs=known))
+                return Tried(done=known)
             self._commands = await self.host.commands_under(self.policies)
             if self._kind.has_commands and not self._step.approval:
                 await self._commands.warm()
@@ -324,7 +335,8 @@ class Unit:
             raise StepFailed(f"{self._step.id}: not approved by {word.by}{why}", kind="denied")
 
     def _cache_key(self, given: dict[str, Any]) -> str:
-        return _digest(self._step.type, given, list(self.policies), str(self.workspace))
+        ways = sorted(self.branches)  # what a step chooses can depend on what there is to choose from
+        return _digest(self._step.type, given, ways, list(self.policies), str(self.workspace))
 
 
 def pause_before(retry: model.Retry, attempt: int) -> float:

@@ -31,7 +31,7 @@ class Waits:
         Parked is raised where nobody is there. The token comes with the word, for `give_back`.
         """
         if self._host.on_ask == "deny" and self._host.people is None:
-            return "", Word(approved=False, by="nobody", reason="nobody is there, and the workflow is not to wait")
+            return "", Word(approved=False, by="leadrope", reason="nobody is there, and the workflow is not to wait")
         told = msgspec.to_builtins(asked)
         wait = await self._flows.add_wait(self._info, key, told, asked.fingerprint, self._host.redactor)
         if wait.state == "pending":

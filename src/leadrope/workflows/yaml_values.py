@@ -19,6 +19,7 @@ _WORDS = {
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 _INT = re.compile(r"[-+]?[0-9]+")
 _BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
@@ -51,6 +52,8 @@ class Loaded(msgspec.Struct, frozen=True):
     value: Any
     where: Where
     """Line and column of each value inside, from 0, by its path."""
+    respelt: dict[tuple[str | int, ...], str] = {}
+    """Numbers and truths that would be written another way, as they stand: `1.10`, `007`, `True`."""
 
 
 def load(text: str) -> Loaded:
@@ -61,15 +64,16 @@ def load(text: str) -> Loaded:
     # brackets end the process with a segmentation fault.
     events = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     where: Where = {}
+    respelt: dict[tuple[str | int, ...], str] = {}
     try:
         next(events)
         if not isinstance(next(events), yaml.DocumentStartEvent):
             return Loaded(None, where)
-        value = _value(next(events), events, (), where)
+        value = _value(next(events), events, (), where, respelt)
         next(events)
         if not isinstance(event := next(events), yaml.StreamEndEvent):
             raise NotYaml("`---` begins a second document", event.start_mark.line, event.start_mark.column)
-        return Loaded(value, where)
+        return Loaded(value, where, respelt)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         reason = " ".join(part for part in (error.context, error.problem) if part)
@@ -78,7 +82,13 @@ def load(text: str) -> Loaded:
         raise NotYaml(str(error).split("\n", 1)[0], 0, 0) from None
 
 
-def _value(event: Any, events: Iterator[Any], path: tuple[str | int, ...], where: Where) -> Any:
+def _value(
+    event: Any,
+    events: Iterator[Any],
+    path: tuple[str | int, ...],
+    where: Where,
+    respelt: dict[tuple[str | int, ...], str],
+) -> Any:
     import yaml  # noqa: PLC0415  # loaded by now
 
     line, column = where[path] = (event.start_mark.line, event.start_mark.column)
@@ -90,11 +100,16 @@ def _value(event: Any, events: Iterator[Any], path: tuple[str | int, ...], where
     if event.tag not in (None, "!"):
         raise NotYaml(f"the tag {event.tag} is not taken", line, column)
     if isinstance(event, yaml.ScalarEvent):
-        return event.value if event.style or event.tag else scalar(event.value)
+        if event.style or event.tag:
+            return str(event.value)
+        value = scalar(event.value)
+        if isinstance(value, bool | int | float) and _simple(value) != event.value:
+            respelt[path] = event.value
+        return value
     if isinstance(event, yaml.SequenceStartEvent):
         items: list[Any] = []
         while not isinstance(inner := next(events), yaml.SequenceEndEvent):
-            items.append(_value(inner, events, (*path, len(items)), where))
+            items.append(_value(inner, events, (*path, len(items)), where, respelt))
         return items
     found: dict[str, Any] = {}
     while not isinstance(key := next(events), yaml.MappingEndEvent):
@@ -104,8 +119,13 @@ def _value(event: Any, events: Iterator[Any], path: tuple[str | int, ...], where
         if key.value in found:
             raise NotYaml(f"the key {key.value!r} stands here twice", at.line, at.column)
         where[*path, key.value, KEY] = (at.line, at.column)
-        found[key.value] = _value(next(events), events, (*path, key.value), where)
+        found[key.value] = _value(next(events), events, (*path, key.value), where, respelt)
     return found
+
+
+def is_word(text: str) -> bool:
+    """Surely itself: most parameters are, and where all are, the parser need not even be loaded."""
+    return _WORD.fullmatch(text) is not None and isinstance(scalar(text), str)
 
 
 def scalar(text: str) -> Any:

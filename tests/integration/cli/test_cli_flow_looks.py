@@ -149,6 +149,21 @@ async def test_the_tree_nests_what_is_chosen_and_goes_on_where_ways_meet(files: 
     assert [node["id"] for node in graph["nodes"]] == ["hello", "ask", "many", "tail"]
 
 
+async def test_steps_on_the_same_way_stand_below_its_name_together(desk: Any) -> None:
+    text = "### way\n- type: condition\n- value: x\n- contains: x\n- next: {yes: [one, two], no: three}\n"
+    text += "".join(f"### {name}\n- type: note\n- text: x\n- next: []\n" for name in ("one", "two", "three"))
+    (desk.project / "ways.flow.md").write_text(text)
+    said = (await desk.leadrope("flow", "show", "ways")).out
+    assert [" ".join(line.split()[:-1]) for line in said.splitlines() if "─" in line] == [
+        "└─ way",
+        "├─",
+        "│ ├─ one",
+        "│ └─ two",
+        "└─",
+        "└─ three",
+    ]
+
+
 async def test_a_broken_file_is_shown_and_drawn_and_told_to_be_broken(files: Any) -> None:
     (files.project / "broken.flow.md").write_text(BROKEN)
     for look in ("show", "graph"):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from typing import Any
 
 import pytest
 
 from leadrope.workflows import happenings
+from leadrope.workflows.host import Host
 from leadrope.workflows.problems import BadWorkflow
 from leadrope.workflows.report import FlowResult
 
@@ -283,7 +285,9 @@ async def test_a_workflow_that_calls_itself_ends_in_a_named_error(shop: Any) -> 
     result = await shop.run(text)
     assert result.outcome == "failed"
     assert result.failures[0].error is not None
-    assert "inside each other" in result.failures[0].error.message
+    assert "workflow number 11 inside each other; at most 10" in result.failures[0].error.message
+    async with shop.service() as service:
+        assert len(service.flows.listing()) == 10
 
 
 async def test_a_time_out_ends_a_step_and_is_named(shop: Any) -> None:
@@ -404,3 +408,20 @@ async def test_a_workflow_inside_that_fails_or_is_soft_is_told_outside(shop: Any
     assert (failed.outcome, "missing.txt" in failed.failures[0].error.message) == ("failed", True)
     soft = await shop.run(call.format(name="soft"))
     assert (soft.outcome, soft.steps[0].warnings[0].kind) == ("degraded", "workflow.degraded")
+
+
+async def test_who_opens_the_walls_may_be_ended_and_whoever_waits_for_them_opens_them(shop: Any) -> None:
+    async with (
+        shop.service() as service,
+        Host(service, tag=uuid.uuid4().hex, workspace=shop.ws, environ=shop.environ) as host,
+    ):
+        # With a proxy for its hosts, so that opening takes more than a moment.
+        rules = ({"network": {"reach": "model-only", "allowed_hosts": ["example.com"]}},)
+        first = asyncio.create_task(host.commands_under(rules))
+        others = [asyncio.create_task(host.commands_under(rules)) for _ in range(3)]
+        await asyncio.sleep(0)
+        first.cancel()
+        found = await asyncio.gather(*others)
+        assert first.cancelled()
+        assert len(set(map(id, found))) == 1
+        assert (await found[0].run(["echo", "x"])).stdout == b"x\n"

@@ -17,15 +17,17 @@ from typing import Any
 import msgspec
 import pytest
 
+from leadrope.runs.flow_values import FlowFilter
 from leadrope.runs.service import Service
 
 ITEMS = ["i0", "i1", "i2", "i3"]
 TURNS = 3
 EXPECTED: dict[tuple[str, int, int | None], str | None] = {
-    **{(name, 0, None): name for name in ("start", "left", "right", "join", "yes", "mend", "last")},
+    **{(name, 0, None): name for name in ("start", "left", "right", "join", "deep", "yes", "mend", "last")},
     **{("each", 0, number): f"each {item}" for number, item in enumerate(ITEMS)},
     **{("again", number, None): f"again {number}" for number in range(TURNS)},
     **{("both", turn, number): f"both {turn} {item}" for turn in range(2) for number, item in enumerate(ITEMS[:2])},
+    ("inside", 0, None): None,
     ("choose", 0, None): None,
     ("bad", 0, None): None,
     ("each", -1, None): None,
@@ -48,9 +50,11 @@ CHOOSE = (
     "### choose\n\nWhich way.\n\n- type: condition\n- value: ${join.stdout}\n- contains: join\n"
     "- next: {yes: yes, no: nay}\n"
 )
+INSIDE = "### inside\n\nAnother workflow.\n\n- type: workflow\n- workflow: deep\n"
+DEEP = _shell("deep", "deep") + "\n## Outputs\n\n### said\n\n- source: ${deep.stdout}\n"
 WORKFLOW = "\n".join(
     (
-        "# Twelve steps\n\n## Steps\n",
+        "# More than twelve steps\n\n## Steps\n",
         _shell("start", "start"),
         _shell("left", "left", "- after: start"),
         _shell("right", "right", "- after: start"),
@@ -72,6 +76,7 @@ WORKFLOW = "\n".join(
             "- loop:",
             "    until: ${__iteration__} == 1",
         ),
+        INSIDE,
         CHOOSE,
         _shell("yes", "yes", "- next: bad"),
         _shell("nay", "nay", "- next: bad"),
@@ -79,6 +84,7 @@ WORKFLOW = "\n".join(
         _shell("mend", "mend"),
         _shell("last", "last", "- after: mend"),
         "## Outputs\n\n### said\n\n- source: ${last.stdout}\n\n### each\n\n- source: ${each.results}\n",
+        "### deep\n\n- source: ${inside.said}\n",
     )
 )
 
@@ -99,6 +105,7 @@ class Bench:
         self.ws = folder / "ws"
         self.ws.mkdir(parents=True)
         (self.ws / "twelve.flow.md").write_text(WORKFLOW)
+        (self.ws / "deep.flow.md").write_text(DEEP)
         self.effects = self.ws / "effects.log"
         self.home = folder / "leadrope"
         self.environ = {
@@ -143,10 +150,12 @@ class Bench:
 
     async def look(self) -> Journal:
         async with Service(self.environ) as service:
-            found = service.flows.listing()
+            found = service.flows.listing(FlowFilter(is_top=True))
             if not found:
                 return Journal()
-            outcomes = {one.key: one for one in service.flows.outcomes(found[0].id)}
+            inside = service.flows.children(found[0].id)
+            assert len(inside) <= 1, "the workflow inside is one execution, however often it was cut off"
+            outcomes = {one.key: one for flow in (found[0], *inside) for one in service.flows.outcomes(flow.id)}
             ended = service.flows.result(found[0].id) if found[0].state == "ended" else None
             return Journal(flow_id=found[0].id, outcomes=outcomes, ended=ended)
 
@@ -187,7 +196,7 @@ async def _ends_well(bench: Bench, words: tuple[str, ...], result: dict[str, Any
         result = json.loads(out)
     bench.check_marks()
     assert result["outcome"] == "degraded", "a handler took over"
-    assert result["outputs"]["said"] == "last"
+    assert (result["outputs"]["said"], result["outputs"]["deep"]) == ("last", "deep")
     assert [one["stdout"] for one in result["outputs"]["each"]] == [f"each {item}" for item in ITEMS]
     journal = await bench.look()
     assert journal.ended == result, "what is kept is what was told"

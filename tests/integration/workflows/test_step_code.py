@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from leadrope.process import room_code
+from leadrope.workflows.problems import BadWorkflow
 from leadrope.workflows.report import FlowResult
 
 INPUT = "# T\n## Inputs\n### x\n- type: any\n- required: true\n"
@@ -73,7 +74,6 @@ async def test_a_body_gives_its_result(shop: Any, code: str, value: Any, wanted:
         ("result = '\\ud800'", 1, "bad_result", "not Unicode"),
         ("a = 1\nresult = 1 / (x - 1)", 1, "code_failed", "line 2: ZeroDivisionError: division by zero"),
         ("def f():\n    raise KeyError('k')\n\nresult = f()", 1, "code_failed", "line 2: KeyError: 'k'"),
-        ("result = (", 1, "code_failed", "line 1"),
         ("import leadrope_no_such", 1, "code_failed", "leadrope_no_such"),
         ("import sys\nsys.exit(3)", 1, "code_failed", "exit(3)"),
         ("import os\nos.kill(os.getpid(), 9)", 1, "code_failed", "exit code -9"),
@@ -172,9 +172,20 @@ async def test_a_blocked_program_cannot_be_started_from_code(shop: Any) -> None:
     assert not (shop.ws / "ran").exists()
 
 
+async def test_what_is_no_python_is_told_before_anything_runs(shop: Any) -> None:
+    with pytest.raises(BadWorkflow, match="code: it is no Python: line 1: '\\(' was never closed"):
+        await shop.run(flow("result = ("), {"x": 1})
+    # Another interpreter may be a newer one: it is asked when its turn comes.
+    told = problem(await shop.run(flow("result = (", f"- python: {sys.executable}"), {"x": 1}))
+    assert (told.kind, "line 1" in told.message) == ("code_failed", True)
+
+
 async def test_a_name_that_is_no_variable_is_refused(shop: Any) -> None:
     text = f"{INPUT}## Steps\n### one\n- type: code\n- inputs: {{a-b: 1}}\n```python code\nresult = 1\n```\n"
-    assert problem(await shop.run(text, {"x": 1})).kind == "bad_input"
+    with pytest.raises(BadWorkflow, match="'a-b' is no name of a variable"):
+        await shop.run(text, {"x": 1})
+    told = problem(await shop.run(text.replace("{a-b: 1}", "${x}"), {"x": {"a-b": 1}}))
+    assert (told.kind, "'a-b'" in told.message) == ("bad_input", True)
 
 
 @pytest.mark.parametrize(

@@ -178,6 +178,13 @@ async def test_a_copy_keeps_bytes_and_permissions(here: Here, ws: Path) -> None:
     assert (await refused(here, "copy-file", source="run.sh", destination="./run.sh")).kind == "bad_input"
 
 
+async def test_a_copy_has_a_bound(here: Here, ws: Path) -> None:
+    with (ws / "large").open("wb") as file:
+        file.truncate(50 * 1024 * 1024 + 1)
+    assert (await refused(here, "copy-file", source="large", destination="copy")).kind == "too_large"
+    assert not (ws / "copy").exists()
+
+
 async def test_a_move_replaces_only_where_it_may(here: Here, ws: Path) -> None:
     (ws / "a.txt").write_text("a")
     (ws / "b.txt").write_text("b")

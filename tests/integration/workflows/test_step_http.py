@@ -6,12 +6,14 @@ import asyncio
 import gzip
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
 from http_peer import CHUNKED, TOKEN, Seen, always, answer, echo, failure, serving, step
+from leadrope.core.config import Config
 from leadrope.workflows.steps.http import KIND, fetch
 from step_place import Here
 
@@ -73,6 +75,27 @@ async def test_the_token_reaches_the_server_and_nothing_else(tmp_path: Path) -> 
     assert "[redacted]" in done.outputs["json"]["headers"]["authorization"]
     for text in (str(done), str(wrong), repr(wrong.args), str(wrong.outputs), str(here.said), str(here.asked)):
         assert TOKEN not in text
+
+
+async def test_a_token_out_of_a_variable_that_the_user_lets_out(tmp_path: Path) -> None:
+    here = Here(tmp_path)
+    here.service = SimpleNamespace(config=Config(forward_env=("API_ACCESS", "FROM_FILE", "UNSET")))
+    here.environ = {"API_ACCESS": TOKEN, "OTHER": "something-else"}
+    (tmp_path / ".env").write_text(f"FROM_FILE={TOKEN}\n")
+    async with serving(echo) as server:
+        for name in ("API_ACCESS", "FROM_FILE"):
+            done = await fetch(step(url=server.url(), auth_env=name), here)
+            assert server.seen[-1].headers["authorization"] == f"Bearer {TOKEN}"
+            assert TOKEN not in f"{done}{here.said}{here.asked}"
+        count = len(server.seen)
+        for values, told in (
+            ({"auth_env": "OTHER"}, "not in forward_env"),
+            ({"auth_env": "UNSET"}, "UNSET is not set"),
+            ({"auth_env": "API_ACCESS", "auth": "x"}, "both given"),
+        ):
+            wrong = await failure(step(url=server.url(), **values), here)
+            assert (wrong.kind, told in wrong.message) == ("bad_input", True)
+        assert len(server.seen) == count
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,12 @@ async def test_only_one_newline_at_the_end_is_taken_away(shop: Any) -> None:
     assert (await given(shop, result))["stdout"] == "a\n\n"
 
 
+@pytest.mark.parametrize(("word", "code"), [("true", 0), ("false", 1)])
+async def test_a_program_that_yaml_takes_for_a_truth_is_the_program(shop: Any, word: str, code: int) -> None:
+    result = await shop.run(flow(f"- command: {word}", "- ignore_errors: true"))
+    assert (await given(shop, result))["exit_code"] == code
+
+
 async def test_a_list_is_read_by_no_shell(shop: Any) -> None:
     result = await shop.run(flow('- command: [printf, "%s|", "${x}", "$HOME", 5, true]', inputs=INPUT), {"x": NASTY})
     assert (await given(shop, result))["stdout"] == f"{NASTY}|$HOME|5|true|"

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from leadrope.core.request import RunRequest
-from leadrope.rehearsal import write_executable
-from leadrope.runs.service import Service
 from leadrope.workflows.steps.base import Done, StepFailed
+from scripted_doors import asked_of
 from step_place import Here, do, refused
 
 PARTS = [{"name": "Nut", "price": 1.5, "stock": 3}, {"name": "Bolt", "price": 2, "stock": None}]
@@ -137,33 +134,8 @@ async def test_an_empty_text_names_the_template_that_gave_nothing(here: Here) ->
 # -- ai ---------------------------------------------------------------------------------------------------------------
 
 
-class Doors:
-    """The service, with the scripted agent in the place of the installed one; all else is real."""
-
-    def __init__(self, service: Service, binary: str) -> None:
-        self._service = service
-        self._binary = binary
-        self.requests: list[RunRequest] = []
-
-    async def start(self, request: RunRequest, **options: Any) -> Any:
-        self.requests.append(request)
-        changed = msgspec.structs.replace(
-            request, provider="scripted", binary=self._binary, walls="off", attempts=1, schema_retries=0
-        )
-        return await self._service.start(changed, **options)
-
-    async def stop(self, *given: Any) -> Any:
-        return await self._service.stop(*given)
-
-
 async def read_by(here: Here, folder: Path, result: dict[str, Any], **given: Any) -> tuple[Done, RunRequest]:
-    steps = [{"initialize": True}, {"await_user": True}, {"init": True}, {"result": result}, {"await_eof": True}]
-    binary = str(write_executable(folder / "agent", {"steps": steps}))
-    here.environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "LEADROPE_HOME": str(folder / "leadrope")}
-    async with Service(here.environ) as service:
-        here.service = Doors(service, binary)
-        done = await do(here, "structure", mode="ai", **given)
-    return done, here.service.requests[0]
+    return await asked_of(here, folder, result, "structure", mode="ai", **given)
 
 
 async def test_a_model_reads_without_tools_and_its_answer_is_put_right(here: Here, tmp_path: Path) -> None:
@@ -196,6 +168,17 @@ async def test_an_answer_in_the_models_own_words_is_still_searched(here: Here, t
     assert all(one.kind for one in done.warnings)
 
 
+async def test_the_users_configuration_holds_and_gives_the_model_no_tools(here: Here, tmp_path: Path) -> None:
+    (tmp_path / ".config/leadrope").mkdir(parents=True)
+    (tmp_path / ".config/leadrope/config.toml").write_text(
+        '[run]\nbase_url = "http://127.0.0.1:9"\nconnections = ["docs"]\nappend_system_prompt = "Be brief."\n'
+        'tools = ["Bash"]\n[connections.docs]\ncommand = "docs-server"\n'
+    )
+    _, request = await read_by(here, tmp_path, {"structured_output": {"rows": [{"name": "Nut"}]}}, text="a nut")
+    assert request.base_url == "http://127.0.0.1:9"
+    assert (request.tools, request.connections, request.append_system_prompt) == ((), {}, None)
+
+
 async def test_an_object_by_a_model(here: Here, tmp_path: Path) -> None:
     answer = {"name": "Nut", "price": 1.5, "stock": None}
     done, _ = await read_by(
@@ -212,6 +195,13 @@ async def test_a_model_that_finds_nothing_costs_all_the_same(here: Here, tmp_pat
     assert caught.value.kind == "no_structure"
     assert caught.value.cost_usd == pytest.approx(0.25)
     assert caught.value.run_id
+
+
+async def test_a_model_that_says_nothing_is_left_in_time(here: Here, tmp_path: Path) -> None:
+    here.timeout_s = 0.5
+    with pytest.raises(StepFailed) as caught:
+        await asked_of(here, tmp_path, None, "structure", mode="ai", text="x")
+    assert (caught.value.kind, caught.value.can_heal) == ("timed_out", True)
 
 
 async def test_a_text_too_long_for_a_model_is_told_before_it_costs(here: Here) -> None:

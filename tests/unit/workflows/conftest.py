@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from leadrope.workflows.check import StepType
+from leadrope.workflows.check_step import StepType
 
 ROOT = Path(__file__).parents[3]
 
@@ -61,6 +61,7 @@ def types() -> dict[str, StepType]:
         "shell": StepType(
             parameters=_closed(("command",), command={"anyOf": [TEXT, {"$ref": "#/$defs/Names"}]}, cwd=TEXT),
             outputs={"stdout": TEXT, "stderr": TEXT, "exit_code": {"type": "integer"}},
+            branches=lambda _: (),
         ),
         "code": StepType(parameters=_closed(("code",), code=TEXT, inputs={"type": "object"}), has_open_outputs=True),
         "read-file": StepType(parameters=_closed(("file_path",), file_path=TEXT), outputs={"content": TEXT}),
@@ -73,7 +74,9 @@ def types() -> dict[str, StepType]:
             ),
             outputs={"body": {}, "status": {"type": "integer"}},
         ),
-        "condition": StepType(parameters=_closed((), value={}, contains=TEXT), outputs={"branch": TEXT}),
+        "condition": StepType(
+            parameters=_closed((), value={}, contains=TEXT), outputs={"branch": TEXT}, branches=lambda _: ("yes", "no")
+        ),
         "email": StepType(
             parameters=_closed(("to", "subject"), to={"type": "array", "maxItems": 50, "items": TEXT}, subject=TEXT)
         ),

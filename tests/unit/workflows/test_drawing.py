@@ -178,6 +178,24 @@ def test_the_mermaid_text_has_safe_ids_shapes_and_a_style_for_errors() -> None:
     assert rest[-1] == f"  linkStyle {number} stroke:#c0282d,stroke-dasharray:6 3"
 
 
+@pytest.mark.parametrize(
+    ("label", "written"),
+    [
+        ("\u202e\u200b", " -->"),  # nothing that an eye could see, and mermaid has no empty label
+        ("1. now", ' -->|"1#46; now"|'),  # a list in Markdown, which mermaid draws as an error
+        ("- now", ' -->|"#45; now"|'),
+        ("2.5", ' -->|"2#46;5"|'),
+        ("end", ' -->|"end"|'),
+    ],
+)
+def test_the_name_of_a_way_is_no_grammar_of_mermaid(label: str, written: str) -> None:
+    steps = (
+        model.Step(id="one", type="condition", branches={label: ("two",)}),
+        model.Step(id="two", type="note"),
+    )
+    assert f"  s0{written} s1" in drawing.mermaid(model.Workflow(steps=steps)).splitlines()
+
+
 def test_places_of_the_canvas_are_kept_where_most_steps_have_one() -> None:
     of = workflow(RELEASE)
     layout = {step.id: (300.0 * number, 40.0 * number) for number, step in enumerate(of.steps[:-1])}

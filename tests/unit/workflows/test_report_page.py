@@ -153,6 +153,11 @@ def test_an_execution_that_has_not_ended_is_told_from_its_journal(state: Any, ex
         assert commands[state].replace("'", "&#x27;") in report_page.page(of)
 
 
+def test_a_step_that_was_begun_and_has_no_outcome_is_not_told_as_one_that_never_ran() -> None:
+    of = told(flow("ended", "stopped", ended=1012.0), [FETCHED, *BATCH, CHOSEN], begun={"good"})
+    assert (states(of)["good"], states(of)["tail"]) == ("unfinished", "not_run")
+
+
 def test_a_batch_that_was_cut_off_tells_the_items_that_are_done() -> None:
     of = told(flow("interrupted", ended=1005.0), [FETCHED, BATCH[0], BATCH[2]])
     assert states(of)["each"] == "unfinished"

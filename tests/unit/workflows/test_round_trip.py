@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leadrope.workflows import graph, markdown, markdown_writer, model
-from leadrope.workflows.check import StepType, check_document
+from leadrope.workflows.check import check_document
+from leadrope.workflows.check_step import StepType
 from leadrope.workflows.links import links_of
 from leadrope.workflows.problems import BadWorkflow
 
@@ -55,7 +56,7 @@ def test_an_example_says_what_it_says(examples: dict[str, str]) -> None:
     assert review.batch == model.Batch(items="${files}", as_="file", max_concurrent=4, error_handling="continue")
     assert review.on_error == "tell"
     assert review.policy == {"blocked_commands": ["terraform"]}
-    assert workflow.step("decide").branches == {"then": ("polish", "measure"), "else": ("report",)}
+    assert workflow.step("decide").branches == {"yes": ("polish", "measure"), "else": ("report",)}
     assert workflow.step("decide").description == "Are there findings?"
     polish = workflow.step("polish")
     assert polish.parameters["prompt"] == 'Better than: ${best ?? "nothing"}'

@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 from leadrope.workflows import markdown, markdown_writer
-from leadrope.workflows.check import StepType, check, check_document
+from leadrope.workflows.check import check, check_document
+from leadrope.workflows.check_step import StepType
 from leadrope.workflows.model import STEP_KEYS, Settings, Step, Workflow
 
 ROOT = Path(__file__).parents[3]

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from leadrope.workflows import markdown
-from leadrope.workflows.check import StepType, check_document
+from leadrope.workflows.check import check_document
+from leadrope.workflows.check_step import StepType
 from leadrope.workflows.problems import BadWorkflow
 
 S = "## Steps\n\n"
@@ -51,7 +52,11 @@ BAD: dict[str, tuple[str, list[tuple[str, int, int, str | None]]]] = {
     ),
     "unknown parameter in a block": (
         "### a\n\nx\n\n- type: shell\n\n```shell comand\nls\n```\n",
-        [("missing_parameter", 1, 1, None), ("unknown_parameter", 7, 1, "command")],
+        [("unknown_parameter", 7, 1, "command")],
+    ),
+    "what every step may say, misspelt": (
+        OK + "- retyr: {max: 2}\n- on-eror: two\n",
+        [("unknown_parameter", 8, 3, "retry"), ("unknown_parameter", 9, 3, "on-error")],
     ),
     "missing parameter": ("### a\n\nx\n\n- type: shell\n", [("missing_parameter", 1, 1, None)]),
     "parameter twice": (OK + "- command: again\n", [("duplicate_parameter", 8, 3, None)]),
@@ -162,9 +167,43 @@ BAD: dict[str, tuple[str, list[tuple[str, int, int, str | None]]]] = {
         OK + "### two\n\nx\n\n- type: shell\n- command: echo ${one.stdot}\n",
         [("unknown_template", 13, 17, "${one.stdout}")],
     ),
+    "a path into a number": (
+        OK + "### two\n\nx\n\n- type: shell\n- command: echo ${one.exit_code.x}\n",
+        [("unknown_template", 13, 17, None)],
+    ),
+    "a path into an input that is a number": (
+        "## Inputs\n### n\n- type: int\n## Steps\n" + OK.replace("echo", "echo ${n.x}"),
+        [("unknown_template", 10, 17, None)],
+    ),
+    "a key of a list": (
+        OK + "- batch: {items: [1]}\n\n### two\n\nx\n\n- type: shell\n- command: echo ${one.results.stdout}\n",
+        [("unknown_template", 15, 17, "${one.results[0].stdout}")],
+    ),
+    "a path into a number of the schema": (
+        (
+            "### a\n\nx\n\n- type: agent\n- prompt: x\n- output_schema: {properties: {n: {$ref: '#/$defs/N'}}, "
+            "$defs: {N: {type: integer}}}\n\n### b\n\nx\n\n- type: shell\n- command: echo ${a.result.n.x}\n"
+        ),
+        [("unknown_template", 14, 17, None)],
+    ),
     "output of a batch": (
         OK + "- batch: {items: [1]}\n\n### two\n\nx\n\n- type: shell\n- command: echo ${one.stdout}\n",
         [("unknown_template", 15, 17, None)],
+    ),
+    "a step called end": (
+        OK + "- next: end\n\n### end\n\nx\n\n- type: note\n",
+        [("bad_id", 10, 1, "end-step")],
+    ),
+    "a branch that is never chosen": (
+        (
+            "### a\n\nx\n\n- type: condition\n- value: 1\n- next: {yess: b, else: c}\n\n"
+            "### b\n\nx\n\n- type: note\n\n### c\n\nx\n\n- type: note\n"
+        ),
+        [("unknown_branch", 7, 10, "yes")],
+    ),
+    "a branch of a step that chooses none": (
+        OK + "- next: {yes: two}\n\n### two\n\nx\n\n- type: note\n",
+        [("unknown_branch", 8, 10, None)],
     ),
     "shell variable": (
         "### a\n\nx\n\n- type: shell\n- command: echo ${HOME:-x}\n",
@@ -211,6 +250,23 @@ BAD: dict[str, tuple[str, list[tuple[str, int, int, str | None]]]] = {
         [("unknown_template", 10, 11, "${one.stdout}")],
     ),
     "unknown setting": (OK + "## Settings\n- concurency: 4\n", [("unknown_key", 9, 3, "concurrency")]),
+    "several settings": (
+        OK + "## Settings\n- concurrency: 0\n- budget: much\n- concurency: 1\n",
+        [("wrong_type", 9, 16, None), ("wrong_type", 10, 11, None), ("unknown_key", 11, 3, "concurrency")],
+    ),
+    "several keys of a batch": (
+        OK + "- batch: {items: [1], max_concurrent: 0, error_handling: continu}\n",
+        [("wrong_type", 8, 39, None), ("wrong_type", 8, 58, "continue")],
+    ),
+    "rules that are none": (
+        OK + "- policy: {blocked_comands: [x], workspace_only: 3}\n## Settings\n- policy: {on_ask: maybe}\n",
+        [("bad_policy", 8, 12, "blocked_commands"), ("bad_policy", 8, 50, None), ("bad_policy", 10, 20, None)],
+    ),
+    "a rule with an entry that is none": (
+        OK + "- policy: {blocked_commands: ['']}\n",
+        [("bad_policy", 8, 11, None)],
+    ),
+    "a type by another name": ("### a\n\nx\n\n- type: bash\n- command: x\n", [("unknown_type", 5, 9, "shell")]),
     "setting out of bounds": (OK + "## Settings\n- concurrency: 0\n", [("wrong_type", 9, 16, None)]),
     "step below settings": (OK + "## Settings\n### x\n", [("unexpected_entry", 9, 1, None)]),
     "several at once": (
@@ -222,7 +278,6 @@ BAD: dict[str, tuple[str, list[tuple[str, int, int, str | None]]]] = {
             ("unknown_type", 5, 9, "shell"),
             ("unknown_template", 6, 12, None),
             ("duplicate_id", 8, 1, None),
-            ("missing_parameter", 10, 1, None),
             ("unknown_parameter", 15, 3, "command"),
             ("unknown_step", 16, 10, None),
         ],

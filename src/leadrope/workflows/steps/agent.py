@@ -3,21 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
+from leadrope import errors
 from leadrope.core import config as configs
-from leadrope.core import events
-from leadrope.core.request import RunRequest
+from leadrope.core import events, schema
+from leadrope.core import home as homes
+from leadrope.core.request import SANDBOX_KEYS, RunRequest
 from leadrope.core.result import SCHEMA_RESOLVED_TO_NULL, RunResult
+from leadrope.providers import registry
 from leadrope.runs.job import Job
 from leadrope.runtime.retries import HEALABLE
 from leadrope.workflows import templates
-from leadrope.workflows.steps.base import Caution, Config, Context, Done, Kind, StepFailed, brief, told
+from leadrope.workflows.problems import nearest
+from leadrope.workflows.steps.base import Caution, Config, Context, Done, Kind, StepFailed, as_mistake, brief, told
 
 MAX_PROMPT_CHARS = 1_000_000
+ALONE: Mapping[str, Any] = {
+    "instructions": False,
+    "tools": [],
+    "disallowed_tools": ["Read", "WebSearch", "WebFetch"],
+    "connections": [],
+    "subagents": {},
+    "extra_dirs": [],
+    "append_system_prompt": None,
+    "mode": "dontAsk",
+    "persist_session": False,
+}
+"""A model with nothing in its hands, whatever the user's configuration gives to his agents."""
 
 
 class AgentConfig(Config, frozen=True, kw_only=True):
@@ -63,6 +81,39 @@ class AgentConfig(Config, frozen=True, kw_only=True):
     ] = None
 
 
+def mistakes(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What a run would refuse, whatever the templates give."""
+    known = templates.settled(parameters)
+    yield from model_mistakes(known)
+    turns = known.get("max_turns")
+    if isinstance(turns, int) and turns < 2 and parameters.get("output_schema") is not None:
+        yield "max_turns", "with an output_schema at least 2 turns are needed, one of them to hand over the answer"
+    sandbox = known.get("sandbox")
+    for key in sandbox if isinstance(sandbox, dict) else ():
+        if key not in SANDBOX_KEYS:
+            near = nearest(key, SANDBOX_KEYS)
+            meant = f"; did you mean {near}?" if near else ""
+            yield "sandbox", f"there is no {key!r}{meant} (available: {', '.join(SANDBOX_KEYS)})"
+
+
+def model_mistakes(known: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Of whoever answers, what it is asked, and what the answer must fit."""
+    prompt = known.get("prompt")
+    if isinstance(prompt, str) and not prompt.strip():
+        yield "prompt", "it is empty. Write what is to be done."
+    name = known.get("provider")
+    if isinstance(name, str) and name not in registry.BUILT_IN and name not in registry.names():
+        near = nearest(name, registry.names())
+        meant = f"; did you mean {near}?" if near else ""
+        yield "provider", f"there is no {name!r}{meant} (available: {', '.join(registry.names())})"
+    document = known.get("output_schema")
+    if isinstance(document, dict):
+        try:
+            schema.read(document)
+        except errors.BadValue as error:
+            yield "output_schema", as_mistake(error).removeprefix("output_schema: ")
+
+
 async def run(config: AgentConfig, context: Context) -> Done:
     check_prompt(config.prompt, config.max_prompt_chars, context)
     given: dict[str, Any] = {
@@ -73,7 +124,7 @@ async def run(config: AgentConfig, context: Context) -> Done:
         "max_turns": config.max_turns,
         "max_thinking_tokens": config.max_thinking_tokens,
         "schema_retries": config.schema_retries,
-        "cwd": str(context.workspace / (config.cwd or ".")),
+        "cwd": str(_folder(config.cwd or ".", context)),
         "labels": {"workflow": context.flow_id[:12], "step": context.key.step},
     }
     said = {
@@ -97,9 +148,15 @@ async def run(config: AgentConfig, context: Context) -> Done:
     return done(result, has_schema=config.output_schema is not None, lost_schema=_lost_schema(config, context))
 
 
-def request_for(given: dict[str, Any], context: Context) -> RunRequest:
+def _folder(given: str, context: Context) -> Path:
+    if given == "~" or given.startswith("~/"):
+        return homes.user_home(context.environ) / given[2:]
+    return context.workspace / given
+
+
+def request_for(given: dict[str, Any], context: Context, *, usual_s: float | None = None) -> RunRequest:
     """What the step says, above what the user's own configuration says for every run."""
-    limits = {"wall_s": context.timeout_s, "budget_usd": context.budget_usd}
+    limits = {"wall_s": context.timeout_s or usual_s, "budget_usd": context.budget_usd}
     given = given | {"limits": {name: value for name, value in limits.items() if value is not None}}
     return configs.apply(context.service.config, None, given, environ=context.environ)
 
@@ -116,10 +173,28 @@ async def ask(request: RunRequest, context: Context) -> RunResult:
     )
     try:
         return await job.result()
+    except errors.LeadropeError as error:
+        error.hint = in_words_of_a_step(error.hint)
+        raise
     except asyncio.CancelledError:
         await context.service.stop(job.id, "its workflow was stopped")
         await asyncio.wait((asyncio.ensure_future(job.result()),))
         raise
+
+
+_OTHER_WORDS = {
+    "the limit (wall_s)": "its `timeout`",
+    '`--billing api_key` (billing = "api_key" in config.toml)': "`use_api_key: true`",
+    "billing `api_key`": "`use_api_key: true`",
+    "leave out billing": "leave out `use_api_key`",
+}
+
+
+def in_words_of_a_step(hint: str | None) -> str | None:
+    """What a run advises, with the parameters of a step in place of the program's options."""
+    for said, meant in _OTHER_WORDS.items() if hint else ():
+        hint = (hint or "").replace(said, meant)
+    return hint
 
 
 class _Watcher:
@@ -156,7 +231,7 @@ def done(result: RunResult, *, has_schema: bool, lost_schema: bool = False) -> D
     has_output = has_schema and result.output_rung not in (None, "none")
     outputs: dict[str, Any] = {
         "result": result.output if has_output else result.text,
-        "llm_usage": msgspec.to_builtins(result.llm_usage) if result.llm_usage is not None else {},
+        "llm_usage": msgspec.json.decode(msgspec.json.encode(result.llm_usage)) if result.llm_usage is not None else {},
         "session_id": result.session_id,
         "_schema_error": schema_error,
     }
@@ -177,7 +252,7 @@ def _failure(result: RunResult) -> StepFailed:
     return StepFailed(
         error.message if error is not None else f"the run ended as {result.outcome}",
         kind=kind,
-        hint=error.hint if error is not None else None,
+        hint=in_words_of_a_step(error.hint) if error is not None else None,
         can_heal=kind in HEALABLE or kind == "timed_out",
         outputs={"result": result.text, "session_id": result.session_id},
         cost_usd=_cost(result),
@@ -230,4 +305,5 @@ KIND = Kind(
     output_schemas={"result": "output_schema"},
     default_timeout_s=300,
     ends_itself=True,
+    mistakes=mistakes,
 )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
+from leadrope.workflows import templates
 from leadrope.workflows.steps.base import Asked, Config, Context, Done, Kind, StepFailed
 
 
@@ -18,6 +20,21 @@ class ApprovalConfig(Config, frozen=True, kw_only=True):
         list[Annotated[str, Meta(min_length=1, max_length=100)]],
         Meta(max_length=20, description="What can be chosen; left out: yes or no."),
     ] = []
+
+
+def branches(parameters: Mapping[str, Any]) -> tuple[str, ...] | None:
+    if "choices" not in parameters:
+        return ("approved", "denied")
+    choices = templates.settled(parameters).get("choices")
+    return (*map(templates.as_text, choices), "denied") if isinstance(choices, list) else None
+
+
+def mistakes(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    choices = parameters.get("choices")
+    for choice in {str(one) for one in choices if choices.count(one) > 1} if isinstance(choices, list) else ():
+        yield "choices", f"{choice!r} is there twice"
+    if choices and isinstance(choices, list) and "denied" in choices:
+        yield "choices", "`denied` is the branch of a no, and cannot be a choice"
 
 
 async def run(config: ApprovalConfig, context: Context) -> Done:
@@ -57,4 +74,6 @@ KIND = Kind(
         "by": {"type": "string"},
     },
     run=run,
+    mistakes=mistakes,
+    branches=branches,
 )

@@ -6,7 +6,7 @@ as StepFailed. Whatever it does to the world it asks for first (`Context.permit`
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
@@ -217,6 +217,13 @@ class Kind(msgspec.Struct, Generic[C], frozen=True, kw_only=True):
     """Parameters whose values are never shown or kept."""
     mistakes: Callable[[Mapping[str, Any]], Iterable[tuple[str, str]]] | None = None
     """What is wrong with parameters as they are written, and no schema can say: the parameter, and why."""
+    branches: Callable[[Mapping[str, Any]], Collection[str] | None] | None = None
+    """The branches that a step with these parameters can choose; None where its templates decide. Left out: none."""
+
+
+def as_mistake(error: errors.LeadropeError) -> str:
+    """An error that a step would end with, told before it starts."""
+    return f"{error.message}. {error.hint}" if error.hint else error.message
 
 
 def brief(text: str, limit: int = 200) -> str:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -39,6 +39,23 @@ class Code(Config, frozen=True, kw_only=True):
     max_output_bytes: Annotated[
         int, Meta(ge=1, le=MOST_BYTES, description="Of the result, and kept of stdout and of stderr.")
     ] = DEFAULT_BYTES
+
+
+def mistakes(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Code that leadrope's own Python cannot read; another interpreter may know more."""
+    import ast  # noqa: PLC0415  # only where a workflow has code
+
+    source = parameters.get("code")
+    if isinstance(source, str) and "python" not in parameters:
+        try:
+            ast.parse(source)
+        except (SyntaxError, ValueError, RecursionError) as error:
+            where = f"line {error.lineno}: {error.msg}" if isinstance(error, SyntaxError) else str(error)
+            yield "code", f"it is no Python: {where}"
+    inputs = parameters.get("inputs")
+    for name in inputs if isinstance(inputs, dict) else ():
+        if not name.isidentifier():
+            yield "inputs", f"{name!r} is no name of a variable. Use letters, digits and _."
 
 
 async def run(config: Code, context: Context) -> Done:
@@ -98,4 +115,5 @@ KIND = Kind(
     run=run,
     ends_itself=True,
     has_commands=True,
+    mistakes=mistakes,
 )

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from msgspec import Meta
 
-from leadrope.workflows import conditions, patterns, templates
-from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed, brief
+from leadrope.workflows import choosing, conditions, patterns, templates
+from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed, as_mistake, brief
+
+_WAYS = ("contains", "regex", "expression")
+_NULL = "null is nothing to look for"
+_NOTHING_SAID = "the condition says nothing"
+_WHAT_TO_SAY = "Give it `text` or `value`, and contains, regex or expression."
+_JOIN = "An `expression` can join several with `and`."
 
 
 class ConditionConfig(Config, frozen=True, kw_only=True):
@@ -26,6 +32,36 @@ class ConditionConfig(Config, frozen=True, kw_only=True):
     negate: Annotated[bool, Meta(description="Yes for no.")] = False
 
 
+_OWN = ("value", "text", "line")
+"""Names that only an expression knows."""
+
+
+def mistakes(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    ways = [name for name in _WAYS if name in parameters]
+    if len(ways) > 1:
+        yield ways[1], f"{_both(ways)}. {_JOIN}"
+    for name in ways:
+        if parameters[name] is None:
+            yield name, f'{_NULL}; write "null" for the word'
+    if not ways and "text" not in parameters and "value" not in parameters:
+        yield "type", f"{_NOTHING_SAID}. {_WHAT_TO_SAY}"
+    regex = templates.settled(parameters).get("regex")
+    if isinstance(regex, str):
+        try:
+            patterns.check(regex)
+        except patterns.BadPattern as error:
+            yield "regex", as_mistake(error)
+    expression = parameters.get("expression")
+    if isinstance(expression, str):
+        wrong = choosing.mistake(expression, own=_OWN)
+        if wrong is not None:
+            yield "expression", wrong
+
+
+def branches(_parameters: Mapping[str, Any]) -> tuple[str, ...]:
+    return ("yes", "no")
+
+
 def fill(given: Mapping[str, Any], scope: Mapping[str, Any]) -> dict[str, Any]:
     """An expression is given its values and never their text: else an answer could be a part of the question."""
     others = {name: value for name, value in given.items() if name != "expression"}
@@ -40,13 +76,12 @@ def fill(given: Mapping[str, Any], scope: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def run(config: ConditionConfig, context: Context) -> Done:
-    ways = [name for name in ("contains", "regex", "expression") if getattr(config, name) is not None]
+    ways = [name for name in _WAYS if name in context.sources]
     if len(ways) > 1:
-        raise StepFailed(
-            f"a condition is one of {' or '.join(ways)}, and both are given",
-            kind="bad_input",
-            hint="An `expression` can join several with `and`.",
-        )
+        raise StepFailed(_both(ways), kind="bad_input", hint=_JOIN)
+    if ways and getattr(config, ways[0]) is None:
+        # Else the answer would be whether there is any text at all.
+        raise StepFailed(f"{ways[0]}: {_NULL}", kind="bad_input", hint="Look at what its template gave.")
     has_text, has_value = ("text" in context.sources), ("value" in context.sources)
     if has_text and has_value and config.expression is None:
         raise StepFailed("a condition looks at `text` or at `value`, and both are given", kind="bad_input")
@@ -62,14 +97,14 @@ async def run(config: ConditionConfig, context: Context) -> Done:
     elif has_text or has_value:
         result = templates.is_true(looked_at if has_text else config.value)
     else:
-        raise StepFailed(
-            "the condition says nothing",
-            kind="bad_input",
-            hint="Give it `text` or `value`, and contains, regex or expression.",
-        )
+        raise StepFailed(_NOTHING_SAID, kind="bad_input", hint=_WHAT_TO_SAY)
     result = result != config.negate
     branch = "yes" if result else "no"
     return Done(outputs={"result": result, "branch": branch, "line": brief(looked_at, 1000)}, branch=branch)
+
+
+def _both(ways: Sequence[str]) -> str:
+    return f"a condition is one of {' or '.join(ways)}, and both are given"
 
 
 def last_line(text: str) -> str:
@@ -102,4 +137,6 @@ KIND = Kind(
     outputs={"result": {"type": "boolean"}, "branch": {"enum": ["yes", "no"]}, "line": {"type": "string"}},
     run=run,
     fill=fill,
+    mistakes=mistakes,
+    branches=branches,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -29,8 +29,8 @@ async def run(config: CopyFileConfig, context: Context) -> Done:
     )
     data = content.data if answered == asked else answered.encode()
     context.say(f"copies {source.relative} to {destination.relative}")
-    mode = "overwrite" if config.overwrite else "create"
-    await asyncio.to_thread(places.write, destination, data, mode, permissions=content.mode)  # type: ignore[arg-type]  # both are modes
+    mode: Literal["overwrite", "create"] = "overwrite" if config.overwrite else "create"
+    await asyncio.to_thread(places.write, destination, data, mode, permissions=content.mode)
     return Done(outputs={"source": source.relative, "path": destination.relative, "bytes_written": len(data)})
 
 

@@ -7,6 +7,7 @@ may be a stranger's.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -14,7 +15,7 @@ from msgspec import Meta
 
 from leadrope.core import home as homes
 from leadrope.core.tools import ToolCall
-from leadrope.workflows import file_calls, mail_message, places, smtp_client
+from leadrope.workflows import file_calls, mail_message, places, smtp_client, templates
 from leadrope.workflows.steps.base import Caution, Config, Context, Done, Kind, StepFailed, brief
 
 if TYPE_CHECKING:
@@ -44,6 +45,28 @@ class Email(Config, frozen=True, kw_only=True):
     reply_to: Annotated[Addresses, Meta(description="Where answers go.")] = ""
     attachments: Annotated[Addresses, Meta(description="Files inside the workspace.")] = ""
     timeout: Annotated[float, Meta(ge=1, le=300, description="Seconds for the whole.")] = DEFAULT_S
+
+
+def mistakes(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    known = templates.settled(parameters)
+    count = 0
+    for name in ("from", "to", "cc", "bcc", "reply_to"):
+        said = known.get(name)
+        said = templates.as_text(said) if isinstance(said, bool | int | float) else said
+        if isinstance(said, str) or (isinstance(said, list) and all(isinstance(one, str) for one in said)):
+            try:
+                found = mail_message.read_addresses(said, name)
+            except mail_message.BadMail as error:
+                yield name, str(error).removeprefix(f"{name}: ")
+                continue
+            count += len(found) if name in ("to", "cc", "bcc") else 0
+    if count > MOST_ADDRESSES:
+        yield "to", f"{count} addresses are more than {MOST_ADDRESSES}. Send several mails, or use a mailing list."
+    subject = known.get("subject")
+    if isinstance(subject, str) and not 0 < len(mail_message.read_subject(subject)) <= MOST_SUBJECT:
+        yield "subject", f"it has {len(mail_message.read_subject(subject))} characters; it needs 1 to {MOST_SUBJECT}"
+    if "body" not in parameters and "html" not in parameters:
+        yield "type", "the mail says nothing; give it a body, or html"
 
 
 async def run(config: Email, context: Context) -> Done:
@@ -226,4 +249,5 @@ KIND = Kind(
     run=run,
     default_timeout_s=DEFAULT_S,
     ends_itself=True,
+    mistakes=mistakes,
 )

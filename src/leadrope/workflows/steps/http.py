@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
 import msgspec
 from msgspec import Meta
 
+from leadrope.core import home as homes
 from leadrope.core.tools import ToolCall
 from leadrope.runtime import proxy
-from leadrope.workflows import addresses, http_client
+from leadrope.workflows import addresses, http_client, templates
 from leadrope.workflows.known_secrets import KnownSecrets
-from leadrope.workflows.steps.base import Caution, Config, Context, Done, Kind, StepFailed, brief
+from leadrope.workflows.steps.base import Caution, Config, Context, Done, Kind, StepFailed, as_mistake, brief
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
 
@@ -31,6 +32,8 @@ _FOLLOWED = (301, 302, 303, 307, 308)
 _SECRET_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "x-auth-token", "private-token"})
 """Their values are kept out of messages and outputs. With `cookie` they do not go to another origin."""
 _ABOUT_BODY = frozenset({"content-type", "content-language", "content-location"})
+
+_BOTH_BODIES = "body and form are both given"
 
 Scalar = str | int | float | bool | None
 Values = Scalar | list[Scalar]
@@ -46,6 +49,10 @@ class Http(Config, frozen=True, kw_only=True):
     body: Annotated[Any, Meta(description="A text is sent as it is, any other value as JSON.")] = None
     form: Annotated[dict[str, Values] | None, Meta(description="Sent as a form in place of a body.")] = None
     auth: Annotated[str, Meta(description="A bearer token. It appears in no log, message or output.")] = ""
+    auth_env: Annotated[
+        str,
+        Meta(description="In place of `auth`: a variable that holds the token, of your forward_env."),
+    ] = ""
     max_bytes: Annotated[int, Meta(ge=1, le=MOST_BYTES, description="The longest answer that is read.")] = DEFAULT_BYTES
     follow_redirects: Annotated[bool, Meta(description="At most 5, each judged like the url itself.")] = True
     allow_private: Annotated[
@@ -69,6 +76,26 @@ class _Plan(msgspec.Struct, frozen=True, kw_only=True):
     secrets: KnownSecrets
 
 
+def mistakes(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What cannot be meant, whoever is asked. Where a url leads is judged when it is used."""
+    known = templates.settled(parameters)
+    if parameters.get("body") is not None and parameters.get("form") is not None:
+        yield "form", _BOTH_BODIES
+    try:
+        if isinstance(url := known.get("url"), str):
+            addresses.read_url(url)
+    except addresses.BadUrl as error:
+        yield "url", f"{error}. {error.hint}"
+    except addresses.Blocked:
+        pass
+    expect = known.get("expect")
+    for word in expect if isinstance(expect, list) else ():
+        try:
+            _span(word)
+        except StepFailed as failed:
+            yield "expect", as_mistake(failed).removeprefix("expect: ")
+
+
 async def run(config: Http, context: Context) -> Done:
     return await fetch(config, context)
 
@@ -77,7 +104,7 @@ async def fetch(
     config: Http, context: Context, *, resolve: proxy.Resolve = proxy.ask_system, tls: ssl.SSLContext | None = None
 ) -> Done:
     """`resolve` and `tls` are the outermost seams: who knows names, and whose certificates are trusted."""
-    plan = _checked(config)
+    plan = _checked(_with_token(config, context) if config.auth_env else config)
     try:
         return await _Exchange(config, plan, context, resolve, tls).run()
     except StepFailed as failed:
@@ -215,9 +242,22 @@ class _Exchange:
         return Done(outputs=outputs, warnings=warnings)
 
 
+def _with_token(config: Http, context: Context) -> Http:
+    """Only what the user lets out to every command: a file that somebody else wrote could send it anywhere."""
+    name = config.auth_env
+    if config.auth:
+        raise _bad("auth and auth_env are both given", "Use one of them.")
+    if name not in context.service.config.forward_env:
+        raise _bad(f"auth_env: {name!r} is not in forward_env", f'Write forward_env = ["{name}"] in your config.toml.')
+    token = {**homes.load_env(context.home), **context.environ}.get(name, "")
+    if not token.strip():
+        raise _bad(f"auth_env: {name} is not set", f"Set it in your environment, or in {context.home / '.env'}.")
+    return msgspec.structs.replace(config, auth=token, auth_env="")
+
+
 def _checked(config: Http) -> _Plan:
     if config.body is not None and config.form is not None:
-        raise _bad("body and form are both given", "Use one of them.")
+        raise _bad(_BOTH_BODIES, "Use one of them.")
     target = _read(config.url)
     query = _encoded(config.params)
     if query:
@@ -369,4 +409,5 @@ KIND = Kind(
     default_timeout_s=DEFAULT_S,
     ends_itself=True,
     secret=("auth",),
+    mistakes=mistakes,
 )

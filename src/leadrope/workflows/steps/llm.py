@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 from msgspec import Meta, structs
 
+from leadrope.workflows import templates
 from leadrope.workflows.steps import agent
 from leadrope.workflows.steps.base import Config, Context, Done, Kind
 
@@ -25,6 +27,10 @@ class LlmConfig(Config, frozen=True, kw_only=True):
     ] = None
 
 
+def mistakes(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    return agent.model_mistakes(templates.settled(parameters))
+
+
 async def run(config: LlmConfig, context: Context) -> Done:
     agent.check_prompt(config.prompt, agent.MAX_PROMPT_CHARS, context)
     given: dict[str, Any] = {
@@ -32,16 +38,12 @@ async def run(config: LlmConfig, context: Context) -> Done:
         "attachments": [str(context.workspace / name) for name in config.images],
         "model": config.model,
         "system_prompt": config.system or "Answer the user's message.",
-        "instructions": False,
-        "tools": [],
-        "disallowed_tools": ["Read", "WebSearch", "WebFetch"],
-        "mode": "dontAsk",
+        **agent.ALONE,
         "policies": context.policies,
         # A schema is satisfied by a tool call, which is a turn of its own.
         "max_turns": 4 if config.output_schema is not None else 1,
         "schema_retries": config.schema_retries,
         "cwd": str(context.workspace),
-        "persist_session": False,
         "labels": {"workflow": context.flow_id[:12], "step": context.key.step},
     }
     said = {
@@ -65,4 +67,5 @@ KIND = Kind(
     output_schemas={"result": "output_schema", "response": "output_schema"},
     default_timeout_s=120,
     ends_itself=True,
+    mistakes=mistakes,
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from leadrope.workflows.check import StepType
+from leadrope.workflows.check_step import StepType
 from leadrope.workflows.steps.base import Kind
 
 KINDS: Mapping[str, str] = {
@@ -61,7 +61,12 @@ def step_type(kind: Kind[Any]) -> StepType:
         has_open_outputs=kind.has_open_outputs,
         output_schemas=kind.output_schemas,
         mistakes=kind.mistakes,
+        branches=kind.branches or _no_branches,
     )
+
+
+def _no_branches(_parameters: Mapping[str, Any]) -> tuple[str, ...]:
+    return ()
 
 
 class _Types(Mapping[str, StepType]):

@@ -52,6 +52,8 @@ def fill(parameters: Mapping[str, Any], scope: Mapping[str, Any]) -> dict[str, A
     """All templates replaced, those inside a script as data. Unresolved names all that have no value."""
     given: dict[str, Any] = templates.resolve(parameters, scope)
     source = parameters.get("command")
+    if isinstance(source, bool | int | float):
+        given["command"] = templates.as_text(source)  # `- command: true` means the program
     if isinstance(source, str) and not shell_quoting.is_whole(source):
         given["command"] = shell_quoting.filled(source, lambda template: templates.resolve(template, scope))
     return given
@@ -168,6 +170,8 @@ def is_own(sources: Mapping[str, Any], text: str) -> bool:
     command = sources.get("command")
     if isinstance(command, list):
         return not templates.references(command)
+    if isinstance(command, bool | int | float):
+        return True
     if not isinstance(command, str) or shell_quoting.is_whole(command):
         return False
     given = {name: sources[name] for name in ("stdin", "env") if name in sources}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -16,7 +16,7 @@ from leadrope.workflows import columns as column_types
 from leadrope.workflows import tables, templates
 from leadrope.workflows.columns import Column
 from leadrope.workflows.problems import nearest
-from leadrope.workflows.steps.base import Caution, Config, Context, Done, Kind, StepFailed, brief
+from leadrope.workflows.steps.base import Caution, Config, Context, Done, Kind, StepFailed, as_mistake, brief
 
 AI_CHARS = 400_000
 AI_TIMEOUT_S = 120.0
@@ -38,7 +38,7 @@ class StructureConfig(Config, frozen=True, kw_only=True):
     mode: Annotated[
         Literal["parse", "ai"], Meta(description="`parse` finds JSON, tables and lists; `ai` has a model read it.")
     ] = "parse"
-    provider: Annotated[str, Meta(description="Whose model, in ai mode.")] = "claude-code"
+    provider: Annotated[str | None, Meta(description="Whose model, in ai mode; claude-code where left out.")] = None
     model: Annotated[str, Meta(description="A tier (opus, sonnet, haiku) or a model's id, in ai mode.")] = "haiku"
     use_api_key: Annotated[bool, Meta(description="Bill an API key; else the subscription is used.")] = False
 
@@ -46,6 +46,22 @@ class StructureConfig(Config, frozen=True, kw_only=True):
 class _Found(msgspec.Struct, frozen=True, kw_only=True):
     rows: list[dict[str, Any]]
     cautions: tuple[Caution, ...] = ()
+
+
+def mistakes(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    known = templates.settled(parameters)
+    if "provider" in known:
+        from leadrope.workflows.steps import agent  # noqa: PLC0415  # only in ai mode
+
+        yield from agent.model_mistakes({"provider": known["provider"]})
+    columns = known.get("columns")
+    try:
+        if columns:
+            column_types.columns_of(msgspec.convert(columns, list[Column | str] | dict[str, str]))
+    except msgspec.ValidationError:
+        return  # the schema tells of it
+    except errors.BadValue as error:
+        yield "columns", as_mistake(error).removeprefix("columns: ")
 
 
 async def run(config: StructureConfig, context: Context) -> Done:
@@ -241,8 +257,7 @@ def _nothing(why: str, seen: Sequence[str], wanted: set[str] | None = None) -> _
 
 async def _read_by_model(config: StructureConfig, columns: Sequence[Column], context: Context) -> Done:
     """What a model found in the text, with what it cost."""
-    from leadrope.core.request import Limits, RunRequest  # noqa: PLC0415  # only in ai mode
-    from leadrope.workflows.steps import agent  # noqa: PLC0415  # the same
+    from leadrope.workflows.steps import agent  # noqa: PLC0415  # only in ai mode
 
     text = templates.as_text(config.text)
     if len(text) > AI_CHARS:
@@ -252,28 +267,21 @@ async def _read_by_model(config: StructureConfig, columns: Sequence[Column], con
             hint="Split it with a batch, or use `mode: parse`.",
         )
     context.say(f"{config.model} reads {len(text)} characters")
-    result = await agent.ask(
-        RunRequest(
-            prompt=_prompt(text, config.format, columns),
-            provider=config.provider,
-            model=config.model,
-            system_prompt="You turn text into data. You take over what the text says and add nothing.",
-            instructions=False,
-            tools=(),
-            disallowed_tools=("Read", "WebSearch", "WebFetch"),
-            mode="dontAsk",
-            policies=context.policies,
-            # A schema is satisfied by a tool call, which is a turn of its own.
-            max_turns=4,
-            output_schema=_answer_schema(config.format, columns),
-            cwd=str(context.workspace),
-            persist_session=False,
-            limits=Limits(wall_s=context.timeout_s or AI_TIMEOUT_S, budget_usd=context.budget_usd),
-            billing="api_key" if config.use_api_key else "subscription",
-            labels={"workflow": context.flow_id[:12], "step": context.key.step},
-        ),
-        context,
-    )
+    given: dict[str, Any] = {
+        "prompt": _prompt(text, config.format, columns),
+        "model": config.model,
+        "system_prompt": "You turn text into data. You take over what the text says and add nothing.",
+        **agent.ALONE,
+        "policies": context.policies,
+        # A schema is satisfied by a tool call, which is a turn of its own.
+        "max_turns": 4,
+        "output_schema": _answer_schema(config.format, columns),
+        "cwd": str(context.workspace),
+        "labels": {"workflow": context.flow_id[:12], "step": context.key.step},
+    }
+    said = {"provider": config.provider, "billing": "api_key" if config.use_api_key else None}
+    given |= {name: value for name, value in said.items() if value is not None}
+    result = await agent.ask(agent.request_for(given, context, usual_s=AI_TIMEOUT_S), context)
     done = agent.done(result, has_schema=True)
     found = done.outputs["result"]
     if config.format != "object" and isinstance(found, dict) and isinstance(found.get("rows"), list):
@@ -317,4 +325,5 @@ KIND = Kind(
         "errors": {"type": "array", "items": {"type": "object"}},
     },
     run=run,
+    mistakes=mistakes,
 )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import time
-from collections.abc import Callable
-from typing import Annotated
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any
 
 from msgspec import Meta
 
-from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed
+from leadrope.workflows import templates
+from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed, as_mistake
 
 MOST_S = 86_400
 MOST_DAYS = 31
@@ -25,11 +26,27 @@ class WaitConfig(Config, frozen=True, kw_only=True):
     ] = None
 
 
+_ONE_OF_BOTH = "wait takes `seconds` or `until`, one of them"
+_EXAMPLE = "For example seconds: 5."
+
+
+def mistakes(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if ("seconds" in parameters) == ("until" in parameters):
+        yield "until" if "until" in parameters else "type", f"{_ONE_OF_BOTH}. {_EXAMPLE}"
+    known = templates.settled(parameters)
+    seconds, until = known.get("seconds"), known.get("until")
+    if isinstance(seconds, int | float) and not 0 <= seconds <= MOST_S:
+        yield "seconds", f"{seconds:g} is out of range. Use 0 to {MOST_S}, or `until`."
+    if isinstance(until, str):
+        try:
+            _time(until)
+        except StepFailed as failed:
+            yield "until", as_mistake(failed).removeprefix("until: ")
+
+
 async def run(config: WaitConfig, context: Context) -> Done:
     if (config.seconds is None) == (config.until is None):
-        raise StepFailed(
-            "wait takes `seconds` or `until`, one of them", kind="bad_input", hint="For example seconds: 5."
-        )
+        raise StepFailed(_ONE_OF_BOTH, kind="bad_input", hint=_EXAMPLE)
     began = time.monotonic()
     if config.seconds is not None:
         if not 0 <= config.seconds <= MOST_S:
@@ -82,4 +99,5 @@ KIND = Kind(
     config=WaitConfig,
     outputs={"waited_s": {"type": "number"}},
     run=run,
+    mistakes=mistakes,
 )

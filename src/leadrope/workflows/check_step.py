@@ -1,0 +1,206 @@
+"""One step of a workflow against what its type takes: parameters, branches, conditions, rules. Imports no step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from leadrope import errors
+from leadrope.workflows import choosing, fits, templates
+from leadrope.workflows.model import STEP_KEYS, Step
+from leadrope.workflows.problems import Findings, Path, nearest
+
+_EVERY_STEP = tuple(name if name != "on_error" else "on-error" for name in STEP_KEYS)
+_ALSO_CALLED = {
+    **dict.fromkeys(("bash", "sh", "command", "run", "exec"), "shell"),
+    **dict.fromkeys(("python", "script"), "code"),
+    **dict.fromkeys(("model", "prompt", "chat"), "llm"),
+    **dict.fromkeys(("mail", "smtp"), "email"),
+    **dict.fromkeys(("if", "switch", "branch"), "condition"),
+    **dict.fromkeys(("fetch", "request", "curl"), "http"),
+    **dict.fromkeys(("sleep", "delay"), "wait"),
+    **dict.fromkeys(("human", "confirm", "person"), "approval"),
+}
+"""What other programs call the same."""
+
+
+class StepType(msgspec.Struct, frozen=True, kw_only=True):
+    """What a kind of step takes and gives."""
+
+    parameters: Mapping[str, Any]
+    """JSON Schema of its parameters; closed unless it says `additionalProperties`."""
+    outputs: Mapping[str, Any] = {}
+    """A JSON Schema by name; `{}` for any value."""
+    has_open_outputs: bool = False
+    """It may give more than it declares: code that a user wrote, a foreign tool."""
+    output_schemas: Mapping[str, str] = {}
+    """Outputs whose schema is in a parameter: {"result": "output_schema"}."""
+    mistakes: Callable[[Mapping[str, Any]], Iterable[tuple[str, str]]] | None = None
+    """What no schema can say of parameters as they are written: the parameter, and what is wrong with it."""
+    branches: Callable[[Mapping[str, Any]], Collection[str] | None] | None = None
+    """The ways that a step with these parameters may choose; None where that is not known."""
+
+
+class StepCheck:
+    """Tells what is wrong with steps; knows nothing of their order and of templates' names."""
+
+    def __init__(
+        self,
+        types: Mapping[str, StepType],
+        findings: Findings,
+        *,
+        unreadable: frozenset[Path],
+        respelt: Mapping[Path, str],
+    ) -> None:
+        self._types = types
+        self._findings = findings
+        self._unreadable = unreadable
+        self._respelt = respelt
+
+    def look(self, step: Step) -> None:
+        self._branches(step)
+        self._respellings(step)
+        self._parameters(step)
+        self._mistakes(step)
+        self._conditions(step)
+
+    def _parameters(self, step: Step) -> None:
+        if not step.type:
+            return
+        kind = self._types.get(step.type)
+        if kind is None:
+            self._findings.add(
+                "unknown_type",
+                f"there is no step type {step.type!r}",
+                path=("steps", step.id, "type"),
+                found=step.type,
+                available=self._types,
+                suggestion=_ALSO_CALLED.get(step.type.lower()),
+            )
+            return
+        schema = {"additionalProperties": False, **kind.parameters, "type": "object"}
+        given = self._written(step, schema)
+        for key in ("timeout", "budget", "cache", "policy"):
+            # What every step may say can have bounds of its own in a type: an agent has at least 30 s.
+            if key in schema.get("properties", {}) and getattr(step, key) is not None:
+                given[key] = getattr(step, key)
+        every = fits.misfits(given, schema)
+        meant = {misfit.suggestion for misfit in every if misfit.is_unknown and len(misfit.path) == 1}
+        for misfit in every:
+            path = ("steps", step.id, *misfit.path)
+            if path[:3] in self._unreadable:
+                continue
+            name = ".".join(misfit.path)
+            is_own = len(misfit.path) == 1 and (misfit.is_unknown or misfit.path[0] not in given)
+            suggestion = misfit.suggestion
+            if is_own and misfit.is_unknown:
+                kind_of, message = "unknown_parameter", f"the type {step.type!r} has no parameter {name!r}"
+                suggestion = nearest(name, (*misfit.available, *_EVERY_STEP))
+            elif is_own and name in meant:
+                continue  # it is there, under a misspelt name, which is told
+            elif is_own:
+                kind_of, message = "missing_parameter", f"the step {step.id!r} needs the parameter {name!r}"
+            else:
+                kind_of, message = "wrong_type", f"{name}: {misfit.message}"
+            self._findings.add(
+                kind_of,
+                message,
+                path=path,
+                found=misfit.found,
+                available=misfit.available,
+                suggestion=suggestion,
+                hint=self.hint(misfit, path),
+                at_key=misfit.is_unknown,
+            )
+
+    def _written(self, step: Step, schema: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters, with a number or a truth as text where only text is taken: `- command: true`."""
+        given = dict(step.parameters)
+        for name, value in step.parameters.items():
+            wanted = schema.get("properties", {}).get(name)
+            path = ("steps", step.id, name)
+            if isinstance(value, bool | int | float) and isinstance(wanted, Mapping) and path not in self._respelt:
+                given[name] = templates.as_text(value) if fits.wants_text(wanted, schema) else value
+        return given
+
+    def hint(self, misfit: fits.Misfit, path: Path) -> str | None:
+        return fits.QUOTES_HINT.format(self._respelt[path]) if misfit.hint and path in self._respelt else misfit.hint
+
+    def _respellings(self, step: Step) -> None:
+        """`env: {VERSION: 1.10}` becomes the text 1.1, which nobody means."""
+        kind = self._types.get(step.type)
+        parameters = kind.parameters if kind is not None else {}
+        for path, text in self._respelt.items():
+            kinds = fits.types_at(parameters, path[2:], parameters) if path[:2] == ("steps", step.id) else ()
+            if "string" in kinds and "boolean" in kinds:
+                self._findings.add(
+                    "respelt",
+                    f"{'.'.join(path[2:])}: {text} is no text, and is written another way",
+                    path=path,
+                    found=text,
+                    warns=True,
+                    hint=fits.QUOTES_HINT.format(text),
+                )
+
+    def _branches(self, step: Step) -> None:
+        kind = self._types.get(step.type)
+        known = kind.branches(step.parameters) if kind is not None and kind.branches is not None else None
+        for label in step.branches or ():
+            if known is not None and label not in known and label != "else":
+                self._findings.add(
+                    "unknown_branch",
+                    f"the step {step.id!r} never chooses {label!r}"
+                    + ("" if known else f": a step of the type {step.type!r} chooses no branch"),
+                    path=("steps", step.id, "next", label),
+                    found=label,
+                    available=(*known, "else") if known else (),
+                    hint=None if known else "Put a step of the type `condition` behind it.",
+                    at_key=True,
+                )
+
+    def _mistakes(self, step: Step) -> None:
+        kind = self._types.get(step.type)
+        for name, message in kind.mistakes(step.parameters) if kind is not None and kind.mistakes else ():
+            path = ("steps", step.id, name)
+            if path not in self._unreadable:
+                said = message if name == "type" else f"{name}: {message}"
+                self._findings.add("wrong_value", said, path=path)
+
+    def _conditions(self, step: Step) -> None:
+        said: list[tuple[Path, Any]] = [(("when",), step.when)]
+        if step.loop is not None:
+            said += [(("loop", "while"), step.loop.while_), (("loop", "until"), step.loop.until)]
+        for path, value in said:
+            wrong = choosing.mistake(value)
+            if wrong is not None:
+                self._findings.add(
+                    "bad_condition",
+                    f"{'.'.join(path)} cannot be read: {wrong}",
+                    path=("steps", step.id, *path),
+                    found=str(value)[:60],
+                )
+
+    def policy(self, rules: dict[str, Any], path: Path) -> None:
+        # 60 ms that only those pay whose file has rules of its own; they are read again when it runs.
+        from leadrope.policy.resolve import rules_of  # noqa: PLC0415
+        from leadrope.policy.schema import PolicyRules  # noqa: PLC0415
+
+        found = fits.misfits(rules, msgspec.json.schema(PolicyRules))
+        for misfit in found:
+            self._findings.add(
+                "bad_policy",
+                f"{'.'.join(('policy', *misfit.path))}: {misfit.message}",
+                path=(*path, *misfit.path),
+                found=misfit.found,
+                available=misfit.available,
+                suggestion=misfit.suggestion,
+                hint=misfit.hint,
+                at_key=misfit.is_unknown,
+            )
+        try:
+            if not found:
+                rules_of(rules)
+        except errors.BadValue as error:
+            self._findings.add("bad_policy", error.message, path=path, hint=error.hint)

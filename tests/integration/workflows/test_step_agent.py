@@ -1,0 +1,126 @@
+"""What the agent and llm steps ask of a run: each parameter, the step's defaults, and whose configuration holds."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leadrope import errors
+from leadrope.core.request import RunRequest
+from leadrope.workflows.steps.base import StepFailed
+from scripted_doors import asked_of
+from step_place import Here, refused
+
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+async def request_of(here: Here, folder: Path, kind: str, **given: Any) -> RunRequest:
+    result = {"result": "done", "structured_output": {"n": 1}} if "output_schema" in given else {"result": "done"}
+    return (await asked_of(here, folder, result, kind, **{"prompt": "go", **given}))[1]
+
+
+async def test_the_defaults_of_the_step(here: Here, tmp_path: Path) -> None:
+    here.timeout_s = 300
+    request = await request_of(here, tmp_path, "agent")
+    assert (request.provider, request.model, request.mode) == ("claude-code", "sonnet", "default")
+    assert (request.max_turns, request.max_thinking_tokens, request.schema_retries) == (50, 8000, 1)
+    assert (request.billing, request.tools, request.disallowed_tools) == ("subscription", None, ())
+    assert (request.limits.wall_s, request.cwd) == (300, str(here.workspace / "."))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "field", "wanted"),
+    [
+        ("output_schema", SCHEMA, "output_schema", SCHEMA),
+        ("model", "opus", "model", "opus"),
+        ("fallback_model", "haiku", "fallback_model", "haiku"),
+        ("agent", "reviewer", "agent", "reviewer"),
+        ("allowed_tools", ["Read"], "tools", ("Read",)),
+        ("disallowed_tools", ["Bash(rm *)"], "disallowed_tools", ("Bash(rm *)",)),
+        ("mode", "plan", "mode", "plan"),
+        ("max_turns", 7, "max_turns", 7),
+        ("max_thinking_tokens", 1000, "max_thinking_tokens", 1000),
+        ("system_prompt", "You are.", "system_prompt", "You are."),
+        ("append_system_prompt", "Also.", "append_system_prompt", "Also."),
+        ("resume", "12345678-1234-1234-1234-123456789012", "resume", "12345678-1234-1234-1234-123456789012"),
+        ("schema_retries", 3, "schema_retries", 3),
+        ("sandbox", {"enabled": True}, "sandbox", {"enabled": True}),
+        ("walls", "read-only", "walls", "read-only"),
+        ("use_api_key", True, "billing", "api_key"),
+    ],
+)
+async def test_every_parameter_reaches_the_run(
+    here: Here, tmp_path: Path, name: str, value: Any, field: str, wanted: Any
+) -> None:
+    # The scripted agent knows no sessions and has no key; what it was asked counts.
+    with contextlib.suppress(errors.LeadropeError):
+        await request_of(here, tmp_path, "agent", **{name: value})
+    assert getattr(here.service.requests[0], field) == wanted
+
+
+async def test_a_folder_seen_from_the_workspace_or_from_home(here: Here, tmp_path: Path) -> None:
+    (here.workspace / "inner").mkdir()
+    (tmp_path / "project").mkdir()
+    for said, real in (("inner", here.workspace / "inner"), ("~/project", tmp_path / "project")):
+        assert (await request_of(here, tmp_path, "agent", cwd=said)).cwd == str(real)
+
+
+async def test_a_model_has_nothing_in_its_hands_whatever_the_configuration_says(here: Here, tmp_path: Path) -> None:
+    (tmp_path / ".config/leadrope").mkdir(parents=True)
+    (tmp_path / ".config/leadrope/config.toml").write_text(
+        '[run]\nmodel = "opus"\ntools = ["Bash"]\nconnections = ["docs"]\nextra_dirs = ["/tmp"]\n'
+        'append_system_prompt = "Be brief."\n[connections.docs]\ncommand = "docs-server"\n'
+    )
+    request = await request_of(here, tmp_path, "llm")
+    assert (request.tools, request.connections, request.extra_dirs, request.append_system_prompt) == ((), {}, (), None)
+    assert (request.model, request.mode, request.persist_session, request.max_turns) == ("haiku", "dontAsk", False, 1)
+
+
+async def test_a_time_out_is_told_with_the_words_of_a_step(here: Here, tmp_path: Path) -> None:
+    here.timeout_s = 0.5
+    with pytest.raises(StepFailed) as caught:
+        await asked_of(here, tmp_path, None, "agent", prompt="go")
+    assert (caught.value.kind, caught.value.can_heal) == ("timed_out", True)
+    assert caught.value.hint is not None
+    assert caught.value.hint.startswith("Raise its `timeout`")
+
+
+async def test_files_and_connections_go_along(here: Here, tmp_path: Path) -> None:
+    (tmp_path / ".config/leadrope").mkdir(parents=True)
+    (tmp_path / ".config/leadrope/config.toml").write_text('[connections.docs]\ncommand = "docs-server"\n')
+    (here.workspace / "notes.txt").write_text("hello")
+    with contextlib.suppress(errors.LeadropeError):  # there is no such server
+        await request_of(here, tmp_path, "agent", attachments=["notes.txt"], connections=["docs"])
+    request = here.service.requests[0]
+    assert request.attachments == (str(here.workspace / "notes.txt"),)
+    assert [(name, server.command) for name, server in request.connections.items()] == [("docs", "docs-server")]
+
+
+async def test_what_a_model_is_told(here: Here, tmp_path: Path) -> None:
+    (here.workspace / "notes.txt").write_text("hello")
+    request = await request_of(
+        here, tmp_path, "llm", system="Be brief.", images=["notes.txt"], model="opus", schema_retries=0
+    )
+    assert (request.system_prompt, request.model, request.schema_retries) == ("Be brief.", "opus", 0)
+    assert request.attachments == (str(here.workspace / "notes.txt"),)
+    typed = await request_of(here, tmp_path, "llm", output_schema=SCHEMA)
+    assert (typed.output_schema, typed.max_turns) == (SCHEMA, 4)
+
+
+@pytest.mark.parametrize("kind", ["agent", "llm"])
+async def test_a_prompt_that_is_empty_or_too_long_starts_nothing(here: Here, kind: str) -> None:
+    empty = await refused(here, kind, {"read": {"content": " \n"}}, prompt="${read.content}")
+    assert (empty.kind, empty.message) == (
+        "empty_prompt",
+        "the prompt of 'here' is empty: ${read.content} gave nothing",
+    )
+    long = await refused(here, kind, prompt="x" * 1_000_001)
+    assert (long.kind, "1000001 characters; at most 1000000" in long.message) == ("prompt_too_long", True)
+
+
+async def test_the_longest_prompt_is_a_setting(here: Here, tmp_path: Path) -> None:
+    assert (await refused(here, "agent", prompt="xxxx", max_prompt_chars=3)).kind == "prompt_too_long"
+    assert (await request_of(here, tmp_path, "agent", prompt="xxx", max_prompt_chars=3)).prompt == "xxx"
