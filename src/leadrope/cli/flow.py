@@ -98,8 +98,8 @@ def run(workflow: str, inputs: tuple[str, ...], **given: Any) -> int:
     folder = Path(given["cwd"]).expanduser() if given["cwd"] else Path.cwd()
     if not folder.is_dir():
         raise errors.BadDirectory(f"there is no folder {folder}")
-    found = library.find(workflow, folder=Path.cwd(), leadrope_home=home.leadrope_home(environ))
-    loaded = library.load(found)
+    own = home.leadrope_home(environ)
+    loaded = library.load(library.find(workflow, folder=Path.cwd(), leadrope_home=own), leadrope_home=own)
     texts = given_inputs.read_words(inputs)
     more = _inputs_file(given["inputs_file"])
     # Read only where it is needed: a pipe that nobody writes to would hold the start for ever.

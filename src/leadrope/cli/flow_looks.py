@@ -17,8 +17,7 @@ from leadrope import errors
 from leadrope.cli import table
 from leadrope.cli.screen import PIPED_WIDTH, Style, wants_colour
 from leadrope.core import home
-from leadrope.workflows import library, markdown, model
-from leadrope.workflows.check import check_document
+from leadrope.workflows import library, model
 from leadrope.workflows.markdown import Document
 from leadrope.workflows.problems import Problem, nearest
 from leadrope.workflows.steps import registry
@@ -127,8 +126,7 @@ def checked(name: str) -> Checked:
 
 def judged(path: Path) -> tuple[Document, tuple[Problem, ...]]:
     """As far as it can be read, with all that is wrong."""
-    document = markdown.read(library.text_of(path))
-    return document, check_document(document, registry.TYPES)
+    return library.judged(path, leadrope_home=home.leadrope_home(os.environ))
 
 
 def _tell(result: Checked) -> None:

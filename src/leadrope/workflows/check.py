@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
@@ -14,6 +14,9 @@ from leadrope.workflows.markdown import Document
 from leadrope.workflows.model import Input, Step, Workflow
 from leadrope.workflows.problems import Findings, Path, Place, Places, Problem, nearest
 from leadrope.workflows.shapes import NOTHING
+
+if TYPE_CHECKING:
+    from leadrope.workflows.check_inside import Called
 
 BATCH_OUTPUTS: Mapping[str, Any] = {
     "results": {"type": "array"},
@@ -27,9 +30,14 @@ ERROR_OUTPUTS: Mapping[str, Any] = {"error": {"type": "object"}}
 _LOOP_HINT = "To do a step again, give it a `loop`; a step that should start at once says `after: []`."
 
 
-def check_document(document: Document, types: Mapping[str, StepType]) -> tuple[Problem, ...]:
-    """Everything that is wrong with a file, in its order; what could not be read is told once and not judged."""
-    found = check(document.workflow, types, document.places, document.unreadable, document.respelt)
+def check_document(
+    document: Document, types: Mapping[str, StepType], inner: Mapping[str, Called] | None = None
+) -> tuple[Problem, ...]:
+    """Everything that is wrong with a file, in its order; what could not be read is told once and not judged.
+
+    `inner` is what is known of the workflows that steps call, by step.
+    """
+    found = check(document.workflow, types, document.places, document.unreadable, document.respelt, inner)
     is_empty_told = any(one.kind in ("no_steps", "too_long") for one in document.problems)
     every = [*document.problems, *(one for one in found if one.kind != "no_steps" or not is_empty_told)]
     return tuple(sorted(every, key=lambda one: (one.line, one.column)))
@@ -41,9 +49,10 @@ def check(
     places: Places | None = None,
     unreadable: Iterable[Path] = (),
     respelt: Mapping[Path, str] | None = None,
+    inner: Mapping[str, Called] | None = None,
 ) -> tuple[Problem, ...]:
     """All errors and warnings, each once."""
-    return tuple(_Checker(workflow, types, places or {}, frozenset(unreadable), respelt or {}).run())
+    return tuple(_Checker(workflow, types, places or {}, frozenset(unreadable), respelt or {}, inner or {}).run())
 
 
 class _Checker:
@@ -54,6 +63,7 @@ class _Checker:
         places: Places,
         unreadable: frozenset[Path],
         respelt: Mapping[Path, str],
+        inner: Mapping[str, Called],
     ) -> None:
         self._workflow = workflow
         self._types = types
@@ -62,6 +72,7 @@ class _Checker:
         self._of_steps = StepCheck(types, self._findings, unreadable=unreadable, respelt=respelt)
         self._steps = {step.id: step for step in workflow.steps}
         self._inputs = {one.name: one for one in workflow.inputs}
+        self._inner = inner
         self._used: set[str] = set()
 
     def run(self) -> Findings:
@@ -75,6 +86,7 @@ class _Checker:
                 self._templates(value, ("steps", step.id, key), names, self._wanted(step, key))
         for output in self._workflow.outputs:
             self._templates(output.source, ("outputs", output.name, "source"), (), None)
+        self._inside()
         self._graph()
         for path, rules in (
             (("settings", "policy"), self._workflow.settings.policy),
@@ -180,7 +192,7 @@ class _Checker:
             kind = self._inputs[one.root].type
             given = frozenset((kind,)) if not one.parts else frozenset()
             if kind != "any":
-                self._inside({"type": kind}, one.parts, one.root, one, here, where)
+                self._path({"type": kind}, one.parts, one.root, one, here, where)
         elif one.root in self._steps and not (one.root in own and one.root not in path[:2]):
             given = self._output(self._steps[one.root], one, here, where)
         elif one.root not in own:
@@ -209,14 +221,18 @@ class _Checker:
         kind = self._types.get(step.type)
         if kind is None or not one.parts or not isinstance(one.parts[0], str):
             return frozenset(("object",)) if kind is not None and not one.parts else frozenset()
+        called = self._inner.get(step.id)
+        own: Mapping[str, Any] | None = None
+        if called is not None and called.outputs is not None:
+            own = {name: {} for name in called.outputs}
         outputs = {
-            **(BATCH_OUTPUTS if step.batch else kind.outputs),
+            **(BATCH_OUTPUTS if step.batch else own if own is not None else kind.outputs),
             **(LOOP_OUTPUTS if step.loop else {}),
             **(ERROR_OUTPUTS if step.on_error is not None else {}),
         }
         name = one.parts[0]
         if name not in outputs:
-            if not kind.has_open_outputs or step.batch:
+            if not kind.has_open_outputs or step.batch or own is not None:
                 near = nearest(name, outputs)
                 self._findings.add(
                     "unknown_template",
@@ -226,6 +242,9 @@ class _Checker:
                     found=name,
                     available=outputs,
                     suggestion=f"${{{step.id}.{near}}}" if near else None,
+                    hint=f"{called.file} declares no outputs."
+                    if called is not None and own == {} and not step.batch
+                    else None,
                 )
             return frozenset()
         schema = outputs[name]
@@ -233,10 +252,10 @@ class _Checker:
         if isinstance(said, Mapping) and not step.batch:
             schema = said
         if isinstance(schema, Mapping):
-            self._inside(schema, one.parts[1:], f"{step.id}.{name}", one, path, where)
+            self._path(schema, one.parts[1:], f"{step.id}.{name}", one, path, where)
         return fits.types_of(schema, schema) if len(one.parts) == 1 and isinstance(schema, Mapping) else frozenset()
 
-    def _inside(
+    def _path(
         self,
         schema: Mapping[str, Any],
         parts: tuple[str | int, ...],
@@ -258,6 +277,14 @@ class _Checker:
                 suggestion=f"${{{found.suggestion}}}" if found.suggestion else None,
                 warns=not found.is_certain,
             )
+
+    def _inside(self) -> None:
+        if self._inner:
+            from leadrope.workflows.check_inside import InsideCheck  # noqa: PLC0415  # few workflows call others
+
+            inside = InsideCheck(self._workflow, self._inner, self._findings, self._of_steps)
+            for step in self._workflow.steps:
+                inside.look(step)
 
     def _graph(self) -> None:
         found = links.links_of(self._workflow)

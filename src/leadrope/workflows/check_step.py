@@ -59,6 +59,9 @@ class StepCheck:
         self._unreadable = unreadable
         self._respelt = respelt
 
+    def is_unreadable(self, path: Path) -> bool:
+        return path in self._unreadable
+
     def look(self, step: Step) -> None:
         self._branches(step)
         self._respellings(step)

@@ -20,6 +20,7 @@ from leadrope.runs.flows import FlowInfo, UnitOutcome
 from leadrope.workflows import choosing, happenings, library, model, outcomes, repeating, templates, unit
 from leadrope.workflows.host import Host
 from leadrope.workflows.links import Links, links_of
+from leadrope.workflows.model import DEPTH_MOST
 from leadrope.workflows.plan import Outcome, Plan, Progress
 from leadrope.workflows.report import FlowOutcome, FlowResult, StepReport, StepState, Waiting
 from leadrope.workflows.reporting import Ledger
@@ -27,9 +28,6 @@ from leadrope.workflows.steps import registry
 from leadrope.workflows.steps.base import Asked, Done, Parked, StepFailed, Word
 from leadrope.workflows.units import WHOLE, Key
 from leadrope.workflows.waits import LOOK_S, Waits
-
-DEPTH_MOST = 10
-"""Workflows inside workflows."""
 
 
 class Flow:

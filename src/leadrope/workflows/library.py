@@ -8,7 +8,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -19,6 +19,9 @@ from leadrope.workflows import markdown, model
 from leadrope.workflows.check import check_document
 from leadrope.workflows.problems import BadWorkflow, Problem, nearest
 from leadrope.workflows.steps import registry
+
+if TYPE_CHECKING:
+    from leadrope.workflows.check_inside import Called
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
@@ -76,19 +79,16 @@ def folder_of(leadrope_home: Path) -> Path:
 
 def find(name: str, *, folder: Path, leadrope_home: Path) -> Path:
     """A path, a name in the folder, or the name of a saved workflow; in this order."""
-    plain = Path(name).expanduser()
-    is_path = plain.is_absolute() or len(plain.parts) > 1 or markdown.is_workflow_file(name) or name.endswith(".md")
-    if is_path:
-        path = plain if plain.is_absolute() else folder / plain
-        if path.is_file():
+    path = _as_path(name, folder)
+    if path is not None:
+        if _is_file(path):
             return path.resolve()
         raise errors.BadValue("workflow", f"there is no file {path}")
     for place in (*places_in(folder), folder_of(leadrope_home)):
         for suffix in markdown.SUFFIXES:
-            if (path := place / f"{name}{suffix}").is_file():
+            if _is_file(path := place / f"{name}{suffix}"):
                 return path.resolve()
-    known = [one for one, _ in saved(leadrope_home)] + [_name_of(path) for path in files_in(folder)]
-    near = nearest(name, known)
+    near = nearest(name, names_beside(name, folder=folder, leadrope_home=leadrope_home))
     raise errors.BadValue(
         "workflow",
         f"there is no workflow {name!r} in {folder}, and none is saved under that name",
@@ -96,9 +96,56 @@ def find(name: str, *, folder: Path, leadrope_home: Path) -> Path:
     )
 
 
-def load(path: Path) -> Loaded:
-    """Read and checked; BadWorkflow with all problems where it has errors."""
-    return read(text_of(path), name=_name_of(path), file=str(path))
+def _as_path(name: str, folder: Path) -> Path | None:
+    """None for a plain name."""
+    try:
+        plain = Path(name).expanduser()
+    except RuntimeError:
+        raise errors.BadValue("workflow", f"{name!r}: nobody is called that here") from None
+    is_path = plain.is_absolute() or len(plain.parts) > 1 or markdown.is_workflow_file(name) or name.endswith(".md")
+    return (plain if plain.is_absolute() else folder / plain) if is_path else None
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError as error:
+        raise errors.BadValue("workflow", f"{str(path)[:200]} cannot be looked at: {error.strerror}") from None
+
+
+def names_beside(name: str, *, folder: Path, leadrope_home: Path, but: Path | None = None) -> list[str]:
+    """What could have been meant by a name that is not found, in the way that it is written."""
+    try:
+        path = _as_path(name, folder)
+        if path is None:
+            paths = [path for path in files_in(folder) if path != but]
+            return list(dict.fromkeys([name_of(path) for path in paths] + [one for one, _ in saved(leadrope_home)]))
+        found = sorted(one for one in path.parent.iterdir() if one != but) if path.parent.is_dir() else []
+    except (errors.BadValue, OSError):
+        return []  # a folder that may not be looked at has no names to offer
+    return [str(Path(name).parent / one.name) for one in found if markdown.is_workflow_file(one.name)]
+
+
+def load(path: Path, *, leadrope_home: Path | None = None) -> Loaded:
+    """Read and checked; BadWorkflow with all problems where it has errors.
+
+    With `leadrope_home`, where saved ones are, the workflows that it calls are looked at too.
+    """
+    document, problems = judged(path, leadrope_home=leadrope_home, text=(text := text_of(path)))
+    return _passed(document, problems, text, name=name_of(path), file=str(path))
+
+
+def judged(
+    path: Path, *, leadrope_home: Path | None, text: str | None = None
+) -> tuple[markdown.Document, tuple[Problem, ...]]:
+    """As far as it can be read, with all that is wrong; with `leadrope_home` also in what it calls."""
+    document = markdown.read(text_of(path) if text is None else text)
+    inner: Mapping[str, Called] | None = None
+    if leadrope_home is not None and any(step.type == "workflow" for step in document.workflow.steps):
+        from leadrope.workflows import inside  # noqa: PLC0415  # few workflows call others
+
+        inner = inside.called_by(document, path, leadrope_home)
+    return document, check_document(document, registry.TYPES, inner)
 
 
 def text_of(path: Path) -> str:
@@ -114,7 +161,10 @@ def text_of(path: Path) -> str:
 
 def read(text: str, *, name: str, file: str = "") -> Loaded:
     document = markdown.read(text)
-    problems = check_document(document, registry.TYPES)
+    return _passed(document, check_document(document, registry.TYPES), text, name=name, file=file)
+
+
+def _passed(document: markdown.Document, problems: tuple[Problem, ...], text: str, *, name: str, file: str) -> Loaded:
     if any(problem.severity == "error" for problem in problems):
         raise BadWorkflow(file or name, problems)
     return Loaded(name=name, file=file, text=text, workflow=document.workflow, warnings=problems)
@@ -137,7 +187,7 @@ def files_in(folder: Path) -> Iterator[Path]:
 def saved(leadrope_home: Path) -> list[tuple[str, Path]]:
     folder = folder_of(leadrope_home)
     found = sorted(folder.iterdir()) if folder.is_dir() else []
-    return [(_name_of(path), path) for path in found if markdown.is_workflow_file(path.name)]
+    return [(name_of(path), path) for path in found if markdown.is_workflow_file(path.name)]
 
 
 def save(loaded: Loaded, leadrope_home: Path, *, name: str | None = None, replace: bool = False) -> Path:
@@ -161,7 +211,7 @@ def save(loaded: Loaded, leadrope_home: Path, *, name: str | None = None, replac
     return path
 
 
-def _name_of(path: Path) -> str:
+def name_of(path: Path) -> str:
     for suffix in (*markdown.SUFFIXES, ".md"):
         if path.name.endswith(suffix):
             return path.name.removesuffix(suffix)

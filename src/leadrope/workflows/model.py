@@ -36,6 +36,10 @@ LITERAL: Mapping[str, tuple[str, ...]] = {"code": ("code",)}
 """Parameters in which `${` is no template, by the type of step: a program's own text is never put together."""
 
 
+DEPTH_MOST = 10
+"""Workflows inside workflows, with the outermost."""
+
+
 class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     pass
 

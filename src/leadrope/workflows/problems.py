@@ -105,7 +105,7 @@ class Findings:
         warns: bool = False,
         suggestion: str | None = None,
         at_key: bool = False,
-    ) -> None:
+    ) -> Problem:
         names = tuple(available)
         where = place or self.place((*path, KEY) if at_key else path)
         problem = Problem(
@@ -120,7 +120,7 @@ class Findings:
             suggestion=suggestion or (nearest(found, names) if found is not None else None),
             hint=hint,
         )
-        self._found.setdefault((kind, message, problem.line, problem.column, path), problem)
+        return self._found.setdefault((kind, message, problem.line, problem.column, path), problem)
 
     def place(self, path: Path) -> Place:
         for length in range(len(path), 0, -1):

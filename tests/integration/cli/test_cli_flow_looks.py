@@ -291,3 +291,51 @@ async def test_a_terminal_of_eighty_columns_has_no_line_that_breaks(files: Any) 
             assert await terminal.ends() == 0
         wide = [line for line in terminal.seen.replace("\r", "").split("\n") if len(line) > 80]
         assert wide == [], args
+
+
+async def test_check_and_run_look_into_the_workflows_that_a_step_calls(desk: Any) -> None:
+    inner = (
+        "## Inputs\n\n### n\n\nN.\n\n- type: integer\n\n## Steps\n\n### say\n\nSays it.\n\n- type: note\n- text: ${n}\n"
+    )
+    (desk.project / "in.flow.md").write_text(inner + "\n## Outputs\n\n### said\n\n- source: ${say.text}\n")
+    outer = """### mark
+
+Leaves a mark.
+
+- type: shell
+- command: touch marker
+
+### call
+
+Calls.
+
+- type: workflow
+- workflow: in
+- inputs: {n: many}
+
+### lost
+
+Calls.
+
+- type: workflow
+- workflow: inn.flow.md
+
+### use
+
+Uses it.
+
+- type: note
+- text: ${call.sad}
+"""
+    (desk.project / "outer.flow.md").write_text(outer)
+    checked = await desk.leadrope("flow", "check", "outer.flow.md")
+    assert checked.code == 2, checked.err
+    lines = checked.out.splitlines()
+    assert [line.split(" ")[0] for line in lines] == [f"outer.flow.md:{at}:" for at in ("14:15", "21:13", "28:9")]
+    for line, words in zip(
+        lines, ("expected a whole number", "did you mean in.flow.md?", "did you mean ${call.said}?"), strict=True
+    ):
+        assert words in line
+    ran = await desk.leadrope("flow", "run", "outer.flow.md")
+    assert (ran.code, "has 3 errors" in ran.err) == (2, True), ran.err
+    assert not desk.marker.exists(), "nothing has begun"
