@@ -249,6 +249,8 @@ class Renderer:
             self._always(f"{mark} {_short(problem[0], 500)}")
             for line in problem[1:]:
                 self._always(f"  {clean(line)}")
+        if result.outcome == "degraded" and result.warnings:
+            self._told.add(result.warnings[0].message)  # it is the reason above
         for warning in result.warnings:
             if warning.message not in self._told and warning.message not in problem:
                 self._warn(warning.message)
@@ -273,7 +275,9 @@ class Renderer:
         if result.output is not None:
             self._flush_pending()
             shown = msgspec.json.encode(result.output)
-            text = msgspec.json.format(shown, indent=2).decode() if self._screen.is_live else shown.decode()
+            text = shown.decode()
+            if self._screen.is_live:
+                text = clean(msgspec.json.format(shown, indent=2).decode())
             self._screen.end_line()
         elif self._screen.is_live:
             text = "" if self._streamed_any else clean(result.text)
@@ -312,7 +316,11 @@ def billing_line(event: events.SessionStarted) -> str:
 
 
 def ending_lines(result: RunResult) -> list[str]:
-    """What was not as it should be, and what to do; nothing for a success."""
+    """What was not as it should be, and what to do, fit for a terminal; nothing for a success."""
+    return [clean(line) for line in _ending_lines(result)]
+
+
+def _ending_lines(result: RunResult) -> list[str]:
     if result.outcome == "succeeded":
         return []
     if result.outcome == "degraded":

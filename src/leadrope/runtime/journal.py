@@ -18,6 +18,7 @@ from leadrope.runtime.outbox import Outbox
 from leadrope.runtime.retries import Again
 from leadrope.runtime.sessionlog import SessionLog
 from leadrope.runtime.sessions import SessionInfo
+from leadrope.runtime.shown import clean
 
 log = logging.getLogger("leadrope.run")
 spawn_log = logging.getLogger("leadrope.spawn")
@@ -146,9 +147,13 @@ class Journal:
                 self.tell(f"{kind} {text}")
 
     def tell(self, text: str) -> None:
-        """A line of the trace, without secrets."""
+        """A line of the trace."""
         if self.traces:
-            spawn_log.info("%s %s", self.run_id[:8], self.redactor.clean(text))
+            spawn_log.info("%s %s", self.run_id[:8], self._harmless(text))
+
+    def _harmless(self, text: str) -> str:
+        """Without secrets, and without what a terminal would act on: an agent's line could set its clipboard."""
+        return self.redactor.clean(clean(text))
 
     def tell_failure(self, result: RunResult, request: RunRequest) -> None:
         """One compact line for a failed or empty run, whether or not anybody traces."""
@@ -166,6 +171,6 @@ class Journal:
             len(request.prompt),
             len(result.text),
             ",".join(sorted(f"{kind.__struct_config__.tag}:{count}" for kind, count in self.tally.items())),
-            self.redactor.clean(" | ".join(error.stderr_tail[-5:]) if error else ""),
-            self.redactor.clean(" | ".join(self.fold.unread)),
+            self._harmless(" | ".join(error.stderr_tail[-5:]) if error else ""),
+            self._harmless(" | ".join(self.fold.unread)),
         )

@@ -244,3 +244,15 @@ def test_a_child_started_from_a_thread_that_ends_lives_on(begin: Starter) -> Non
         assert loop.run_until_complete(finish()) == [b"alive"]
     finally:
         loop.close()
+
+
+async def test_a_second_reader_is_refused_and_the_first_reads_on(begin: Starter) -> None:
+    """Each would get a part of the lines."""
+    child = await begin("read; echo one")
+    first = asyncio.create_task(child.read())
+    await asyncio.sleep(0)
+    with pytest.raises(RuntimeError, match="one reader"):
+        await child.read()
+    child.write(b"\n")
+    assert await first == [b"one"]
+    await child.end()

@@ -137,6 +137,30 @@ async def test_a_wrong_path_and_a_request_too_many_fail_loudly() -> None:
     assert "POST /v1/complete" in str(caught.value)
 
 
+async def test_a_failure_in_mid_stream_needs_a_stream() -> None:
+    """Played as a whole answer, the failure that a test is about would not happen, and nobody would notice."""
+    server = ModelServer([{"text": "hi", "cut": True}], strict=False)
+    async with server:
+        client = await Client.connect(server.url)
+        await client.send(ASK)
+        assert (await client.reply()).status == 417
+        client.writer.close()
+    assert "did not ask for a stream" in server.problems[0]
+
+
+async def test_messages_of_a_resumed_conversation_have_ids_of_their_own() -> None:
+    """A session is resumed on another server; a client takes two messages of one id for one."""
+    longer = [*ASK["messages"], {"role": "assistant", "content": "hi"}, {"role": "user", "content": "more"}]  # type: ignore[misc]
+    ids = []
+    for messages in (ASK["messages"], longer):
+        async with ModelServer([{"text": "hi"}]) as server:
+            client = await Client.connect(server.url)
+            await client.send(ASK | {"messages": messages})
+            ids.append((await client.reply()).json()["id"])
+            client.writer.close()
+    assert len(set(ids)) == 2
+
+
 async def test_an_unmet_expectation_fails_loudly() -> None:
     model = ModelServer([{"text": "one", "expect": {"contains": "goodbye"}}], strict=False)
     async with model:

@@ -53,6 +53,25 @@ async def test_the_idle_clock_stands_still_while_a_person_is_asked(stage: Stage)
     assert [d.decision for d in of(found, events.ToolDecided)] == ["allow"]
 
 
+async def test_the_idle_clock_stands_still_while_the_consumer_is_slow(stage: Stage) -> None:
+    """The agent is held by a full outbox then: its silence is not its own."""
+    limits = Limits(idle_s=0.5)
+    flood = {"flood": {"lines": 40_000, "size": 1000}}
+    steps = [*OPEN, flood, {"touch": str(stage.marker)}, {"text": "ok"}, *CLOSE]
+    async with stage.open(steps, limits=limits) as run:
+        reading = aiter(run)
+        await anext(reading)
+        # Another run of the same limits begins now and ends of its silence: so long does this one wait.
+        _events, other = await stage.beside("silent").play([*OPEN, {"hang": True}], limits=limits)
+        assert other.error is not None
+        assert other.error.clock == "idle"
+        assert not stage.marker.exists(), "40 MB that nobody has read hold the agent"
+        async for _ in reading:
+            pass
+        assert stage.marker.exists()
+        assert (await run.result()).outcome == "succeeded"
+
+
 async def test_the_idle_clock_comes_from_the_environment(stage: Stage) -> None:
     stage.environ["LEADROPE_SPAWN_IDLE_TIMEOUT_MS"] = "300"
     _, result = await stage.play([*OPEN, {"hang": True}])
@@ -117,6 +136,15 @@ async def test_a_background_agent_that_ends_without_a_word_does_not_hold_the_run
         {"await_eof": True},
     ]
     _, result = await stage.play([*OPEN, *steps], limits=Limits(exit_s=0.3))
+    assert result.outcome == "succeeded"
+
+
+async def test_an_agent_that_says_it_works_on_after_a_result_is_not_hurried(stage: Stage) -> None:
+    """A result is not the end: what it still does behind the turn has its own words to come."""
+    running = {"type": "system", "subtype": "session_state_changed", "state": "running"}
+    later = [{"line": running}, {"pause_ms": 900}, {"text": "two"}]
+    found, result = await stage.play([*OPEN, {"result": True}, *later, *CLOSE], limits=Limits(exit_s=0.3, stop_s=0.1))
+    assert [said.text for said in of(found, events.MessageCompleted)] == ["two"]
     assert result.outcome == "succeeded"
 
 

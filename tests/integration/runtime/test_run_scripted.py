@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +68,19 @@ async def test_a_failed_run_logs_one_line(stage: Stage, caplog: pytest.LogCaptur
     for part in ("exit=3", "mode=default", "prompt=5", "text=0", "bad things", "unrecognised:1", "what is"):
         assert part in line
     assert KEY not in line
+
+
+async def test_no_line_of_a_log_can_steer_a_terminal(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    """Log lines come to the terminal as they are; an agent's stderr could set the clipboard with one."""
+    stage.environ["LEADROPE_DEBUG_SPAWN"] = "1"
+    title, clipboard = "\x1b]0;title\x07", "\x1b]52;c;ZXZpbA==\x07"
+    steps = [*OPEN, {"line": f"{title}plain \x1b[2Jwords"}, {"stderr": f"{clipboard}bad\u202e things\n"}, {"exit": 3}]
+    with caplog.at_level(logging.INFO, logger="leadrope"):
+        await stage.play(steps)
+    told = [record.getMessage() for record in caplog.records]
+    assert any("stdout plain words" in line for line in told)
+    assert "stderr=bad things unread=plain words" in told[-1]
+    assert not [line for line in told if "\x1b" in line or "\x07" in line or "\u202e" in line]
 
 
 async def test_tracing_shows_each_line_and_masks_the_credential(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
@@ -134,6 +148,7 @@ async def test_a_forwarded_credential_gets_no_second_chance(stage: Stage) -> Non
         ({"cwd": __file__}, errors.BadDirectory, "not a directory"),
         *[({"cwd": cwd}, errors.BadDirectory, "system") for cwd in ("/", "/etc", "/usr/lib", "/bin", "/proc/self")],
         ({"extra_dirs": ("/no/such",)}, errors.BadDirectory, "/no/such"),
+        ({"extra_dirs": ("/etc",)}, errors.BadDirectory, "system"),
         ({"max_turns": 0}, errors.BadValue, "max_turns"),
         ({"max_turns": 101}, errors.BadValue, "max_turns"),
         ({"max_thinking_tokens": 999}, errors.BadValue, "max_thinking_tokens"),
@@ -199,6 +214,20 @@ async def test_a_refused_variable_is_told_before_the_agent_is_asked_for_its_logi
     stage.answers = {"auth status": {"stdout": '{"loggedIn": false}', "exit": 1}}
     with pytest.raises(errors.VariableRefused, match="NODE_OPTIONS"):
         await stage.play(OPEN, credential=None, variables={"NODE_OPTIONS": "--require=x"})
+
+
+async def test_a_long_text_lies_in_a_file_of_the_user_alone(stage: Stage) -> None:
+    async with stage.open([*OPEN, {"text": "ok"}, {"hang": True}], append_system_prompt="x" * 40_000) as run:
+        async for recorded in run:
+            if isinstance(recorded.event, events.MessageCompleted):
+                break
+        start = json.loads(stage.started.read_text())
+        (word,) = [word for word in start["argv"] if word.startswith("--append-system-prompt-file=")]
+        file = Path(word.partition("=")[2])
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        with pytest.raises(errors.EmptyPrompt):
+            await run.send(" \n")
+    assert not file.exists()
 
 
 def test_run_sync_from_a_plain_program(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,6 +118,21 @@ def test_structured_output_is_what_a_script_reads() -> None:
     assert rendered(events.RunEnded(result=result), is_live=False)[0] == '{"n":[1]}\n'
 
 
+def test_structured_output_cannot_steer_the_terminal() -> None:
+    """JSON escapes the first controls only; a terminal acts on others, too."""
+    result = RunResult(run_id="r", outcome="succeeded", output={"n": "a\x9b31mb\u202ec"})
+    assert rendered(events.RunEnded(result=result))[0].startswith('{\n  "n": "abc"\n}\n')
+    assert rendered(events.RunEnded(result=result), is_live=False)[0] == '{"n":"a\x9b31mb\u202ec"}\n', "a script's"
+
+
+def test_the_reason_of_a_degraded_run_is_told_once() -> None:
+    warnings = tuple(Warning_(kind="x", message=text) for text in ("cut short", "slow"))
+    result = RunResult(run_id="r", outcome="degraded", text="so far", warnings=warnings)
+    _, err = rendered(events.RunEnded(result=result), is_live=False)
+    assert err.splitlines()[:2] == ["! degraded: cut short", "! slow"]
+    assert err.count("cut short") == 1
+
+
 def test_agent_text_cannot_steer_the_terminal() -> None:
     text = "a\x1b[2J\x1b]0;owned\x07b\u202ec\x9b31md"
     out, _ = rendered(events.MessageDelta(text=text), events.MessageCompleted(text=text))
@@ -260,6 +275,17 @@ def test_the_rest_is_one_line_each(shown: list[events.Event], line: str) -> None
 )
 def test_an_ending_says_what_and_what_to_do(result: RunResult, lines: list[str]) -> None:
     assert ending_lines(result) == lines
+
+
+def test_an_ending_cannot_steer_the_terminal() -> None:
+    """Its words are the agent's, also where nothing but the ending is shown to a person."""
+    steering = "\x1b]52;c;ZXZpbA==\x07bad\u202e"
+    error = RunError(kind="agent_died", message=steering, stderr_tail=(steering,), hint="x")
+    assert ending_lines(RunResult(run_id="r", outcome="failed", error=error)) == [
+        "failed (agent_died): bad",
+        "stderr: bad",
+        "x",
+    ]
 
 
 def test_a_stopped_run_says_how_to_go_on_and_what_was_denied() -> None:

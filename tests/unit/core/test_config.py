@@ -102,6 +102,13 @@ def test_layers_in_order() -> None:
     )
 
 
+def test_labels_of_all_layers_are_kept() -> None:
+    """A bill by label must not lose the user's own label to one of the call's."""
+    text = '[run.labels]\nteam = "a"\nkind = "run"\n[profiles.p.labels]\nkind = "profile"\n'
+    made = config.apply(config.parse(text), "p", {"prompt": "x", "labels": {"ticket": "7"}})
+    assert made.labels == {"team": "a", "kind": "profile", "ticket": "7"}
+
+
 def test_values_of_our_own_pass_through() -> None:
     secret, server = Secret("sk-ant-x"), McpServer(command="c")
     request = config.apply(

@@ -168,6 +168,26 @@ VERDICTS: list[tuple[str, tuple[events.Event, ...], tuple[str, str | None, str]]
         (TURN, good(), AgentExited(exit_code=0, problem=Problem(kind="spawn_failed"))),
         ("succeeded", None, "done"),
     ),
+    (
+        "a limit of the account that left no result",
+        (TURN, said("so far"), REJECTED, AgentExited(exit_code=1)),
+        ("parked", "usage_limit", "so far"),
+    ),
+    (
+        "a limit whose end is not told",
+        (TURN, events.LimitReached(status="rejected", kind="five_hour"), AgentExited(exit_code=1)),
+        ("failed", "agent_died", ""),
+    ),
+    (
+        "a word that is not understood before a signal",
+        (events.Unrecognised(reason="not_json", raw="loading", size=7), AgentExited(exit_code=-9)),
+        ("failed", "agent_died", ""),
+    ),
+    (
+        "a word that is not understood before an exit",
+        (events.Unrecognised(reason="not_json", raw="loading", size=7), AgentExited(exit_code=1)),
+        ("failed", "malformed_output", ""),
+    ),
     ("a kind that nobody knows", (TURN, bad("something_new")), ("failed", "agent_died", "")),
 ]
 
@@ -211,6 +231,19 @@ def test_an_error_keeps_what_a_script_and_a_person_need() -> None:
     assert error is not None
     assert (error.code, error.clock, error.hint) == ("TIMEOUT_ERROR", "idle", "Raise it.")
     assert (error.exit_code, error.stderr_tail) == (143, ("last words",))
+
+
+def test_a_turn_that_the_tool_clock_interrupted_has_run_out_of_time() -> None:
+    """The agent itself says no more than that it was interrupted."""
+    late = events.Notice(level="warning", code=folding.TOOL_TIMED_OUT, message="tool call t1 ran for more than 1 s")
+    interrupted = bad("stopped", "stopped", terminal_reason="aborted_tools")
+    found = result(TURN, late, interrupted, EXIT_0)
+    assert found.outcome == "timed_out"
+    assert found.error is not None
+    assert (found.error.kind, found.error.clock, found.error.code) == ("timed_out", "tool", "TIMEOUT_ERROR")
+    assert found.error.message == late.message
+    by_a_person = result(TURN, late, interrupted, TURN, interrupted, EXIT_0)
+    assert by_a_person.outcome == "stopped", "a later turn that a person interrupts is not the clock's"
 
 
 def test_an_approval_that_nobody_gave_has_its_own_code() -> None:
@@ -277,6 +310,12 @@ def test_warnings_are_told_once() -> None:
     found = result(TURN, notice, notice, debug, near, bad("max_turns", "degraded", errors=("Reached 3",)))
     assert [warning.kind for warning in found.warnings] == ["max_turns", "model_fallback", "usage_limit"]
     assert found.warnings[0].message.startswith("Reached 3")
+
+
+def test_a_run_that_warns_without_an_end_keeps_a_small_result() -> None:
+    told = [events.Notice(level="warning", code="x", message=str(number)) for number in range(200)]
+    found = result(TURN, *told, good(), EXIT_0)
+    assert [warning.message for warning in found.warnings] == [str(number) for number in range(50)]
 
 
 def test_a_later_attempt_supersedes_the_first_but_not_its_bill() -> None:

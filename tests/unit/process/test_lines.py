@@ -80,6 +80,23 @@ def test_a_line_over_the_limit_is_a_file_and_the_next_line_is_untouched(
         assert framed(chunks, folder) == expected
 
 
+def test_a_line_of_64_mib_is_held_and_one_byte_more_is_a_file(tmp_path: Path) -> None:
+    framer = LineFramer(spool_dir=str(tmp_path))
+    mib = b"x" * 2**20
+    for _ in range(64):
+        assert framer.feed(mib) == []
+    (held,) = framer.feed(b"\n")
+    assert isinstance(held, bytearray)
+    assert len(held) == 64 * 2**20
+    del held
+    for _ in range(64):
+        assert framer.feed(mib) == []
+    (spooled,) = framer.feed(b"x\n")
+    assert isinstance(spooled, Spooled)
+    assert spooled.size == 64 * 2**20 + 1
+    Path(spooled.path).unlink()
+
+
 def test_a_spooled_line_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
     framer = LineFramer(spool_dir=str(tmp_path), limit=4, spool_from=2)
     (line,) = framer.feed(b"secret text\n")

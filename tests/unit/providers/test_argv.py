@@ -171,6 +171,7 @@ def test_the_baseline_belongs_to_every_list(tools: tuple[str, ...] | None, expec
     [
         (None, "leadrope"),
         ("reviewer", "leadrope-reviewer"),
+        ("x" * 200, "leadrope-" + "x" * 80),
         ("a b\n--x", "leadrope-a-b---x"),
         ("…", "leadrope"),
     ],
@@ -188,7 +189,7 @@ class TestFiles:
         ],
     )
     def test_a_long_text_goes_through_a_file(self, field: str, flag: str, name: str) -> None:
-        at_limit, above = "é" * (argv.INLINE_BYTES // 2), "é" * (argv.INLINE_BYTES // 2) + "x"
+        at_limit, above = "é" * (16 * 1024), "é" * (16 * 1024) + "x"  # 32 KiB, counted in bytes
         assert command(**{field: at_limit}).files == ()
         made = command(**{field: above})
         assert made.files == (LaunchFile(path=f"/run/r1/{name}", content=above.encode()),)
@@ -200,7 +201,8 @@ class TestFiles:
             connections={
                 "db": McpServer(command="npx", args=("-y", "db"), env={"TOKEN": "s3cret"}),
                 "web": McpServer(url="https://x.test/mcp", headers={"Authorization": "Bearer s3cret"}),
-                "sse": McpServer(type="sse", url="https://x.test/sse", timeout=5),
+                # Whether it is required is ours to judge; the program refuses a key that it does not know.
+                "sse": McpServer(type="sse", url="https://x.test/sse", timeout=5, required=False),
             }
         )
         [file] = made.files

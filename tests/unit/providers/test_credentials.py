@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -116,6 +117,10 @@ KEY_FILES_ONLY = without(ALL_FILES, ".claude/.credentials.json", ".claude-oauth-
         ),
         ({}, {".claude.json": {"anthropicApiKey": "sk-ant-3", "customApiKey": "sk-ant-4"}}, "auto",
          ("api_key", "sk-ant-3", "anthropicApiKey in ~/.claude.json")),
+        ({}, {".claude.json": {"anthropicApiKey": "sk-ant-3", "apiKey": "sk-ant-6"}}, "auto",
+         ("api_key", "sk-ant-6", "apiKey in ~/.claude.json")),
+        ({}, {".claude.json.nathan": {"apiKey": "sk-ant-7"}}, "auto",
+         ("api_key", "sk-ant-7", "apiKey in ~/.claude.json.nathan")),
         ({}, {".claude.json": {"apiKey": "sk-other-1", "customApiKey": "sk-ant-4"}}, "auto",
          ("api_key", "sk-ant-4", "customApiKey in ~/.claude.json")),
         ({"ANTHROPIC_API_KEY": "", "CLAUDE_CODE_OAUTH_TOKEN": "  "}, {}, "auto", None),
@@ -168,6 +173,8 @@ def test_a_given_credential_that_cannot_be_one(value: str) -> None:
          ("oauth_token", "sk-ant-oat01-env", "setup token")),
         ({"CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat-s"}, NO_TOKEN, "auto",
          ("oauth_token", "sk-ant-oat-s", "setup token in leadrope's settings")),
+        ({"CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat-s"}, ALL_ENV, "subscription",
+         ("oauth_token", "sk-ant-oat01-env", "setup token")),
         ({"ANTHROPIC_API_KEY": "sk-ant-s", "CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat-s"}, ALL_ENV, "api_key",
          ("api_key", "sk-ant-s", "ANTHROPIC_API_KEY in leadrope's settings")),
     ],
@@ -193,6 +200,15 @@ class TestExpiry:
     )
     def test_spellings_of_a_time(self, value: object, expected: float | None) -> None:
         assert credentials.expiry(value) == expected
+
+    def test_a_time_without_a_zone_is_utc_wherever_it_is_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("TZ", "XXX-5")
+        time.tzset()
+        try:
+            assert credentials.expiry("2027-01-15T08:00:00") == NOW
+        finally:
+            monkeypatch.undo()
+            time.tzset()
 
     @pytest.mark.parametrize("value", ["soon", "", True, [], {}])
     def test_no_time(self, value: object) -> None:
@@ -291,6 +307,18 @@ class TestOwnLogin:
     async def test_an_expired_login_is_refreshed_by_its_owner(self) -> None:
         result = await self.resolve(None, {".claude/.credentials.json": login(0)})
         assert (result.kind, result.billing, result.env_name) == ("own_login", "subscription", None)
+
+    async def test_an_expired_login_does_not_pay_where_a_key_was_asked_for(self) -> None:
+        with pytest.raises(errors.NotAuthenticated, match="billing api_key"):
+            await self.resolve(AuthStatus(), {".claude/.credentials.json": login(0)}, billing="api_key")
+
+    async def test_an_expired_login_that_the_program_does_not_look_after_is_no_login(self) -> None:
+        """It refreshes its own file alone; a mounted one that has run out only helps if it is logged in besides."""
+        mounted = {".claude-oauth-credentials.json": login(0)}
+        with pytest.raises(errors.NotAuthenticated, match="within the hour"):
+            await self.resolve(AuthStatus(), mounted)
+        result = await self.resolve(AuthStatus(logged_in=True, method="claude.ai"), mounted)
+        assert (result.kind, result.source) == ("own_login", "own login (claude.ai)")
 
     async def test_nobody_is_asked_when_something_can_be_forwarded(self) -> None:
         assert (await self.resolve(None, ALL_FILES)).kind == "oauth_token"

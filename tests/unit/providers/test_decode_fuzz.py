@@ -18,6 +18,7 @@ import pytest
 from leadrope.core import events
 from leadrope.core.fold import Fold
 from leadrope.core.result import RunResult
+from leadrope.process.lines import Several
 from leadrope.providers.claude_code import decode
 
 # Read at import: the tests' own environment has no LEADROPE_ variables.
@@ -104,3 +105,5 @@ def test_a_damaged_line_leaves_its_neighbours_alone() -> None:
         damaged = flip(rng.choice(lines), b"", rng)
         told = decode.Decoder().feed([whole, damaged, whole])
         assert told[0] == told[-1] == events.MessageCompleted(text="here", message_id="m")
+        in_one_piece = decode.Decoder().feed([Several(b"\n".join((whole, damaged, whole)) + b"\n")])
+        assert in_one_piece[0] == in_one_piece[-1] == told[0]

@@ -9,7 +9,7 @@ import pytest
 
 from leadrope import errors
 from leadrope.core.redaction import Secret
-from leadrope.core.request import RunRequest
+from leadrope.core.request import Limits, McpServer, RunRequest
 from leadrope.providers.claude_code import env
 from leadrope.providers.claude_code.credentials import NO_CREDENTIAL, Credential
 from leadrope.providers.claude_code.launch import plan_launch
@@ -31,6 +31,7 @@ BASE = {
     "CLAUDE_CONFIG_DIR": "/run/r1/config",
 }
 ENVIRON = {"PATH": "/bin", "HOME": "/home/u"}
+SERVER = {"db": McpServer(command="db")}
 
 
 def child(
@@ -100,6 +101,12 @@ def test_home_is_always_set(home: dict[str, str]) -> None:
     assert child({"PATH": "/bin"} | home) == BASE | {"HOME": "/home/default"}
 
 
+@pytest.mark.parametrize("path", [{}, {"PATH": ""}])
+def test_programs_are_found_without_a_path(path: dict[str, str]) -> None:
+    """With an empty one the agent's commands would be looked for in its working directory."""
+    assert child({"HOME": "/home/u"} | path) == BASE | {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+
+
 @pytest.mark.parametrize(
     ("credential", "expected"),
     [
@@ -142,6 +149,9 @@ def test_root_with_full_is_marked_as_contained_and_only_that(is_root: bool, mode
     [
         ({"api_retries": 0}, {"CLAUDE_CODE_MAX_RETRIES": "0"}),
         ({"max_structured_retries": 2}, {"MAX_STRUCTURED_OUTPUT_RETRIES": "2"}),
+        ({"connections": SERVER, "limits": Limits(connection_s=1.5)}, {"MCP_TIMEOUT": "1500"}),
+        ({"connections": SERVER, "limits": Limits(connection_s=0)}, {}),
+        ({"limits": Limits(connection_s=1.5)}, {}),
         ({"base_url": "http://127.0.0.1:1"}, {"ANTHROPIC_BASE_URL": "http://127.0.0.1:1"}),
         ({"variables": {"CLAUDE_CODE_MAX_OUTPUT_TOKENS": "4000"}}, {"CLAUDE_CODE_MAX_OUTPUT_TOKENS": "4000"}),
         ({"variables": {"STAGE": "test", "EMPTY": "", "env": "x"}}, {"STAGE": "test", "EMPTY": "", "env": "x"}),
@@ -169,6 +179,8 @@ def test_the_output_ceiling_of_the_environment_is_below_the_runs_own() -> None:
         *("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "anthropic_api_key", "CLAUDE_CODE_SIMPLE", "CLAUDE_CONFIG_DIR"),
         *("CLAUDECODE", "IS_SANDBOX", "LEADROPE_RUN", "LEADROPE_SECRET", "NODE_TLS_REJECT_UNAUTHORIZED"),
         *("DATABASE_URL", "database_url", "SMTP_PASS", "OPENAI_API_KEY", "PERPLEXITY_API_KEY", "GOOGLE_CLIENT_SECRET"),
+        *("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "GIT_SEQUENCE_EDITOR", "GIT_PROXY_COMMAND"),
+        *("google_client_secret", "Openai_Api_Key", "smtp_pass", "leadrope_secret"),
         *("HTTPS_PROXY", "https_proxy", "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE"),
         *("claude_code_max_output_tokens", "", "A B", "A=B", "1A", "A-B", "Ä", "A\n", "A\0"),
     ],

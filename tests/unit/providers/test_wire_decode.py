@@ -377,6 +377,30 @@ def test_messages_of_subagents_are_streamed_side_by_side() -> None:
     ]
 
 
+def test_a_message_of_a_subagent_is_counted_once_however_many_lines_it_has() -> None:
+    started = {"type": "system", "subtype": "task_started", "task_id": "a1", "tool_use_id": "t1"}
+    message = {"id": "m9", "model": "m", "usage": {"input_tokens": 7, "output_tokens": 2}}
+    parts_ = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
+    lines = [
+        {"type": "assistant", "parent_tool_use_id": "t1", "message": message | {"content": [part]}} for part in parts_
+    ]
+    said = told(started, *lines)
+    assert [item.text for item in said if isinstance(item, events.MessageCompleted)] == ["one", "two"]
+    (counted,) = [item for item in said if isinstance(item, events.UsageUpdated)]
+    assert (counted.message_id, counted.agent_id, counted.usage.input_tokens) == ("m9", "a1", 7)
+
+
+@pytest.mark.parametrize(
+    ("kind", "agents", "commands"),
+    [("local_bash", 0, 1), ("shell", 0, 1), ("monitor", 0, 1), ("local_agent", 1, 0), ("new_kind", 1, 0), (None, 1, 0)],
+)
+def test_a_background_task_of_an_unknown_kind_is_waited_for(kind: str | None, agents: int, commands: int) -> None:
+    """Waiting too long is mended by a clock; an answer that is cut off is lost."""
+    task = {"type": "system", "subtype": "task_started", "task_id": "b1", "task_type": kind, "is_backgrounded": True}
+    (now,) = [item for item in told(task) if isinstance(item, signals.BackgroundTasks)]
+    assert (now.agents, now.commands) == (agents, commands)
+
+
 def test_a_result_costs_what_was_used_since_the_last_one() -> None:
     models = {
         "a": {"inputTokens": 10, "outputTokens": 2, "cacheReadInputTokens": 3, "costUSD": 0.5},

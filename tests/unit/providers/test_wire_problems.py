@@ -68,6 +68,7 @@ def test_half_a_line_of_json_explains_nothing() -> None:
         ({"is_error": True, "api_error_status": 503}, "failed", "api_error"),
         ({"is_error": True, "api_error_status": 408}, "failed", "api_error"),
         ({"is_error": True, "terminal_reason": "aborted_streaming"}, "stopped", "stopped"),
+        ({"is_error": True, "api_error": "billing_error", "api_error_status": 400}, "failed", "usage_limit"),
         ({"is_error": True, "terminal_reason": "prompt_too_long"}, "failed", "prompt_too_long"),
         ({"is_error": True, "startup_failure_reason": "bypass_root"}, "failed", "spawn_failed"),
         ({"is_error": True, "startup_failure_reason": "proxy_invalid"}, "failed", "spawn_failed"),

@@ -91,6 +91,8 @@ _TURNING_NAMES = frozenset(
         "RUBYOPT",
         "RUBYLIB",
         "JAVA_TOOL_OPTIONS",
+        "JDK_JAVA_OPTIONS",
+        "_JAVA_OPTIONS",
         "GIT_SSH",
         "GIT_SSH_COMMAND",
         "GIT_EXTERNAL_DIFF",
@@ -98,6 +100,8 @@ _TURNING_NAMES = frozenset(
         "GIT_ASKPASS",
         "GIT_PAGER",
         "GIT_EDITOR",
+        "GIT_SEQUENCE_EDITOR",
+        "GIT_PROXY_COMMAND",
         "GLIBC_TUNABLES",
         "GCONV_PATH",
     }
