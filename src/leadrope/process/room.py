@@ -58,6 +58,19 @@ def received(sock: "_socket.socket") -> "tuple[bytes, list[int]]":
     return data, handles
 
 
+def is_told_to_stop(wire: "_socket.socket", name: bytes) -> bool:
+    """Whether one of the words that have come is for the command with this name."""
+    found = False
+    while True:
+        try:
+            data = wire.recv(256, _socket.MSG_DONTWAIT)
+        except OSError:
+            return found
+        if not data:  # the room is gone, and this lane with it
+            return found
+        found = found or data == b"STOP " + name
+
+
 def struct_of(handles: "list[int]") -> bytes:
     return b"".join(handle.to_bytes(4, sys.byteorder) for handle in handles)
 
@@ -110,10 +123,21 @@ class Room:
             else:
                 self.hand_on(name, handles)
         elif order == "STOP" and name in self.pids:
-            os.kill(self.pids[name], lanes.STOP)  # our child, and not yet reaped
+            self.stop(self.pids[name], data)
         for handle in handles:
             os.close(handle)
         return True
+
+    def stop(self, pid: int, words: bytes) -> None:
+        """The words say whom they are for, and the signal that they are there.
+
+        A signal alone may come before the lane has taken its command, or after it has ended it.
+        """
+        try:
+            self.wires[pid].send(words, _socket.MSG_DONTWAIT)
+        except OSError:  # somebody has killed it, which will be told
+            return
+        os.kill(pid, lanes.STOP)  # our child, and not yet reaped
 
     def hand_on(self, name: str, handles: "list[int]") -> None:
         """To a lane that is idle, or to a new one."""
@@ -173,8 +197,11 @@ class Room:
                 data, handles = received(wire)
                 if not data:
                     os._exit(0)
+                if data.startswith(b"STOP "):  # a command that had ended by then
+                    continue
                 body = marshal.loads(lanes.whole(handles[0]))  # noqa: S302  # the supervisor's own words
-                self.tell(lanes.Lane(body, handles).run().format(data.decode()))
+                lane = lanes.Lane(body, handles, lambda name=data: is_told_to_stop(wire, name))
+                self.tell(lane.run().format(data.decode()))
                 wire.send(b"idle")
         except BaseException:  # noqa: BLE001  # a copy of the room must never go on as the room
             sys.__excepthook__(*sys.exc_info())

@@ -151,10 +151,11 @@ def program_of(name: str, path: str) -> str:
 class Lane:
     """One command, from its start to the end of everything that it has started. Lives in a process of its own."""
 
-    def __init__(self, body: "dict[str, Any]", handles: "list[int]") -> None:
+    def __init__(self, body: "dict[str, Any]", handles: "list[int]", is_told_to_stop: "Callable[[], bool]") -> None:
         self.me = os.getpid()
         self.body = body
         self.handles = handles
+        self.is_told_to_stop = is_told_to_stop
         self.pid = 0
         self.status = 0
         self.has_ended = False
@@ -163,8 +164,6 @@ class Lane:
         self.leftovers: set[int] = set()
 
     def run(self) -> str:
-        while signal.sigtimedwait(TAKEN, 0):
-            pass  # meant for the command before
         failed = self.start()
         for handle in self.handles:  # held open here, the pipes would never end
             os.close(handle)
@@ -275,7 +274,8 @@ class Lane:
                 self.is_stopping = False  # what is left after it is killed as well
                 continue
             number = self.next_signal(min(kill_at, give_up) - now)
-            if number == STOP and kill_at == give_up:  # neither is set: the first word counts
+            # Neither is set: the first word counts.
+            if number == STOP and kill_at == give_up and self.is_told_to_stop():
                 self.is_stopping = True
                 kill_at = time.monotonic() + STOP_S
                 self.ask_to_end()

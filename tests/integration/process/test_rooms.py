@@ -218,6 +218,24 @@ async def test_a_cancelled_command_is_gone_when_the_cancellation_comes_through(
     assert (await bench.sh("echo on")).stdout == b"on\n"
 
 
+@pytest.mark.fault
+async def test_a_command_that_is_cancelled_at_once_is_stopped_and_the_next_is_not(
+    bench: Bench, survivors: Survivors, marker: str, fault_count: int
+) -> None:
+    """The order to stop may reach a lane before its command does, or after it has ended."""
+    async with asyncio.timeout(120):
+        for number in range(4 * fault_count):
+            is_long = bool(number % 2)
+            task = asyncio.create_task(bench.sh(f"exec {SLEEP if is_long else 'true'}", marker))
+            for _ in range(number % 7):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait({task})
+            assert task.cancelled() or not is_long
+            assert survivors() == {}
+            assert (await bench.sh("sleep 0.002; echo whole")).stdout == b"whole\n"
+
+
 async def test_two_cancellations_only_end_the_waiting(
     bench: Bench, survivors: Survivors, marker: str, until: Until
 ) -> None:
