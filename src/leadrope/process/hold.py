@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import math
 import os
 import signal
@@ -84,7 +85,12 @@ class GuardianFailed(Exception):
 def has_guardian() -> bool:
     """It needs Linux and a real interpreter: a frozen program's sys.executable is the program itself."""
     is_frozen = bool(getattr(sys, "frozen", False))
-    return sys.platform == "linux" and bool(sys.executable) and not is_frozen and Path(guardian.__file__).is_file()
+    return sys.platform == "linux" and bool(sys.executable) and not is_frozen and _has_script()
+
+
+@functools.cache
+def _has_script() -> bool:
+    return Path(guardian.__file__).is_file()
 
 
 def _script() -> str:

@@ -1,11 +1,20 @@
-"""A lane of the room: one command, from its start to the end of everything that it has started; part of room.py.
+"""A lane of the room: one command after the other, each from its start to the end of everything it has started.
 
-Lives in a fork of the room, beside which it lies. Knows no wire: what it came to is a line of text.
+Lives in a fork of the room, beside which its script lies, and is spoken to by the supervisor over a wire of its own:
+
+From the supervisor:   RUN command + the body + descriptors (stdin, stdout, stderr, perhaps an answer)
+                       FILE command + the same, the body being in the last descriptor
+                       STOP command, and a signal by way of the room: it says that there is a word to read
+To the supervisor:     ENDED command wait-status leftovers survivors · FAILED command errno cwd|program|lane
+
+The body is a dict of marshal's: the other side is the same Python. The end of the wire is the end of an idle lane.
 """
 
 import _signal as signal  # type: ignore[import-not-found]
+import _socket
 import errno
 import gc
+import marshal
 import os
 import sys
 import time
@@ -13,7 +22,7 @@ import time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any
+    from typing import Any, NoReturn
 
 if __name__ == "room_lane":  # beside the script, and not in the package
     import guardian  # type: ignore[import-not-found]
@@ -22,6 +31,8 @@ else:
 
 PR_SET_DUMPABLE = 4
 MOST_DESCRIPTORS = 5
+LONGEST_MESSAGE = 32 * 1024
+"""A longer body is handed over as a file in memory. (The kernel takes about 200 KiB at once.)"""
 STOP_S = 2.0
 """From SIGTERM to SIGKILL, as for an agent."""
 LONGEST_ARGUMENT = 128 * 1024 - 1
@@ -34,6 +45,61 @@ BROKEN_LANE = 70
 
 ME = f"/proc/self/task/{os.getpid()}/children"
 look = guardian.children if os.path.exists(ME) else guardian.scanned_children  # noqa: PTH110
+
+
+def received(sock: "_socket.socket", longest: int) -> "tuple[bytes, list[int]]":
+    """A message and its descriptors; of descriptors that did not all arrive none is kept."""
+    space = _socket.CMSG_SPACE(MOST_DESCRIPTORS * 4)
+    data, parts, flags, _ = sock.recvmsg(longest, space, _socket.MSG_CMSG_CLOEXEC)
+    handles = [
+        int.from_bytes(part[2][at : at + 4], sys.byteorder) for part in parts for at in range(0, len(part[2]), 4)
+    ]
+    if flags & _socket.MSG_CTRUNC:
+        for handle in handles:
+            os.close(handle)
+        return data, []
+    return data, handles
+
+
+def is_told_to_stop(wire: "_socket.socket", name: bytes) -> bool:
+    """Whether one of the words that have come is for the command with this name.
+
+    The signal alone may come before the lane has taken its command, or after it has ended it.
+    """
+    found = False
+    while True:
+        try:
+            data = wire.recv(256, _socket.MSG_DONTWAIT)
+        except OSError:
+            return found
+        if not data:  # the supervisor is gone, and this lane with it
+            return found
+        found = found or data == b"STOP " + name
+
+
+def live(wire: "_socket.socket", room: int) -> "NoReturn":
+    """The life of a lane. It tells the end of each command itself; its own end is told by the room."""
+    os.setsid()
+    guardian.prctl(guardian.PR_SET_CHILD_SUBREAPER, 1)
+    guardian.prctl(guardian.PR_SET_PDEATHSIG, signal.SIGKILL)
+    while os.getppid() == room:
+        data, handles = received(wire, LONGEST_MESSAGE)
+        if not data:
+            os._exit(0)
+        head, _, text = data.partition(b"\n")
+        order, _, name = head.partition(b" ")
+        if order == b"STOP":  # for a command that had ended by then
+            continue
+        if not handles:
+            wire.send(b"FAILED %s %d lane" % (name, errno.EMFILE))
+            continue
+        if order == b"FILE":
+            with open(handles.pop(), "rb") as file:  # noqa: PTH123
+                text = file.read()
+        body = marshal.loads(text)  # noqa: S302  # the supervisor's own words
+        told = Lane(body, handles, lambda: is_told_to_stop(wire, name)).run()  # noqa: B023  # called in this round alone
+        wire.send(told.format(name.decode()).encode())
+    os._exit(BROKEN_LANE)
 
 
 def descendants(root: int) -> "Iterator[tuple[int, int]]":
@@ -108,15 +174,6 @@ def send_signal(pid: int, parents: "tuple[int, int]", number: int) -> None:
         os.close(handle)
 
 
-def whole(handle: int) -> bytes:
-    """What a file in memory holds, wherever it was left off."""
-    size, parts = 0, []
-    while part := os.pread(handle, 1 << 20, size):
-        parts.append(part)
-        size += len(part)
-    return b"".join(parts)
-
-
 def in_memory(data: bytes) -> int:
     handle = os.memfd_create("leadrope", os.MFD_CLOEXEC)
     with open(handle, "wb", closefd=False) as file:
@@ -126,7 +183,7 @@ def in_memory(data: bytes) -> int:
 
 
 def high(handle: int) -> int:
-    """The same where no number that a command gets is in its way."""
+    """The same where no number that a command gets is in its way: they are given in their order."""
     import fcntl  # noqa: PLC0415  # for code in another Python alone
 
     found: int = fcntl.fcntl(handle, fcntl.F_DUPFD_CLOEXEC, 16)
@@ -187,19 +244,16 @@ class Lane:
 
     def start_program(self) -> int:
         argv, env = self.body["argv"], self.body["env"]
-        _, stdin, stdout, stderr, answer = self.handles[:MOST_DESCRIPTORS]
+        stdin, stdout, stderr, *answer = self.handles
         more: list[tuple[int, ...]] = []
         if "script" in self.body:
             argv = [*argv, *self.script_words(self.body["script"])]
         elif "waits" in self.body:
-            more = [(os.POSIX_SPAWN_DUP2, self.kept(high(answer)), 3)]
+            more = [(os.POSIX_SPAWN_DUP2, answer[0], 3)]
         elif "letter" in self.body:
             argv = [*argv, beside("room_code.py"), "3", "4", str(self.body["limit"])]
             letter = self.kept(in_memory(self.body["letter"]))
-            more = [
-                (os.POSIX_SPAWN_DUP2, self.kept(high(answer)), 3),
-                (os.POSIX_SPAWN_DUP2, self.kept(high(letter)), 4),
-            ]
+            more = [(os.POSIX_SPAWN_DUP2, answer[0], 3), (os.POSIX_SPAWN_DUP2, self.kept(high(letter)), 4)]
         return os.posix_spawn(
             program_of(argv[0], env.get("PATH", os.defpath)),
             argv,
@@ -239,7 +293,7 @@ class Lane:
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, [])
             guardian.prctl(PR_SET_DUMPABLE, 1)
-            _, stdin, stdout, stderr, answer = self.handles
+            stdin, stdout, stderr, answer = self.handles
             for handle, number in ((stdin, 0), (stdout, 1), (stderr, 2)):
                 os.dup2(handle, number)
             # The supervisor's socket is among what is closed here.
@@ -310,7 +364,7 @@ class Lane:
         Having no child at all is the kernel's own word that nothing is left. A child that somebody traces may be dead
         and stay.
         """
-        return end_below(self.me, {}, self.leftovers, self.has_no_child)
+        return 0 if self.is_childless else end_below(self.me, {}, self.leftovers, self.has_no_child)
 
     def has_no_child(self) -> bool:
         self.reap()

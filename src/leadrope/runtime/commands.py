@@ -36,8 +36,8 @@ from leadrope.policy.decide import Facts, Policy, Verdict, decide
 from leadrope.policy.resolve import SHIPPED, EffectivePolicy
 from leadrope.process import child as processes
 from leadrope.process import hold, reaper, rooms, sandbox_programs
+from leadrope.process.room_command import LIMIT_BYTES, Finished, OnOutput
 from leadrope.process.room_errors import RoomGone
-from leadrope.process.rooms import LIMIT_BYTES, Finished, OnOutput
 from leadrope.providers import base
 from leadrope.providers.claude_code import env as environments
 from leadrope.runtime import prepare, walls
@@ -163,12 +163,12 @@ class Commands:
 
     def judge(self, call: ToolCall, *, is_own: bool, has_person: bool) -> Verdict:
         """What the rules of all layers say. `is_own`: the text stands so in a file that the user started himself."""
-        policy = Policy(mode="full", workspace=(str(self.cwd),), rules=self.rules)
+        policy = self._policy
         is_command = call.name == "Bash"
         facts = Facts(
             person=has_person,
             sandboxed=is_command and self.rules.sandbox == "required" and self.is_walled,
-            home=str(homes.user_home(self._environ)),
+            home=self._user_home,
             is_own=is_own,
         )
         verdict = decide(policy, call, facts)
@@ -176,6 +176,14 @@ class Commands:
         if verdict.word == "allow" or not (is_own and is_command and self.masks_all_blocked):
             return verdict
         return decide(policy, call, msgspec.structs.replace(facts, is_masked=True))
+
+    @functools.cached_property
+    def _policy(self) -> Policy:
+        return Policy(mode="full", workspace=(str(self.cwd),), rules=self.rules)
+
+    @functools.cached_property
+    def _user_home(self) -> str:
+        return str(homes.user_home(self._environ))
 
     @functools.cached_property
     def masks_all_blocked(self) -> bool:
@@ -384,7 +392,9 @@ class Commands:
 
     async def _leave(self) -> None:
         place, self._place = self._place, None
-        self._spare = None  # it ends with its room
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            spare.drop()  # its descriptors; it ends with its room
         if place is None:
             return
         try:

@@ -16,8 +16,9 @@ import pytest
 from leadrope import errors
 from leadrope.process import child as processes
 from leadrope.process import rooms
+from leadrope.process.room_command import Finished
 from leadrope.process.room_errors import CommandLost, NotStarted, RoomGone
-from leadrope.process.rooms import Door, Finished, Room
+from leadrope.process.rooms import Door, Room
 
 Survivors = Callable[[], dict[int, str]]
 Until = Callable[[Callable[[], bool]], Awaitable[None]]
@@ -312,6 +313,57 @@ async def test_a_room_that_is_killed_fails_all_that_runs_in_it(
         await bench.sh("true")
     await room.close()
     assert survivors() == {}
+
+
+async def test_a_room_that_is_dead_and_has_not_told_so_takes_no_command(tmp_path: Path) -> None:
+    room = await opened(tmp_path)
+    idle = [Bench(room, tmp_path).sh("read x; echo $x", stdin=b"a") for _ in range(2)]
+    await asyncio.gather(*idle)
+    pid = int((await Bench(room, tmp_path).sh("read _ _ _ room _ </proc/$PPID/stat; echo $room")).stdout)
+    os.kill(pid, signal.SIGKILL)
+    while Path(f"/proc/{pid}").exists():  # the loop hears nothing meanwhile
+        pass
+    with pytest.raises(RoomGone):
+        await Bench(room, tmp_path).sh("true")
+    assert room.is_lost
+    await room.close()
+
+
+async def test_an_idle_lane_that_was_killed_costs_no_command(bench: Bench) -> None:
+    lane = int((await bench.sh("echo $PPID")).stdout)
+    os.kill(lane, signal.SIGKILL)
+    while (status := Path(f"/proc/{lane}/stat")).exists() and ") Z " not in status.read_text():
+        pass
+    assert (await bench.sh("echo on; echo $PPID")).stdout.splitlines()[0] == b"on"
+
+
+async def test_output_is_heard_while_the_command_runs(bench: Bench, until: Until) -> None:
+    heard: list[tuple[str, bytes]] = []
+    script = "echo out; echo err >&2; read x <go; echo $x"
+    os.mkfifo(bench.folder / "go")
+    task = asyncio.create_task(bench.sh(script, on_output=lambda stream, data: heard.append((stream, data))))
+    await until(lambda: len(heard) == 2)
+    assert sorted(heard) == [("stderr", b"err\n"), ("stdout", b"out\n")]
+    await asyncio.to_thread((bench.folder / "go").write_text, "on\n")
+    assert (await task).stdout == b"out\non\n"
+
+
+async def test_no_descriptor_is_left(tmp_path: Path) -> None:
+    before = sorted(Path("/proc/self/fd").iterdir())
+    room = await opened(tmp_path)
+    bench = Bench(room, tmp_path)
+    env = {"PATH": os.environ["PATH"]}
+    for body in ({"argv": ["bash"]}, {"argv": ["bash"], "letter": b""}):
+        room.spare({**body, "cwd": "/", "env": env}).drop()
+    spare = room.spare({"argv": ["bash"], "cwd": "/", "env": env})
+    done = await spare.run("echo a", timeout_s=None, limit_bytes=100, on_output=None)
+    assert done is not None and done.stdout == b"a\n"  # noqa: PT018
+    with pytest.raises(NotStarted):
+        await room.run({"argv": ["leadrope-no-such"], "cwd": "/", "env": env})
+    await asyncio.gather(*(bench.sh("echo a", stdin=b"x" * 200_000) for _ in range(10)))
+    room.spare({"argv": ["bash"], "cwd": "/", "env": env}).drop()
+    await room.close()
+    assert sorted(Path("/proc/self/fd").iterdir()) == before
 
 
 async def test_a_closed_room_leaves_nothing(tmp_path: Path, survivors: Survivors, marker: str, until: Until) -> None:

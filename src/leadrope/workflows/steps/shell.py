@@ -22,7 +22,7 @@ from leadrope.workflows import shell_quoting, templates
 from leadrope.workflows.steps.base import Caution, Config, Context, Done, Kind, StepFailed, brief
 
 if TYPE_CHECKING:
-    from leadrope.process.rooms import Finished
+    from leadrope.process.room_command import Finished
 
 MIB = 1024 * 1024
 DEFAULT_BYTES, MOST_BYTES = 10 * MIB, 100 * MIB

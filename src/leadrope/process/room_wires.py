@@ -1,0 +1,162 @@
+"""Messages with descriptors, to a room and to each of its lanes; what a lane is doing."""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import errno
+import os
+import socket
+from collections import deque
+from collections.abc import Callable
+
+from leadrope.process.room_command import Command, Ended
+from leadrope.process.room_errors import not_started
+
+FULL_S = 0.005
+"""Until a message is sent again for which the kernel had no room."""
+
+
+class Wire:
+    """Sends in order. What can no longer be sent is dropped: whoever reads from the other end hears of its end."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket) -> None:
+        self._loop = loop
+        self._sock = sock
+        self._unsent: deque[tuple[bytes, Callable[[], tuple[int, ...]], Callable[[], None]]] = deque()
+        self.is_broken = False
+        sock.setblocking(False)
+
+    def send(
+        self,
+        words: bytes,
+        handles: Callable[[], tuple[int, ...]] = tuple,
+        on_sent: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`handles` is asked when it is sent; `on_sent` also when it never will be."""
+        self._unsent.append((words, handles, on_sent))
+        if len(self._unsent) == 1:
+            self._flush()
+
+    def _flush(self) -> None:
+        while self._unsent:
+            words, handles, on_sent = self._unsent[0]
+            if not self.is_broken and not self._has_sent(words, handles()):
+                self._loop.call_later(FULL_S, self._flush)
+                return
+            self._unsent.popleft()
+            on_sent()
+
+    def _has_sent(self, words: bytes, handles: tuple[int, ...]) -> bool:
+        parts = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", handles))] if handles else []
+        try:
+            self._sock.sendmsg([words], parts)
+        except OSError as error:
+            # Not only a full socket: the kernel also bounds the descriptors that are on their way.
+            if isinstance(error, BlockingIOError) or error.errno == errno.ETOOMANYREFS:
+                return False
+            self.is_broken = True
+        return True
+
+    def close(self) -> None:
+        self.is_broken = True
+        self._flush()
+        self._sock.close()
+
+
+def received(sock: socket.socket) -> bytes | None:
+    """A message; empty at the end, None when there is none yet."""
+    try:
+        return sock.recv(256)
+    except BlockingIOError:
+        return None
+    except OSError:
+        return b""
+
+
+class Lane:
+    """A process in the room that runs one command after the other."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sock: socket.socket,
+        number: str,
+        *,
+        knows_code: bool,
+        on_rest: Callable[[Lane, Ended | Exception], None],
+    ) -> None:
+        """`on_rest`: its command has ended, and it can take another."""
+        self._loop = loop
+        self._sock = sock
+        self._wire = Wire(loop, sock)
+        self._on_rest = on_rest
+        self._is_heard = True
+        self.number = number
+        self.knows_code = knows_code
+        self.command: Command | None = None
+        loop.add_reader(sock.fileno(), self._receive)
+
+    def take(self, command: Command) -> bool:
+        """False if it is gone already."""
+
+        def handles() -> tuple[int, ...]:
+            """Closed while it waited to be sent, it has none; the lane then says that it failed."""
+            return () if command.is_closed else command.handles
+
+        def on_sent() -> None:
+            if not self._wire.is_broken:
+                command.sent()
+
+        self._wire.send(command.words, handles, on_sent)
+        if self._wire.is_broken:
+            return False
+        self.command = command
+        return True
+
+    def say_stop(self) -> None:
+        if self.command is not None:
+            self._wire.send(b"STOP " + self.command.name.encode())
+
+    def lose(self, error: Exception) -> None:
+        """It has ended. What it said last counts."""
+        while self.command is not None and self._receive():
+            pass
+        if self.command is not None:
+            self.command.end(error)
+        self.close()
+
+    def close(self) -> None:
+        self._hang_up()
+        self._wire.close()
+
+    def _hang_up(self) -> None:
+        if self._is_heard:
+            self._is_heard = False
+            self._loop.remove_reader(self._sock.fileno())
+
+    def _receive(self) -> bool:
+        """Whether there was a message."""
+        data = received(self._sock) if self._is_heard else None
+        if data is None:
+            return False
+        if not data:  # how it came to its end is the room's to tell
+            self._hang_up()
+            return False
+        # A command of the same user could have had a hand in it: what makes no sense is taken for nothing.
+        words = data.decode(errors="replace").split()
+        command = self.command
+        if command is None or words[1:2] != [command.name]:
+            return True
+        ended: Ended | Exception
+        match words[:1] + words[2:]:
+            case ["ENDED", status, leftovers, survivors]:
+                ended = Ended(os.waitstatus_to_exitcode(int(status)), int(leftovers), int(survivors))
+            case ["FAILED", number, what]:
+                ended = not_started(what, int(number))
+            case _:
+                return True
+        self.command = None
+        command.end(ended)
+        self._on_rest(self, ended)
+        return True

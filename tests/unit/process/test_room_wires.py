@@ -1,0 +1,174 @@
+"""The supervisor's side of a lane, with a real socket to a peer that the test plays."""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import marshal
+import os
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+
+from leadrope.process.room_command import Command, Ended
+from leadrope.process.room_errors import CommandLost, NotStarted, lane_lost
+from leadrope.process.room_wires import Lane, Wire
+
+BODY = {"argv": ["true"], "cwd": "/", "env": {}}
+
+
+class Peer:
+    """A lane, and the other end of its wire."""
+
+    def __init__(self) -> None:
+        ours, self.sock = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.rested: list[Ended | Exception] = []
+        self.lane = Lane(
+            asyncio.get_running_loop(),
+            ours,
+            "7",
+            knows_code=False,
+            on_rest=lambda _, ended: self.rested.append(ended),
+        )
+
+    def heard(self) -> tuple[bytes, int]:
+        """A message, and how many descriptors came with it."""
+        data, parts, _, _ = self.sock.recvmsg(65536, socket.CMSG_SPACE(64), socket.MSG_DONTWAIT)
+        handles = [handle for _, _, raw in parts for handle in array.array("i", raw)]
+        for handle in handles:
+            os.close(handle)
+        return data, len(handles)
+
+    def says(self, *messages: bytes) -> None:
+        for message in messages:
+            self.sock.send(message)
+
+
+@pytest.fixture
+async def peer() -> AsyncIterator[Peer]:
+    peer = Peer()
+    yield peer
+    peer.lane.close()
+    peer.sock.close()
+
+
+@pytest.fixture
+async def command() -> AsyncIterator[Command]:
+    command = Command("3", BODY)
+    yield command
+    command.close()
+
+
+async def ended(command: Command) -> None:
+    async with asyncio.timeout(30):
+        await command.until_ended()
+
+
+async def test_a_command_goes_out_whole_and_comes_back_ended(peer: Peer, command: Command) -> None:
+    assert peer.lane.take(command)
+    words, handles = peer.heard()
+    head, _, body = words.partition(b"\n")
+    assert (head, marshal.loads(body), handles) == (b"RUN 3", BODY, 3)
+    peer.says(b"ENDED 3 256 2 1")
+    await ended(command)
+    done = await command.finished(timed_out=False)
+    assert (done.exit_code, done.leftovers, done.survivors) == (1, 2, 1)
+    assert peer.rested == [Ended(1, 2, 1)]
+    assert peer.lane.command is None
+
+
+async def test_a_long_body_goes_as_a_file(peer: Peer) -> None:
+    command = Command("4", {**BODY, "script": "x" * 100_000})
+    assert peer.lane.take(command)
+    assert peer.heard() == (b"FILE 4", 4)
+    command.close()
+
+
+@pytest.mark.parametrize("word", [b"ENDED 9 0 0 0", b"ENDED", b"", b"\xff\xfe 3", b"ENDED 3 0", b"BEGUN 3 1 2 3"])
+async def test_what_makes_no_sense_is_taken_for_nothing(peer: Peer, command: Command, word: bytes) -> None:
+    peer.lane.take(command)
+    if word:
+        peer.says(word)
+    peer.says(b"ENDED 3 0 0 0")
+    await ended(command)
+    assert peer.rested == [Ended(0, 0, 0)]
+
+
+async def test_what_was_not_started_says_why(peer: Peer, command: Command) -> None:
+    peer.lane.take(command)
+    peer.says(b"FAILED 3 2 program")
+    await ended(command)
+    with pytest.raises(NotStarted, match="no such program"):
+        await command.finished(timed_out=False)
+    assert isinstance(peer.rested[0], NotStarted)
+
+
+async def test_what_a_lane_said_before_it_was_lost_counts(peer: Peer, command: Command) -> None:
+    peer.lane.take(command)
+    peer.says(b"noise", b"ENDED 3 0 0 0")
+    peer.lane.lose(lane_lost(-9))
+    assert (await command.finished(timed_out=False)).exit_code == 0
+
+
+async def test_a_lane_that_was_lost_takes_its_command_along(peer: Peer, command: Command) -> None:
+    peer.lane.take(command)
+    peer.sock.close()
+    await asyncio.sleep(0)
+    assert not command.has_ended  # how it came to its end is the room's to tell
+    peer.lane.lose(lane_lost(-9))
+    with pytest.raises(CommandLost, match="exit code -9"):
+        await command.finished(timed_out=False)
+
+
+async def test_a_lane_that_is_gone_refuses_and_the_command_can_go_to_another(peer: Peer, command: Command) -> None:
+    peer.sock.close()
+    assert not peer.lane.take(command)
+    other = Peer()
+    assert other.lane.take(command)
+    assert other.heard()[1] == 3
+    other.lane.close()
+    other.sock.close()
+
+
+async def test_the_order_to_stop_names_its_command(peer: Peer, command: Command) -> None:
+    peer.lane.say_stop()
+    peer.lane.take(command)
+    peer.lane.say_stop()
+    assert peer.heard()[0].startswith(b"RUN 3\n")
+    assert peer.heard() == (b"STOP 3", 0)
+    with pytest.raises(BlockingIOError):
+        peer.heard()
+
+
+async def test_a_full_wire_keeps_the_order_and_no_descriptor_of_a_closed_command(peer: Peer, command: Command) -> None:
+    sent: list[int] = []
+    wire = peer.lane._wire
+    filler = b"x" * 50_000
+    for number in range(20):
+        wire.send(filler, on_sent=lambda number=number: sent.append(number))  # type: ignore[misc]
+    assert len(sent) < 20
+    assert peer.lane.take(command)
+    command.close()
+    heard: list[tuple[bytes, int]] = []
+    async with asyncio.timeout(30):
+        while len(heard) < 21:
+            try:
+                heard.append(peer.heard())
+            except BlockingIOError:
+                await asyncio.sleep(0.001)
+    assert sent == list(range(20))
+    assert [words for words, _ in heard[:20]] == [filler] * 20
+    assert heard[20][0].startswith(b"RUN 3\n")
+    assert heard[20][1] == 0  # their numbers may be another's by now
+
+
+async def test_what_cannot_be_sent_any_more_is_dropped(peer: Peer) -> None:
+    dropped: list[str] = []
+    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    wire = Wire(asyncio.get_running_loop(), ours)
+    its.close()
+    wire.send(b"a", on_sent=lambda: dropped.append("a"))
+    wire.send(b"b", on_sent=lambda: dropped.append("b"))
+    assert (dropped, wire.is_broken) == (["a", "b"], True)
+    wire.close()
