@@ -22,6 +22,8 @@ class Bell:
         """From any thread."""
         with self._lock:
             for loop, event in self._waiting:
+                if event.is_set():
+                    continue  # it was rung for before, and whoever listens has yet to look
                 # A loop may be closed at this moment, with its listeners still here: nobody waits there any more.
                 with contextlib.suppress(RuntimeError):
                     loop.call_soon_threadsafe(event.set)

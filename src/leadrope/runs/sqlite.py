@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import time
 import zlib
@@ -24,7 +25,7 @@ from leadrope.runs.cleaning import as_json
 from leadrope.runs.reading import Reads
 from leadrope.runs.statements import sql
 from leadrope.runs.store import Approval, Decided, Limits, NewRun, Order, Owner, Progress, RunInfo, State
-from leadrope.runs.writer import Writer
+from leadrope.runs.writer import BATCH_S, Writer
 
 T = TypeVar("T")
 PACK_BYTES = 4096
@@ -42,6 +43,7 @@ class Sqlite(Reads):
         super().__init__(path)
         self.bell = Bell(self.data_version)
         self._writer = Writer(path, lambda: database.open_(path), on_change=self.bell.ring)
+        self._reminded: asyncio.AbstractEventLoop | None = None
 
     def __enter__(self) -> Self:
         self._writer.start()
@@ -58,8 +60,16 @@ class Sqlite(Reads):
         return await self._writer.do(work, weight=weight, durable=durable)
 
     def write_later(self, work: Callable[[sqlite3.Connection], object]) -> None:
-        """In a moment, with what else is written then; nobody waits for it. A failure is the next writer's to tell."""
-        self._writer.submit(work, durable=False)
+        """With what is written next, or in a moment; nobody waits for it. A failure is the next writer's to tell."""
+        self._writer.later(work)
+        loop = asyncio.get_running_loop()
+        if self._reminded is not loop:
+            self._reminded = loop
+            loop.call_later(BATCH_S, self._remind)
+
+    def _remind(self) -> None:
+        self._reminded = None
+        self._writer.hand_in_later()
 
     async def add_run(self, new: NewRun, limits: Limits | None = None, *, redactor: Redactor | None = None) -> RunInfo:
         """`redactor`: of somebody who knows more secrets than the request itself holds."""

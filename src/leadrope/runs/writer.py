@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import queue
 import sqlite3
 import threading
@@ -27,17 +28,40 @@ MOST_WAITING = 10_000
 """Works that are not written yet; whoever adds more waits. A run adds one per batch and waits for it."""
 
 
-class _Item:
-    __slots__ = ("durable", "future", "weight", "work")
+class _Answer:
+    """For a task of a loop: a fraction of what a Future of another thread costs, with its lock and its chain."""
 
-    def __init__(self, work: Work, weight: int, *, durable: bool) -> None:
+    __slots__ = ("future", "loop")
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
+
+    def set_result(self, value: Any) -> None:
+        self._tell(self.future.set_result, value)
+
+    def set_exception(self, error: BaseException) -> None:
+        self._tell(self.future.set_exception, error)
+
+    def _tell(self, word: Callable[[Any], None], value: Any) -> None:
+        def tell() -> None:
+            # What is handed in is written, also when whoever waits for it is cancelled: a write that may or may not
+            # have happened would leave a gap behind it.
+            if not self.future.done():
+                word(value)
+
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits there any more
+            self.loop.call_soon_threadsafe(tell)
+
+
+class _Item:
+    __slots__ = ("answer", "durable", "weight", "work")
+
+    def __init__(self, work: Work, weight: int, answer: Future[Any] | _Answer, *, durable: bool) -> None:
         self.work = work
         self.weight = weight
         self.durable = durable
-        self.future: Future[Any] = Future()
-        # What is handed in is written, also when whoever waits for it is cancelled: a write that may or may not have
-        # happened would leave a gap behind it.
-        self.future.set_running_or_notify_cancel()
+        self.answer = answer
 
 
 class Writer:
@@ -48,7 +72,9 @@ class Writer:
         self._path = path
         self._connect = connect
         self._on_change = on_change
-        self._items: queue.Queue[_Item | None] = queue.Queue(MOST_WAITING)
+        self._items: queue.Queue[list[_Item] | None] = queue.Queue(MOST_WAITING)
+        self._later: list[_Item] = []
+        """What nobody waits for; it goes with the next work, and wakes nobody by itself."""
         self._thread = threading.Thread(target=self._run, name="leadrope store", daemon=True)
         self._opened: Future[None] = Future()
         self._synchronous = ""
@@ -67,21 +93,46 @@ class Writer:
         with self._door:
             if not self._is_closed:
                 self._is_closed = True
+                if self._later:
+                    self._items.put(self._later)
                 self._items.put(None)
         if self._thread.ident is not None:
             self._thread.join()
 
     def submit(self, work: Callable[[sqlite3.Connection], T], *, weight: int = 0, durable: bool = True) -> Future[T]:
         """`weight` is how many events it writes; `durable`: on the disk itself before the answer comes."""
-        item = _Item(work, weight, durable=durable)
-        with self._door:
-            if self._is_closed:
-                raise errors.StoreError("the run store is closed", hint="Open it again.")
-            self._items.put(item)
-        return item.future
+        future: Future[T] = Future()
+        future.set_running_or_notify_cancel()  # it cannot be taken back
+        self._hand_in(_Item(work, weight, future, durable=durable))
+        return future
 
     async def do(self, work: Callable[[sqlite3.Connection], T], *, weight: int = 0, durable: bool = True) -> T:
-        return await asyncio.wrap_future(self.submit(work, weight=weight, durable=durable))
+        answer = _Answer()
+        self._hand_in(_Item(work, weight, answer, durable=durable))
+        found: T = await answer.future
+        return found
+
+    def later(self, work: Callable[[sqlite3.Connection], object]) -> None:
+        """With the next work that is handed in, or when `hand_in_later` is called."""
+        with self._door:
+            self._check_open()
+            self._later.append(_Item(work, 0, Future(), durable=False))
+
+    def hand_in_later(self) -> None:
+        with self._door:
+            if self._later and not self._is_closed:
+                items, self._later = self._later, []
+                self._items.put(items)
+
+    def _hand_in(self, item: _Item) -> None:
+        with self._door:
+            self._check_open()
+            items, self._later = [*self._later, item], []
+            self._items.put(items)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise errors.StoreError("the run store is closed", hint="Open it again.")
 
     # -- in the thread ------------------------------------------------------------------------------------------------
 
@@ -108,14 +159,14 @@ class Writer:
             is_enough = bool(items) and (items[-1].durable or weight >= BATCH_EVENTS or left <= 0)
             try:
                 # What is here already costs no waiting.
-                item = self._items.get(block=not is_enough, timeout=left if items and not is_enough else None)
+                found = self._items.get(block=not is_enough, timeout=left if items and not is_enough else None)
             except queue.Empty:
                 break
-            if item is None:
+            if found is None:
                 self._is_last = True
                 break
-            items.append(item)
-            weight += item.weight
+            items += found
+            weight += sum(item.weight for item in found)
             until = min(until, time.monotonic() + BATCH_S)
         return items
 
@@ -126,7 +177,7 @@ class Writer:
         except BaseException as error:  # noqa: BLE001  # given to whoever asked
             if len(items) == 1 or _is_busy(error):
                 for item in items:
-                    item.future.set_exception(self._told(error))
+                    item.answer.set_exception(self._told(error))
             else:
                 # One of them is at fault, and the others must not suffer for it.
                 for item in items:
@@ -136,7 +187,7 @@ class Writer:
         if connection.total_changes != before:
             self._on_change()  # before the answers: rung after them, it would wake who has begun to listen since
         for item, answer in zip(items, answers, strict=True):
-            item.future.set_result(answer)
+            item.answer.set_result(answer)
 
     def _together(self, connection: sqlite3.Connection, items: list[_Item]) -> list[Any]:
         self._sync(connection, "full" if any(item.durable for item in items) else "normal")

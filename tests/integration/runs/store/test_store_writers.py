@@ -321,3 +321,50 @@ async def test_a_store_outlives_the_loop_that_listened(path: Path) -> None:
         rung()
         await store.hold_account("a", 1.0, "")
         await store.hold_account("a", 2.0, "")
+
+
+def test_what_nobody_waits_for_goes_with_the_next_work(bench: Bench, path: Path) -> None:
+    before = bench.writer.commits
+    for word in ("a", "b"):
+        bench.writer.later(lambda db, word=word: db.execute("insert into marks values (?)", (word,)))  # type: ignore[misc]
+    assert words(path) == []
+    bench.mark("c").result()
+    assert words(path) == ["a", "b", "c"]
+    assert bench.writer.commits == before + 1
+
+
+def test_what_nobody_waits_for_is_written_when_it_is_said(
+    bench: Bench, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "BATCH_S", 0.0)
+    written = threading.Event()
+
+    def work(db: sqlite3.Connection) -> None:
+        db.execute("insert into marks values ('a')")
+        written.set()
+
+    bench.writer.later(work)
+    bench.writer.hand_in_later()
+    assert written.wait(30)
+    bench.writer.submit(lambda db: db.in_transaction).result()
+    assert words(path) == ["a"]
+
+
+def test_close_writes_what_nobody_waits_for(bench: Bench, path: Path) -> None:
+    bench.writer.later(lambda db: db.execute("insert into marks values ('a')"))
+    bench.writer.close()
+    assert words(path) == ["a"]
+    with pytest.raises(errors.StoreError, match="closed"):
+        bench.writer.later(lambda db: db.in_transaction)
+
+
+async def test_a_work_is_done_though_whoever_waits_is_cancelled(bench: Bench, path: Path) -> None:
+    bench.hold()
+    task = asyncio.create_task(bench.writer.do(lambda db: db.execute("insert into marks values ('a')").rowcount))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait({task})
+    bench.let_go()
+    assert await bench.writer.do(lambda db: db.execute("select word from marks").fetchall()) == [("a",)]
+    with pytest.raises(errors.StoreError, match="UNIQUE"):
+        await bench.writer.do(lambda db: db.execute("insert into marks values ('a')").rowcount)
