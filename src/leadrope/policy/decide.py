@@ -18,7 +18,7 @@ from leadrope.core.tools import BASELINE_TOOLS, ToolCall, ToolClass
 from leadrope.policy import paths, patterns
 from leadrope.policy.look import Facts, Look
 from leadrope.policy.resolve import EffectivePolicy
-from leadrope.policy.rules import RULES, Finding, Rule
+from leadrope.policy.rules import CHECKS, Finding, Rule
 from leadrope.policy.verdicts import Allow, Ask, Deny, Verdict, stricter
 
 __all__ = [
@@ -139,7 +139,7 @@ def _is_usable(tools: tuple[str, ...], look: Look) -> bool:
 
 def _by_rules(rules: EffectivePolicy, look: Look, facts: Facts) -> list[Ask | Deny]:
     found: list[Ask | Deny] = []
-    for rule in RULES:
+    for rule in CHECKS:
         value = getattr(rules, rule.field)
         if value == rule.bottom:
             continue

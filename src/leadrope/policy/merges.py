@@ -71,6 +71,7 @@ class Strictest(Least):
     merged_as = "the strictest"
 
     def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         cls.bottom = cls.order[0]
 
     def merge(self, one: Any, other: Any) -> Any:

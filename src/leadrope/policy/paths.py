@@ -45,8 +45,13 @@ class Ground:
         self.cwd = roots[0]
         self.home = home
         self._resolve = resolve
-        # As written and with links followed: a path is compared in both spellings.
-        self.roots = tuple(dict.fromkeys((*(os.path.normpath(root) for root in roots), *map(resolve, roots))))
+        self._roots = roots
+
+    @functools.cached_property
+    def roots(self) -> tuple[str, ...]:
+        """As written and with links followed: a path is compared in both spellings."""
+        written = (os.path.normpath(root) for root in self._roots)
+        return tuple(dict.fromkeys((*written, *map(self._resolve, self._roots))))
 
     def spellings(self, path: str, *, cwd: str | None = None) -> tuple[str, ...]:
         """The path made absolute: as its text says, and with every link followed. () for what is no path."""

@@ -36,10 +36,12 @@ class Rule(merges.Least):
 
     name: ClassVar[str]
     help: ClassVar[str]
+    field: ClassVar[str]
+    """Its place in an EffectivePolicy."""
 
-    @property
-    def field(self) -> str:
-        return self.name.replace(".", "_")
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.field = cls.name.replace(".", "_")
 
     def validate(self, value: Any) -> None:
         """BadValue, with a hint, for a value of the right type that cannot be meant.
@@ -279,7 +281,8 @@ class ProtectedPaths(merges.Union, Rule):
             return
         if look.reading and look.writes_unknown:
             yield Finding("unknown", "it cannot be told which file the command writes", value[0])
-        yield from _found("ask", ((entry, _hit(entry, look.written, look)) for entry in value), "is a protected path")
+        entries = value if look.written else ()  # most commands write to no path that they name
+        yield from _found("ask", ((entry, _hit(entry, look.written, look)) for entry in entries), "is a protected path")
 
 
 # -- what is set, and used elsewhere -------------------------------------------------------------------------------
@@ -404,6 +407,8 @@ RULES: tuple[Rule, ...] = (
     MaxMemory(),
 )
 BY_NAME = {rule.name: rule for rule in RULES}
+CHECKS = tuple(rule for rule in RULES if type(rule).check is not Rule.check)
+"""Those that have something to say about a call."""
 
 
 # -- the common part -----------------------------------------------------------------------------------------
