@@ -7,6 +7,7 @@ that rests on it begins. So an execution that dies goes on from its journal, and
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -46,11 +47,12 @@ class Flow:
         only: frozenset[str] | None = None,
         carried: Iterable[str] = (),
         spends: Callable[[float], None] | None = None,
+        asking: unit.Asking = contextlib.nullcontext,
     ) -> None:
         """`known` is the journal so far; `folder` is where the workflow's file lies, for workflows that it names.
 
         `only`: no other step is started. `carried` are steps that another execution has done, and paid for. `spends`
-        is told what it has cost, whenever that grows.
+        is told what it has cost, whenever that grows. `asking` is entered while a person is asked.
         """
         self.id = info.id
         self.info = info
@@ -68,6 +70,7 @@ class Flow:
         self._budget_usd = min(caps, default=None)
         self._only = only
         self._spends = spends
+        self.asking = asking
         self._values: dict[str, dict[str, Any]] = {}
         self._redacted: set[str] = set()
         """Steps whose outputs lost a secret on their way into the journal, and come from there."""
@@ -289,6 +292,12 @@ class Flow:
 
     async def _guarded(self, key: Key, work: Any) -> unit.Tried:
         """The unit, which the workflow's budget may end."""
+        if self._budget_usd is None:
+            try:
+                unguarded: unit.Tried = await work
+                return unguarded
+            finally:
+                self._live_usd.pop(key, None)
         task = asyncio.ensure_future(work)
         self._units[key] = task
         try:
@@ -376,6 +385,7 @@ class Flow:
         *,
         budget_usd: float | None,
         cost: Callable[[float], None],
+        asking: unit.Asking,
     ) -> Done:
         if self.depth + 1 >= DEPTH_MOST:
             raise StepFailed(
@@ -410,6 +420,7 @@ class Flow:
             policies=self._policies_of(key),
             budget_usd=min((cap for cap in (budget_usd, self.budget_left()) if cap is not None), default=None),
             spends=cost,
+            asking=asking,
         )
         self._children.add(child)
         try:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -34,6 +35,7 @@ HIDDEN = "(a secret)"
 LONGEST_WORD = 8
 """What is not longer may stand in any text."""
 _HEALING = (errors.StoreBusy, errors.QueueFull)
+Asking = Callable[[], contextlib.AbstractContextManager[None]]
 
 
 class Owner(Protocol):
@@ -48,6 +50,10 @@ class Owner(Protocol):
     def budget_left(self) -> float | None: ...
     def acts(self, key: Key, action: str, cost_usd: float) -> None: ...
     def retries(self, key: Key, attempt: int, wait_s: float, why: str) -> None: ...
+    def asking(self) -> contextlib.AbstractContextManager[None]:
+        """While a person is asked: stops the clocks of what this execution is the work of."""
+        ...
+
     async def asked(self, key: Key, asked: Asked) -> tuple[str, Word]:
         """The token under which it was asked, and what was answered."""
         ...
@@ -61,6 +67,7 @@ class Owner(Protocol):
         *,
         budget_usd: float | None,
         cost: Callable[[float], None],
+        asking: Asking,
     ) -> Done: ...
 
 
@@ -108,6 +115,10 @@ class Unit:
         self._answers: list[str] = []
         self._commands: Commands | None = None
         self._clock: asyncio.Timeout | None = None
+        self._questions = 0
+        """That people have been asked, here and in workflows inside, and have not answered."""
+        self._left_s: float | None = None
+        """Of its time, while people are asked."""
 
     # -- the context --------------------------------------------------------------------------------------------------
 
@@ -192,26 +203,41 @@ class Unit:
         return call
 
     async def ask(self, asked: Asked) -> Word:
-        """A person's time is not the step's: its clock stands still meanwhile."""
-        clock, left = self._clock, None
-        if clock is not None and (when := clock.when()) is not None:
-            left = when - asyncio.get_running_loop().time()
-            clock.reschedule(None)
         try:
-            token, word = await self._owner.asked(self.key, asked)
+            with self.asking():
+                token, word = await self._owner.asked(self.key, asked)
             self._answers.append(token)
             return word
         except Parked:
             # Nothing was done yet: what was answered before this question is not asked once more when it goes on.
             await self._owner.give_back(self._answers)
             raise
-        finally:
-            if clock is not None and left is not None:
-                clock.reschedule(asyncio.get_running_loop().time() + left)
+
+    @contextlib.contextmanager
+    def asking(self) -> Iterator[None]:
+        """A person's time is not the step's: its clock stands still meanwhile, and so do those of steps around it."""
+        now = asyncio.get_running_loop().time
+        with self._owner.asking():
+            self._questions += 1
+            if self._questions == 1 and self._clock is not None and (when := self._clock.when()) is not None:
+                self._left_s = when - now()
+                self._clock.reschedule(None)
+            try:
+                yield
+            finally:
+                self._questions -= 1
+                if not self._questions and self._clock is not None and self._left_s is not None:
+                    self._clock.reschedule(now() + self._left_s)
+                    self._left_s = None
 
     async def subflow(self, name: str, inputs: Mapping[str, Any]) -> Done:
         return await self._owner.subflow(
-            self.key, name, inputs, budget_usd=self.budget_usd, cost=lambda cost: self.say(name, cost_usd=cost)
+            self.key,
+            name,
+            inputs,
+            budget_usd=self.budget_usd,
+            cost=lambda cost: self.say(name, cost_usd=cost),
+            asking=self.asking,
         )
 
     # -- the work -----------------------------------------------------------------------------------------------------

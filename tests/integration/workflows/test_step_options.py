@@ -54,22 +54,54 @@ async def test_each_attempt_has_the_whole_time(shop: Any) -> None:
     assert (result.outcome, result.steps[0].attempts) == ("succeeded", 2)
 
 
+class Slow:
+    """A person who needs as long as a step has: its clock would strike before the answer."""
+
+    approver = None
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def ask(self, asked: Asked, token: str) -> Word:
+        # A clock that was set after the step's own, for as long: where this one has struck, that one would have.
+        self.asked += 1
+        struck = asyncio.Event()
+        asyncio.get_running_loop().call_later(TIME_S, struck.set)
+        await struck.wait()
+        return Word(approved=True)
+
+
+TIME_S = 1.5
+
+
 async def test_a_persons_time_is_not_the_steps(shop: Any) -> None:
-    """The clock would strike long before the answer."""
-
-    class Slow:
-        approver = None
-
-        async def ask(self, asked: Asked, token: str) -> Word:
-            # A clock that was set after the step's own, for as long: where this one has struck, that one would have.
-            struck = asyncio.Event()
-            asyncio.get_running_loop().call_later(0.5, struck.set)
-            await struck.wait()
-            return Word(approved=True)
-
     (shop.ws / ".git").mkdir()
-    asked = flow("- type: write-file", "- file_path: .git/description", "- content: x", "- timeout: 0.5")
+    asked = flow("- type: write-file", "- file_path: .git/description", "- content: x", f"- timeout: {TIME_S}")
     assert (await shop.run(asked, people=Slow())).outcome == "succeeded"
+
+
+async def test_a_persons_time_is_not_that_of_a_step_around_either(shop: Any) -> None:
+    """Two are asked beside each other, and one after them."""
+    (shop.ws / ".git").mkdir()
+    step = "### {0}\n\n- type: write-file\n- file_path: .git/{0}\n- content: x\n- after: {1}\n"
+    steps = (step.format(name, after) for name, after in (("a", "[]"), ("b", "[]"), ("c", "[a, b]")))
+    (shop.ws / "inner.flow.md").write_text("## Steps\n\n" + "\n".join(steps))
+    people = Slow()
+    outer = flow("- type: workflow", "- workflow: inner.flow.md", f"- timeout: {TIME_S}")
+    assert (await shop.run(outer, people=people)).outcome == "succeeded"
+    assert people.asked == 3
+
+
+async def test_a_step_around_has_its_own_time_when_nobody_is_asked(shop: Any) -> None:
+    """The clock goes on where it stood still."""
+    (shop.ws / ".git").mkdir()
+    (shop.ws / "inner.flow.md").write_text(
+        "## Steps\n\n### a\n\n- type: write-file\n- file_path: .git/a\n- content: x\n\n"
+        "### b\n\n- type: shell\n- command: sleep 1000\n"
+    )
+    outer = flow("- type: workflow", "- workflow: inner.flow.md", f"- timeout: {TIME_S}")
+    result = await shop.run(outer, people=Slow())
+    assert (result.outcome, result.steps[0].error.kind) == ("failed", "timed_out")
 
 
 async def test_items_have_a_name_and_a_number_and_keep_to_their_width(shop: Any) -> None:
