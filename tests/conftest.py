@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from leadrope.process import hold
@@ -20,6 +21,15 @@ _FORBIDDEN = ("ANTHROPIC_", "CLAUDE_", "CLAUDECODE", "OPENAI_", "PERPLEXITY_", "
 # pytest-timeout and execnet own these; a test cannot leave them behind.
 _HARNESS_THREADS = ("pytest_timeout", "execnet", "asyncio_0")
 
+
+# A busy machine is no failure: no example, and no draw of one, is timed.
+hypothesis.settings.register_profile(
+    "leadrope",
+    parent=hypothesis.settings.default,
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("leadrope")
 
 # What a thread that is about to return may still take on a busy machine; one that was left behind stays.
 THREAD_END_S = 10.0
