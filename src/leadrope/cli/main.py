@@ -154,8 +154,8 @@ def entry() -> NoReturn:
     Nothing is left to be tidied up when `main` returns: what is kept is on the disk, threads and children have ended.
     Python's own tidying takes 20 to 100 ms more, at every command.
     """
-    # Imports make many objects and no garbage: a workflow of 2,000 steps comes to 62,000, and one look at them all takes
-    # 16 ms, a twentieth of a short command.
+    # Imports make many objects and no garbage: a workflow of 2,000 steps comes to 62,000, and one look at them all
+    # takes 16 ms, a twentieth of a short command.
     gc.set_threshold(100_000, 20, 20)
     code = main()
     try:

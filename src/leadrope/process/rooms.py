@@ -2,7 +2,8 @@
 
 door = Door(folder)                          # before the room is started, so that the walls can show it
 room = await door.open(child)                # the child is `python room.py folder`
-done = await room.run({"argv": ["git", "status"], "cwd": "/ws", "env": {"PATH": "/usr/bin"}})
+async with room.places:
+    done = await room.run({"argv": ["git", "status"], "cwd": "/ws", "env": {"PATH": "/usr/bin"}})
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import errno
 import itertools
 import os
+import resource
 import shutil
 import socket
 import struct
@@ -27,7 +29,10 @@ from leadrope.process.room_errors import CommandLost, RoomGone, lane_lost, not_s
 from leadrope.process.room_wires import Lane, Wire, received
 
 MOST_AT_ONCE = 128
-"""Each holds half a dozen descriptors on our side; a process often has no more than 1024. More commands wait."""
+"""More commands wait, where a process may have the usual 1024 descriptors; fewer run where it may have less."""
+DESCRIPTORS = 7
+"""That one command holds on our side: both ends of two pipes, one end of its input, its script or answer, its lane."""
+OTHER_DESCRIPTORS = 100
 MOST_IDLE = 4
 """Lanes that are kept for commands to come."""
 
@@ -140,7 +145,8 @@ class Room:
         self._wire = Wire(self._loop, sock)
         self._child = child
         self._names = itertools.count(1)
-        self._places = asyncio.Semaphore(MOST_AT_ONCE)
+        self.places = asyncio.Semaphore(_most_at_once())
+        """One for each command that runs, also in a spare shell."""
         self._lanes: dict[str, Lane] = {}
         self._idle: list[Lane] = []
         self._knows_code = False
@@ -158,12 +164,11 @@ class Room:
     ) -> Finished:
         """Runs one command to the end of everything it started, also when it is timed out or this task cancelled.
 
-        `body` has `argv` (behind it a `script` of any length, or a `letter` for room_code) or `code`, and `cwd` and
-        `env`, whole.
+        Whoever calls it has one of the `places`. `body` has `argv` (behind it a `script` of any length, or a `letter`
+        for room_code) or `code`, and `cwd` and `env`, whole.
         """
-        async with self._places:
-            command = self._begin(body, stdin=stdin, limit_bytes=limit_bytes, on_output=on_output)
-            return await self.follow(command, timeout_s)
+        command = self._begin(body, stdin=stdin, limit_bytes=limit_bytes, on_output=on_output)
+        return await self.follow(command, timeout_s)
 
     def spare(self, body: Mapping[str, Any]) -> Spare:
         """A shell (`argv`) in that `cwd` with that `env`, which waits for its script."""
@@ -282,3 +287,10 @@ class Room:
         self._idle.clear()
         while self._lanes:
             self._lanes.popitem()[1].lose(room_lost())
+
+
+def _most_at_once() -> int:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return MOST_AT_ONCE
+    return max(1, min(MOST_AT_ONCE, (soft - OTHER_DESCRIPTORS) // DESCRIPTORS))

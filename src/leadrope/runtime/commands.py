@@ -281,23 +281,25 @@ class Commands:
 
     async def _in_room(self, order: _Order) -> Finished:
         room = await self._room()
-        spare = self._take_spare(room) if self._is_plain(order) else None
-        if spare is not None:
-            done = await spare.run(
-                order.body["script"],
+        async with room.places:
+            # Taken after the wait: a shell for each that waits would be as many processes as if none waited.
+            spare = self._take_spare(room) if self._is_plain(order) else None
+            if spare is not None:
+                done = await spare.run(
+                    order.body["script"],
+                    timeout_s=order.timeout_s,
+                    limit_bytes=order.limit_bytes,
+                    on_output=order.on_output,
+                )
+                if done is not None:
+                    return done
+            return await room.run(
+                self._whole(order),
+                stdin=order.stdin,
                 timeout_s=order.timeout_s,
                 limit_bytes=order.limit_bytes,
                 on_output=order.on_output,
             )
-            if done is not None:
-                return done
-        return await room.run(
-            self._whole(order),
-            stdin=order.stdin,
-            timeout_s=order.timeout_s,
-            limit_bytes=order.limit_bytes,
-            on_output=order.on_output,
-        )
 
     def _whole(self, order: _Order) -> dict[str, Any]:
         place = self._planned()

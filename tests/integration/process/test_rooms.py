@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -38,7 +39,8 @@ class Bench:
             "cwd": str(self.folder),
             "env": {"PATH": os.environ["PATH"]},
         }
-        return await self.room.run({**body, **options.pop("body", {})}, **options)
+        async with self.room.places:
+            return await self.room.run({**body, **options.pop("body", {})}, **options)
 
 
 async def opened(folder: Path) -> Room:
@@ -122,8 +124,21 @@ async def test_a_hundred_at_once_keep_apart(bench: Bench) -> None:
     assert [one.stdout for one in done] == [b"%d-%d\n" % (n, n) for n in range(100)]
 
 
-async def test_more_than_the_room_takes_wait_for_their_turn(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_more_than_the_room_takes_wait_for_their_turn(bench: Bench) -> None:
     done = await asyncio.gather(*(bench.sh("echo a") for _ in range(rooms.MOST_AT_ONCE + 20)))
+    assert {one.stdout for one in done} == {b"a\n"}
+
+
+async def test_where_descriptors_are_few_more_commands_wait(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (200, hard))
+    try:
+        room = await opened(tmp_path)
+        bench = Bench(room, tmp_path)
+        done = await asyncio.gather(*(bench.sh("read x; echo $x", stdin=b"a") for _ in range(60)))
+        await room.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert {one.stdout for one in done} == {b"a\n"}
 
 
@@ -317,11 +332,11 @@ async def test_a_room_that_is_killed_fails_all_that_runs_in_it(
 
 async def test_a_room_that_is_dead_and_has_not_told_so_takes_no_command(tmp_path: Path) -> None:
     room = await opened(tmp_path)
-    idle = [Bench(room, tmp_path).sh("read x; echo $x", stdin=b"a") for _ in range(2)]
-    await asyncio.gather(*idle)
-    pid = int((await Bench(room, tmp_path).sh("read _ _ _ room _ </proc/$PPID/stat; echo $room")).stdout)
-    os.kill(pid, signal.SIGKILL)
-    while Path(f"/proc/{pid}").exists():  # the loop hears nothing meanwhile
+    script = "read x; read _ _ _ room _ </proc/$PPID/stat; echo $room $PPID"
+    told = await asyncio.gather(*(Bench(room, tmp_path).sh(script, stdin=b"a") for _ in range(2)))
+    pids = {int(pid) for one in told for pid in one.stdout.split()}
+    os.kill(int(told[0].stdout.split()[0]), signal.SIGKILL)
+    while any(Path(f"/proc/{pid}").exists() for pid in pids):  # the loop hears nothing meanwhile
         pass
     with pytest.raises(RoomGone):
         await Bench(room, tmp_path).sh("true")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from leadrope.process import rooms
 from leadrope.runtime.commands import Commands
 
 SCRIPTS = [
@@ -108,3 +110,10 @@ async def test_time_and_size_count_for_a_script_that_was_waited_for(commands: Co
     assert (large.truncated, len(large.stdout), sum(size for _, size in seen)) == (True, 1000, 1000)
     long = "# " + "x" * 40_000 + "\necho long"
     assert (await commands.shell(long)).stdout == b"long\n"
+
+
+async def test_what_waits_for_its_turn_has_no_shell_yet(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rooms, "MOST_AT_ONCE", 3)
+    script = "touch run-$$; sleep 0.02; ls run-* | wc -l; rm run-$$"
+    done = await asyncio.gather(*(commands.shell(script) for _ in range(20)))
+    assert {int(one.stdout) for one in done} <= {1, 2, 3}
