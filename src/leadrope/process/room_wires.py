@@ -114,9 +114,10 @@ class Lane:
         self.command = command
         return True
 
-    def say_stop(self) -> None:
+    def say_stop(self, on_sent: Callable[[], None]) -> None:
+        """The word alone: a lane looks for one when it gets a signal."""
         if self.command is not None:
-            self._wire.send(b"STOP " + self.command.name.encode())
+            self._wire.send(b"STOP " + self.command.name.encode(), on_sent=on_sent)
 
     def lose(self, error: Exception) -> None:
         """It has ended. What it said last counts."""

@@ -253,11 +253,10 @@ class Room:
 
     def _stop(self, command: Command) -> None:
         """The word says whom it is for, and a signal that it is there, which is the room's to send."""
-        for lane in self._lanes.values():
-            if lane.command is command:
-                lane.say_stop()
-                self._wire.send(f"STOP {lane.number}".encode())
-                return
+        lane = next((lane for lane in self._lanes.values() if lane.command is command), None)
+        if lane is not None:
+            order = f"STOP {lane.number}".encode()
+            lane.say_stop(lambda: self._wire.send(order))
 
     # -- the room ------------------------------------------------------------------------------------------------------
 

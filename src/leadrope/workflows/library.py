@@ -204,11 +204,30 @@ def save(loaded: Loaded, leadrope_home: Path, *, name: str | None = None, replac
         raise errors.BadValue(
             "name", f"a workflow {name!r} is saved already", hint="Give another --name, or --replace."
         )
+    _check_calls(loaded, path, leadrope_home)
     handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(loaded.text)
     Path(temporary).replace(path)
     return path
+
+
+def _check_calls(loaded: Loaded, path: Path, leadrope_home: Path) -> None:
+    """The copy lies in another folder than the file: what it calls must be found from there as well."""
+    from leadrope.workflows.check_inside import literal_name  # noqa: PLC0415  # needed by this alone
+
+    for step in loaded.workflow.steps:
+        called = literal_name(step)
+        if called is None or called == name_of(path):
+            continue
+        try:
+            find(called, folder=path.parent, leadrope_home=leadrope_home)
+        except errors.BadValue:
+            raise errors.BadValue(
+                "workflow",
+                f"the step {step.id!r} calls {called}, which a saved copy would not find",
+                hint=f"Save that one first (`leadrope flow save {called}`), and call it {name_of(Path(called))}.",
+            ) from None
 
 
 def name_of(path: Path) -> str:

@@ -207,6 +207,21 @@ async def test_a_saved_workflow_runs_anywhere_and_is_not_replaced_by_accident(fi
     }
 
 
+async def test_a_saved_copy_finds_what_it_calls_or_is_not_saved(files: Any) -> None:
+    call = "## Steps\n\n### call\n\n- type: workflow\n- workflow: {0}\n"
+    (files.project / "outer.flow.md").write_text(call.format("inner.flow.md"))
+    (files.project / "inner.flow.md").write_text("## Steps\n\n### say\n\n- type: note\n- text: hi\n")
+    said = await files.leadrope("flow", "save", "outer.flow.md")
+    assert said.code == 2
+    assert "the step 'call' calls inner.flow.md, which a saved copy would not find" in said.err
+    assert "`leadrope flow save inner.flow.md`" in said.err
+    assert (await files.leadrope("flow", "save", "inner.flow.md")).code == 0
+    assert (await files.leadrope("flow", "save", "outer.flow.md")).code == 0
+    (files.project / "outer.flow.md").unlink()
+    (files.project / "inner.flow.md").unlink()
+    assert (await files.leadrope("flow", "run", "outer")).code == 0
+
+
 async def test_kinds_of_steps_are_listed_and_explained(desk: Any) -> None:
     said = await desk.leadrope("flow", "steps")
     assert {"agent", "shell", "approval", "workflow"} <= set(rows(said.out))

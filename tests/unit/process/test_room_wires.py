@@ -132,9 +132,11 @@ async def test_a_lane_that_is_gone_refuses_and_the_command_can_go_to_another(pee
 
 
 async def test_the_order_to_stop_names_its_command(peer: Peer, command: Command) -> None:
-    peer.lane.say_stop()
+    signals: list[str] = []
+    peer.lane.say_stop(lambda: signals.append("too early"))
     peer.lane.take(command)
-    peer.lane.say_stop()
+    peer.lane.say_stop(lambda: signals.append("once it can be read"))
+    assert signals == ["once it can be read"]
     assert peer.heard()[0].startswith(b"RUN 3\n")
     assert peer.heard() == (b"STOP 3", 0)
     with pytest.raises(BlockingIOError):
