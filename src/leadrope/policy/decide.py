@@ -6,6 +6,7 @@ What is forbidden comes first, then what needs approval, then the mode; the stri
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal
@@ -16,7 +17,7 @@ from leadrope import errors
 from leadrope.core.request import Mode
 from leadrope.core.tools import BASELINE_TOOLS, ToolCall, ToolClass
 from leadrope.policy import paths, patterns
-from leadrope.policy.look import Facts, Look
+from leadrope.policy.look import SHELL_TOOLS, Facts, Look
 from leadrope.policy.resolve import EffectivePolicy
 from leadrope.policy.rules import CHECKS, Finding, Rule
 from leadrope.policy.verdicts import Allow, Ask, Deny, Verdict, stricter
@@ -36,6 +37,7 @@ __all__ = [
 
 Stance = Literal["allow", "ask", "unasked", "deny"]
 """`unasked`: it would have to be asked for, and nobody is; a grant still opens it, which a plain deny does not."""
+_AGENTS_FORM = re.compile(rf"({'|'.join(SHELL_TOOLS)})\(([^()*]+):\*\)")
 _STANCES: tuple[Stance, ...] = ("allow", "ask", "unasked", "deny")
 
 
@@ -125,16 +127,17 @@ def _by_caller(policy: Policy, look: Look) -> Ask | Deny | None:
         elif match == "maybe":
             asked = asked or Ask("disallowed_tools", f"it cannot be told whether this is {entry}", "run")
     if policy.tools is not None and look.kind != "control" and not _is_usable(policy.tools, look):
-        return Deny("tools", f"{tool} is not in this run's list of tools", "run")
+        foreign = [entry for entry in policy.tools if _readable(entry) is None and _names(entry, tool)]
+        if not foreign:
+            return Deny("tools", f"{tool} is not in this run's list of tools", "run")
+        asked = asked or Ask("tools", f"it cannot be told whether {foreign[0]} allows this", "run")
     return asked
 
 
 def _is_usable(tools: tuple[str, ...], look: Look) -> bool:
-    readable = [entry for entry in tools if _readable(entry) is not None]
-    unreadable = [entry for entry in tools if entry not in readable]
-    if any(_names(entry, look.call.name) for entry in (*unreadable, *BASELINE_TOOLS)):
+    if any(_names(entry, look.call.name) for entry in BASELINE_TOOLS):
         return True
-    return patterns.admitted(readable, look)
+    return patterns.admitted([pattern.text for entry in tools if (pattern := _readable(entry))], look)
 
 
 def _by_rules(rules: EffectivePolicy, look: Look, facts: Facts) -> list[Ask | Deny]:
@@ -222,10 +225,14 @@ def _granted(policy: Policy, look: Look) -> bool:
     tool, given = look.call.name, policy.tools or ()
     if tool in BASELINE_TOOLS or any("(" not in entry and _names(entry, tool) for entry in given):
         return True
-    return patterns.admitted([entry for entry in given if "(" in entry and _readable(entry) is not None], look)
+    readable = [pattern for entry in given if "(" in entry and (pattern := _readable(entry))]
+    return patterns.admitted([pattern.text for pattern in readable], look)
 
 
 def _readable(entry: str) -> patterns.ToolPattern | None:
+    """Also of the agent's own form for the first words of a command: `Bash(git push:*)` is `Bash(git push *)`."""
+    if found := _AGENTS_FORM.fullmatch(entry.strip()):
+        entry = f"{found[1]}({found[2]} *)"
     try:
         return patterns.parse(entry)
     except errors.BadValue:

@@ -109,12 +109,39 @@ def test_disallowed_wins_over_everything() -> None:
     assert isinstance(judged("Write", **INSIDE), Allow)
 
 
-def test_an_entry_in_a_foreign_grammar_limits_a_tool_and_asks() -> None:
-    """`Bash(git:*)` is the agent's own form: it still goes to the agent, and here nobody knows what it covers."""
-    policy = Policy(mode="full", workspace=(WS,), disallowed_tools=("Bash(git:*)",))
-    assert isinstance(decide(policy, ToolCall(id="t", name="Bash", input={"command": "ls"})), Ask)
-    policy = Policy(mode="default", workspace=(WS,), tools=("Bash(git:*)",))
-    assert isinstance(decide(policy, ToolCall(id="t", name="Bash", input={"command": "ls"})), Ask)
+FOREIGN = "Bash(git push; git tag:*)"
+"""In no grammar that is known here; it still goes to the agent, which may know what it covers."""
+
+
+@pytest.mark.parametrize("mode", ["default", "edit", "full"])
+def test_an_entry_in_a_foreign_grammar_limits_a_tool_and_asks(mode: Mode) -> None:
+    call = ToolCall(id="t", name="Bash", input={"command": "ls"})
+    assert isinstance(decide(Policy(mode=mode, workspace=(WS,), disallowed_tools=(FOREIGN,)), call), Ask)
+    assert isinstance(decide(Policy(mode=mode, workspace=(WS,), tools=(FOREIGN,)), call), Ask)
+    assert isinstance(decide(Policy(mode=mode, workspace=(WS,), tools=(FOREIGN, "Bash(ls)")), call), Allow)
+    other = ToolCall(id="t", name="Write", input=INSIDE)
+    assert isinstance(decide(Policy(mode=mode, workspace=(WS,), tools=(FOREIGN,)), other), Deny)
+
+
+@pytest.mark.parametrize(
+    ("command", "is_allowed", "is_denied"),
+    [
+        ("git push origin main", True, True),
+        ("git push", True, True),
+        ("git pull", False, False),
+        ("touch x", False, False),
+        ("git push && touch x", False, True),
+        ("git pushx", False, False),
+    ],
+)
+def test_the_agents_own_form_of_first_words_is_read(command: str, is_allowed: bool, is_denied: bool) -> None:
+    call = ToolCall(id="t", name="Bash", input={"command": command})
+    given = decide(Policy(mode="full", workspace=(WS,), tools=("Bash(git push:*)",)), call)
+    assert isinstance(given, Allow if is_allowed else Deny)
+    granted = decide(Policy(mode="default", workspace=(WS,), tools=("Bash(git push:*)",)), call)
+    assert isinstance(granted, Allow if is_allowed else Deny)
+    taken = decide(Policy(mode="full", workspace=(WS,), disallowed_tools=("Bash(git push:*)",)), call)
+    assert isinstance(taken, Deny if is_denied else Allow)
 
 
 def test_a_link_out_of_the_workspace_is_outside(tmp_path: Path) -> None:
@@ -246,3 +273,11 @@ def test_control_tools_pass_every_limit_but_a_block_of_their_own() -> None:
     rules: dict[str, Any] = {"require_approval": True, "allowed_tools": ["Read"], "max_tool_calls": 0}
     assert judged(rules, "StructuredOutput", {}).word == "allow"
     assert judged({"disallowed_tools": ["TodoWrite"]}, "TodoWrite", {}).word == "deny"
+
+
+def test_a_colon_may_be_part_of_a_word() -> None:
+    policy = Policy(mode="full", workspace=(WS,), tools=("Bash(npm run test:unit:*)",))
+    run = ToolCall(id="t", name="Bash", input={"command": "npm run test:unit -- -x"})
+    assert isinstance(decide(policy, run), Allow)
+    other = ToolCall(id="t", name="Bash", input={"command": "npm run test"})
+    assert isinstance(decide(policy, other), Deny)
