@@ -72,7 +72,9 @@ class Room:
             return False
         order, _, number = data.decode().partition(" ")
         if order == "STOP" and number in self.pids:
-            os.kill(self.pids[number], lanes.STOP)  # our child, and not yet reaped
+            # Our child, and not yet reaped. A command may have stopped it: it would take no word.
+            os.kill(self.pids[number], lanes.STOP)
+            os.kill(self.pids[number], signal.SIGCONT)
         elif order in ("LANE", "CODE"):
             try:
                 if order == "CODE":

@@ -151,9 +151,9 @@ class Lane:
             return True
         ended: Ended | Exception
         match words[:1] + words[2:]:
-            case ["ENDED", status, leftovers, survivors]:
+            case ["ENDED", status, leftovers, survivors] if all(word.isdecimal() for word in words[2:]):
                 ended = Ended(os.waitstatus_to_exitcode(int(status)), int(leftovers), int(survivors))
-            case ["FAILED", number, what]:
+            case ["FAILED", number, what] if number.isdecimal():
                 ended = not_started(what, int(number))
             case _:
                 return True

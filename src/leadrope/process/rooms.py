@@ -30,6 +30,8 @@ from leadrope.process.room_wires import Lane, Wire, received
 
 MOST_AT_ONCE = 128
 """More commands wait, where a process may have the usual 1024 descriptors; fewer run where it may have less."""
+UNHEARD_S = room_lane.STOP_S + 2 * guardian.SWEEP_S + 5.0
+"""A lane that was told to stop its command has answered by then, whatever the command does."""
 DESCRIPTORS = 7
 """That one command holds on our side: both ends of two pipes, one end of its input, its script or answer, its lane."""
 OTHER_DESCRIPTORS = 100
@@ -150,6 +152,7 @@ class Room:
         self._lanes: dict[str, Lane] = {}
         self._idle: list[Lane] = []
         self._knows_code = False
+        self._ending: asyncio.Task[Any] | None = None
         self.is_lost = False
         self._loop.add_reader(sock.fileno(), self._receive)
 
@@ -201,6 +204,8 @@ class Room:
     async def close(self) -> None:
         """Ends the room with all that still runs in it, and returns when nothing is left."""
         self._lose()
+        if self._ending is not None:
+            await asyncio.wait((self._ending,))
         await self._child.end(polite_s=0.5)
 
     # -- lanes ---------------------------------------------------------------------------------------------------------
@@ -257,6 +262,13 @@ class Room:
         if lane is not None:
             order = f"STOP {lane.number}".encode()
             lane.say_stop(lambda: self._wire.send(order))
+            self._loop.call_later(UNHEARD_S, self._if_unheard, command)
+
+    def _if_unheard(self, command: Command) -> None:
+        """A command has stopped the room itself (kill -STOP), or it hangs: then all that is in it is ended."""
+        if not command.has_ended and not self.is_lost:
+            self._lose()
+            self._ending = self._loop.create_task(self._child.end(stop_s=0), name="a room that does not answer")
 
     # -- the room ------------------------------------------------------------------------------------------------------
 
@@ -268,9 +280,9 @@ class Room:
             self._lose()
             return
         match data.decode(errors="replace").split():
-            case ["LOST", number, status] if lane := self._lanes.pop(number, None):
+            case ["LOST", number, status] if status.isdecimal() and (lane := self._lanes.pop(number, None)):
                 lane.lose(lane_lost(os.waitstatus_to_exitcode(int(status))))
-            case ["FAILED", number, reason] if lane := self._lanes.pop(number, None):
+            case ["FAILED", number, reason] if reason.isdecimal() and (lane := self._lanes.pop(number, None)):
                 lane.lose(not_started("lane", int(reason)))
             case _:
                 return

@@ -156,7 +156,7 @@ class Writer:
         weight, until = 0, float("inf")
         while not self._is_last and len(items) < MOST_TOGETHER:
             left = until - time.monotonic()
-            is_enough = bool(items) and (items[-1].durable or weight >= BATCH_EVENTS or left <= 0)
+            is_enough = bool(items) and (any(item.durable for item in items) or weight >= BATCH_EVENTS or left <= 0)
             try:
                 # What is here already costs no waiting.
                 found = self._items.get(block=not is_enough, timeout=left if items and not is_enough else None)

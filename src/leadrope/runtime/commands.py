@@ -37,7 +37,7 @@ from leadrope.policy.resolve import SHIPPED, EffectivePolicy
 from leadrope.process import child as processes
 from leadrope.process import hold, reaper, rooms, sandbox_programs
 from leadrope.process.room_command import LIMIT_BYTES, Finished, OnOutput
-from leadrope.process.room_errors import RoomGone
+from leadrope.process.room_errors import NotStarted, RoomGone
 from leadrope.providers import base
 from leadrope.providers.claude_code import env as environments
 from leadrope.runtime import prepare, walls
@@ -110,7 +110,9 @@ class Commands:
         self._place: _Place | None = None
         self._warming: asyncio.Task[rooms.Room] | None = None
         self._spare: rooms.Spare | None = None
+        self._spare_in: tuple[int, int] | None = None
         self._has_run_plain = False
+        self._is_closed = False
         self._proxy: HostProxy | None = None
 
     async def __aenter__(self) -> Self:
@@ -143,6 +145,7 @@ class Commands:
         """Ends what still runs, and returns when nothing is left."""
         if self._warming is not None:
             await asyncio.wait((self._warming,))
+        self._is_closed = True
         async with self._opening:
             await self._leave()
             proxy, self._proxy = self._proxy, None
@@ -282,6 +285,8 @@ class Commands:
     async def _in_room(self, order: _Order) -> Finished:
         room = await self._room()
         async with room.places:
+            if room.is_lost:  # before anything is planned for another
+                raise RoomGone("the process that runs commands has ended")
             # Taken after the wait: a shell for each that waits would be as many processes as if none waited.
             spare = self._take_spare(room) if self._is_plain(order) else None
             if spare is not None:
@@ -320,12 +325,22 @@ class Commands:
     def _take_spare(self, room: rooms.Room) -> rooms.Spare | None:
         """A shell that was started while the command before ran; from the second command on one waits for the next."""
         found, self._spare = self._spare, None
-        if found is not None and not found.is_good:
+        # A command may have put another folder in the place of the workspace: the shell would wait in the old one.
+        folder, was_in = _identity(self.cwd), self._spare_in
+        if found is not None and not (found.is_good and folder == was_in):
             found.drop()
             found = None
         if self._has_run_plain:
             argv = {"argv": [self._env["SHELL"]]}
-            self._spare = room.spare(self._whole(_Order(argv, None, {}, b"", None, LIMIT_BYTES, None)))
+            self._spare_in = folder
+            try:
+                self._spare = room.spare(self._whole(_Order(argv, None, {}, b"", None, LIMIT_BYTES, None)))
+            except NotStarted:
+                pass  # the next command is started for its script alone; whether this one can be, it tells itself
+            except BaseException:
+                if found is not None:
+                    found.drop()
+                raise
         self._has_run_plain = True
         return found
 
@@ -365,6 +380,8 @@ class Commands:
                 hint="Run the workflow on Linux, in WSL or in a container.",
             )
         async with self._opening:
+            if self._is_closed:
+                raise RoomGone("these commands were closed")
             place = self._place
             if place is not None and place.room is not None and place.room.is_lost:
                 await self._leave()
@@ -485,6 +502,14 @@ def _computed(done: Finished) -> Computed:
 class _Answer(msgspec.Struct, frozen=True):
     value: Any = None
     error: Raised | None = None
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    try:
+        found = folder.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _words(argv: Sequence[str]) -> list[str]:

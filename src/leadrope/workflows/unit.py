@@ -186,7 +186,7 @@ class Unit:
             raise StepFailed(
                 f"{self._step.id}: the policy forbids `{brief(told(call))}`: {verdict.reason}",
                 kind="denied",
-                hint=f"The rule is {verdict.rule} ({verdict.layer}); `leadrope policy explain` tells more.",
+                hint=_where(verdict),
             )
         word = await self.ask(
             Asked(
@@ -369,6 +369,13 @@ def pause_before(retry: model.Retry, attempt: int) -> float:
     """Seconds between the attempt with this number and the next."""
     grows = 2 ** (attempt - 1) if retry.backoff == "exponential" else 1
     return min(retry.wait * grows, BACKOFF_MOST_S)
+
+
+def _where(verdict: Deny) -> str:
+    """The layer of a run is here the workflow's own; `policy explain` knows the others."""
+    if verdict.layer == "run":
+        return f"The rule is {verdict.rule}, of the policy in the workflow's Settings or in the step."
+    return f"The rule is {verdict.rule} ({verdict.layer}); `leadrope policy explain` tells more."
 
 
 def secrets_in(kind: Kind[Any], given: Mapping[str, Any]) -> list[str]:

@@ -265,6 +265,29 @@ async def test_two_cancellations_only_end_the_waiting(
     await until(lambda: survivors() == {})
 
 
+async def test_a_lane_that_was_stopped_is_woken_to_be_ended(bench: Bench) -> None:
+    done = await bench.sh("kill -STOP $PPID; sleep 1000", timeout_s=0.5)
+    assert done.timed_out
+
+
+async def test_a_room_that_was_stopped_is_ended_with_all_that_is_in_it(
+    tmp_path: Path, survivors: Survivors, marker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rooms, "UNHEARD_S", 1.0)
+    room = await opened(tmp_path)
+    stop = f"{SLEEP} & read _ _ _ room _ </proc/$PPID/stat; kill -STOP $room; wait"
+    with pytest.raises(CommandLost):
+        await Bench(room, tmp_path).sh(stop, marker, timeout_s=0.2)
+    await room.close()
+    assert survivors() == {}
+
+
+async def test_after_input_that_nobody_read_other_input_arrives(bench: Bench) -> None:
+    for _ in range(3):
+        assert (await bench.sh("exit 0", stdin=b"x" * 3 * MIB)).exit_code == 0
+    assert len((await bench.sh("cat", stdin=b"x" * 3 * MIB)).stdout) == 3 * MIB
+
+
 async def test_a_pipe_that_somebody_outside_holds_is_let_go(bench: Bench, tmp_path: Path) -> None:
     fifo = tmp_path / "pass"
     os.mkfifo(fifo)
@@ -344,10 +367,17 @@ async def test_a_room_that_is_dead_and_has_not_told_so_takes_no_command(tmp_path
     await room.close()
 
 
+def is_gone(pid: int) -> bool:
+    try:
+        return ") Z " in Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return True
+
+
 async def test_an_idle_lane_that_was_killed_costs_no_command(bench: Bench) -> None:
     lane = int((await bench.sh("echo $PPID")).stdout)
     os.kill(lane, signal.SIGKILL)
-    while (status := Path(f"/proc/{lane}/stat")).exists() and ") Z " not in status.read_text():
+    while not is_gone(lane):
         pass
     assert (await bench.sh("echo on; echo $PPID")).stdout.splitlines()[0] == b"on"
 

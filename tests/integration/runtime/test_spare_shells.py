@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+import signal
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from leadrope.process import rooms
+from leadrope.process import rooms, sandbox_trial
+from leadrope.process.room_errors import CommandLost, RoomGone
 from leadrope.runtime.commands import Commands
 
+Until = Callable[[Callable[[], bool]], Awaitable[None]]
 SCRIPTS = [
     "echo hello; echo oops >&2",
     "exit 3",
@@ -37,12 +41,26 @@ SCRIPTS = [
 ]
 
 
-@pytest.fixture(params=["preferred", "off"])
-async def commands(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Commands]:
+def _environ(folder: Path) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "HOME": str(folder), "LEADROPE_HOME": str(folder / "leadrope")}
+
+
+def _take_walls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine on which boxes do not work."""
+    monkeypatch.setattr(sandbox_trial, "_known", sandbox_trial.Availability(ok=False, reason="not here"))
+
+
+@pytest.fixture(params=["behind walls", "without walls"])
+async def commands(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Commands]:
+    if request.param == "without walls":
+        _take_walls(monkeypatch)
     ws = tmp_path / "ws"
     ws.mkdir()
-    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LEADROPE_HOME": str(tmp_path / "leadrope")}
-    async with Commands(ws, policy={"sandbox": request.param}, environ=environ) as opened:
+    async with Commands(ws, environ=_environ(tmp_path)) as opened:
+        if request.param == "without walls":
+            assert not opened.is_walled
         yield opened
 
 
@@ -117,3 +135,82 @@ async def test_what_waits_for_its_turn_has_no_shell_yet(commands: Commands, monk
     script = "touch run-$$; sleep 0.02; ls run-* | wc -l; rm run-$$"
     done = await asyncio.gather(*(commands.shell(script) for _ in range(20)))
     assert {int(one.stdout) for one in done} <= {1, 2, 3}
+
+
+async def test_a_lane_that_was_busy_when_code_first_came_is_given_none(commands: Commands, until: Until) -> None:
+    os.mkfifo(commands.cwd / "go")
+    busy = asyncio.create_task(commands.run(["bash", "-c", "touch begun; read x <go"]))
+    await until((commands.cwd / "begun").exists)
+    assert (await commands.code("result = 1", {})).value == 1
+    await asyncio.to_thread((commands.cwd / "go").write_text, "on\n")
+    await busy
+    assert (await commands.code("result = 2", {})).value == 2
+
+
+async def test_an_answer_that_code_blows_up_is_cut(commands: Commands) -> None:
+    done = await commands.code("import os; os.ftruncate(3, 5000); os._exit(0)", {}, limit_bytes=1000)
+    assert done.error is not None
+    assert (done.error.kind, len(done.answer)) == ("code_failed", 1000)
+
+
+def descriptors() -> list[Path]:
+    return sorted(Path("/proc/self/fd").iterdir())
+
+
+async def test_no_descriptor_is_left_of_a_shell_that_nobody_took(tmp_path: Path) -> None:
+    before = descriptors()
+    async with Commands(tmp_path, environ=_environ(tmp_path)) as commands:
+        for _ in range(3):
+            await commands.shell("true")
+    assert descriptors() == before
+
+
+async def test_a_shell_of_a_room_that_died_unheard_is_dropped(tmp_path: Path) -> None:
+    before = descriptors()
+    async with Commands(tmp_path, environ=_environ(tmp_path)) as commands:
+        for _ in range(3):
+            await commands.shell("true")
+        assert commands._place is not None
+        assert commands._place.room is not None
+        room = commands._place.room
+        os.kill(room._child.pid, signal.SIGKILL)
+        while not _has_ended(room._sock):  # the loop hears nothing meanwhile
+            pass
+        assert (await commands.shell("echo on")).stdout == b"on\n"
+    assert descriptors() == before
+
+
+def _has_ended(wire: socket.socket) -> bool:
+    try:
+        return wire.recv(1, socket.MSG_PEEK) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+async def test_nothing_is_started_behind_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: Until) -> None:
+    monkeypatch.setattr(rooms, "MOST_AT_ONCE", 1)
+    ran = tmp_path / "ran"
+    async with Commands(tmp_path, environ=_environ(tmp_path)) as commands:
+        running = [asyncio.create_task(commands.shell("echo >>ran; sleep 1000")) for _ in range(3)]
+        await until(ran.exists)
+    found = await asyncio.gather(*running, return_exceptions=True)
+    assert [type(one) for one in found] == [CommandLost, RoomGone, RoomGone]
+    assert ran.read_text() == "\n"
+
+
+async def test_a_shell_waits_in_the_folder_that_the_workspace_is_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without walls, which hold the folder in its place, a command can put another there."""
+    _take_walls(monkeypatch)
+    ws = tmp_path / "ws"
+    ws.mkdir()
+    async with Commands(ws, environ=_environ(tmp_path)) as commands:
+        assert not commands.is_walled
+        for _ in range(2):
+            await commands.shell("true")
+        await commands.shell("cd ..; mv ws old; mkdir ws")
+        await commands.shell("touch here")
+    assert (ws / "here").exists()

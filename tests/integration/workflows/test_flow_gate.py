@@ -138,3 +138,13 @@ async def test_a_step_cannot_loosen_the_rules_of_its_workflow(shop: Any) -> None
     result = await shop.run(text)
     assert result.outcome == "failed"
     assert not marker.exists()
+
+
+async def test_a_denial_says_where_its_rule_stands(shop: Any) -> None:
+    result = await shop.run("## Steps\n\n" + PLAIN.format(marker="x") + SETTINGS)
+    assert (
+        result.steps[0].error.hint
+        == "The rule is blocked_commands, of the policy in the workflow's Settings or in the step."
+    )
+    result = await shop.run("## Steps\n\n### bad\n\n- type: shell\n- command: mkfs /dev/sda\n")
+    assert "leadrope policy explain" in result.steps[0].error.hint

@@ -92,6 +92,32 @@ async def test_a_persons_time_is_not_that_of_a_step_around_either(shop: Any) -> 
     assert people.asked == 3
 
 
+class OneAfterTheOther(Slow):
+    """Both are asked; the second answers as long as a step has after the first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.both = asyncio.Event()
+
+    async def ask(self, asked: Asked, token: str) -> Word:
+        if not self.asked:
+            self.asked += 1
+            await self.both.wait()
+            return Word(approved=True)
+        self.both.set()
+        return await super().ask(asked, token)
+
+
+async def test_the_clock_stands_still_until_all_have_answered(shop: Any) -> None:
+    (shop.ws / ".git").mkdir()
+    step = "### {0}\n\n- type: write-file\n- file_path: .git/{0}\n- content: x\n- after: []\n"
+    (shop.ws / "inner.flow.md").write_text("## Steps\n\n" + "\n".join(map(step.format, "ab")))
+    outer = flow("- type: workflow", "- workflow: inner.flow.md", f"- timeout: {TIME_S}")
+    people = OneAfterTheOther()
+    assert (await shop.run(outer, people=people)).outcome == "succeeded"
+    assert people.asked == 2
+
+
 async def test_a_step_around_has_its_own_time_when_nobody_is_asked(shop: Any) -> None:
     """The clock goes on where it stood still."""
     (shop.ws / ".git").mkdir()

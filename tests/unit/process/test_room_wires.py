@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import array
 import asyncio
+import errno
 import marshal
 import os
 import socket
 from collections.abc import AsyncIterator
+from typing import Any, cast
 
 import pytest
 
+from leadrope.process.child import Child
 from leadrope.process.room_command import Command, Ended
 from leadrope.process.room_errors import CommandLost, NotStarted, lane_lost
 from leadrope.process.room_wires import Lane, Wire
+from leadrope.process.rooms import Room
 
 BODY = {"argv": ["true"], "cwd": "/", "env": {}}
 
@@ -85,7 +89,19 @@ async def test_a_long_body_goes_as_a_file(peer: Peer) -> None:
     command.close()
 
 
-@pytest.mark.parametrize("word", [b"ENDED 9 0 0 0", b"ENDED", b"", b"\xff\xfe 3", b"ENDED 3 0", b"BEGUN 3 1 2 3"])
+@pytest.mark.parametrize(
+    "word",
+    [
+        b"ENDED 9 0 0 0",
+        b"ENDED",
+        b"",
+        b"\xff\xfe 3",
+        b"ENDED 3 x 0 0",
+        b"FAILED 3 ? cwd",
+        b"ENDED 3 0",
+        b"BEGUN 3 1 2 3",
+    ],
+)
 async def test_what_makes_no_sense_is_taken_for_nothing(peer: Peer, command: Command, word: bytes) -> None:
     peer.lane.take(command)
     if word:
@@ -163,6 +179,61 @@ async def test_a_full_wire_keeps_the_order_and_no_descriptor_of_a_closed_command
     assert [words for words, _ in heard[:20]] == [filler] * 20
     assert heard[20][0].startswith(b"RUN 3\n")
     assert heard[20][1] == 0  # their numbers may be another's by now
+
+
+class Crowded(socket.socket):
+    """Its kernel has too many descriptors on their way, twice."""
+
+    left = 2
+
+    def sendmsg(self, *words: Any) -> int:
+        if self.left:
+            self.left -= 1
+            raise OSError(errno.ETOOMANYREFS, "too many references")
+        return super().sendmsg(*words)
+
+
+async def test_too_many_descriptors_on_their_way_are_waited_for(until: Any) -> None:
+    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    wire = Wire(asyncio.get_running_loop(), Crowded(fileno=ours.detach()))
+    sent: list[str] = []
+    wire.send(b"a", lambda: (its.fileno(),), lambda: sent.append("a"))
+    wire.send(b"b", on_sent=lambda: sent.append("b"))
+    assert sent == []
+    await until(lambda: sent == ["a", "b"])
+    assert ([its.recv(9) for _ in range(2)], wire.is_broken) == ([b"a", b"b"], False)
+    wire.close()
+    its.close()
+
+
+async def test_what_was_unsent_when_a_wire_was_closed_is_dropped() -> None:
+    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    wire = Wire(asyncio.get_running_loop(), ours)
+    dropped: list[int] = []
+    for number in range(20):
+        wire.send(b"x" * 50_000, on_sent=lambda number=number: dropped.append(number))  # type: ignore[misc]
+    assert len(dropped) < 20
+    wire.close()
+    assert dropped == list(range(20))
+    its.close()
+
+
+async def test_a_lane_with_survivors_gets_no_other_command() -> None:
+    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    room = Room(ours, cast("Child", None))
+    for survivors in (0, 1):
+        task = asyncio.create_task(room.run(BODY))
+        await asyncio.sleep(0)
+        if not survivors:
+            _, parts, _, _ = its.recvmsg(256, socket.CMSG_SPACE(16))
+            lane = socket.socket(fileno=array.array("i", parts[0][2])[0])
+        name = lane.recv(65536).split(b"\n")[0].split()[1]
+        lane.send(b"ENDED %s 0 1 %d" % (name, survivors))
+        assert (await task).survivors == survivors
+    assert lane.recv(256, socket.MSG_DONTWAIT) == b""  # its end
+    room._lose()
+    lane.close()
+    its.close()
 
 
 async def test_what_cannot_be_sent_any_more_is_dropped(peer: Peer) -> None:

@@ -19,6 +19,7 @@ from leadrope.core.events import MessageDelta, RunEnded
 from leadrope.core.redaction import Redactor
 from leadrope.core.result import RunResult
 from leadrope.runs import database, writer
+from leadrope.runs.bell import Bell
 from leadrope.runs.sqlite import Sqlite, ended_event
 from leadrope.runs.writer import Writer
 
@@ -368,3 +369,64 @@ async def test_a_work_is_done_though_whoever_waits_is_cancelled(bench: Bench, pa
     assert await bench.writer.do(lambda db: db.execute("select word from marks").fetchall()) == [("a",)]
     with pytest.raises(errors.StoreError, match="UNIQUE"):
         await bench.writer.do(lambda db: db.execute("insert into marks values ('a')").rowcount)
+
+
+def test_what_must_last_waits_for_no_company_behind_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "BATCH_S", 3600.0)
+    bench.hold()
+    lasting = bench.mark("lasting", weight=1)
+    behind = bench.mark("behind", weight=1, durable=False)
+    bench.let_go()
+    assert (lasting.result(60), behind.result(60)) == (2, 2)
+
+
+async def test_what_nobody_waits_for_is_written_in_a_moment_and_again(path: Path, until: Any) -> None:
+    with Sqlite(path) as store, contextlib.closing(sqlite3.connect(path)) as other:
+        await store.write(lambda db: db.execute("create table marks (word)").rowcount)
+        for count in (1, 2):
+            store.write_later(lambda db: db.execute("insert into marks values ('a')"))
+            await until(lambda count=count: other.execute("select count(*) from marks").fetchone() == (count,))
+
+
+async def test_the_answer_to_a_cancelled_write_is_dropped(path: Path) -> None:
+    told: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    go = threading.Event()
+    with Sqlite(path) as store:
+        task = asyncio.create_task(store.write(lambda _: go.wait(30)))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait({task})
+        go.set()
+        await store.write(lambda db: db.in_transaction)
+    assert told == []
+
+
+async def test_a_store_outlives_the_loop_that_wrote(path: Path) -> None:
+    go = threading.Event()
+
+    async def leave(store: Sqlite) -> None:
+        task = asyncio.ensure_future(store.write(lambda _: go.wait(30)))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait({task})
+
+    with Sqlite(path) as store:
+        await asyncio.to_thread(asyncio.run, leave(store))
+        go.set()
+        assert await store.write(lambda _: 7) == 7
+
+
+async def test_a_listener_that_has_yet_to_look_keeps_the_bell_from_nobody() -> None:
+    bell = Bell(lambda: 0)
+    with contextlib.ExitStack() as stack:
+        heard = [stack.enter_context(bell.listen()) for _ in range(8)]
+        bell.ring()
+        await asyncio.sleep(0)
+        for first in heard:  # it has yet to look, the others wait again
+            for one in heard:
+                assert one is first or await one.wait(30)
+            bell.ring()
+            assert [await one.wait(30) for one in heard] == [True] * 8
+            bell.ring()
+            await asyncio.sleep(0)
