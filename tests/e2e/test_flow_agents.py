@@ -332,7 +332,7 @@ async def test_the_budget_of_a_step_holds_for_the_workflow_that_it_calls(floor: 
     look = {"tool": {"name": "Read", "input": {"file_path": "src/auth.py"}}, "usage": {"input_tokens": 400_000}}
     async with floor.model(look, {"text": "done", "optional": True}):
         done = await floor.flow("### call\n\n- type: workflow\n- workflow: in.flow.md\n- budget: 1\n")
-    assert done.code == 1, (done.err, done.result)
+    assert done.code == 5, (done.err, done.result)
     assert "budget" in done.outcome("call")["error"]["message"]
     assert done.outcome("call")["cost_usd"] >= 1
 
@@ -381,6 +381,34 @@ async def test_a_key_is_billed_only_where_the_step_says_so(floor: Floor) -> None
     assert "claude auth login" in refused.outcome("agent")["error"]["hint"]
 
 
+async def test_leadropes_own_key_pays_only_where_the_step_says_so(floor: Floor) -> None:
+    text = "### agent\n- type: claude-code\n- prompt: Refactor this module\n"
+    key = "sk-ant-api03-rehearsal-000000000000000000"
+    own = floor.stage.home / "leadrope/.env"
+    own.parent.mkdir(parents=True, exist_ok=True)
+    own.write_text(f"ANTHROPIC_API_KEY={key}\n")
+    own.chmod(0o600)
+    nothing = {"LC_ALL": "C.UTF-8"}  # of a credential
+    async with floor.model():
+        refused = await floor.flow(text, **nothing)
+    error = refused.outcome("agent")["error"]
+    assert (refused.code, error["kind"]) == (1, "not_authenticated"), refused.err
+    assert "ANTHROPIC_API_KEY in leadrope's settings" in error["message"]
+    assert "`use_api_key: true`" in error["hint"]
+    async with floor.model({"text": "Done."}) as model:
+        done = await floor.flow(text + "- use_api_key: true\n", **nothing)
+    assert done.code == 0, done.err
+    assert model.requests[-1].headers["x-api-key"] == key
+    login = floor.stage.home / ".claude/.credentials.json"
+    login.parent.mkdir(exist_ok=True)
+    login.write_text(json.dumps({"claudeAiOauth": {"accessToken": TOKEN, "expiresAt": 4_000_000_000_000}}))
+    async with floor.model({"text": "Done."}) as model:
+        done = await floor.flow(text, **nothing)
+    assert done.code == 0, done.err
+    assert not [one for one in model.requests if "x-api-key" in one.headers]
+    assert model.requests[-1].headers["authorization"] == f"Bearer {TOKEN}"
+
+
 async def test_an_agent_that_falls_silent_is_timed_out(floor: Floor) -> None:
     async with floor.model({"hang": "before_headers"}, idle_s=1):
         done = await floor.flow(GENERATE)
@@ -400,6 +428,8 @@ async def test_an_agent_that_falls_silent_is_timed_out(floor: Floor) -> None:
         ("- prompt: x\n- max_turns: 1\n- output_schema: {type: object}\n", "at least 2 turns"),
         ("- prompt: x\n- output_schema: {type: nonsense}\n", "no valid JSON Schema"),
         ("- prompt: x\n- sandbox: {enable: true}\n", "did you mean enabled?"),
+        ("- prompt: x\n- allowed_tools: [Raed]\n", "Did you mean Read?"),
+        ("- prompt: x\n- cwd: /etc\n", "belongs to the system"),
     ],
 )
 async def test_what_an_agent_is_told_is_checked_before_anything_starts(floor: Floor, said: str, told: str) -> None:
@@ -412,7 +442,7 @@ async def test_what_an_agent_is_told_is_checked_before_anything_starts(floor: Fl
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ("- prompt: x\n- cwd: /etc\n", "/etc"),
+        ("- prompt: x\n- cwd: ${etc}\n", "belongs to the system"),
         ("- prompt: x\n- cwd: nowhere\n", "nowhere"),
         ("- prompt: x\n- output_schema: ${schema}\n", "schema"),
         ("- prompt: xxxx\n- max_prompt_chars: 3\n", "4 characters"),
@@ -421,7 +451,8 @@ async def test_what_an_agent_is_told_is_checked_before_anything_starts(floor: Fl
 )
 async def test_what_cannot_be_run_is_a_failed_step_and_starts_no_agent(floor: Floor, said: str, told: str) -> None:
     async with floor.model():
-        text = "## Inputs\n\n### schema\n\n- default: {type: nonsense}\n\n## Steps\n\n### ask\n\n- type: agent\n"
+        text = "## Inputs\n\n### schema\n\n- default: {type: nonsense}\n\n### etc\n\n- default: /etc\n"
+        text += "\n## Steps\n\n### ask\n\n- type: agent\n"
         done = await floor.flow(text + said)
     assert done.code == 1, done.err
     assert told in json.dumps(done.outcome("ask")["error"])

@@ -347,7 +347,8 @@ FLAGS: tuple[Flag, ...] = (
         section=PAYING,
         field="billing",
         metavar="WHO",
-        help="subscription (an API key is used only from leadrope's own .env), api_key, or auto.",
+        help="subscription (an API key is used only from leadrope's own .env), subscription_only (no key at all), "
+        "api_key, or auto.",
     ),
     Flag(
         "--credential-file",

@@ -14,7 +14,8 @@ from leadrope.core import schema
 from leadrope.core.redaction import SHORTEST, Secret
 
 Mode = Literal["plan", "default", "edit", "full", "dontAsk"]
-Billing = Literal["subscription", "api_key", "auto"]
+Billing = Literal["subscription", "subscription_only", "api_key", "auto"]
+"""`subscription` takes a key from leadrope's own .env all the same; `subscription_only` takes none from anywhere."""
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
 
 # The agent's own spellings are accepted and mean the same thing.
@@ -108,7 +109,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     output_schema: dict[str, Any] | None = None
     """A JSON Schema, any draft up to 2020-12, that the answer must fit; whatever its root is."""
     schema_retries: int = 1
-    """Corrective turns for an answer that does not fit; 0 also leaves wrong scalars as they are."""
+    """Corrective turns for an answer that does not fit; with 0 leadrope converts no scalars either."""
     cwd: str | None = None
     session_id: str | None = None
     """A UUID for the new session; made when missing."""

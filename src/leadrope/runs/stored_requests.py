@@ -23,7 +23,9 @@ def account_of(request: RunRequest, environ: Mapping[str, str], settings: Mappin
         from hashlib import sha256  # noqa: PLC0415  # not needed for a login
 
         return f"{request.provider}-{sha256(found.encode()).hexdigest()[:12]}"
-    return f"{request.provider}-{request.billing}"
+    # The same login pays, whether or not a key might have.
+    billing = "subscription" if request.billing == "subscription_only" else request.billing
+    return f"{request.provider}-{billing}"
 
 
 def _variable(request: RunRequest, environ: Mapping[str, str], settings: Mapping[str, str]) -> str | None:
@@ -32,7 +34,7 @@ def _variable(request: RunRequest, environ: Mapping[str, str], settings: Mapping
         return None
     from leadrope.providers.claude_code.credentials import KEY_VARIABLES, TOKEN_VARIABLE  # noqa: PLC0415  # not to list
 
-    places = [(settings, name) for name in KEY_VARIABLES]
+    places = [(settings, name) for name in KEY_VARIABLES if request.billing != "subscription_only"]
     if request.billing != "api_key":
         places = [(environ, TOKEN_VARIABLE), (settings, TOKEN_VARIABLE), *places]
     if request.billing == "api_key":

@@ -23,7 +23,7 @@ def working_directory(cwd: str | None) -> str:
         ) from None
     if not real.is_dir():
         raise errors.BadDirectory(f"working directory {given!r} is not a directory")
-    _refuse_system(given, str(real))
+    refuse_system(given, str(real))
     return _text(real)
 
 
@@ -32,7 +32,7 @@ def extra_directory(given: str, cwd: str) -> str:
     if not path.is_dir():
         raise errors.BadDirectory(f"extra directory {given!r} does not exist or is not a directory")
     real = path.resolve()
-    _refuse_system(given, str(real))
+    refuse_system(given, str(real))
     return _text(real)
 
 
@@ -57,7 +57,8 @@ def _text(path: Path) -> str:
     return name
 
 
-def _refuse_system(given: str, real: str) -> None:
+def refuse_system(given: str, real: str) -> None:
+    """`real` is the folder with its links resolved."""
     # Both names count: /bin is a link to /usr/bin on some machines and a folder on others.
     forbidden = {*FORBIDDEN, *(os.path.realpath(name) for name in FORBIDDEN)}
     for name in (real, os.path.abspath(given)):  # noqa: PTH100  # abspath keeps links, resolve() follows them

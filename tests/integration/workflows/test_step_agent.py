@@ -6,14 +6,24 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from leadrope import errors
-from leadrope.core.request import RunRequest
+from leadrope.core.request import SANDBOX_KEYS, RunRequest
+from leadrope.providers.claude_code import credentials, failures
+from leadrope.workflows.steps import agent
 from leadrope.workflows.steps.base import StepFailed
 from scripted_doors import asked_of
-from step_place import Here, refused
+from step_place import Here, do, refused
 
+SANDBOX = {
+    "enabled": True,
+    "autoAllowBashIfSandboxed": False,
+    "excludedCommands": ["docker"],
+    "network": {"allowLocalBinding": True, "allowUnixSockets": ["/run/a.sock"]},
+    "ignoreViolations": {"*": ["/etc/hosts"]},
+}
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
 
@@ -27,7 +37,7 @@ async def test_the_defaults_of_the_step(here: Here, tmp_path: Path) -> None:
     request = await request_of(here, tmp_path, "agent")
     assert (request.provider, request.model, request.mode) == ("claude-code", "sonnet", "default")
     assert (request.max_turns, request.max_thinking_tokens, request.schema_retries) == (50, 8000, 1)
-    assert (request.billing, request.tools, request.disallowed_tools) == ("subscription", None, ())
+    assert (request.billing, request.tools, request.disallowed_tools) == ("subscription_only", None, ())
     assert (request.limits.wall_s, request.cwd) == (300, str(here.workspace / "."))
 
 
@@ -47,9 +57,10 @@ async def test_the_defaults_of_the_step(here: Here, tmp_path: Path) -> None:
         ("append_system_prompt", "Also.", "append_system_prompt", "Also."),
         ("resume", "12345678-1234-1234-1234-123456789012", "resume", "12345678-1234-1234-1234-123456789012"),
         ("schema_retries", 3, "schema_retries", 3),
-        ("sandbox", {"enabled": True}, "sandbox", {"enabled": True}),
+        ("sandbox", SANDBOX, "sandbox", SANDBOX),
         ("walls", "read-only", "walls", "read-only"),
         ("use_api_key", True, "billing", "api_key"),
+        ("use_api_key", False, "billing", "subscription_only"),
     ],
 )
 async def test_every_parameter_reaches_the_run(
@@ -59,6 +70,57 @@ async def test_every_parameter_reaches_the_run(
     with contextlib.suppress(errors.LeadropeError):
         await request_of(here, tmp_path, "agent", **{name: value})
     assert getattr(here.service.requests[0], field) == wanted
+
+
+def test_the_sandbox_of_a_step_is_that_of_a_run() -> None:
+    assert agent.Sandbox.__struct_encode_fields__ == SANDBOX_KEYS
+
+
+async def test_a_sandbox_that_a_template_gave_is_checked_when_it_is_known(here: Here) -> None:
+    with pytest.raises(msgspec.ValidationError, match="allowLocalBindings"):
+        await do(here, "agent", {"s": {"network": {"allowLocalBindings": True}}}, prompt="go", sandbox="${s}")
+
+
+@pytest.mark.parametrize(
+    ("configured", "left_out"),
+    [
+        (None, "subscription_only"),
+        ("subscription", "subscription_only"),
+        ("subscription_only", "subscription_only"),
+        ("api_key", "api_key"),
+        ("auto", "auto"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["agent", "llm", "structure"])
+async def test_a_key_pays_only_where_the_step_or_the_users_configuration_says_so(
+    here: Here, tmp_path: Path, kind: str, configured: str | None, left_out: str
+) -> None:
+    (tmp_path / ".config/leadrope").mkdir(parents=True)
+    if configured is not None:
+        (tmp_path / ".config/leadrope/config.toml").write_text(f'[run]\nbilling = "{configured}"\n')
+    said = {"text": "x", "mode": "ai"} if kind == "structure" else {"prompt": "go"}
+    for given, wanted in (
+        ({}, left_out),
+        ({"use_api_key": False}, "subscription_only"),
+        ({"use_api_key": True}, "api_key"),
+    ):
+        with contextlib.suppress(errors.LeadropeError):  # the scripted agent's answer is no rows
+            await asked_of(here, tmp_path, {"result": "done"}, kind, **said, **given)
+        assert here.service.requests[0].billing == wanted, given
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [
+        credentials.not_authenticated(credentials.NothingToForward(billing="subscription_only")).hint,
+        credentials.not_authenticated(credentials.NothingToForward(billing="subscription_only", unused_key="K")).hint,
+        failures.NOT_AUTHENTICATED.hint,
+    ],
+)
+def test_how_to_pay_by_key_is_told_with_the_words_of_a_step(hint: str) -> None:
+    told = agent.in_words_of_a_step(hint) or ""
+    assert "`use_api_key: true`" in told
+    assert "billing" not in told
 
 
 async def test_a_folder_seen_from_the_workspace_or_from_home(here: Here, tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ async def test_rows_that_do_not_fit_make_the_step_degraded_and_not_failed(here: 
     ]
     assert [(one.kind, one.message.partition(";")[0]) for one in done.warnings] == [
         ("structure.rows_left_out", "1 of 3 rows are left out, because a required value is missing"),
-        ("structure.bad_values", "1 values are not of their column's type and became null"),
+        ("structure.bad_values", "1 value is not of the column's type and became null"),
     ]
     assert done.outputs["errors"] == [
         {"row": 2, "column": "price", "message": "'cheap' is no number"},
@@ -95,6 +95,25 @@ async def test_rows_that_do_not_fit_make_the_step_degraded_and_not_failed(here: 
     ]
     ragged = await do(here, "structure", text="| name |\n|--|\n| a | b |\n")
     assert [one.kind for one in ragged.warnings] == ["structure.ragged_rows"]
+
+
+async def test_the_cause_that_is_told_is_one_of_the_rows_it_speaks_of(here: Here) -> None:
+    done = await do(here, "structure", text="name,price\nNut,cheap\n,3\nBolt,1\n", columns=COLUMNS)
+    assert [one.message.partition("; ")[2] for one in done.warnings] == [
+        "row 2, name is missing, and required",
+        "row 1, price 'cheap' is no number",
+    ]
+    done = await do(here, "structure", text="name,price\n,3\nBolt,cheap\n", columns=COLUMNS)
+    assert [one.message.partition("; ")[2] for one in done.warnings] == [
+        "row 1, name is missing, and required",
+        "row 2, price 'cheap' is no number",
+    ]
+    error = await refused(here, "structure", text="price,name\ncheap,\n", columns=["price: number", "name!"])
+    assert error.message == "none of the 1 rows is whole: row 1, name is missing, and required"
+    # Of more mistakes than are listed, the one that matters may be none of them.
+    many = "name,price\n" + "Nut,cheap\n" * 100 + ",3\n"
+    told = (await do(here, "structure", text=many, columns=COLUMNS)).warnings[0].message
+    assert told == "1 of 101 rows are left out, because a required value is missing"
 
 
 async def test_a_very_long_table_is_cut_and_told(here: Here) -> None:

@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from leadrope import errors
 from leadrope.core.events import CredentialUsed
 from leadrope.core.redaction import Secret
+from leadrope.core.request import Billing
 from leadrope.providers.claude_code import credentials
 from leadrope.providers.claude_code.credentials import Credential, NothingToForward
 from leadrope.providers.claude_code.locate import AuthStatus
@@ -137,7 +138,7 @@ def test_order(
     assert found(find(environ, content, billing=billing)) == expected
 
 
-@pytest.mark.parametrize("billing", ["subscription", "api_key", "auto"])
+@pytest.mark.parametrize("billing", get_args(Billing))
 @pytest.mark.parametrize(
     ("value", "kind", "expected_kind", "paid_by", "variable"),
     [
@@ -183,6 +184,54 @@ def test_leadropes_own_settings_are_not_ambient(
     settings: dict[str, str], environ: dict[str, str], billing: str, expected: tuple[str, str, str]
 ) -> None:
     assert found(find(environ, ALL_FILES, billing=billing, settings=settings)) == expected
+
+
+TOKEN = {"CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-env"}
+KEY = {"ANTHROPIC_API_KEY": "sk-ant-api-env"}
+OWN_TOKEN = {"CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat-s"}
+OWN_KEY = {"ANTHROPIC_API_KEY": "sk-ant-s"}
+LOGIN = {".claude/.credentials.json": login(LATER_MS)}
+KEY_FILE = {".claude.json": {"apiKey": "sk-ant-file"}}
+
+
+@pytest.mark.parametrize(
+    ("environ", "settings", "content", "expected"),
+    [
+        # environment, leadrope's settings and files; who pays: subscription, subscription_only, api_key, auto
+        (TOKEN | KEY, OWN_TOKEN | OWN_KEY, LOGIN, ("oat01-env", "oat01-env", "s", "oat01-env")),
+        (KEY, OWN_TOKEN | OWN_KEY, LOGIN, ("oat-s", "oat-s", "s", "oat-s")),
+        (KEY, OWN_KEY, LOGIN | KEY_FILE, ("s", "oat01-stored", "s", "s")),
+        (KEY, OWN_KEY, KEY_FILE, ("s", None, "s", "s")),
+        ({}, OWN_KEY, {}, ("s", None, "s", "s")),
+        (KEY, {}, LOGIN, ("oat01-stored", "oat01-stored", "api-env", "oat01-stored")),
+        (KEY, {}, KEY_FILE, (None, None, "api-env", "api-env")),
+        ({}, {}, KEY_FILE, (None, None, "file", "file")),
+        ({}, {}, {}, (None, None, None, None)),
+    ],
+)
+def test_who_pays_with_each_billing(
+    environ: dict[str, str], settings: dict[str, str], content: dict[str, Any], expected: tuple[str | None, ...]
+) -> None:
+    for billing, value in zip(("subscription", "subscription_only", "api_key", "auto"), expected, strict=True):
+        result = found(find(environ, content, billing=billing, settings=settings))
+        assert (result[1].removeprefix("sk-ant-") if result else None) == value, billing
+
+
+@pytest.mark.parametrize(
+    ("environ", "settings", "seen"),
+    [
+        (KEY, OWN_KEY, "ANTHROPIC_API_KEY in leadrope's settings"),
+        ({}, OWN_KEY, "ANTHROPIC_API_KEY in leadrope's settings"),
+        (KEY, {}, "ANTHROPIC_API_KEY"),
+        ({}, {}, None),
+    ],
+)
+def test_a_key_that_a_subscription_alone_leaves_unused_is_known(
+    environ: dict[str, str], settings: dict[str, str], seen: str | None
+) -> None:
+    result = find(environ, billing="subscription_only", settings=settings)
+    assert isinstance(result, NothingToForward)
+    assert result.unused_key == seen
 
 
 class TestExpiry:
@@ -294,14 +343,24 @@ def test_used_shows_a_masked_form_only() -> None:
 class TestOwnLogin:
     @staticmethod
     async def resolve(
-        status: AuthStatus | None, content: dict[str, Any] | None = None, billing: str = "subscription", **environ: str
+        status: AuthStatus | None,
+        content: dict[str, Any] | None = None,
+        billing: str = "subscription",
+        settings: dict[str, str] | None = None,
+        **environ: str,
     ) -> Credential:
         async def own_login() -> AuthStatus:
             assert status is not None, "the program was asked without need"
             return status
 
         return await credentials.resolve(
-            environ, HOME, now=NOW, own_login=own_login, billing=billing, read_text=files(**(content or {}))
+            environ,
+            HOME,
+            now=NOW,
+            own_login=own_login,
+            billing=billing,
+            settings=settings,
+            read_text=files(**(content or {})),
         )
 
     async def test_an_expired_login_is_refreshed_by_its_owner(self) -> None:
@@ -327,6 +386,7 @@ class TestOwnLogin:
         ("method", "billing", "paid_by"),
         [
             ("claude.ai", "subscription", "subscription"),
+            ("claude.ai", "subscription_only", "subscription"),
             ("oauth_token", "auto", "subscription"),
             ("api_key", "api_key", "api_key"),
             ("api_key", "auto", "api_key"),
@@ -338,17 +398,33 @@ class TestOwnLogin:
 
     async def test_a_managed_key_is_no_subscription(self) -> None:
         """The program may be logged in with a key; a run that asked for the subscription must not spend it."""
-        with pytest.raises(errors.NotAuthenticated, match="own login"):
-            await self.resolve(AuthStatus(logged_in=True, method="api_key"))
+        for billing in ("subscription", "subscription_only"):
+            with pytest.raises(errors.NotAuthenticated, match="own login"):
+                await self.resolve(AuthStatus(logged_in=True, method="api_key"), billing=billing)
         with pytest.raises(errors.NotAuthenticated):
             await self.resolve(AuthStatus(logged_in=True, method="claude.ai"), billing="api_key")
 
-    async def test_nothing_at_all_says_how_to_log_in(self) -> None:
+    @pytest.mark.parametrize("billing", ["subscription", "subscription_only"])
+    async def test_nothing_at_all_says_how_to_log_in(self, billing: str) -> None:
         with pytest.raises(errors.NotAuthenticated) as caught:
-            await self.resolve(AuthStatus(reason="claude auth status: no answer"))
-        for words in ("claude auth login", "claude setup-token", "no answer"):
-            assert words in str(caught.value)
-        assert "billing api_key" not in str(caught.value)
+            await self.resolve(AuthStatus(reason="claude auth status: no answer"), billing=billing)
+        assert caught.value.message == (
+            "no credential for billing subscription was found (claude auth status: no answer)"
+        )
+        for words in ("claude auth login", "claude setup-token", "set ANTHROPIC_API_KEY", "--billing api_key"):
+            assert words in (caught.value.hint or "")
+
+    async def test_a_key_of_leadropes_own_is_named_where_it_is_not_used(self) -> None:
+        with pytest.raises(errors.NotAuthenticated) as caught:
+            await self.resolve(AuthStatus(), billing="subscription_only", settings=OWN_KEY)
+        assert "ANTHROPIC_API_KEY in leadrope's settings is there, but is not used" in caught.value.message
+        assert "--billing api_key" in (caught.value.hint or "")
+        assert "sk-ant-s" not in str(caught.value)
+
+    async def test_an_expired_login_pays_before_leadropes_own_key_does(self) -> None:
+        expired = {".claude/.credentials.json": login(0)}
+        result = await self.resolve(None, expired, billing="subscription_only", settings=OWN_KEY)
+        assert (result.kind, result.billing) == ("own_login", "subscription")
 
     async def test_an_ambient_key_is_named_and_how_to_opt_in(self) -> None:
         with pytest.raises(errors.NotAuthenticated) as caught:

@@ -36,7 +36,13 @@ def told(lines: list[Any], *, exit_code: int = 1, stderr: tuple[str, ...] = ()) 
 SOLUTIONS: list[tuple[str, list[Any], tuple[str, ...], str, str]] = [
     ("not logged in", [b"Not logged in \xc2\xb7 Please run /login"], (), "not_authenticated", "claude auth login"),
     ("logged out, on stderr", [], ("Error: Invalid API key",), "not_authenticated", "claude auth login"),
-    ("a refused key", [REFUSED | {"api_error_status": 401, "result": "x"}], (), "not_authenticated", "`api_key`"),
+    (
+        "a refused key",
+        [REFUSED | {"api_error_status": 401, "result": "x"}],
+        (),
+        "not_authenticated",
+        "set ANTHROPIC_API_KEY and opt in with billing `api_key`",
+    ),
     ("forbidden", [REFUSED | {"api_error_status": 403, "result": "x"}], (), "not_authenticated", "setup-token"),
     ("too many requests", [REFUSED | {"api_error_status": 429, "result": "x"}], (), "rate_limited", "Wait"),
     ("the account's limit", [b"Claude usage limit reached"], (), "rate_limited", "Wait until the limit"),

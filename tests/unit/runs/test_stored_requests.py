@@ -39,6 +39,7 @@ def test_each_credential_has_a_queue_of_its_own() -> None:
         ({TOKEN: OTHER}, {}, {"credential": Secret(ONE)}),
         ({TOKEN: ONE, KEY: OTHER}, {}, {"billing": "auto"}),
         ({TOKEN: OTHER}, {KEY: ONE}, {"billing": "api_key"}),
+        ({KEY: OTHER}, {TOKEN: ONE, KEY: OTHER}, {"billing": "subscription_only"}),
     ],
 )
 def test_the_same_credential_is_the_same_account_wherever_it_was_found(
@@ -49,3 +50,6 @@ def test_the_same_credential_is_the_same_account_wherever_it_was_found(
 
 def test_a_key_that_nobody_may_use_is_no_account() -> None:
     assert account({KEY: ONE}) == account({})
+    # The login that pays is the same one; a key of leadrope's own would have paid for the other.
+    assert account({KEY: ONE}, {KEY: OTHER}, billing="subscription_only") == account({})
+    assert account({}, {KEY: OTHER}) != account({})

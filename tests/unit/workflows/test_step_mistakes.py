@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from leadrope.workflows import markdown
@@ -22,12 +24,35 @@ WRONG: list[tuple[str, int, int, str]] = [
     ("- type: agent\n- prompt: ' '\n", 10, 11, "prompt: it is empty"),
     ("- type: agent\n- prompt: x\n- max_turns: 1\n- output_schema: ${any}\n", 11, 14, "at least 2 turns"),
     ("- type: agent\n- prompt: x\n- output_schema: {type: objekt}\n", 11, 18, "is no valid JSON Schema"),
-    ("- type: agent\n- prompt: x\n- sandbox: {enable: true}\n", 11, 12, "did you mean enabled?"),
+    ("- type: agent\n- prompt: x\n- sandbox: {enable: true}\n", 11, 13, "did you mean enabled?"),
+    ("- type: agent\n- prompt: x\n- sandbox: {enabled: maybe}\n", 11, 22, "sandbox.enabled: expected true or false"),
+    ("- type: agent\n- prompt: x\n- sandbox: {excludedCommands: docker}\n", 11, 31, "expected a list"),
+    ("- type: agent\n- prompt: x\n- sandbox: {excludedCommands: [[a]]}\n", 11, 32, "expected text"),
+    ("- type: agent\n- prompt: x\n- sandbox: {network: true}\n", 11, 22, "sandbox.network: expected a map"),
+    ("- type: agent\n- prompt: x\n- sandbox: {network: {allowLocalBindings: true}}\n", 11, 23, "allowLocalBinding?"),
+    ("- type: agent\n- prompt: x\n- sandbox: {network: {allowLocalBinding: 5}}\n", 11, 42, "expected true or false"),
+    ("- type: agent\n- prompt: x\n- sandbox: {network: {httpProxyPort: x}}\n", 11, 38, "expected a whole number"),
+    ("- type: agent\n- prompt: x\n- allowed_tools: [Read, 'Bash(']\n", 11, 18, "Close the parenthesis."),
+    ("- type: agent\n- prompt: x\n- allowed_tools: [Raed]\n", 11, 18, "no tool 'Raed'. Did you mean Read?"),
+    ("- type: agent\n- prompt: x\n- allowed_tools: ['Bahs(git:*)']\n", 11, 18, "Did you mean Bash(git *)?"),
+    ("- type: agent\n- prompt: x\n- allowed_tools: ['Bash(:*)']\n", 11, 18, "is not of this grammar"),
+    ("- type: agent\n- prompt: x\n- disallowed_tools: [bash]\n", 11, 21, "Did you mean Bash?"),
+    ("- type: agent\n- prompt: x\n- disallowed_tools: ['Bash(a; b)']\n", 11, 21, "Write one pattern per program."),
+    ("- type: agent\n- prompt: x\n- disallowed_tools: ['Bash(a && b:*)']\n", 11, 21, "can never match"),
+    ("- type: agent\n- prompt: x\n- cwd: /etc/ssh\n", 11, 8, "cwd: directory '/etc/ssh' belongs to the system"),
+    ("- type: agent\n- prompt: x\n- cwd: /\n", 11, 8, "belongs to the system"),
+    ("- type: agent\n- prompt: x\n- cwd: /tmp/../usr\n", 11, 8, "belongs to the system"),
+    ("- type: agent\n- prompt: x\n- resume: ''\n", 11, 11, "resume: it is empty. Name a session"),
+    ("- type: agent\n- prompt: x\n- model: ' '\n", 11, 10, "model: it is empty. Name a tier"),
+    ("- type: llm\n- prompt: x\n- model: ''\n", 11, 10, "model: it is empty"),
+    ("- type: structure\n- text: x\n- mode: ai\n- model: ''\n", 12, 10, "model: it is empty"),
     ("- type: agent\n- prompt: x\n- provider: claud-code\n", 11, 13, "did you mean claude-code?"),
     ("- type: agent\n- prompt: x\n- allowed_tools: Read, Grep\n", 11, 18, "A list is written [Read, Grep]."),
     ("- type: llm\n- prompt: x\n- output_schema: {}\n", 11, 18, "is empty: every answer would fit"),
     ("- type: code\n- code: 'def ('\n", 10, 9, "it is no Python: line 1"),
     ("- type: code\n- code: result = 1\n- inputs: {a b: 1}\n", 11, 11, "'a b' is no name of a variable"),
+    ("- type: output\n- content: x\n- name: My Report\n", 11, 9, "holds a space. Allowed are letters, digits"),
+    ("- type: output\n- content: x\n- name: ../up\n", 11, 9, "begins with a dot"),
     ("- type: wait\n", 9, 9, "wait takes `seconds` or `until`"),
     ("- type: wait\n- seconds: 86401\n", 10, 12, "86401 is out of range"),
     ("- type: wait\n- until: soon\n", 10, 10, "'soon' is no time"),
@@ -78,13 +103,30 @@ def test_what_cannot_be_meant_is_told_at_its_place(step: str, line: int, column:
     assert told in str(found)
 
 
+def test_a_link_into_a_folder_of_the_system_is_told_too(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/etc")
+    (found,) = problems(f"- type: agent\n- prompt: x\n- cwd: {tmp_path}/link\n")
+    assert "belongs to the system" in str(found)
+
+
 FITTING = [
     "- type: shell\n- command: true\n",
     "- type: shell\n- command: 42\n",
     "- type: note\n- text: 42\n",
     "- type: note\n- text: false\n",
     "- type: agent\n- prompt: ${any}\n- output_schema: ${any}\n- sandbox: ${any}\n- provider: ${any}\n",
+    "- type: agent\n- prompt: x\n- allowed_tools: ['Bash(git:*)', 'Bash(git push *)', mcp__docs, NewTool]\n",
+    "- type: agent\n- prompt: x\n- disallowed_tools: ['WebFetch(domain:example.com)', 'Bash(npm run test:*)', Task]\n",
+    "- type: agent\n- prompt: x\n- allowed_tools: ${any}\n- disallowed_tools: ['${any}']\n",
+    "- type: agent\n- prompt: x\n- cwd: ${any}\n- resume: ${any}\n- model: ${any}\n",
+    "- type: agent\n- prompt: x\n- cwd: nowhere\n",
+    '- type: agent\n- prompt: x\n- cwd: "/a\\0b"\n',
+    "- type: agent\n- prompt: x\n- cwd: /nowhere/etc\n",
+    "- type: agent\n- prompt: x\n- sandbox: {enabled: '${any}', network: '${any}', excludedCommands: [docker]}\n",
+    "- type: agent\n- prompt: x\n- sandbox: {network: {allowUnixSockets: [/s], allowLocalBinding: true}}\n",
     "- type: wait\n- seconds: ${any}\n",
+    "- type: output\n- content: x\n- name: a b ${any}\n",
+    "- type: output\n- content: x\n- name: Übersicht_2024.Q1\n",
     "- type: condition\n- text: ${any}\n- regex: ${any}\n- next: {yes: [], no: []}\n",
     "- type: condition\n- value: ${any}\n- expression: value > 3 and line contains ${any}\n- next: {else: []}\n",
     "- type: structure\n- text: ${any}\n- columns: ['${any}']\n",

@@ -4,9 +4,9 @@ Order, first match wins:
 
 1. what the request gives
 2. CLAUDE_CODE_OAUTH_TOKEN, from the environment, then from leadrope's own settings        not with billing api_key
-3. an API key in leadrope's own settings: somebody put it there for leadrope, so it is not ambient
+3. an API key in leadrope's own settings: put there for leadrope, so it is not ambient     not with subscription_only
 4. a stored login whose access token is good for another hour                              not with billing api_key
-5. an ambient API key: environment, then the config files                                  not with billing subscription
+5. an ambient API key: environment, then the config files                                  with api_key and auto
 6. the agent's own login, used in place
 
 A login's refresh token is never read: two programs that refresh one login log the user out.
@@ -35,6 +35,8 @@ KEY_FILES = (".claude.json.api", ".claude.json", ".claude.json.nathan")
 KEY_FIELDS = ("primaryApiKey", "apiKey", "anthropicApiKey", "customApiKey")
 KEY_PREFIX = "sk-ant-"
 TOKEN_PREFIX = "sk-ant-oat"  # noqa: S105  # a prefix, no token
+_IN_SETTINGS = " in leadrope's settings"
+_PAYS_NO_AMBIENT_KEY = ("subscription", "subscription_only")
 
 # A token that runs out in the middle of a run ends it with a 401 and nobody to refresh it; an hour outlasts most runs.
 # A longer margin would push users of eight-hour tokens to the fallback for much of the day.
@@ -72,7 +74,7 @@ class NothingToForward(msgspec.Struct, frozen=True, kw_only=True):
     billing: str
     stored_login: str | None = None
     """A login file that exists, but whose token cannot be forwarded: the agent may still refresh it in place."""
-    ambient_key: str | None = None
+    unused_key: str | None = None
     """A key that was seen and not used, because nobody opted in."""
     notices: tuple[str, ...] = ()
 
@@ -125,22 +127,25 @@ def find(
     if wants_token:
         candidates += [
             lambda: search.token(environ, "setup token"),
-            lambda: search.token(settings, "setup token in leadrope's settings"),
+            lambda: search.token(settings, f"setup token{_IN_SETTINGS}"),
         ]
-    candidates.append(lambda: search.key_variable(settings, " in leadrope's settings"))
+    if billing != "subscription_only":
+        candidates.append(lambda: search.key_variable(settings, _IN_SETTINGS))
     if wants_token:
         candidates.append(search.stored_login)
-    if billing != "subscription":
+    if billing not in _PAYS_NO_AMBIENT_KEY:
         candidates.append(search.ambient_key)
     for candidate in candidates:
         found = candidate()
         if found is not None:
             return msgspec.structs.replace(found, notices=tuple(search.notices))
-    unused = search.ambient_key() if billing == "subscription" else None
+    unused = search.key_variable(settings, _IN_SETTINGS) if billing == "subscription_only" else None
+    if unused is None and billing in _PAYS_NO_AMBIENT_KEY:
+        unused = search.ambient_key()
     return NothingToForward(
         billing=billing,
         stored_login=search.expired_login,
-        ambient_key=unused.source if unused else None,
+        unused_key=unused.source if unused else None,
         notices=tuple(search.notices),
     )
 
@@ -175,10 +180,11 @@ async def resolve(
     status = await own_login()
     # A login can be a managed API key; a subscription run must not fall back to one.
     paid_by: Literal["subscription", "api_key"] = "api_key" if status.method == "api_key" else "subscription"
-    if status.logged_in and billing in (paid_by, "auto"):
+    wanted = "subscription" if billing == "subscription_only" else billing
+    if status.logged_in and wanted in (paid_by, "auto"):
         return own_login_credential(f"own login ({status.method or 'unknown kind'})", paid_by, found.notices)
-    if status.logged_in and found.ambient_key is None:
-        found = msgspec.structs.replace(found, ambient_key=f"the agent's own login ({status.method})")
+    if status.logged_in and found.unused_key is None:
+        found = msgspec.structs.replace(found, unused_key=f"the agent's own login ({status.method})")
     notices = (*found.notices, status.reason) if status.reason else found.notices
     raise not_authenticated(msgspec.structs.replace(found, notices=notices))
 
@@ -191,7 +197,8 @@ def own_login_credential(
 
 
 def not_authenticated(nothing: NothingToForward) -> errors.NotAuthenticated:
-    message = f"no credential for billing {nothing.billing} was found"
+    wanted = "subscription" if nothing.billing == "subscription_only" else nothing.billing
+    message = f"no credential for billing {wanted} was found"
     if nothing.notices:
         message += f" ({'; '.join(nothing.notices)})"
     if nothing.billing == "api_key":
@@ -202,11 +209,14 @@ def not_authenticated(nothing: NothingToForward) -> errors.NotAuthenticated:
     login = (
         "Log in with `claude auth login`, or make a token with `claude setup-token` and set CLAUDE_CODE_OAUTH_TOKEN."
     )
-    if nothing.ambient_key is None:
-        return errors.NotAuthenticated(message, hint=login)
+    opt_in = '`--billing api_key` (billing = "api_key" in config.toml)'
+    if nothing.unused_key is None:
+        return errors.NotAuthenticated(
+            message, hint=f"{login} To pay by API key instead, set ANTHROPIC_API_KEY and opt in with {opt_in}."
+        )
     return errors.NotAuthenticated(
-        f"{message}; {nothing.ambient_key} is there, but is not used without your yes, because it is paid per token",
-        hint=f'{login} Or opt in to the key with `--billing api_key` (billing = "api_key" in config.toml).',
+        f"{message}; {nothing.unused_key} is there, but is not used without your yes, because it is paid per token",
+        hint=f"{login} Or opt in to the key with {opt_in}.",
     )
 
 

@@ -13,7 +13,7 @@ from leadrope.core.fold import kind_of_status
 
 _LOG_IN = (
     "Run `claude auth login`, or `claude setup-token` and set CLAUDE_CODE_OAUTH_TOKEN; "
-    "to pay by API key instead, opt in with billing `api_key`."
+    "to pay by API key instead, set ANTHROPIC_API_KEY and opt in with billing `api_key`."
 )
 NOT_AUTHENTICATED = Problem(kind="not_authenticated", hint=_LOG_IN)
 STOPPED = Problem(

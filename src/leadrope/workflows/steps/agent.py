@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from leadrope import errors
 from leadrope.core import config as configs
 from leadrope.core import events, schema
 from leadrope.core import home as homes
-from leadrope.core.request import SANDBOX_KEYS, RunRequest
+from leadrope.core.request import RunRequest
 from leadrope.core.result import SCHEMA_RESOLVED_TO_NULL, RunResult
 from leadrope.providers import registry
 from leadrope.runs.job import Job
+from leadrope.runtime import checks
 from leadrope.runtime.retries import HEALABLE
 from leadrope.workflows import templates
 from leadrope.workflows.problems import nearest
@@ -38,6 +41,36 @@ ALONE: Mapping[str, Any] = {
 """A model with nothing in its hands, whatever the user's configuration gives to his agents."""
 
 
+_AGENTS_FORM = re.compile(r"(?<=[^(\s]):\*\)\s*\Z")
+"""`Bash(git:*)`, which a run takes for `Bash(git *)`."""
+
+
+class _Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """Of the agent program, by its own names. What it does not know it would ignore, and run without what was meant."""
+
+
+class SandboxNetwork(_Settings, frozen=True, kw_only=True):
+    allowed_domains: list[str] | UnsetType = UNSET
+    denied_domains: list[str] | UnsetType = UNSET
+    allow_managed_domains_only: bool | UnsetType = UNSET
+    allow_unix_sockets: list[str] | UnsetType = UNSET
+    allow_all_unix_sockets: bool | UnsetType = UNSET
+    allow_local_binding: bool | UnsetType = UNSET
+    allow_mach_lookup: list[str] | UnsetType = UNSET
+    http_proxy_port: int | UnsetType = UNSET
+    socks_proxy_port: int | UnsetType = UNSET
+
+
+class Sandbox(_Settings, frozen=True, kw_only=True):
+    enabled: bool | UnsetType = UNSET
+    auto_allow_bash_if_sandboxed: bool | UnsetType = UNSET
+    excluded_commands: list[str] | UnsetType = UNSET
+    allow_unsandboxed_commands: bool | UnsetType = UNSET
+    network: SandboxNetwork | UnsetType = UNSET
+    ignore_violations: dict[str, list[str]] | UnsetType = UNSET
+    enable_weaker_nested_sandbox: bool | UnsetType = UNSET
+
+
 class AgentConfig(Config, frozen=True, kw_only=True):
     prompt: Annotated[str, Meta(description="What the agent is to do.")]
     output_schema: Annotated[
@@ -49,7 +82,11 @@ class AgentConfig(Config, frozen=True, kw_only=True):
     model: Annotated[str, Meta(description="A tier (opus, sonnet, haiku) or a model's id.")] = "sonnet"
     fallback_model: Annotated[str | None, Meta(description="Used where the model is at capacity.")] = None
     allowed_tools: Annotated[
-        list[str] | None, Meta(description="Tools that it may use, without asking where the policy lets them.")
+        list[str] | None,
+        Meta(
+            description="Tools that it may use, without asking where the policy lets them; all where left out, and in "
+            "the mode default commands and edits still ask."
+        ),
     ] = None
     disallowed_tools: Annotated[list[str], Meta(description="Tools or patterns that it may not use.")] = []
     mode: Annotated[
@@ -63,14 +100,14 @@ class AgentConfig(Config, frozen=True, kw_only=True):
     append_system_prompt: Annotated[str | None, Meta(description="Added to the agent's own.")] = None
     resume: Annotated[str | None, Meta(description="The id of a session to go on with.")] = None
     schema_retries: Annotated[
-        int, Meta(ge=0, le=5, description="Corrective turns; 0 also leaves wrong scalars as they are.")
+        int, Meta(ge=0, le=5, description="Corrective turns; with 0 leadrope converts no scalars either.")
     ] = 1
-    sandbox: Annotated[dict[str, Any] | None, Meta(description="The agent program's own sandbox settings.")] = None
+    sandbox: Annotated[Sandbox | None, Meta(description="The agent program's own sandbox settings.")] = None
     walls: Annotated[
         Literal["workspace", "read-only", "off"] | None,
         Meta(description="The box around it; as the policy and the configuration say where left out."),
     ] = None
-    use_api_key: Annotated[bool, Meta(description="Bill an API key; else the subscription is used.")] = False
+    use_api_key: Annotated[bool, Meta(description="Bill an API key; else only the subscription is used.")] = False
     connections: Annotated[list[str], Meta(description="Connections of the configuration that it gets.")] = []
     attachments: Annotated[list[str], Meta(description="Files and images that go with the prompt.")] = []
     max_prompt_chars: Annotated[int, Meta(ge=1, le=MAX_PROMPT_CHARS, description="A longer prompt is an error.")] = (
@@ -88,19 +125,42 @@ def mistakes(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     turns = known.get("max_turns")
     if isinstance(turns, int) and turns < 2 and parameters.get("output_schema") is not None:
         yield "max_turns", "with an output_schema at least 2 turns are needed, one of them to hand over the answer"
-    sandbox = known.get("sandbox")
-    for key in sandbox if isinstance(sandbox, dict) else ():
-        if key not in SANDBOX_KEYS:
-            near = nearest(key, SANDBOX_KEYS)
-            meant = f"; did you mean {near}?" if near else ""
-            yield "sandbox", f"there is no {key!r}{meant} (available: {', '.join(SANDBOX_KEYS)})"
+    if _is_blank(known.get("resume")):
+        yield "resume", "it is empty. Name a session, or leave it out."
+    yield from _tool_mistakes(known)
+    # A folder that is the same wherever the workflow runs; whether it is there is told when it does.
+    cwd = known.get("cwd")
+    if isinstance(cwd, str) and cwd.startswith("/") and "\0" not in cwd:
+        try:
+            checks.refuse_system(cwd, os.path.realpath(cwd))
+        except errors.BadDirectory as error:
+            yield "cwd", as_mistake(error)
+
+
+def _tool_mistakes(known: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name in ("allowed_tools", "disallowed_tools"):
+        entries = known.get(name)
+        for entry in entries if isinstance(entries, list) else ():
+            if isinstance(entry, str) and (wrong := _no_pattern(entry)):
+                yield name, wrong
+
+
+def _no_pattern(entry: str) -> str | None:
+    from leadrope.policy import patterns  # noqa: PLC0415  # only those pay for it whose file has lists of tools
+
+    try:
+        patterns.parse(_AGENTS_FORM.sub(" *)", entry))
+    except errors.BadValue as error:
+        return as_mistake(error).removeprefix("pattern: ")
+    return None
 
 
 def model_mistakes(known: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Of whoever answers, what it is asked, and what the answer must fit."""
-    prompt = known.get("prompt")
-    if isinstance(prompt, str) and not prompt.strip():
+    if _is_blank(known.get("prompt")):
         yield "prompt", "it is empty. Write what is to be done."
+    if _is_blank(known.get("model")):
+        yield "model", "it is empty. Name a tier (opus, sonnet, haiku) or a model, or leave it out."
     name = known.get("provider")
     if isinstance(name, str) and name not in registry.BUILT_IN and name not in registry.names():
         near = nearest(name, registry.names())
@@ -112,6 +172,10 @@ def model_mistakes(known: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             schema.read(document)
         except errors.BadValue as error:
             yield "output_schema", as_mistake(error).removeprefix("output_schema: ")
+
+
+def _is_blank(value: object) -> bool:
+    return isinstance(value, str) and not value.strip()
 
 
 async def run(config: AgentConfig, context: Context) -> Done:
@@ -137,11 +201,11 @@ async def run(config: AgentConfig, context: Context) -> Done:
         "disallowed_tools": config.disallowed_tools or None,
         "mode": config.mode,
         "connections": config.connections or None,
-        "sandbox": config.sandbox,
+        "sandbox": None if config.sandbox is None else msgspec.to_builtins(config.sandbox),
         "walls": config.walls,
         "output_schema": config.output_schema,
         "resume": config.resume,
-        "billing": "api_key" if config.use_api_key else None,
+        "billing": billing_of(config.use_api_key, context),
     }
     request = request_for(given | {name: value for name, value in said.items() if value is not None}, context)
     result = await ask(request, context)
@@ -152,6 +216,19 @@ def _folder(given: str, context: Context) -> Path:
     if given == "~" or given.startswith("~/"):
         return homes.user_home(context.environ) / given[2:]
     return context.workspace / given
+
+
+def billing_of(use_api_key: bool, context: Context) -> str | None:
+    """Who pays for a step; None: as the user's configuration says.
+
+    A step that does not ask for a key never spends one, not even that of leadrope's own .env: only the user himself,
+    by what he says for every run, makes a key the usual way to pay.
+    """
+    if use_api_key:
+        return "api_key"
+    if "use_api_key" not in context.sources and context.service.config.run.billing in ("api_key", "auto"):
+        return None
+    return "subscription_only"
 
 
 def request_for(given: dict[str, Any], context: Context, *, usual_s: float | None = None) -> RunRequest:

@@ -20,7 +20,7 @@ class LlmConfig(Config, frozen=True, kw_only=True):
     output_schema: Annotated[dict[str, Any] | None, Meta(description="JSON Schema of the answer.")] = None
     schema_retries: Annotated[int, Meta(ge=0, le=5, description="Corrective turns.")] = 1
     images: Annotated[list[str], Meta(description="Files that go with the prompt.")] = []
-    use_api_key: Annotated[bool, Meta(description="Bill an API key; else the subscription is used.")] = False
+    use_api_key: Annotated[bool, Meta(description="Bill an API key; else only the subscription is used.")] = False
     timeout: Annotated[float, Meta(ge=5, le=3600, description="Seconds.")] = 120
     budget: Annotated[
         Annotated[float, Meta(gt=0)] | None, Meta(description="US dollars, an estimate at list prices.")
@@ -49,7 +49,7 @@ async def run(config: LlmConfig, context: Context) -> Done:
     said = {
         "provider": config.provider,
         "output_schema": config.output_schema,
-        "billing": "api_key" if config.use_api_key else None,
+        "billing": agent.billing_of(config.use_api_key, context),
     }
     request = agent.request_for(given | {name: value for name, value in said.items() if value is not None}, context)
     result = await agent.ask(request, context)

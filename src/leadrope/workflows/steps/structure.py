@@ -40,7 +40,7 @@ class StructureConfig(Config, frozen=True, kw_only=True):
     ] = "parse"
     provider: Annotated[str | None, Meta(description="Whose model, in ai mode; claude-code where left out.")] = None
     model: Annotated[str, Meta(description="A tier (opus, sonnet, haiku) or a model's id, in ai mode.")] = "haiku"
-    use_api_key: Annotated[bool, Meta(description="Bill an API key; else the subscription is used.")] = False
+    use_api_key: Annotated[bool, Meta(description="Bill an API key; else only the subscription is used.")] = False
 
 
 class _Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,10 +50,10 @@ class _Found(msgspec.Struct, frozen=True, kw_only=True):
 
 def mistakes(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     known = templates.settled(parameters)
-    if "provider" in known:
+    if asked := {name: value for name, value in known.items() if name in ("provider", "model")}:
         from leadrope.workflows.steps import agent  # noqa: PLC0415  # only in ai mode
 
-        yield from agent.model_mistakes({"provider": known["provider"]})
+        yield from agent.model_mistakes(asked)
     columns = known.get("columns")
     try:
         if columns:
@@ -95,13 +95,12 @@ def _done(config: StructureConfig, columns: Sequence[Column], found: _Found, rea
         mistakes = typed.mistakes
         if not typed.rows:
             raise StepFailed(
-                f"none of the {len(rows)} rows is whole: row {mistakes[0].row}, {mistakes[0].column} "
-                f"{mistakes[0].message}",
+                f"none of the {len(rows)} rows is whole{_first(_of_required(columns, mistakes), sign=':')}",
                 kind="no_structure",
                 hint="Drop `required` from columns that may be empty, or change the text.",
                 outputs={"errors": msgspec.to_builtins(list(mistakes))},
             )
-        cautions += _told(typed, len(rows))
+        cautions += _told(columns, typed, len(rows))
         rows = typed.rows
     names = [column.name for column in columns] or list(tables.names_of(rows))
     if config.format == "object" and len(rows) > 1:
@@ -126,18 +125,29 @@ def _done(config: StructureConfig, columns: Sequence[Column], found: _Found, rea
     )
 
 
-def _told(typed: column_types.Typed, count: int) -> list[Caution]:
-    first = (
-        f"row {typed.mistakes[0].row}, {typed.mistakes[0].column} {typed.mistakes[0].message}" if typed.mistakes else ""
-    )
+def _told(columns: Sequence[Column], typed: column_types.Typed, count: int) -> list[Caution]:
     found = []
     if typed.left_out:
-        message = f"{typed.left_out} of {count} rows are left out, because a required value is missing; {first}"
+        message = f"{typed.left_out} of {count} rows are left out, because a required value is missing"
+        message += _first(_of_required(columns, typed.mistakes))
         found.append(Caution(kind="structure.rows_left_out", message=message))
     if typed.bad_cells:
-        message = f"{typed.bad_cells} values are not of their column's type and became null; {first}"
+        several = "1 value is" if typed.bad_cells == 1 else f"{typed.bad_cells} values are"
+        message = f"{several} not of the column's type and became null"
+        message += _first([one for one in typed.mistakes if not one.message.startswith("is missing")])
         found.append(Caution(kind="structure.bad_values", message=message))
     return found
+
+
+def _of_required(columns: Sequence[Column], mistakes: Sequence[column_types.Mistake]) -> list[column_types.Mistake]:
+    """Those for which a row was left out; a wrong value anywhere else only became null."""
+    required = {column.name for column in columns if column.required}
+    return [one for one in mistakes if one.column in required]
+
+
+def _first(mistakes: Sequence[column_types.Mistake], *, sign: str = ";") -> str:
+    # Only the first mistakes are listed, so that there may be none of a sort that was counted.
+    return f"{sign} row {mistakes[0].row}, {mistakes[0].column} {mistakes[0].message}" if mistakes else ""
 
 
 # -- finding ----------------------------------------------------------------------------------------------------------
@@ -279,7 +289,7 @@ async def _read_by_model(config: StructureConfig, columns: Sequence[Column], con
         "cwd": str(context.workspace),
         "labels": {"workflow": context.flow_id[:12], "step": context.key.step},
     }
-    said = {"provider": config.provider, "billing": "api_key" if config.use_api_key else None}
+    said = {"provider": config.provider, "billing": agent.billing_of(config.use_api_key, context)}
     given |= {name: value for name, value in said.items() if value is not None}
     result = await agent.ask(agent.request_for(given, context, usual_s=AI_TIMEOUT_S), context)
     done = agent.done(result, has_schema=True)
