@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
-from leadrope.workflows import fits, links, templates
-from leadrope.workflows.check_step import StepCheck, StepType
+from leadrope.workflows import check_order, fits, links, templates
+from leadrope.workflows.check_order import LOOP_HINT
+from leadrope.workflows.check_step import StepCheck, StepType, tagged
 from leadrope.workflows.markdown import Document
-from leadrope.workflows.model import Input, Step, Workflow
+from leadrope.workflows.markdown_values import KeyLines
+from leadrope.workflows.model import Input, Output, Step, Workflow
 from leadrope.workflows.problems import Findings, Path, Place, Places, Problem, nearest
 from leadrope.workflows.shapes import NOTHING
 
@@ -27,7 +28,7 @@ LOOP_OUTPUTS: Mapping[str, Any] = {"iterations": {"type": "integer"}}
 ERROR_OUTPUTS: Mapping[str, Any] = {"error": {"type": "object"}}
 """Of a step that another one takes over from: `kind`, `message` and `hint` of what went wrong."""
 
-_LOOP_HINT = "To do a step again, give it a `loop`; a step that should start at once says `after: []`."
+_HALVES = (("batch",), ("loop",))
 
 
 def check_document(
@@ -37,10 +38,23 @@ def check_document(
 
     `inner` is what is known of the workflows that steps call, by step.
     """
-    found = check(document.workflow, types, document.places, document.unreadable, document.respelt, inner)
+    # A `batch` or `loop` with a mistake inside is not in the model; what it would give is then not known.
+    halves = {one.path[:3] for one in document.problems if one.severity == "error" and one.path[2:3] in _HALVES}
+    found = check(
+        document.workflow,
+        types,
+        document.places,
+        document.unreadable | halves,
+        document.respelt,
+        inner,
+        document.key_lines,
+    )
     is_empty_told = any(one.kind in ("no_steps", "too_long") for one in document.problems)
     every = [*document.problems, *(one for one in found if one.kind != "no_steps" or not is_empty_told)]
-    return tuple(sorted(every, key=lambda one: (one.line, one.column)))
+    # The same mistake in other words: with the parameter below it the value is no YAML.
+    indented = {one.path for one in every if one.kind == "indented_parameter"}
+    every = [one for one in every if one.kind != "not_yaml" or one.path not in indented]
+    return tuple(sorted(tagged(every), key=lambda one: (one.line, one.column)))
 
 
 def check(
@@ -50,9 +64,14 @@ def check(
     unreadable: Iterable[Path] = (),
     respelt: Mapping[Path, str] | None = None,
     inner: Mapping[str, Called] | None = None,
+    key_lines: Mapping[Path, KeyLines] | None = None,
 ) -> tuple[Problem, ...]:
     """All errors and warnings, each once."""
-    return tuple(_Checker(workflow, types, places or {}, frozenset(unreadable), respelt or {}, inner or {}).run())
+    findings = Findings(places or {})
+    of_steps = StepCheck(
+        types, findings, unreadable=frozenset(unreadable), respelt=respelt or {}, key_lines=key_lines or {}
+    )
+    return tuple(_Checker(workflow, types, places or {}, findings, of_steps, inner or {}).run())
 
 
 class _Checker:
@@ -61,16 +80,18 @@ class _Checker:
         workflow: Workflow,
         types: Mapping[str, StepType],
         places: Places,
-        unreadable: frozenset[Path],
-        respelt: Mapping[Path, str],
+        findings: Findings,
+        of_steps: StepCheck,
         inner: Mapping[str, Called],
     ) -> None:
         self._workflow = workflow
         self._types = types
         self._places = places
-        self._findings = Findings(places)
-        self._of_steps = StepCheck(types, self._findings, unreadable=unreadable, respelt=respelt)
+        self._findings = findings
+        self._of_steps = of_steps
         self._steps = {step.id: step for step in workflow.steps}
+        # A second step of one name has a name that only its problems have.
+        self._named = tuple(name for name in self._steps if not of_steps.is_unreadable(("steps", name)))
         self._inputs = {one.name: one for one in workflow.inputs}
         self._inner = inner
         self._used: set[str] = set()
@@ -82,12 +103,15 @@ class _Checker:
             self._of_steps.look(step)
             own = (*links.scope_names(step), *((step.id,) if step.loop else ()))
             for key, value in links.templated(step).items():
-                names = own if key != "batch" else tuple(name for name in own if step.loop and name in step.loop.carry)
-                self._templates(value, ("steps", step.id, key), names, self._wanted(step, key))
+                if key != "batch":
+                    self._templates(value, ("steps", step.id, key), own, self._wanted(step, key))
+            if step.batch is not None:
+                self._items(step, step.batch.items, tuple(step.loop.carry) if step.loop else ())
         for output in self._workflow.outputs:
             self._templates(output.source, ("outputs", output.name, "source"), (), None)
+            self._source(output)
         self._inside()
-        self._graph()
+        check_order.look(self._workflow, self._findings, self._of_steps)
         for path, rules in (
             (("settings", "policy"), self._workflow.settings.policy),
             *((("steps", step.id, "policy"), step.policy) for step in self._workflow.steps),
@@ -142,15 +166,21 @@ class _Checker:
         for key, name in named:
             path = ("steps", step.id, key if key != "on-error" else self._spelled(step, "on-error", "on_error"))
             if name == step.id:
-                self._findings.add("cycle", f"{key!r} of {step.id!r} names the step itself", path=path, hint=_LOOP_HINT)
+                self._findings.add("cycle", f"{key!r} of {step.id!r} names the step itself", path=path, hint=LOOP_HINT)
             elif name not in self._steps:
                 self._findings.add(
                     "unknown_step",
                     f"{key!r} of {step.id!r} names {name!r}, and there is no such step",
                     path=path,
                     found=name,
-                    available=self._steps,
+                    available=self._named,
                 )
+
+    def _is_half(self, step: Step) -> bool:
+        """It says `batch` or `loop` in a way that could not be read."""
+        return (step.batch is None and self._of_steps.is_unreadable(("steps", step.id, "batch"))) or (
+            step.loop is None and self._of_steps.is_unreadable(("steps", step.id, "loop"))
+        )
 
     def _spelled(self, step: Step, *keys: str) -> str:
         return next((key for key in keys if ("steps", step.id, key) in self._places), keys[0])
@@ -178,6 +208,54 @@ class _Checker:
         for reference in templates.references(value):
             self._reference(reference, path, own, wanted)
 
+    def _source(self, output: Output) -> None:
+        """A template whose `${}` was forgotten is a text like any other, and nothing would ever fail."""
+        path = ("outputs", output.name, "source")
+        value = output.source
+        meant = self._meant(value)
+        if meant is not None:
+            self._findings.add(
+                "no_template",
+                f"the source of {output.name!r} is the text {value!r} and no template",
+                path=path,
+                found=value,
+                suggestion=meant,
+                hint=f'The text itself is written `${{"{value}"}}`.',
+            )
+        elif value is not None and not any(templates.texts(value)):
+            self._findings.add(
+                "constant_output",
+                f"the output {output.name!r} is always {templates.as_text(value)[:60]!r}: its source has no template",
+                path=path,
+                found=templates.as_text(value)[:60],
+                warns=True,
+                hint="Write `- source: ${step.key}`.",
+            )
+
+    def _meant(self, value: Any) -> str | None:
+        """`f.stdout` with its `${}`, where something is called `f`."""
+        if not isinstance(value, str) or any(templates.texts(value)):
+            return None
+        meant = f"${{{value.strip(' ${}')}}}"
+        named = templates.references(meant)
+        known = len(named) == 1 and named[0].is_alone and named[0].root in (*self._inputs, *self._steps)
+        return meant if known else None
+
+    def _items(self, step: Step, items: Any, names: tuple[str, ...]) -> None:
+        path = ("steps", step.id, "batch", "items")
+        self._templates(items, path, names, frozenset(("array",)))
+        if (isinstance(items, str) and items.lstrip()[:1] == "[") or templates.broken(items):
+            return  # a text that is a list in JSON is taken
+        for misfit in fits.misfits(items, {"type": "array"}):
+            self._findings.add(
+                "wrong_type",
+                "batch.items: " + misfit.message.replace("a list", "a list, or a template that gives one"),
+                path=path,
+                found=misfit.found,
+                suggestion=self._meant(items),
+                hint=misfit.hint,
+            )
+
     def _where(self, path: Path, one: templates.Reference | templates.Broken) -> Place:
         return self._findings.place((*path, *map(str, one.path))).at(one.text, one.offset)
 
@@ -195,8 +273,8 @@ class _Checker:
                 self._path({"type": kind}, one.parts, one.root, one, here, where)
         elif one.root in self._steps and not (one.root in own and one.root not in path[:2]):
             given = self._output(self._steps[one.root], one, here, where)
-        elif one.root not in own:
-            names = (*own, *self._inputs, *self._steps)
+        elif one.root not in own and not (path[0] == "steps" and self._is_half(self._steps[path[1]])):
+            names = (*own, *self._inputs, *self._named)
             near = nearest(one.root, names)
             self._findings.add(
                 "unknown_template",
@@ -231,6 +309,8 @@ class _Checker:
             **(ERROR_OUTPUTS if step.on_error is not None else {}),
         }
         name = one.parts[0]
+        if name not in outputs and self._is_half(step):
+            return frozenset()
         if name not in outputs:
             if not kind.has_open_outputs or step.batch or own is not None:
                 near = nearest(name, outputs)
@@ -286,31 +366,6 @@ class _Checker:
             for step in self._workflow.steps:
                 inside.look(step)
 
-    def _graph(self) -> None:
-        found = links.links_of(self._workflow)
-        knotted: set[str] = set()
-        for way in found.cycles():
-            knotted.update(way)
-            self._findings.add(
-                "cycle",
-                "these steps wait for each other: " + " -> ".join(way),
-                path=("steps", way[0]),
-                found=way[0],
-                hint=_cycle_hint(way, found),
-            )
-        for name in found.unreachable():
-            step = self._steps[name]
-            is_told = any(one not in self._steps for one in step.after or ())
-            is_told = is_told or name.lower() in NOTHING
-            if name not in knotted and not is_told and not (knotted & set(_before(name, found))):
-                self._findings.add(
-                    "unreachable_step",
-                    f"no way leads to the step {name!r}",
-                    path=("steps", name),
-                    found=name,
-                    hint="Name it in a `next`, or give it an `after`.",
-                )
-
     def _input(self, one: Input) -> None:
         path = ("inputs", one.name)
         if one.default is not UNSET and one.default is not None and one.type != "any":
@@ -324,22 +379,3 @@ class _Checker:
                 )
         if one.name not in self._used:
             self._findings.add("unused_input", f"no step uses the input {one.name!r}", path=path, warns=True)
-
-
-def _before(name: str, found: links.Links) -> Iterator[str]:
-    seen = {name}
-    todo = [name]
-    while todo:
-        for link in found.into[todo.pop()]:
-            if link.source not in seen:
-                seen.add(link.source)
-                todo.append(link.source)
-                yield link.source
-
-
-def _cycle_hint(way: tuple[str, ...], found: links.Links) -> str:
-    pairs = set(itertools.pairwise(way))
-    data = [link for link in found.all if link.kind == "data" and (link.source, link.target) in pairs]
-    if data:
-        return f"{data[0].target!r} uses ${{{data[0].source}…}}, which is there only after it. {_LOOP_HINT}"
-    return _LOOP_HINT

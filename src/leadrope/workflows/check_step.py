@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from leadrope import errors
 from leadrope.workflows import choosing, fits, templates
-from leadrope.workflows.model import STEP_KEYS, Step
-from leadrope.workflows.problems import Findings, Path, nearest
+from leadrope.workflows.markdown_values import KeyLines, tell_indented
+from leadrope.workflows.model import STEP_KEYS, Step, attribute
+from leadrope.workflows.problems import Findings, Path, Problem, nearest
 
 _EVERY_STEP = tuple(name if name != "on_error" else "on-error" for name in STEP_KEYS)
 _ALSO_CALLED = {
@@ -24,6 +25,8 @@ _ALSO_CALLED = {
     **dict.fromkeys(("human", "confirm", "person"), "approval"),
 }
 """What other programs call the same."""
+_LANGUAGES = {"command": "shell", "code": "python"}
+"""Of blocks, by the parameter that they fill."""
 
 
 class StepType(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,11 +56,13 @@ class StepCheck:
         *,
         unreadable: frozenset[Path],
         respelt: Mapping[Path, str],
+        key_lines: Mapping[Path, KeyLines],
     ) -> None:
         self._types = types
         self._findings = findings
         self._unreadable = unreadable
         self._respelt = respelt
+        self._key_lines = key_lines
 
     def is_unreadable(self, path: Path) -> bool:
         return path in self._unreadable
@@ -89,7 +94,8 @@ class StepCheck:
             # What every step may say can have bounds of its own in a type: an agent has at least 30 s.
             if key in schema.get("properties", {}) and getattr(step, key) is not None:
                 given[key] = getattr(step, key)
-        every = fits.misfits(given, schema)
+        indented = set(self._indented(step, schema))
+        every = [one for one in fits.misfits(given, schema) if ("steps", step.id, *one.path[:1]) not in indented]
         meant = {misfit.suggestion for misfit in every if misfit.is_unknown and len(misfit.path) == 1}
         for misfit in every:
             path = ("steps", step.id, *misfit.path)
@@ -117,6 +123,25 @@ class StepCheck:
                 hint=self.hint(misfit, path),
                 at_key=misfit.is_unknown,
             )
+
+    def _indented(self, step: Step, schema: Mapping[str, Any]) -> Iterator[Path]:
+        """Tells parameters that became a part of the one above them; gives what need not be told of again."""
+        known: Mapping[str, Any] = schema.get("properties", {})
+        for name in step.parameters:
+            path = ("steps", step.id, name)
+            kinds = fits.types_of(known.get(name, {}), schema)
+            lines = self._key_lines[path].lines if path in self._key_lines else ()
+            is_script = name == "command" and bool(lines)
+            is_bare = is_script and not _is_inside(str(step.parameters[name]).partition(lines[0].text)[0])
+            for line in lines:
+                if line.key not in known and attribute(line.key) is None:
+                    continue
+                is_needed = line.key in schema.get("required", ()) and line.key not in step.parameters
+                # A text may hold such a line; nothing else can.
+                can_be_meant = not is_needed and not is_bare and (not kinds or "string" in kinds)
+                tell_indented(line, path, self._findings, warns=can_be_meant)
+                if not can_be_meant:
+                    yield from (path, ("steps", step.id, line.key))
 
     def _written(self, step: Step, schema: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters, with a number or a truth as text where only text is taken: `- command: true`."""
@@ -207,3 +232,28 @@ class StepCheck:
                 rules_of(rules)
         except errors.BadValue as error:
             self._findings.add("bad_policy", error.message, path=path, hint=error.hint)
+
+
+def tagged(problems: Sequence[Problem]) -> Iterator[Problem]:
+    """A block without a parameter, and a parameter that is missing: one mistake, told as one."""
+    merged: set[int] = set()
+    fences = {
+        one.path: one
+        for one in reversed(problems)
+        if one.kind == "untagged_fence" and one.path[:1] == ("steps",) and one.found not in ("yaml", "yml", "json")
+    }
+    for one in problems:
+        if one.kind == "missing_parameter" and one.path[:2] in fences:
+            fence = fences.pop(one.path[:2])
+            name = one.path[-1]
+            tag = f"```{_LANGUAGES.get(name, fence.found or '')} {name}".replace("``` ", "```")
+            yield msgspec.structs.replace(fence, suggestion=tag, hint=None)
+            merged.add(id(fence))
+        elif one.kind != "untagged_fence":
+            yield one
+    yield from (one for one in problems if one.kind == "untagged_fence" and id(one) not in merged)
+
+
+def _is_inside(script: str) -> bool:
+    """Whether what follows may be within a text of the script: a here-document, or quotes that are still open."""
+    return "<<" in script or any(script.count(quote) % 2 for quote in "\"'`") or script.rstrip(" -").endswith("\\\n")

@@ -7,6 +7,7 @@ keyword that it does not know asks for nothing.
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -18,6 +19,9 @@ from leadrope.workflows.problems import nearest
 _DEPTH = 60
 _CLOSED = frozenset(("integer", "number", "boolean", "null"))
 """Values of these types have nothing inside; a text may be JSON."""
+NAME_HINT = "A name begins with a letter or _ and goes on with letters, digits, _ and -."
+_FORMS = {"^[A-Za-z_][A-Za-z0-9_-]*$": ("name", NAME_HINT)}
+"""Patterns that texts have to match, in words."""
 QUOTES_HINT = 'In quotes it is a text: "{}".'
 _KINDS: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
@@ -172,7 +176,7 @@ def _misfits(
             if all(each):
                 # The branch of the value's own type says the most.
                 fitting = [
-                    some for some, one in zip(each, schema[key], strict=True) if type_of(value) in types_of(one, root)
+                    some for some, one in zip(each, schema[key], strict=True) if _is_kind(value, types_of(one, root))
                 ]
                 if fitting:
                     yield from fitting[0]
@@ -247,6 +251,9 @@ def _out_of_bounds(value: Any, schema: Mapping[str, Any], path: tuple[str, ...],
         for key, words, holds in _BOUNDS:
             if key in schema and not holds(value, schema[key]):
                 yield Misfit(message=f"must be {words} {schema[key]}, found {shown}", path=path, found=shown)
+    if isinstance(value, str) and schema.get("pattern") in _FORMS and not re.search(schema["pattern"], value):
+        what, hint = _FORMS[schema["pattern"]]
+        yield Misfit(message=f"{shown!r} is no {what}", path=path, found=shown, hint=hint)
     if isinstance(value, str | list | tuple | dict):
         what = "Length" if isinstance(value, str) else "Properties" if isinstance(value, dict) else "Items"
         least, most = schema.get(f"min{what}"), schema.get(f"max{what}")

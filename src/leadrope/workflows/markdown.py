@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Collection, Mapping
 from pathlib import PurePath
+from typing import Any
 
 import msgspec
 
-from leadrope.workflows import markdown_blocks, model, shapes
+from leadrope.workflows import fits, markdown_blocks, model, shapes
 from leadrope.workflows.markdown_blocks import Entry, Section
-from leadrope.workflows.markdown_values import Notes, entry_values
+from leadrope.workflows.markdown_values import KeyLines, Notes, entry_values, tell_indented
 from leadrope.workflows.problems import BadWorkflow, Findings, Path, Place, Places, Problem, nearest
 
 SUFFIXES = (".flow.md", ".pflow.md")
 CHARS_LIMIT = 4_000_000
 
-_ID_HINT = "A name begins with a letter or _ and goes on with letters, digits, _ and -."
 _INPUT_KEYS = ("type", "required", "default", "description", "stdin")
 _OUTPUT_KEYS = ("source", "description")
 SETTING_KEYS = ("policy", "budget", "concurrency", "layout")
+_KEYS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "inputs": (_INPUT_KEYS, ("default", "description")),
+    "outputs": (_OUTPUT_KEYS, _OUTPUT_KEYS),
+}
+"""What an entry may say, and which of it may be any text."""
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +37,8 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     """What is given and could not be read; nothing more is said about it."""
     respelt: Mapping[Path, str] = {}
     """Numbers and truths as they stand in the file, where they would be written another way: `1.10`."""
+    key_lines: Mapping[Path, KeyLines] = {}
+    """Of steps' parameters: texts with lines that may be parameters of their own, indented by mistake."""
 
     @property
     def has_errors(self) -> bool:
@@ -70,6 +78,7 @@ class _Reader:
         self._steps: list[model.Step] = []
         self._outputs: list[model.Output] = []
         self._settings = model.Settings()
+        self._names = {entry.name for section in outline.sections for entry in section.entries}
         self._section_prose: dict[model.SectionName, str] = {}
 
     def read(self) -> Document:
@@ -111,6 +120,7 @@ class _Reader:
             problems=tuple(self._findings),
             unreadable=frozenset(self._notes.unreadable),
             respelt=self._notes.respelt,
+            key_lines=self._notes.key_lines,
         )
 
     def _section_name(self, section: Section) -> model.SectionName | None:
@@ -136,7 +146,7 @@ class _Reader:
             self._section_prose[name] = "\n\n".join(filter(None, (self._section_prose.get(name), prose)))
         if name == "settings":
             self._places.setdefault(("settings",), section.place)
-            values = entry_values(section, ("settings",), self._findings, self._notes)
+            values = self._values(section, ("settings",), SETTING_KEYS, ())
             self._settings = shapes.settings(values, self._shape(()))
             for entry in section.entries:
                 self._findings.add(
@@ -154,12 +164,14 @@ class _Reader:
                 place,
                 hint="Write `### name` above it.",
             )
-        taken: dict[str, Place] = {}
         for entry in section.entries:
-            if self._is_name(entry, name, taken):
-                self._entry(name, entry)
+            is_new = self._is_name(entry, name)
+            self._places[name, entry.name] = entry.place
+            if is_new or entry.parameters or entry.fences:
+                self._entry(name, entry, is_new=is_new)
 
-    def _is_name(self, entry: Entry, section: model.SectionName, taken: dict[str, Place]) -> bool:
+    def _is_name(self, entry: Entry, section: model.SectionName) -> bool:
+        """Whether it has a name of its own; if not it gets one, so that its mistakes are told in the same go."""
         word = section[:-1]
         if not model.ID.fullmatch(entry.name):
             slug = shapes.slug(entry.name)
@@ -169,11 +181,11 @@ class _Reader:
                 entry.place,
                 found=entry.name,
                 suggestion=slug or None,
-                hint=_ID_HINT,
+                hint=fits.NAME_HINT,
             )
             entry.name = slug or f"{word}_{entry.place.line}"
         path = (section, entry.name)
-        if entry.name in taken or path in self._places:
+        if path in self._places:
             line = self._places[path].line
             self._findings.add(
                 "duplicate_id",
@@ -182,14 +194,22 @@ class _Reader:
                 found=entry.name,
                 hint="Give one of them another name.",
             )
+            entry.name = next(
+                name
+                for name in (f"{entry.name}-{count}" for count in itertools.count(entry.place.line))
+                if self._is_free(section, name)
+            )
+            self._notes.unreadable.add((section, entry.name))
             return False
-        taken[entry.name] = entry.place
-        self._places[path] = entry.place
         return True
 
-    def _entry(self, section: model.SectionName, entry: Entry) -> None:
+    def _is_free(self, section: model.SectionName, name: str) -> bool:
+        return (section, name) not in self._places and name not in self._names
+
+    def _entry(self, section: model.SectionName, entry: Entry, *, is_new: bool) -> None:
         path: Path = (section, entry.name)
-        values = entry_values(entry, path, self._findings, self._notes)
+        known, texts = _KEYS.get(section, (None, ()))
+        values = self._values(entry, path, known, texts)
         description = model.tidied("\n".join(entry.prose))
         shape = self._shape(path)
         if section == "steps":
@@ -204,10 +224,32 @@ class _Reader:
             self._steps.append(shapes.step(entry.name, description, values, shape))
         elif section == "inputs":
             shape.known(values, _INPUT_KEYS)
-            self._inputs.append(shapes.input_(entry.name, description, values, shape))
+            found = shapes.input_(entry.name, description, values, shape)
+            # Nothing can use the second of two, which need not be told too.
+            self._inputs += [found] if is_new else []
         else:
             shape.known(values, _OUTPUT_KEYS)
             self._outputs.append(shapes.output(entry.name, description, values, shape))
+
+    def _values(
+        self, entry: Entry, path: Path, known: Collection[str] | None, texts: Collection[str]
+    ) -> dict[str, Any]:
+        """What an entry says. Parameters indented by mistake are told where that can be known without types."""
+        values = entry_values(entry, path, self._findings, self._notes)
+        for key in values:
+            found = self._notes.key_lines.get((*path, key))
+            if found is None or (known is None and model.attribute(key) is None):
+                continue
+            for line in found.lines:
+                if known is not None and line.key not in known:
+                    continue
+                is_needed = line.key == "source" and line.key not in values
+                tell_indented(line, (*path, key), self._findings, warns=key in texts and not is_needed)
+                if key not in texts or is_needed:
+                    self._notes.unreadable.add((*path, line.key))
+                    values[key] = found.first
+            del self._notes.key_lines[*path, key]
+        return values
 
     def _shape(self, path: Path) -> shapes.Shape:
         return shapes.Shape(self._findings, path, self._notes.unreadable)

@@ -22,7 +22,7 @@ LANGUAGES = frozenset(
 HEADING = re.compile(r"(#{1,3})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*")
 FENCE = re.compile(r"( {0,3})(`{3,}|~{3,})[ \t]*([^`]*)")
 _BULLET = re.compile(r"( {0,3})-(?:[ \t]+(.*))?")
-_KEY = re.compile(r'([A-Za-z_][A-Za-z0-9_-]*|"(?:[^"\\]|\\.)+")[ \t]*:(?=[ \t]|$)[ \t]*')
+KEY_LINE = re.compile(r'([A-Za-z_][A-Za-z0-9_-]*|"(?:[^"\\]|\\.)+")[ \t]*:(?=[ \t]|$)[ \t]*')
 
 
 class Parameter(msgspec.Struct, frozen=True, kw_only=True):
@@ -195,7 +195,7 @@ class _Cutter:
         number = self._at + 1
         rest = bullet[2] or ""
         begin = bullet.start(2) if bullet[2] is not None else bullet.end()
-        found = _KEY.match(rest)
+        found = KEY_LINE.match(rest)
         self._at += 1
         is_block_scalar = found is not None and rest[found.end() : found.end() + 1] in ("|", ">")
         more = self._below(len(bullet[1]) + 2, may_hold_fences=is_block_scalar)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 import textwrap
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from leadrope.workflows import yaml_values
-from leadrope.workflows.markdown_blocks import Entry, Fence, Parameter
+from leadrope.workflows.markdown_blocks import KEY_LINE, Entry, Fence, Parameter
 from leadrope.workflows.problems import KEY, Findings, Path, Place
 from leadrope.workflows.yaml_values import Loaded, NotYaml
 
@@ -27,10 +28,27 @@ _LOOKS_LIKE_YAML = tuple("[{\"'|>&!*")
 UNREADABLE: Any = object()
 
 
+class KeyLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of a text that reads like `key: value`."""
+
+    key: str
+    text: str
+    """As written, without a dash before it."""
+    place: Place
+
+
+class KeyLines(msgspec.Struct, frozen=True, kw_only=True):
+    first: Any
+    """What the value would be without the lines below its first."""
+    lines: tuple[KeyLine, ...]
+
+
 class Notes(msgspec.Struct, kw_only=True):
     """What is to be known of values besides what they are, by their paths."""
 
     places: dict[Path, Place]
+    key_lines: dict[Path, KeyLines] = {}
+    """Of plain texts over several lines: a parameter that is indented by mistake becomes a part of the one above it."""
     unreadable: set[Path] = set()
     respelt: dict[Path, str] = {}
     """Numbers and truths that would be written another way, as they stand in the file."""
@@ -43,7 +61,7 @@ def entry_values(entry: Entry, path: Path, findings: Findings, notes: Notes) -> 
     seen: set[str] = set()
     every: list[Parameter | Fence] = [*entry.parameters, *entry.fences]
     for said in sorted(every, key=lambda one: one.place.line):
-        key = _key(said, findings)
+        key = _key(said, path, findings)
         if key is None:
             continue
         at = said.key_place if isinstance(said, Parameter) else said.place
@@ -65,7 +83,22 @@ def entry_values(entry: Entry, path: Path, findings: Findings, notes: Notes) -> 
     return found
 
 
-def _key(said: Parameter | Fence, findings: Findings) -> str | None:
+def tell_indented(line: KeyLine, path: Path, findings: Findings, *, warns: bool) -> None:
+    """A parameter that became a part of the text above it, whose path this is."""
+    findings.add(
+        "indented_parameter",
+        f"{line.text[:60]!r} is indented, and so a part of {path[-1]!r}",
+        line.place,
+        path=path,
+        found=line.text[:60],
+        suggestion=f"- {line.text[:60]}",
+        hint="Put its `-` right below the `-` above it."
+        + (" A text with such a line is written as a block, or below `|`." if warns else ""),
+        warns=warns,
+    )
+
+
+def _key(said: Parameter | Fence, path: Path, findings: Findings) -> str | None:
     if isinstance(said, Parameter):
         return said.key if said.key[0] != '"' else _quoted_key(said, findings)
     if said.parameter is None:
@@ -74,6 +107,7 @@ def _key(said: Parameter | Fence, findings: Findings) -> str | None:
             "untagged_fence",
             f"the block ```{word} names a language and no parameter" if word else "the block ``` names no parameter",
             said.place,
+            path=path,
             found=word,
             hint=f"Write the parameter that it fills: ```{word or 'yaml'} NAME.",
         )
@@ -96,7 +130,8 @@ def _parameter(said: Parameter, path: Path, findings: Findings, notes: Notes) ->
         places[path] = _verbatim(said)
         return said.first
     # As if the dash were not there: what is indented below it is below its key.
-    text = "\n".join(("k:".ljust(said.place.column - 1) + said.first, *said.more, ""))
+    lines = ("k:".ljust(said.place.column - 1) + said.first, *said.more, "")
+    text = "\n".join(lines)
     try:
         loaded = _loaded(text)
     except NotYaml as error:
@@ -112,14 +147,14 @@ def _parameter(said: Parameter, path: Path, findings: Findings, notes: Notes) ->
                 path=path,
                 warns=True,
             )
-        return _literal(said, path, places)
+        return _literal(said, path, notes)
     if set(loaded.value) != {"k"}:
-        return _literal(said, path, places)
+        return _literal(said, path, notes)
     value = loaded.value["k"]
     for inner, (line, column) in loaded.where.items():
         if inner and inner != ("k", KEY):
             where = Place(line=said.place.line + line, column=column + 1)
-            places[(*path, *(str(part) for part in inner[1:]))] = where
+            places[(*path, *(str(part) for part in inner[1:]))] = _shown(where, lines, (line, column), loaded, inner)
     notes.respelt |= {(*path, *map(str, inner[1:])): text for inner, text in loaded.respelt.items()}
     if isinstance(value, str):
         if value == said.first:
@@ -136,9 +171,46 @@ def _parameter(said: Parameter, path: Path, findings: Findings, notes: Notes) ->
     return value
 
 
-def _literal(said: Parameter, path: Path, places: dict[Path, Place]) -> str:
-    places[path] = _verbatim(said)
+def _literal(said: Parameter, path: Path, notes: Notes) -> str:
+    notes.places[path] = _verbatim(said)
+    lines = tuple(_key_lines(said))
+    if lines:
+        notes.key_lines[path] = KeyLines(first=_first(said), lines=lines)
     return "\n".join((said.first, *textwrap.dedent("\n".join(said.more)).split("\n"))) if said.more else said.first
+
+
+def _key_lines(said: Parameter) -> Iterator[KeyLine]:
+    indents = [len(line) - len(line.lstrip(" ")) for line in said.more]
+    least = min((indent for line, indent in zip(said.more, indents, strict=True) if line.strip()), default=0)
+    for number, (line, indent) in enumerate(zip(said.more, indents, strict=True), start=said.place.line + 1):
+        # What is deeper belongs to the line above it: `server:`, and below it `timeout: 5`.
+        text = line.strip().removeprefix("- ").lstrip()
+        found = KEY_LINE.match(text)
+        if found and indent <= least + 1:
+            yield KeyLine(key=found[1].strip('"'), text=text, place=Place(line=number, column=indent + 1))
+
+
+def _shown(
+    place: Place, lines: Sequence[str], at: tuple[int, int], loaded: Loaded, path: tuple[str | int, ...]
+) -> Place:
+    """The place of a value in YAML; of a text with templates as it stands there, so that each has its column."""
+    value = loaded.value
+    for part in path:
+        value = value[part] if part != KEY else None
+    if not isinstance(value, str) or "${" not in value or "\n" in value:
+        return place
+    line = lines[at[0]]
+    quotes = int(line[at[1] : at[1] + 1] in ('"', "'"))
+    if not line.startswith(value, at[1] + quotes):
+        return place
+    return Place(line=place.line, column=place.column, next_column=1, quotes=quotes)
+
+
+def _first(said: Parameter) -> Any:
+    try:
+        return _loaded(said.first).value
+    except NotYaml:
+        return said.first
 
 
 def _verbatim(said: Parameter) -> Place:
@@ -161,9 +233,10 @@ def _fence(said: Fence, key: str, path: Path, findings: Findings, notes: Notes) 
         place = Place(line=begin.line + error.line, column=begin.column + error.column)
         findings.add("yaml", f"the block {key!r} is not YAML: {error.message}", place, path=path)
         return UNREADABLE
+    lines = said.text.split("\n")
     for inner, (line, column) in loaded.where.items():
         where = Place(line=begin.line + line, column=begin.column + column)
-        places[(*path, *(str(part) for part in inner))] = where
+        places[(*path, *(str(part) for part in inner))] = _shown(where, lines, (line, column), loaded, inner)
     notes.respelt |= {(*path, *map(str, inner)): text for inner, text in loaded.respelt.items()}
     return loaded.value
 

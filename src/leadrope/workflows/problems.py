@@ -22,6 +22,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     column: int = 1
     next_column: int | None = None
     """Set where the value's text stands in the file as it is: the column at which its further lines begin."""
+    quotes: int = 0
+    """1 where a quote stands here, and the text behind it."""
 
     def at(self, text: str, offset: int) -> Place:
         """The place of a character of `text`, which begins here."""
@@ -30,7 +32,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         before = text[:offset]
         down = before.count("\n")
         if not down:
-            return Place(line=self.line, column=self.column + offset)
+            return Place(line=self.line, column=self.column + self.quotes + offset)
         return Place(line=self.line + down, column=self.next_column + offset - before.rindex("\n") - 1)
 
 
@@ -67,7 +69,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             more = len(self.available) - LISTED
             names = ", ".join(self.available[:LISTED])
             text += f" (available: {names}" + (f" and {more} more)" if more > 0 else ")")
-        return f"{text}. {self.hint}" if self.hint else text
+        return f"{text}{'' if text.endswith('?') else '.'} {self.hint}" if self.hint else text
 
 
 class BadWorkflow(errors.RequestError):
@@ -106,7 +108,7 @@ class Findings:
         suggestion: str | None = None,
         at_key: bool = False,
     ) -> Problem:
-        names = tuple(available)
+        names = tuple(dict.fromkeys(available))
         where = place or self.place((*path, KEY) if at_key else path)
         problem = Problem(
             kind=kind,

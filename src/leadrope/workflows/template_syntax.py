@@ -21,6 +21,8 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 _INDEX = re.compile(r"-?[0-9]{1,9}(?=[ \t]*\])")
+_UNCLOSED = re.compile(r"-?[0-9]{1,9}(?![0-9A-Za-z_.-])[ \t]*")
+"""An index whose bracket is not closed."""
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![A-Za-z0-9_.-])")
 _DOUBLE = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _SINGLE = re.compile(r"'([^']*)'")
@@ -182,6 +184,8 @@ class _Reader:
                 raise _Broken(f"{found[0][:40]} is no JSON string", self.at) from None
         elif self.text.startswith("${", self.at):
             part = self.expression(self.at, depth + 1)
+        elif found := self._match(_UNCLOSED):
+            raise _Broken(self._unexpected("`]`"), self.at)
         else:
             raise _Broken(self._unexpected("a whole number, a quoted key or a template in the brackets"), self.at)
         if not self._skipped("]"):

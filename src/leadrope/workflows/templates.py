@@ -14,6 +14,7 @@ from leadrope.workflows import template_syntax as syntax
 from leadrope.workflows.problems import LISTED, nearest
 
 ESCAPE_HINT = "Write `$${` for a `${` that is no template."
+FALLBACK_HINT = 'What may be missing has something to fall back on: `${a.b ?? "none"}`.'
 _JSON_BEGINS = re.compile(r"[ \t\r\n]*[\[{]")
 _MISSING: Any = object()
 
@@ -28,6 +29,8 @@ class Missing(msgspec.Struct, frozen=True, kw_only=True):
     """Where in the value it stands."""
     available: tuple[str, ...] = ()
     suggestion: str | None = None
+    is_inside: bool = False
+    """What the name says is there, and has nothing at the path."""
 
     def __str__(self) -> str:
         text = f"{self.template}: {self.reason}"
@@ -45,7 +48,8 @@ class Unresolved(errors.RequestError):
     kind = "unresolved_template"
 
     def __init__(self, missing: tuple[Missing, ...]) -> None:
-        super().__init__("\n".join(str(one) for one in missing), hint=ESCAPE_HINT)
+        hints = dict.fromkeys(FALLBACK_HINT if one.is_inside else ESCAPE_HINT for one in missing)
+        super().__init__("\n".join(str(one) for one in missing), hint=" ".join(hints))
         self.missing = missing
 
 
@@ -253,6 +257,7 @@ class _Filler:
                     path=path,
                     available=known,
                     suggestion=f"{way}.{near}" if near else None,
+                    is_inside=True,
                 )
             value = found
             way += f"[{json.dumps(key)}]" if isinstance(key, int) or not syntax.KEY.fullmatch(key) else f".{key}"

@@ -189,6 +189,22 @@ def test_unresolved_lists_what_is_there() -> None:
     assert "key" in caught.value.missing[0].available
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("${map.kee}", templates.FALLBACK_HINT),
+        ("${list[9]}", templates.FALLBACK_HINT),
+        ("${HOME}", templates.ESCAPE_HINT),
+        ("${HOME:-x}", templates.ESCAPE_HINT),
+        ("${map.kee} ${map.x} ${HOME}", f"{templates.FALLBACK_HINT} {templates.ESCAPE_HINT}"),
+    ],
+)
+def test_the_hint_is_for_what_is_missing(text: str, hint: str) -> None:
+    with pytest.raises(templates.Unresolved) as caught:
+        templates.resolve(text, SCOPE)
+    assert caught.value.hint == hint
+
+
 def test_all_missing_templates_are_told_at_once() -> None:
     with pytest.raises(templates.Unresolved) as caught:
         templates.resolve({"a": "${x1} and ${x2}", "b": ["${x3}"]}, SCOPE)

@@ -309,6 +309,13 @@ WARNINGS: list[tuple[str, str, int]] = [
     ("### a\n\nx\n\n- type: note\n- text: fix #3 now\n", "comment", 6),
     ('### a\n\nx\n\n- type: note\n- text: "a" b\n', "not_yaml", 6),
     ("## Inputs\n### i\n## Steps\n### a\n\nx\n\n- type: note\n", "unused_input", 2),
+    (OK + "## Outputs\n### a\n- source: all done\n", "constant_output", 10),
+    (OK + "## Outputs\n### a\n- source: 3\n", "constant_output", 10),
+    # A text may hold a line that reads like a parameter.
+    ("### a\n\nx\n\n- type: agent\n- prompt: Write\n    - model: x\n    - that: y\n", "indented_parameter", 7),
+    ("### a\n\nx\n\n- type: shell\n- command: cat <<E\n    cwd: 5\n    E\n", "indented_parameter", 7),
+    ('### a\n\nx\n\n- type: shell\n- command: echo "a\n    cwd: 5"\n', "indented_parameter", 7),
+    (OK + "## Outputs\n### x\n- source: a ${one.stdout}\n  description: y\n", "indented_parameter", 11),
 ]
 
 
