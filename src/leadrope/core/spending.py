@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from leadrope.core import events
-from leadrope.core.usage import AttemptUsage, CostLabel, CostSource, LlmUsage, ModelShare, Totals, Usage, sum_label
+from leadrope.core.usage import (
+    AttemptUsage,
+    CostLabel,
+    CostSource,
+    LlmUsage,
+    ModelShare,
+    Replaced,
+    Totals,
+    Usage,
+    sum_label,
+)
 
 MAIN = "main"
 OTHER = "other"
@@ -52,7 +62,7 @@ class Spending:
         self._standing = _Piece()
         self._turn = _Piece()
         """The last turn: a corrective one would replace it."""
-        self._retries: list[_Piece] = []
+        self._retries: list[tuple[Replaced, _Piece]] = []
         self._models: dict[str, ModelShare] = {}
         self._agents: dict[str, Usage] = {}
         self._told_usd = 0.0
@@ -89,7 +99,7 @@ class Spending:
 
     def replaced(self) -> None:
         """The last turn's answer does not count: a corrective turn follows."""
-        self._retries.append(self._turn)
+        self._retries.append(("correction", self._turn))
         self._turn = _Piece()
 
     def next_attempt(self, time: float) -> None:
@@ -97,7 +107,7 @@ class Spending:
         self._cut_off(time)
         self._standing.add(self._turn)
         if self._standing:
-            self._retries.append(self._standing)
+            self._retries.append(("restart", self._standing))
         self._standing, self._turn = _Piece(), _Piece()
         self._since = time
 
@@ -107,7 +117,7 @@ class Spending:
     def exited(self, event: events.AgentExited, time: float) -> None:
         self._cut_off(time)
         self._metered_usd = max(self._metered_usd, event.spent_usd)
-        counted = sum(piece.cost_usd for piece in (*self._retries, self._standing, self._turn))
+        counted = sum(piece.cost_usd for piece in (*self._replaced(), self._standing, self._turn))
         missing = max(self._told_usd, self._metered_usd) - counted
         if missing > 1e-9:
             # A turn that was cut off tells no cost of its own, and the agent may know fewer requests than the broker.
@@ -179,8 +189,8 @@ class Spending:
             total_tokens=final.usage.total_tokens,
             cost_label=self._label_now,
             retries=tuple(
-                AttemptUsage(model=piece.model, session_id=piece.session_id, **piece.fields())
-                for piece in self._retries
+                AttemptUsage(model=piece.model, session_id=piece.session_id, reason=reason, **piece.fields())
+                for reason, piece in self._retries
             ),
             **final.fields(),
         )
@@ -206,9 +216,12 @@ class Spending:
 
     def _all(self) -> _Piece:
         whole = self._final()
-        for piece in self._retries:
+        for piece in self._replaced():
             whole.add(piece)
         return whole
+
+    def _replaced(self) -> list[_Piece]:
+        return [piece for _, piece in self._retries]
 
 
 def label_of(credential: events.CredentialUsed) -> CostLabel:

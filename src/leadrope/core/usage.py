@@ -13,6 +13,9 @@ cut off before it told, or told less."""
 CostLabel = Literal["estimate", "API-equivalent estimate", "partly API-equivalent estimate"]
 """No cost here is an invoice. A subscription is not charged by the token: then it is what the API would have asked.
 `partly`: a sum of which a subscription has paid one part, and a key another."""
+Replaced = Literal["correction", "restart"]
+"""`correction`: the answer did not fit its schema, and a corrective turn followed. `restart`: the agent was started
+again after a failure."""
 Accounting = Literal["split_cache_fields"]
 ACCOUNTING: Accounting = "split_cache_fields"
 """`input_tokens` is a total, and the cache's parts of it stand beside it."""
@@ -113,6 +116,8 @@ class AttemptUsage(msgspec.Struct, frozen=True, kw_only=True):
     num_turns: int
     """Model calls, as the agent counts them."""
     session_id: str | None
+    reason: Replaced | None = None
+    """Why it was replaced; None where an older version kept it."""
 
 
 class LlmUsage(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,12 +7,13 @@ from typing import Any
 
 import msgspec
 
+from leadrope.core.usage import Replaced
 from leadrope.runs.flows import WHOLE, FlowInfo, UnitOutcome, Wait
 from leadrope.workflows import model
 from leadrope.workflows.links import links_of
 from leadrope.workflows.plan import Outcome, Plan, plan
 from leadrope.workflows.report import FlowResult, StepReport
-from leadrope.workflows.reporting import report_of
+from leadrope.workflows.reporting import is_cached, report_of
 
 
 class Child(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,9 +33,11 @@ class StepAccount(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     done_before: bool = False
     """Taken over from an execution before this one."""
     retries: int = 0
-    """Attempts beyond the first, of all its units together."""
+    """Attempts beyond the first, of all its units together, and of the agents' runs in them."""
     corrections: int = 0
     """Further turns in which an agent was asked to keep to its schema."""
+    cached: int = 0
+    """Units whose outputs were taken from the cache."""
     outputs: dict[str, Any] = {}
     failed_units: tuple[UnitOutcome, ...] = ()
     word: str = ""
@@ -149,7 +152,8 @@ def _settled(
         state=whole.status,
         done_before=all(one.is_sum for one in units) if units != [whole] else whole.ended < info.created,
         retries=_retries(units),
-        corrections=_corrections(units),
+        corrections=_replaced(units, "correction"),
+        cached=sum(map(is_cached, units)),
         outputs=outputs,
         failed_units=tuple(one for one in _in_order(units) if one.status == "failed" and len(units) > 1),
         word=_word(step),
@@ -171,7 +175,8 @@ def _open(step: model.Step, state: str, mine: Sequence[UnitOutcome]) -> StepAcco
         report=report,
         state=state,
         retries=_retries(mine),
-        corrections=_corrections(mine),
+        corrections=_replaced(mine, "correction"),
+        cached=sum(map(is_cached, mine)),
         failed_units=tuple(one for one in _in_order(mine) if one.status == "failed"),
         word=f"{_word(step)} so far" if mine else "",
     )
@@ -194,15 +199,17 @@ def _in_order(units: Sequence[UnitOutcome]) -> list[UnitOutcome]:
 
 
 def _retries(units: Sequence[UnitOutcome]) -> int:
-    return sum(one.attempts - 1 for one in units)
+    return sum(one.attempts - 1 for one in units) + _replaced(units, "restart")
 
 
-def _corrections(units: Sequence[UnitOutcome]) -> int:
+def _replaced(units: Sequence[UnitOutcome], reason: Replaced) -> int:
+    """Tries of agents that were replaced for this reason. What the cache has kept was another execution's."""
     found = 0
     for one in units:
         usage = one.outputs.get("llm_usage")
-        retries = usage.get("retries") if isinstance(usage, dict) else None
-        found += len(retries) if isinstance(retries, list) else 0
+        retries = usage.get("retries") if isinstance(usage, dict) and not is_cached(one) else None
+        if isinstance(retries, list):
+            found += sum(isinstance(entry, dict) and entry.get("reason") == reason for entry in retries)
     return found
 
 

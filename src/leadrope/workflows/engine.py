@@ -212,6 +212,7 @@ class Flow:
                 warnings=report.warnings,
                 error=report.error.message if report.error else "",
                 is_known=is_known,
+                is_cached=report.is_cached,
             )
         )
 
@@ -248,8 +249,8 @@ class Flow:
     def _scope(self) -> dict[str, Any]:
         return {**self._inputs, **self._values}
 
-    def started(self, step: model.Step, count: int | None) -> None:
-        self.host.show(happenings.StepStarted(flow_id=self.id, step=step.id, kind=step.type, count=count))
+    def started(self, step: model.Step, count: int | None, done: int = 0) -> None:
+        self.host.show(happenings.StepStarted(flow_id=self.id, step=step.id, kind=step.type, count=count, done=done))
 
     async def one(self, step: model.Step, key: Key, scope: Mapping[str, Any]) -> UnitOutcome:
         """One item or one turn of a step that repeats."""
@@ -288,7 +289,9 @@ class Flow:
 
     def _cached(self, key: str) -> Done | None:
         found = self.host.service.flows.cache_get(key)
-        return Done(outputs=found.outputs["outputs"], branch=found.outputs["branch"]) if found is not None else None
+        if found is None:
+            return None
+        return Done(outputs=found.outputs["outputs"], branch=found.outputs["branch"], is_cached=True)
 
     async def _guarded(self, key: Key, work: Any) -> unit.Tried:
         """The unit, which the workflow's budget may end."""

@@ -33,6 +33,8 @@ class StepStarted(_OfStep, frozen=True, kw_only=True, tag="step.started"):
     kind: str
     count: int | None = None
     """Of a batch: how many items."""
+    done: int = 0
+    """Of these, before this execution went on."""
 
 
 class StepActing(_OfStep, frozen=True, kw_only=True, tag="step.acting"):
@@ -71,7 +73,9 @@ class StepEnded(_OfStep, frozen=True, kw_only=True, tag="step.ended"):
     warnings: tuple[Caution, ...] = ()
     error: str = ""
     is_known: bool = False
-    """It was done before; its outcome was taken from the journal or the cache."""
+    """It was done before; its outcome was taken from the journal."""
+    is_cached: bool = False
+    """Its outputs were taken from the cache, of all its items and turns; nothing was done."""
 
 
 class FlowEnded(_Happening, frozen=True, kw_only=True, tag="flow.ended"):

@@ -15,6 +15,7 @@ from leadrope.runs.flows import Problem, Remark, UnitOutcome
 from leadrope.workflows import model
 from leadrope.workflows.plan import Outcome
 from leadrope.workflows.report import FlowResult
+from leadrope.workflows.reporting import FROM_CACHE
 from leadrope.workflows.steps.base import Caution, Done, Parked, StepFailed
 from leadrope.workflows.unit import Failed, Tried
 from leadrope.workflows.units import Key
@@ -25,6 +26,9 @@ def recordable(key: Key, tried: Tried, began: float) -> UnitOutcome:
     warnings = done.warnings if done is not None else ()
     outputs: dict[str, Any] = done.outputs if done is not None else failed.outputs if failed is not None else {}
     status: UnitStatus = "failed" if failed is not None else "degraded" if warnings else "succeeded"
+    remarks = [Remark(kind=warning.kind, message=warning.message) for warning in warnings]
+    if done is not None and done.is_cached:
+        remarks.append(FROM_CACHE)
     return UnitOutcome(
         step=key.step,
         iteration=key.iteration,
@@ -32,7 +36,7 @@ def recordable(key: Key, tried: Tried, began: float) -> UnitOutcome:
         status=status,
         branch=done.branch if done is not None else None,
         outputs=outputs,
-        warnings=tuple(Remark(kind=warning.kind, message=warning.message) for warning in warnings),
+        warnings=tuple(remarks),
         error=Problem(kind=failed.kind, message=failed.message, hint=failed.hint) if failed is not None else None,
         cost_usd=tried.cost_usd,
         tokens=tried.tokens,
@@ -99,7 +103,7 @@ def as_done(key: Key, name: str, result: FlowResult) -> Done:
         why = first.error.message if first is not None and first.error is not None else "a step failed"
         raise StepFailed(
             f"{key.step}: the workflow {name} failed: {why}",
-            kind="workflow_failed",
+            kind=_kind_of(result),
             hint=f"`leadrope flow report {result.flow_id[:8]}` tells more.",
             outputs=result.outputs,
             cost_usd=result.cost_usd,
@@ -113,3 +117,9 @@ def as_done(key: Key, name: str, result: FlowResult) -> Done:
         cost_usd=result.cost_usd,
         tokens=result.tokens,
     )
+
+
+def _kind_of(result: FlowResult) -> str:
+    """What has an exit code of its own keeps it, however deep it happened: a no is a no."""
+    kinds = {step.error.kind for step in result.failures if step.error is not None}
+    return kinds.pop() if len(kinds) == 1 and kinds <= {"denied", "over_budget", "timed_out"} else "workflow_failed"

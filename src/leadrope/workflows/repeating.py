@@ -10,25 +10,27 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
 from leadrope.runs.flows import Remark, UnitOutcome
 from leadrope.workflows import choosing, model, templates
-from leadrope.workflows.plan import Outcome, Status
-from leadrope.workflows.steps.base import Parked, StepFailed
+from leadrope.workflows.plan import Outcome
+from leadrope.workflows.steps.base import Parked, StepFailed, brief
 from leadrope.workflows.unit import scope_of_unit
 from leadrope.workflows.units import WHOLE, BatchProgress, Key
 
 ITEMS_MOST = 100_000
+ITEMS_NAMED = 10
+"""Of those that failed, in the warning; `errors` has all of them."""
 
 
 class Owner(Protocol):
     """The execution that the step belongs to."""
 
-    def started(self, step: model.Step, count: int | None) -> None: ...
+    def started(self, step: model.Step, count: int | None, done: int = 0) -> None: ...
     def known(self, key: Key) -> UnitOutcome | None: ...
     async def one(self, step: model.Step, key: Key, scope: Mapping[str, Any]) -> UnitOutcome: ...
     async def record(self, outcome: UnitOutcome) -> None: ...
@@ -40,6 +42,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome
     outputs: dict[str, Any]
     units: tuple[UnitOutcome, ...]
+    is_cut: bool = False
+    """Of a loop: its condition still wanted to go on."""
 
 
 def repeats(step: model.Step) -> bool:
@@ -64,7 +68,7 @@ async def run(
         branch=last.outcome.branch,
         outputs=kept,
         error=first_error if last.outcome.status == "failed" else None,
-        warnings=_soft(step, last),
+        warnings=_soft(step, last, done),
         started=began,
         ended=time.time(),
     )
@@ -111,11 +115,12 @@ async def _loop(
         is_soft = is_soft or turn.outcome.status == "degraded"
         seen = {**scope, **carried, "__iteration__": iteration, step.id: outputs}
         goes_on = _goes_on(loop, seen)
-        status: Status = "degraded" if is_soft or (goes_on and iteration + 1 == loop.max_iterations) else "succeeded"
+        is_cut = bool(goes_on) and iteration + 1 == loop.max_iterations
         last = Round(
-            outcome=Outcome(status=status, branch=turn.outcome.branch),
+            outcome=Outcome(status="degraded" if is_soft or is_cut else "succeeded", branch=turn.outcome.branch),
             outputs=outputs,
             units=turn.units,
+            is_cut=is_cut,
         )
         if goes_on is False:
             return last, done
@@ -132,14 +137,31 @@ def _goes_on(loop: model.Loop, scope: Mapping[str, Any]) -> bool | None:
     return None
 
 
-def _soft(step: model.Step, last: Round) -> tuple[Remark, ...]:
-    if last.outcome.status != "degraded" or any(one.status == "degraded" for one in last.units):
+def _soft(step: model.Step, last: Round, done: Sequence[UnitOutcome]) -> tuple[Remark, ...]:
+    """Why the whole is degraded, beside what its units say themselves."""
+    if last.outcome.status != "degraded":
         return ()
-    if step.batch is not None:
-        failed = sum(one.status == "failed" for one in last.units)
-        return (Remark(kind="batch.items_failed", message=f"{failed} of {len(last.units)} items failed"),)
-    turns = last.outputs.get("iterations")
-    return (Remark(kind="loop.not_finished", message=f"its condition still wanted to go on after {turns} turns"),)
+    found = []
+    if failed := [one for one in done if one.status == "failed"]:
+        found.append(Remark(kind="batch.items_failed", message=_items_failed(step, failed, len(done))))
+    if last.is_cut:
+        turns = last.outputs.get("iterations")
+        message = f"its condition still wanted to go on after {turns} turns"
+        found.append(Remark(kind="loop.not_finished", message=message))
+    return tuple(found)
+
+
+def _items_failed(step: model.Step, failed: Sequence[UnitOutcome], count: int) -> str:
+    """Which, counted as `__index__` counts them, and why the first of them failed."""
+    named = failed[:ITEMS_NAMED]
+    if step.loop is None:
+        places = ", ".join(f"item {one.item}" for one in named)
+    else:
+        places = "; ".join(f"turn {one.iteration + 1}, item {one.item}" for one in named)
+    more = f" and {len(failed) - ITEMS_NAMED} more" if len(failed) > ITEMS_NAMED else ""
+    first = ":" if len(failed) == 1 else ". The first:"
+    why = brief(failed[0].error.message) if failed[0].error is not None else "no reason was told"
+    return f"{len(failed)} of {count} items failed: {places} (counted from 0){more}{first} {why}"
 
 
 # -- batches ----------------------------------------------------------------------------------------------------------
@@ -154,8 +176,8 @@ async def _batch(
     owner: Owner,
 ) -> Round:
     items = _items(step, templates.resolve(batch.items, {**scope, **carried}))
-    owner.started(step, len(items))
     known = {key: one for number in range(len(items)) if (one := owner.known(key := Key(step.id, iteration, number)))}
+    owner.started(step, len(items), len(known))
     progress = BatchProgress(
         step.id, batch, len(items), {key: Outcome(status=one.status) for key, one in known.items()}, iteration=iteration
     )
@@ -227,7 +249,7 @@ def _items(step: model.Step, value: Any) -> list[Any]:
         raise StepFailed(
             f"batch.items is {templates.as_text(value)[:60]!r}, and no list",
             kind="bad_input",
-            hint="A text becomes a list by a `code` or `structure` step.",
+            hint="A text becomes a list by a `code` or `structure` step." if isinstance(value, str) else None,
         )
     if len(value) > ITEMS_MOST:
         raise StepFailed(f"batch.items has {len(value)} items; at most {ITEMS_MOST}", kind="bad_input")

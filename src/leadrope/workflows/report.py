@@ -33,6 +33,8 @@ class StepReport(msgspec.Struct, frozen=True, kw_only=True):
     error: StepError | None = None
     is_handled: bool = False
     """It failed, and its `on-error` took over."""
+    is_cached: bool = False
+    """Its outputs were taken from the cache, of all its items and turns: they tell of an earlier execution."""
     run_ids: tuple[str, ...] = ()
 
 

@@ -77,7 +77,8 @@ def next_steps(told: Account) -> list[tuple[str, str]]:
         more = f" (choices: {', '.join(choices)})" if choices else ""
         found.append((f"{wait.step} waits for a person: {asked}{more}", f"leadrope flow resume {wait.token} {answer}"))
     if told.info.state == "interrupted" or told.outcome == "stopped":
-        found.append(("It was cut off, and can go on", f"leadrope flow resume {short}"))
+        how = "stopped" if told.outcome == "stopped" else "cut off"
+        found.append((f"It was {how}, and can go on", f"leadrope flow resume {short}"))
     if told.outcome == "failed" and told.failed:
         name = told.info.file or told.info.name
         first = told.failed[0].report.id
@@ -87,7 +88,7 @@ def next_steps(told: Account) -> list[tuple[str, str]]:
 
 def state(step: StepAccount) -> str:
     word = "failed, handled" if step.report.is_handled else _STATES.get(step.state, step.state)
-    return f"{word}, done before" if step.done_before else word
+    return f"{word}, done before" if step.done_before else f"{word}, from the cache" if step.report.is_cached else word
 
 
 def cells(step: StepAccount) -> tuple[str, ...]:
@@ -100,8 +101,13 @@ def cells(step: StepAccount) -> tuple[str, ...]:
         money(report.cost_usd) if report.cost_usd else "",
         f"{report.tokens:,}" if report.tokens else "",
         str(step.retries) if step.retries else "",
-        f"{report.units} {step.word}" if step.word else "",
+        f"{report.units} {step.word}{_of_cache(step)}" if step.word else "",
     )
+
+
+def _of_cache(step: StepAccount) -> str:
+    """Only where it is some of them; of all of them the state tells."""
+    return f", {step.cached} from the cache" if step.cached and not step.report.is_cached else ""
 
 
 def money(usd: float) -> str:
@@ -146,8 +152,10 @@ def _inside(told: Account) -> list[tuple[Child, str]]:
 
 
 def _unit(step: StepAccount, iteration: int, item: int | None) -> str:
-    place = f"item {item}" if item is not None else f"turn {iteration + 1}"
-    return f"turn {iteration + 1}, {place}" if item is not None and step.word == "items in turns" else place
+    if item is None:
+        return f"turn {iteration + 1}"
+    place = f"item {item} (counted from 0)"
+    return f"turn {iteration + 1}, {place}" if step.word.startswith("items in turns") else place
 
 
 # -- Markdown ---------------------------------------------------------------------------------------------------------

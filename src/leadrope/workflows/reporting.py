@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from leadrope.runs.flows import UnitOutcome
+from leadrope.runs.flows import Remark, UnitOutcome
 from leadrope.workflows import model
 from leadrope.workflows.report import StepError, StepReport
 from leadrope.workflows.steps.base import Caution
+
+FROM_CACHE = Remark(kind="cache.hit", message="taken from the cache")
+"""Kept with an outcome, and no warning: nothing is wrong with it."""
 
 
 class Ledger:
@@ -43,7 +46,7 @@ class Ledger:
 
 
 def report_of(name: str, kind: str, whole: UnitOutcome, units: Sequence[UnitOutcome]) -> StepReport:
-    told = [warning for one in (whole, *units) for warning in one.warnings]
+    told = [warning for one in (whole, *units) for warning in one.warnings if warning.kind != FROM_CACHE.kind]
     return StepReport(
         id=name,
         type=kind,
@@ -57,5 +60,10 @@ def report_of(name: str, kind: str, whole: UnitOutcome, units: Sequence[UnitOutc
         error=StepError(kind=whole.error.kind, message=whole.error.message, hint=whole.error.hint)
         if whole.error is not None
         else None,
+        is_cached=bool(units) and all(map(is_cached, units)),
         run_ids=tuple(one.run_id for one in units if one.run_id is not None),
     )
+
+
+def is_cached(one: UnitOutcome) -> bool:
+    return any(remark.kind == FROM_CACHE.kind for remark in one.warnings)

@@ -17,6 +17,7 @@ from leadrope.core.redaction import Redactor
 from leadrope.core.request_secrets import is_secret_name
 from leadrope.core.tools import ToolCall, fingerprint
 from leadrope.policy.verdicts import Allow, Deny
+from leadrope.runs.cleaning import as_json
 from leadrope.runs.service import Service
 from leadrope.runtime.approvals import Approver, DenyAll
 from leadrope.runtime.commands import Commands
@@ -203,6 +204,9 @@ class Unit:
         return call
 
     async def ask(self, asked: Asked) -> Word:
+        # What is shown goes to terminals and logs; the fingerprint is of what is meant.
+        values = msgspec.json.decode(as_json(asked.values, self.redactor))
+        asked = msgspec.structs.replace(asked, values=values, detail=self.redactor.clean(asked.detail))
         try:
             with self.asking():
                 token, word = await self._owner.asked(self.key, asked)

@@ -55,6 +55,7 @@ async def test_a_blocked_command_in_a_workflow_inside_never_runs(shop: Any) -> N
     assert not marker.exists()
     assert result.failures[0].error is not None
     assert "forbids" in result.failures[0].error.message
+    assert result.failures[0].error.kind == "denied"  # a no keeps its exit code
 
 
 async def test_a_value_is_data_and_never_code(shop: Any) -> None:

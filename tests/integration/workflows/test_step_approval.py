@@ -35,3 +35,16 @@ async def test_a_step_that_needs_a_yes_shows_its_parameters_filled_and_hides_its
     assert (asked.values["url"], asked.values["params"]) == ("https://example.com/1.4.0", {"n": 2})
     assert "secret-token" not in str(asked)
     assert (result.outcome, result.failures[0].error.kind) == ("failed", "denied")
+
+
+async def test_what_a_person_is_shown_holds_no_secret_of_a_variable(shop: Any) -> None:
+    somebody = shop.somebody(Word(approved=True), Word(approved=True))
+    result = await shop.run(
+        "## Steps\n### say\n- type: shell\n- command: touch .git/x; echo $API_KEY\n"
+        "- env: {API_KEY: tops3cret-99, PLAIN: seen}\n- approval: required\n",
+        people=somebody,
+    )
+    assert result.outcome == "succeeded"
+    assert somebody.asked[0].values["env"]["PLAIN"] == "seen"
+    assert "tops3cret" not in str(somebody.asked)
+    assert "tops3cret" not in str(shop.happened)

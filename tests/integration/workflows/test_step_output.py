@@ -62,11 +62,41 @@ async def test_an_output_that_waits_for_a_person_keeps_its_name(shop: Any) -> No
     assert [one.name.startswith("workflow-output-report-20") for one in shop.ws.glob("workflow-*")] == [True]
 
 
-async def test_a_named_output_is_replaced(here: Here) -> None:
+@pytest.mark.parametrize(
+    "name", ["Review_2024.Q1", "review-2024-q1", "größe", "報告書", "रिपोर्ट", "_x", "v1..2", "x" * 120]
+)
+async def test_a_named_output_has_that_name_and_is_replaced(here: Here, name: str) -> None:
     for text in ("one", "two"):
-        done = await do(here, "output", content=text, name="My Report", folder="out/sub")
-        assert done.outputs["path"] == "out/sub/workflow-output-my-report.md"
-    assert (here.workspace / "out/sub/workflow-output-my-report.md").read_text() == "two"
+        done = await do(here, "output", content=text, name=name, folder="out/sub", format="html")
+        assert done.outputs["path"] == f"out/sub/workflow-output-{name}.html"
+    assert "two" in (here.workspace / f"out/sub/workflow-output-{name}.html").read_text()
+
+
+async def test_names_that_are_nearly_alike_do_not_meet(here: Here) -> None:
+    names = ["Review_2024.Q1", "review-2024-q1", "a" * 60 + "1", "a" * 60 + "2"]
+    paths = {(await do(here, "output", content="x", name=name)).outputs["path"] for name in names}
+    assert len(paths) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("name", "why", "meant"),
+    [
+        ("My Report", "holds a space", "'My-Report' would do"),
+        ("review\n", "holds a line break", "'review' would do"),
+        ("a/b", "holds a slash", "'a-b' would do"),
+        ("a:b", "holds ':'", "'a-b' would do"),
+        (".hidden", "begins with a dot", "'hidden' would do"),
+        ("..", "begins with a dot", "Allowed are letters, digits"),
+        ("", "is empty", "Allowed are letters, digits"),
+        ("x" * 121, "has 121 characters", "at most 120 characters"),
+        ("報" * 100, "has 300 bytes", "at most 120 characters"),
+    ],
+)
+async def test_a_name_that_is_refused_says_why_and_what_is_allowed(here: Here, name: str, why: str, meant: str) -> None:
+    failed = await refused(here, "output", content="x", name=name)
+    assert why in failed.message
+    assert meant in (failed.hint or "")
+    assert list(here.workspace.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,7 @@ def test_a_corrected_turn_is_superseded_and_earlier_prompts_are_not() -> None:
     )
     assert usage.output_tokens == 101
     assert [(one.output_tokens, one.cost_usd, one.duration_ms) for one in usage.retries] == [(10, 0.2, 100)]
+    assert [one.reason for one in usage.retries] == ["correction"]
     assert totals.output_tokens == result.usage.output_tokens == 111
     assert totals.cost_usd == pytest.approx(result.cost_usd) == pytest.approx(0.6)
     assert (totals.num_turns, totals.attempts) == (3, 2)
@@ -113,6 +114,7 @@ def test_an_attempt_that_was_cut_off_is_reckoned_by_the_supervisor() -> None:
     (failed,) = usage.retries
     assert (failed.input_tokens, failed.cost_usd, failed.cost_source) == (1000, 0.5, "computed")
     assert failed.duration_ms == 2000, "from the first event to the exit"
+    assert failed.reason == "restart"
     assert (usage.input_tokens, usage.cost_usd, usage.cost_source) == (10, 0.25, "cli")
     assert (totals.input_tokens, totals.cost_source) == (1010, "computed")
     assert totals.cost_usd == pytest.approx(0.75)

@@ -6,11 +6,16 @@ import html.parser
 import re
 from typing import Any
 
+import msgspec
 import pytest
 
 from leadrope.runs.flows import WHOLE, FlowInfo, Problem, Remark, UnitOutcome, Wait
 from leadrope.workflows import library, report_page
 from leadrope.workflows.account import Account, Child, account
+from leadrope.workflows.outcomes import recordable
+from leadrope.workflows.steps.base import Done
+from leadrope.workflows.unit import Tried
+from leadrope.workflows.units import Key
 
 TEXT = """# Nightly
 
@@ -59,7 +64,7 @@ def flow(state: Any = "ended", outcome: Any = None, **more: Any) -> FlowInfo:
 
 
 def unit(item: int, status: Any = "succeeded", **more: Any) -> UnitOutcome:
-    usage = {"retries": [{"n": 1}] * (item == 1)}
+    usage = {"retries": [{"reason": "correction"}] * (item == 1)}
     return UnitOutcome(
         step="each",
         item=item,
@@ -124,9 +129,48 @@ def test_each_step_has_its_time_cost_tokens_retries_and_units() -> None:
         "- warning: 1 of 3 items failed (batch.items_failed)",
         "- corrected towards its schema: 1",
         "- run: `leadrope runs show 2abcdef0`",
-        "- item 2 failed: took too long",
+        "- item 2 (counted from 0) failed: took too long",
     ):
         assert words in text, words
+    assert "item 2 (counted from 0) failed: took too long" in report_page.page(of)
+
+
+def test_an_agent_that_was_started_again_was_not_corrected() -> None:
+    """A step without a schema cannot be corrected; entries of older versions do not tell what they were."""
+    retries = [{"reason": "restart"}, {"reason": "restart"}, {"reason": "correction"}, {"reason": None}, {}]
+    done = msgspec.structs.replace(FETCHED, attempts=2, outputs={"result": 1, "llm_usage": {"retries": retries}})
+    of = told(flow("ended", "succeeded", ended=1020.0), [done])
+    text = report_page.markdown(of)
+    assert rows(text)["fetch"][5] == "3"
+    for words in ("- retries: 3", "- schema corrections: 1", "- tried again: 3", "- corrected towards its schema: 1"):
+        assert words in text, words
+
+
+def from_cache(one: UnitOutcome) -> UnitOutcome:
+    """As recordable makes it."""
+    done = Done(outputs=one.outputs, is_cached=True)
+    found = recordable(Key(one.step, one.iteration, one.item), Tried(done=done), one.started)
+    assert found.status == "succeeded"
+    return msgspec.structs.replace(found, ended=one.ended)
+
+
+def test_what_came_from_the_cache_is_told_and_its_old_corrections_are_not() -> None:
+    used = {"retries": [{"reason": "correction"}, {"reason": "restart"}]}
+    fetched = from_cache(msgspec.structs.replace(FETCHED, outputs={"duration_ms": 900, "llm_usage": used}))
+    of = told(flow("ended", "succeeded", ended=1020.0), [fetched, from_cache(BATCH[0]), BATCH[1], *BATCH[2:]])
+    fetch, each = of.steps[:2]
+    assert (fetch.report.is_cached, fetch.report.warnings, fetch.retries, fetch.corrections) == (True, (), 0, 0)
+    assert (each.report.is_cached, each.cached) == (False, 1)
+    assert {one.kind for one in each.report.warnings} == {"batch.items_failed"}
+    text = report_page.markdown(of)
+    assert rows(text)["fetch"][1] == "succeeded, from the cache"
+    assert rows(text)["each"][1] == "degraded"
+    assert rows(text)["each"][6] == "3 items, 1 from the cache"
+    assert "cache.hit" not in text
+    assert "succeeded, from the cache" in report_page.page(of)
+    every = told(flow("ended", "succeeded", ended=1020.0), [*map(from_cache, BATCH[:2]), BATCH[3]])
+    assert every.steps[1].report.is_cached
+    assert rows(report_page.markdown(every))["each"][6] == "2 items"
 
 
 @pytest.mark.parametrize(

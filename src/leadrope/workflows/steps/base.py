@@ -48,6 +48,8 @@ class Done(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tokens: int = 0
     run_id: str | None = None
     """The agent's run, for those who want its events."""
+    is_cached: bool = False
+    """Set by the engine: nothing was done, these are outputs of an earlier execution."""
 
 
 class StepFailed(errors.LeadropeError):

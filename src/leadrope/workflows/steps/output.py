@@ -5,21 +5,29 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+import unicodedata
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
 from leadrope import errors
-from leadrope.workflows import file_calls, places, tables
+from leadrope.workflows import file_calls, places, tables, templates
 from leadrope.workflows.places import Place
-from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed
+from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed, as_mistake
 from leadrope.workflows.steps.write_file import text_of
 
 PREFIX = "workflow-output-"
 _ENDINGS = {"markdown": ".md", "html": ".html", "text": ".txt"}
 _HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+(.{1,200})$", re.MULTILINE)
 _WORD = re.compile(r"[^\W_]+")
+_NAME_WORD = re.compile(r"\w[\w.-]*")
+_CHARS = {" ": "a space", "\n": "a line break", "\t": "a tab", "/": "a slash", "\\": "a backslash"}
 _TRIES = 100
+NAME_CHARS = 120
+NAME_BYTES = 230
+"""A file system takes 255, with the beginning and the ending."""
+_ALLOWED = f"letters, digits, `.`, `_` and `-`, no `.` in front, and at most {NAME_CHARS} characters"
 
 
 class OutputConfig(Config, frozen=True, kw_only=True):
@@ -30,12 +38,21 @@ class OutputConfig(Config, frozen=True, kw_only=True):
     name: Annotated[
         str | None,
         Meta(
-            description="Of the file, without beginning and ending; a file of that name is replaced. Left out: "
-            "from the first heading and the workflow's time."
+            description="Of the file, without beginning and ending: letters, digits, `.`, `_`, `-`. "
+            "A file of that name is replaced. Left out: from the first heading and the workflow's time."
         ),
     ] = None
     folder: Annotated[str, Meta(description="Where, seen from the workspace.")] = ""
     title: Annotated[str | None, Meta(description="Of the page; left out: the first heading.")] = None
+
+
+def mistakes(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    name = templates.settled(parameters).get("name")
+    if isinstance(name, str):
+        try:
+            _check_name(name)
+        except StepFailed as error:
+            yield "name", as_mistake(error).removeprefix("name: ")
 
 
 async def run(config: OutputConfig, context: Context) -> Done:
@@ -53,11 +70,11 @@ async def run(config: OutputConfig, context: Context) -> Done:
         from leadrope.workflows import documents  # noqa: PLC0415  # only where a page is made
 
         text = documents.page(text, title)
-    name = f"{PREFIX}{_slug(config.name or title)}"
     if config.name is not None:
-        place = _place(config, name, context)
+        # As it is given: two names that were made alike would replace each other's files.
+        place = _place(config, f"{PREFIX}{config.name}", context)
         return await _written(place, text, "overwrite", config, context)
-    stamped = f"{name}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(_began(context)))}"
+    stamped = f"{PREFIX}{_slug(title)}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(_began(context)))}"
     for number in range(1, _TRIES + 1):
         place = _place(config, stamped if number == 1 else f"{stamped}-{number}", context)
         if places.exists(place):
@@ -95,12 +112,31 @@ def _place(config: OutputConfig, name: str, context: Context) -> Place:
 
 
 def _check_name(name: str) -> None:
-    if not name.strip() or ".." in name or "/" in name or "\\" in name or not _WORD.search(name):
+    if why := _unfit(name):
+        shown = repr(name if len(name) <= 40 else f"{name[:39]}…")
+        near = "-".join(_NAME_WORD.findall(name))[:60].strip("-")
+        meant = f" {near!r} would do." if near and not _unfit(near) else ""
         raise StepFailed(
-            f"name: {name[:40]!r} cannot be a part of a file's name",
+            f"name: {shown} {why}",
             kind="bad_input",
-            hint="Use letters, digits and dashes; `folder` says where the file goes.",
+            hint=f"Allowed are {_ALLOWED}; `folder` says where the file goes.{meant}",
         )
+
+
+def _unfit(name: str) -> str:
+    """Why it cannot be a part of a file's name; empty where it can."""
+    if not name:
+        return "is empty"
+    if name.startswith("."):
+        return "begins with a dot"
+    wrong = next((char for char in name if char not in "._-" and unicodedata.category(char)[0] not in "LMN"), None)
+    if wrong is not None:
+        return f"holds {_CHARS.get(wrong) or repr(wrong)}"
+    if len(name) > NAME_CHARS:
+        return f"has {len(name)} characters"
+    if len(name.encode()) > NAME_BYTES:
+        return f"has {len(name.encode())} bytes, and a file's name has room for {NAME_BYTES}"
+    return ""
 
 
 def _text(content: Any, kind: str) -> str:
@@ -132,4 +168,5 @@ KIND = Kind(
         "format": {"enum": ["markdown", "html", "text"]},
     },
     run=run,
+    mistakes=mistakes,
 )
