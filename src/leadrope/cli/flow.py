@@ -8,6 +8,7 @@ import getpass
 import os
 import signal
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from leadrope.cli.lazy import LazyGroup
 from leadrope.cli.screen import Screen
 from leadrope.core import config as configs
 from leadrope.core import home
+from leadrope.runs.flow_values import Wait
+from leadrope.runtime.shown import clean
 from leadrope.workflows import inputs as given_inputs
 from leadrope.workflows import library, templates
 from leadrope.workflows.report import FlowResult
@@ -45,7 +48,23 @@ Exit codes:
   0 succeeded or degraded   1 failed (or degraded, with --strict)   2 usage
   3 denied   4 waits for a person   5 over budget   6 timed out   130 interrupted
 """
+_RUN_EPILOG = """\b
+Examples:
+  leadrope flow run review.flow.md branch=main
+  git diff | leadrope flow run review.flow.md -o json   what is piped in fills the input with `stdin: true`
+  leadrope flow run nightly --inputs night.json --no-wait
+  leadrope flow run review.flow.md --from report        this step and those behind it again
+"""
+_RESUME_EPILOG = """\b
+Examples:
+  leadrope flow resume 3fa9                             after Ctrl-C or a crash; asks what is to be answered
+  leadrope flow resume k3j5x7q2 --approve
+  leadrope flow resume k3j5x7q2 --choose blue
+  leadrope flow resume k3j5x7q2 --deny --reason "not today"
+"""
 WAITING = 4
+STDIN_TOLD_S = 1.0
+"""Standard input that has not ended by then is waited for, and that is told."""
 _BY_KIND = {"denied": 3, "over_budget": 5, "timed_out": 6}
 
 # Name -> module, attribute, one line of help.
@@ -58,6 +77,7 @@ _MORE = {
     "steps": ("leadrope.cli.flow_looks", "steps", "The kinds of steps, with their parameters."),
     "history": ("leadrope.cli.flow_history", "history", "Executions, the newest first."),
     "report": ("leadrope.cli.flow_history", "report", "One execution, step by step: Markdown or HTML."),
+    "data": ("leadrope.cli.flow_data", "data", "What save-dataset steps have kept, and its rows."),
     "run": ("leadrope.cli.flow", "run", "Run a workflow."),
     "resume": ("leadrope.cli.flow", "resume", "Go on with an execution that waits, or was cut off."),
 }
@@ -73,7 +93,7 @@ _NO_WAIT = click.option("--no-wait", is_flag=True, help="Where a person is neede
 _QUIET = click.option("-q", "--quiet", is_flag=True, help="Only results and errors.")
 
 
-@click.command("run")
+@click.command("run", epilog=_RUN_EPILOG)
 @click.argument("workflow")
 @click.argument("inputs", nargs=-1, metavar="[NAME=VALUE]...")
 @click.option("--inputs", "inputs_file", metavar="FILE", help="A JSON object with inputs; `-` reads standard input.")
@@ -104,9 +124,11 @@ def run(workflow: str, inputs: tuple[str, ...], **given: Any) -> int:
     more = _inputs_file(given["inputs_file"])
     # Read only where it is needed: a pipe that nobody writes to would hold the start for ever.
     unsaid = [one for one in loaded.workflow.inputs if one.stdin and one.name not in (*texts, *more)]
-    stdin = _piped() if unsaid else None
+    stdin = _piped(f"the input {unsaid[0].name!r}", f"{unsaid[0].name}=VALUE") if unsaid else None
     told = loaded.inputs({**more, **texts}, stdin=stdin, are_texts=True)
     labels = dict(_pair(label) for label in given["labels"])
+    if not given["quiet"]:
+        _tell_doubts(loaded)
 
     @contextlib.asynccontextmanager
     async def begin(service: Any, **more: Any) -> AsyncIterator[Any]:
@@ -131,7 +153,7 @@ def run(workflow: str, inputs: tuple[str, ...], **given: Any) -> int:
     return _carried_out(begin, given, environ, config, ahead)
 
 
-@click.command("resume")
+@click.command("resume", epilog=_RESUME_EPILOG)
 @click.argument("name", metavar="TOKEN|EXECUTION")
 @click.option("--approve", is_flag=True, help="Say yes.")
 @click.option("--deny", is_flag=True, help="Say no.")
@@ -173,6 +195,17 @@ def resume(name: str, approve: bool, deny: bool, choose: str | None, reason: str
     return _carried_out(begin, given, environ, config)
 
 
+_NO_DOUBTS = ("no_description", "unused_input")
+"""Warnings of the check that are no sign of another meaning."""
+
+
+def _tell_doubts(loaded: library.Loaded) -> None:
+    """What the file may not mean as it is read; `check` tells all."""
+    for problem in loaded.warnings:
+        if problem.kind not in _NO_DOUBTS:
+            click.echo(clean(f"{loaded.name}: {problem}"), err=True)
+
+
 # -- carrying it out --------------------------------------------------------------------------------------------------
 
 
@@ -203,14 +236,15 @@ def _carried_out(
     view = FlowView(screen, quiet=bool(given["quiet"]), is_streamed=given["output"] == "stream-json")
     on_ask = "deny" if given["no_wait"] else "wait"
     try:
-        result = asyncio.run(_drive(begin, view, screen, environ, config, on_ask=on_ask, ahead=ahead))
+        result, waits = asyncio.run(_drive(begin, view, screen, environ, config, on_ask=on_ask, ahead=ahead))
     except asyncio.CancelledError:
+        view.tell_interrupted()
         return 130
     if given["output"] == "text":
         _print_outputs(result)
     elif given["output"] == "json":
         sys.stdout.buffer.write(msgspec.json.encode(result) + b"\n")
-    view.tell(result)
+    view.tell(result, waits, is_strict=bool(given["strict"]))
     return exit_code(result, strict=bool(given["strict"]))
 
 
@@ -223,7 +257,8 @@ async def _drive(
     *,
     on_ask: str,
     ahead: Opening | None,
-) -> FlowResult:
+) -> tuple[FlowResult, list[Wait]]:
+    """What it came to, and what it waits for as it is kept: without the secrets that were asked about."""
     async with contextlib.AsyncExitStack() as stack:
         opened = {"ahead": await stack.enter_async_context(ahead())} if ahead is not None else {}
         from leadrope.cli import live  # noqa: PLC0415  # the engine, only where it runs
@@ -234,11 +269,16 @@ async def _drive(
         person = stack.enter_context(live.person(screen))
         stack.enter_context(view)
         service = await stack.enter_async_context(Service(environ, config=config))
-        told = {"people": people_at(person), "show": view.show, "on_ask": on_ask, "secrets": _secrets(environ)}
+        told = {
+            "people": people_at(person, view.place_of),
+            "show": view.show,
+            "on_ask": on_ask,
+            "secrets": _secrets(environ),
+        }
         flow = await stack.enter_async_context(begin(service, **told, **opened))
         with _stoppable(flow.stop, screen):
             result: FlowResult = await flow.run()
-            return result
+            return result, [service.flows.wait(one.token) for one in result.waits]
 
 
 @contextlib.contextmanager
@@ -254,8 +294,9 @@ def _stoppable(stop: Callable[[str], None], screen: Screen) -> Iterator[None]:
         if presses > 1 and main is not None:
             main.cancel()
             return
-        screen.line("stopping; press Ctrl-C again not to wait", now=True)
         stop(f"stopped by {cause}")
+        by_hand = "stopping; press Ctrl-C again not to wait"
+        screen.line(by_hand if cause == "Ctrl-C" else f"stopping, because of {cause}", now=True)
 
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     for number in numbers:
@@ -313,20 +354,29 @@ def _surroundings() -> tuple[dict[str, str], configs.Config]:
     return environ, configs.load({**home.load_env(home.leadrope_home(environ)), **environ})
 
 
-def _piped() -> str | None:
+def _piped(what: str, instead: str) -> str | None:
     """What was piped in; a terminal is no pipe, and neither is nothing."""
-    if sys.stdin is None or sys.stdin.isatty():
-        return None
+    return None if sys.stdin is None or sys.stdin.isatty() else _read_stdin(what, instead) or None
+
+
+def _read_stdin(what: str, instead: str) -> str:
+    """All of it. Whoever writes it may never end, and then nothing would tell what this waits for."""
+    told = f"leadrope: waiting for the end of standard input, which is {what} (give {instead} to do without it)\n"
+    clock = threading.Timer(STDIN_TOLD_S, lambda: (sys.stderr.write(told), sys.stderr.flush()))
+    clock.daemon = True
+    clock.start()
     try:
-        return sys.stdin.buffer.read().decode() or None
+        return sys.stdin.buffer.read().decode()
     except UnicodeDecodeError:
         raise errors.RequestError("what was piped in is not UTF-8 text") from None
+    finally:
+        clock.cancel()
 
 
 def _inputs_file(name: str | None) -> dict[str, Any]:
     if name is None:
         return {}
-    text = sys.stdin.read() if name == "-" else values.read_text("--inputs", name)
+    text = _read_stdin("--inputs", "--inputs FILE") if name == "-" else values.read_text("--inputs", name)
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
     except msgspec.MsgspecError as error:

@@ -6,7 +6,7 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TextIO
 
 # What is not a terminal has no width; a log with very long lines helps nobody.
@@ -51,6 +51,8 @@ class Screen:
         self._in_line = False
         self._held = False
         self._waiting: list[tuple[bool, str]] = []
+        self.before: Callable[[], None] | None = None
+        """Called before anything is written: whoever has lines that change below the last one takes them away."""
 
     @classmethod
     def of_process(cls, environ: Mapping[str, str] | None = None) -> Screen:
@@ -63,12 +65,25 @@ class Screen:
         width = shutil.get_terminal_size().columns if err.isatty() else PIPED_WIDTH
         return cls(out, err, colour=wants_colour(err, environ), width=max(40, width), is_live=out.isatty())
 
+    def size(self) -> tuple[int, int]:
+        """Columns and rows of the terminal behind stderr as it is now; stdout may be a pipe, and windows change."""
+        try:
+            columns, rows = os.get_terminal_size(self._err.fileno())
+        except (OSError, ValueError):  # no terminal, no descriptor
+            columns, rows = 0, 0
+        said = shutil.get_terminal_size()  # what COLUMNS and LINES say counts more, and there is a last resort
+        return (
+            columns if columns and not os.environ.get("COLUMNS") else said.columns,
+            rows if rows and not os.environ.get("LINES") else said.lines,
+        )
+
     def text(self, text: str) -> None:
         if not text:
             return
         if self._held:
             self._waiting.append((True, text))
             return
+        self._make_room()
         self._out.write(text)
         self._out.flush()
         self._in_line = not text.endswith("\n")
@@ -78,6 +93,7 @@ class Screen:
         if self._held and not now:
             self._waiting.append((False, text))
             return
+        self._make_room()
         self.end_line()
         # An open question has left the cursor behind its prompt.
         self._err.write(("\n" if self._held else "") + text + "\n")
@@ -90,12 +106,17 @@ class Screen:
             self._out.flush()
             self._in_line = False
 
+    def _make_room(self) -> None:
+        if self.before is not None and not self._held:
+            self.before()
+
     @property
     def is_held(self) -> bool:
         return self._held
 
     def hold(self) -> None:
         """A person is being asked: whatever comes waits until the question is answered."""
+        self._make_room()
         self.end_line()
         self._held = True
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -87,6 +87,12 @@ class Console:
             except EOFError:
                 return QuestionAnswer(answered=False, reason="the terminal was closed")
 
+    @contextlib.asynccontextmanager
+    async def asking(self) -> AsyncIterator[None]:
+        """For questions of another kind, by `say` and `ask`: nobody else asks or writes meanwhile."""
+        async with self._turn, _Asking(self):
+            yield
+
     # -- approvals --------------------------------------------------------------------------------------------------
 
     async def _approve(self, asked: ApprovalRequested, since: float) -> Answer:
@@ -95,9 +101,9 @@ class Console:
         while True:
             is_cut = self._show_call(asked, edited, everything=everything)
             why = f"{self._reason(asked.reason)} · {asked.risk} risk"
-            self._say(self._dim(f"  {why}{_time_left(asked.expires_s, since)}"))
+            self.say(self.dim(f"  {why}{_time_left(asked.expires_s, since)}"))
             choices = "[y]es / [a]lways in this run / [n]o / [e]dit" + (" / [s]how all" if is_cut else "")
-            said = (await self._ask(f"  Allow? {choices}: ")).lower()
+            said = (await self.ask(f"  Allow? {choices}: ")).lower()
             if said in _YES:
                 return Answer(approved=True, edited=edited)
             if said in _ALWAYS:
@@ -110,47 +116,50 @@ class Console:
             elif said in ("s", "show", "show all"):
                 everything = True
             else:
-                self._say("  Please say y, a, n or e.")
+                self.say("  Please say y, a, n or e.")
 
     def _show_call(self, asked: ApprovalRequested, edited: dict[str, Any] | None, *, everything: bool) -> bool:
         """True when not all of it is shown."""
         who = " (a subagent)" if asked.call.agent_id else ""
         change = ", edited by you" if edited is not None else ""
-        self._say()
+        self.say()
         wants = "wants to run" if "command" in asked.call.input else "waits for your yes"
-        self._say(self._bold(f"? {exact(asked.call.name)}{who} {wants}{change}:"))
-        text = whole_input(asked.call.input if edited is None else edited)
+        self.say(self.bold(f"? {exact(asked.call.name)}{who} {wants}{change}:"))
+        return self.show(whole_input(asked.call.input if edited is None else edited), everything=everything)
+
+    def show(self, text: str, *, everything: bool) -> bool:
+        """True when not all of it is shown."""
         lines = text.split("\n")
         shown = "\n".join(lines if everything else lines[:SHOWN_LINES])
         if not everything:
             shown = shown[:SHOWN_CHARACTERS]
         for line in shown.split("\n"):
-            self._say(f"    {line}")
+            self.say(f"    {line}")
         hidden = len(text) - len(shown)
         if hidden:
-            self._say(f"    … {hidden:,} more characters that you have not seen")
+            self.say(f"    … {hidden:,} more characters that you have not seen")
         return bool(hidden)
 
     def _reason(self, reason: str) -> str:
         return f"asked because {clean(reason)}" if reason else "asked by the policy"
 
     async def _why(self) -> str:
-        said = await self._ask("  Tell the agent why (Enter for no reason): ")
+        said = await self.ask("  Tell the agent why (Enter for no reason): ")
         return said or "the user said no"
 
     async def _edit(self, asked: ApprovalRequested, edited: dict[str, Any] | None) -> dict[str, Any] | None:
         """A command is typed anew; any other input is typed as JSON."""
         now = asked.call.input if edited is None else edited
         if isinstance(now.get("command"), str):
-            said = await self._ask("  New command (Enter keeps it): ")
+            said = await self.ask("  New command (Enter keeps it): ")
             return {**now, "command": said} if said else edited
-        said = await self._ask("  New input as JSON on one line (Enter keeps it): ")
+        said = await self.ask("  New input as JSON on one line (Enter keeps it): ")
         if not said:
             return edited
         try:
             return msgspec.json.decode(said, type=dict[str, Any])
         except msgspec.MsgspecError as error:
-            self._say(f"  That is not a JSON object: {error}")
+            self.say(f"  That is not a JSON object: {error}")
             return edited
 
     # -- questions --------------------------------------------------------------------------------------------------
@@ -158,17 +167,15 @@ class Console:
     async def _questions(self, asked: QuestionRequested, since: float) -> QuestionAnswer:
         answers: dict[str, str] = {}
         for question in asked.questions:
-            self._say()
+            self.say()
             header = f"[{exact(question.header)}] " if question.header else ""
-            self._say(self._bold(f"? {header}{exact(question.question)}"))
+            self.say(self.bold(f"? {header}{exact(question.question)}"))
             for number, option in enumerate(question.options, start=1):
                 about = f": {exact(option.description)}" if option.description else ""
-                self._say(f"    {number}. {exact(option.label)}{self._dim(about)}")
+                self.say(f"    {number}. {exact(option.label)}{self.dim(about)}")
             how = "numbers like 1,3" if question.multi_select else "a number"
             left = _time_left(asked.expires_s, since)
-            self._say(
-                self._dim(f"  {how if question.options else 'an answer'}, or your own words; Enter for none{left}")
-            )
+            self.say(self.dim(f"  {how if question.options else 'an answer'}, or your own words; Enter for none{left}"))
             answer = await self._choice(question)
             if not answer:
                 return QuestionAnswer(answered=False, reason="the user did not answer")
@@ -177,35 +184,35 @@ class Console:
 
     async def _choice(self, question: Question) -> str:
         while True:
-            said = await self._ask("  > ")
+            said = await self.ask("  > ")
             try:
                 return chosen(question, said)
             except ValueError as error:
-                self._say(f"  {error}")
+                self.say(f"  {error}")
 
     async def _plan(self, asked: QuestionRequested, since: float) -> QuestionAnswer:
-        self._say()
-        self._say(self._bold("? The agent has a plan:"))
+        self.say()
+        self.say(self.bold("? The agent has a plan:"))
         for line in exact(asked.plan or "(it says nothing)").split("\n"):
-            self._say(f"    {line}")
+            self.say(f"    {line}")
         if asked.allowed_prompts:
-            self._say("  It would like to run, and will still ask for each:")
+            self.say("  It would like to run, and will still ask for each:")
             for prompt in asked.allowed_prompts:
-                self._say(f"    · {exact(prompt)}")
-        self._say(
-            self._dim(f"  a yes lets it begin; what it does is still asked for{_time_left(asked.expires_s, since)}")
+                self.say(f"    · {exact(prompt)}")
+        self.say(
+            self.dim(f"  a yes lets it begin; what it does is still asked for{_time_left(asked.expires_s, since)}")
         )
         while True:
-            said = (await self._ask("  Go on with this plan? [y]es / [n]o: ")).lower()
+            said = (await self.ask("  Go on with this plan? [y]es / [n]o: ")).lower()
             if said in _YES:
                 return QuestionAnswer(answered=True)
             if said in _NO:
                 return QuestionAnswer(answered=False, reason=await self._why())
-            self._say("  Please say y or n.")
+            self.say("  Please say y or n.")
 
     # -- the terminal -----------------------------------------------------------------------------------------------
 
-    def _say(self, text: str = "") -> None:
+    def say(self, text: str = "") -> None:
         self._write(text + "\n")
 
     def _write(self, text: str) -> None:
@@ -215,13 +222,13 @@ class Console:
             while data:
                 data = data[os.write(self._fd, data) :]
 
-    def _bold(self, text: str) -> str:
+    def bold(self, text: str) -> str:
         return f"\x1b[1m{text}\x1b[0m" if self._colour else text
 
-    def _dim(self, text: str) -> str:
+    def dim(self, text: str) -> str:
         return f"\x1b[2m{text}\x1b[0m" if self._colour and text else text
 
-    async def _ask(self, prompt: str) -> str:
+    async def ask(self, prompt: str) -> str:
         """One line, without its white space at the ends; EOFError when the terminal is closed."""
         self._write(prompt)
         loop = asyncio.get_running_loop()
@@ -238,7 +245,7 @@ class Console:
             except OSError:
                 data = b""  # hung up
             if not data:
-                self._say()
+                self.say()
                 raise EOFError
             self._typed += data
         line, _, self._typed = self._typed.partition(b"\n")
@@ -257,8 +264,8 @@ class Console:
 
     def end(self, error: BaseException | None) -> None:
         if isinstance(error, asyncio.CancelledError):
-            self._say()
-            self._say("  (no longer asked)")
+            self.say()
+            self.say("  (no longer asked)")
         if self._after:
             self._after()
 
