@@ -47,7 +47,14 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     last: FlowInfo | None = None
 
 
-@click.command("list")
+_LIST_EPILOG = """\b
+Examples:
+  leadrope flow list
+  leadrope flow list -o json | jq -r 'select(.errors > 0) | .file'
+"""
+
+
+@click.command("list", epilog=_LIST_EPILOG)
 @_AS_JSON
 def list_(output: str) -> int:
     """The workflows of this folder (also in workflows/, .leadrope/ and examples/), and those that are saved.
@@ -128,7 +135,7 @@ _HISTORY_EPILOG = """\b
 Examples:
   leadrope flow history
   leadrope flow history review.flow.md -n 5
-  leadrope flow history --open        what runs, waits or was cut off
+  leadrope flow history --open        what runs, waits, was stopped or cut off
 """
 
 
@@ -143,29 +150,32 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 @click.command("history", epilog=_HISTORY_EPILOG)
 @click.argument("workflow", required=False)
 @click.option("-n", "--limit", default=20, show_default=True, type=click.IntRange(1, 10_000), help="How many.")
-@click.option("--open", "is_open", is_flag=True, help="Only executions that have not ended.")
+@click.option("--open", "is_open", is_flag=True, help="Only what runs or can go on: waiting, stopped, cut off.")
 @_AS_JSON
 def history(workflow: str | None, limit: int, is_open: bool, output: str) -> int:
     """Executions, the newest first; of WORKFLOW only, where it is named."""
     from leadrope.cli.runs import has_store, with_service  # noqa: PLC0415  # not needed for --help
 
     wanted = FlowFilter(is_open=is_open, is_top=True, limit=limit)
-    if workflow is not None:
-        wanted = _only(wanted, workflow)
 
     async def look(service: Service) -> list[Told]:
-        return [_told(service, row) for row in service.flows.listing(wanted)]
+        only = wanted if workflow is None else _only(service, wanted, workflow)
+        return [_told(service, row) for row in service.flows.listing(only)]
 
+    if workflow is not None and not has_store():
+        found(workflow)  # a wrong name is told also where nothing was run yet
     rows = with_service(look) if has_store() else []
     if output == "json":
         for row in rows:
             sys.stdout.buffer.write(msgspec.json.encode(row) + b"\n")
         return 0
     if not rows:
-        if workflow is None and not is_open:
-            click.echo(_NONE_YET, err=True)
+        if is_open:
+            click.echo("Nothing runs or can go on; `leadrope flow history` shows all executions.", err=True)
+        elif workflow is not None:
+            click.echo(f"{workflow} was not run yet; `leadrope flow history` shows all executions.", err=True)
         else:
-            click.echo("No such execution; `leadrope flow history` shows all.", err=True)
+            click.echo(_NONE_YET, err=True)
         return 0
     from leadrope.cli.flow_view import money, seconds  # noqa: PLC0415  # only here
 
@@ -187,12 +197,15 @@ def history(workflow: str | None, limit: int, is_open: bool, output: str) -> int
     return 0
 
 
-def _only(wanted: FlowFilter, workflow: str) -> FlowFilter:
+def _only(service: Service, wanted: FlowFilter, workflow: str) -> FlowFilter:
     """Of a file where there is one; else of the name, for a file that is gone."""
     try:
         return msgspec.structs.replace(wanted, file=str(found(workflow)))
     except errors.BadValue:
-        return msgspec.structs.replace(wanted, name=Path(workflow).name.partition(".")[0] or workflow)
+        name = library.name_of(Path(workflow))
+        if not name or service.flows.last_of(name=name) is None:
+            raise  # there is no such file, and never was one that ran
+        return msgspec.structs.replace(wanted, name=name)
 
 
 def _told(service: Service, row: FlowInfo) -> Told:
@@ -202,8 +215,9 @@ def _told(service: Service, row: FlowInfo) -> Told:
         note = f"{waits[0].step} waits: {waits[0].asked.get('detail') or waits[0].asked.get('title', '')}"
     elif row.outcome == "failed":
         note = _why(service.flows.result(row.id))
-    elif row.state == "interrupted":
-        note = f"cut off: leadrope flow resume {row.id[:8]}"
+    elif row.state == "interrupted" or row.outcome == "stopped":
+        how = "cut off" if row.state == "interrupted" else "goes on with"
+        note = f"{how}: leadrope flow resume {row.id[:8]}"
     end = row.ended if row.ended is not None else time.time() if row.state == "running" else None
     return Told(
         execution=row,

@@ -18,11 +18,12 @@ from leadrope.cli import table
 from leadrope.cli.screen import PIPED_WIDTH, Style, wants_colour
 from leadrope.core import home
 from leadrope.workflows import library, model
-from leadrope.workflows.markdown import Document
+from leadrope.workflows.markdown import Document, is_workflow_file
 from leadrope.workflows.problems import Problem, nearest
 from leadrope.workflows.steps import registry
 
-FORMATS = {"svg": ".svg", "mermaid": ".mmd"}
+FORMATS = {"svg": (".svg",), "mermaid": (".mmd", ".mermaid", ".md")}
+"""How the names of their files end."""
 _AS_JSON = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="What stdout gets.")
 EMPTY = """No workflows here yet. One is a Markdown file whose name ends in .flow.md; this is the smallest:
 
@@ -153,7 +154,14 @@ def _plain(path: Path) -> str:
 # -- show and graph ---------------------------------------------------------------------------------------------------
 
 
-@click.command("show")
+_SHOW_EPILOG = """\b
+Examples:
+  leadrope flow show review.flow.md
+  leadrope flow show review -o json | jq -r '.nodes[].id'
+"""
+
+
+@click.command("show", epilog=_SHOW_EPILOG)
 @click.argument("workflow", metavar="FILE")
 @_AS_JSON
 def show(workflow: str, output: str) -> int:
@@ -184,7 +192,9 @@ Examples:
 
 @click.command("graph", epilog=_GRAPH_EPILOG)
 @click.argument("workflow", metavar="FILE")
-@click.option("--format", "form", type=click.Choice(list(FORMATS)), help="By the name of --out; else mermaid.")
+@click.option(
+    "--format", "form", type=click.Choice(list(FORMATS)), help="By how --out ends; mermaid on standard output."
+)
 @click.option("-O", "--out", metavar="FILE", help="Where it goes; standard output where left out.")
 @click.option("--data", is_flag=True, help="Also lines for values that the order of steps carries anyway.")
 def graph(workflow: str, form: str | None, out: str | None, data: bool) -> int:
@@ -194,11 +204,30 @@ def graph(workflow: str, form: str | None, out: str | None, data: bool) -> int:
     """
     from leadrope.workflows import drawing  # noqa: PLC0415  # only for this
 
+    by_name = _form_of(out, is_said=form is not None)
     document, problems = judged(found(workflow))
-    by_name = next((name for name, suffix in FORMATS.items() if (out or "").lower().endswith(suffix)), "mermaid")
     draw = drawing.svg if (form or by_name) == "svg" else drawing.mermaid
-    written(draw(document.workflow, all_data=data), out)
+    drawn = draw(document.workflow, all_data=data)
+    if draw is drawing.mermaid and (out or "").lower().endswith(".md"):
+        drawn = f"```mermaid\n{drawn}```\n"  # in a Markdown file a picture stands in a fence
+    written(drawn, out)
     return _warned(workflow, problems)
+
+
+def _form_of(out: str | None, *, is_said: bool) -> str | None:
+    if out is not None and is_workflow_file(out):
+        raise errors.BadValue("--out", f"{out} is the name of a workflow, and would be lost", hint="Give another name.")
+    if is_said:
+        return None
+    if out is None or out == "-":
+        return "mermaid"
+    for form, endings in FORMATS.items():
+        if out.lower().endswith(endings):
+            return form
+    known = ", ".join(f"{form} ({' '.join(endings)})" for form, endings in FORMATS.items())
+    raise errors.BadValue(
+        "--out", f"how {out} ends does not say what to draw", hint=f"There are: {known}. Or say which with --format."
+    )
 
 
 def _warned(name: str, problems: tuple[Problem, ...]) -> int:
@@ -238,7 +267,15 @@ def save(workflow: str, name: str | None, replace: bool) -> int:
 # -- steps ------------------------------------------------------------------------------------------------------------
 
 
-@click.command("steps")
+_STEPS_EPILOG = """\b
+Examples:
+  leadrope flow steps
+  leadrope flow steps shell
+  leadrope flow steps http -o json       the JSON Schema of its parameters
+"""
+
+
+@click.command("steps", epilog=_STEPS_EPILOG)
 @click.argument("kind", required=False)
 @_AS_JSON
 def steps(kind: str | None, output: str) -> int:

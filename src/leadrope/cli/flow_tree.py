@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -15,6 +17,8 @@ from leadrope.runtime.shown import clean, one_line
 from leadrope.workflows import links, model
 
 _SHORT = 60
+_BESIDE = "side by side"
+_MOST_NAMED = 10
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,64 +60,119 @@ def rows(workflow: model.Workflow) -> list[Row]:
     found = links.links_of(workflow)
     into = {name: [link for link in some if link.kind != "data"] for name, some in found.into.items()}
     out_of = {name: [link for link in some if link.kind != "data"] for name, some in found.out_of.items()}
-    under = _dominated(found, into)
+    under, joined = _placed(found, into)
     told: list[Row] = []
     done: set[str] = set()
-    todo: list[tuple[int, str, str]] = [(0, name, "") for name in reversed(under.get("", ()))]
+    # Depth, step, the way whose first step it is, and the step that it comes after on a level of several ways.
+    ways: list[tuple[int, str, str, str | None]]
+    todo: list[tuple[int, str, str, str | None]] = []
+    first = under.get("", [])
+    beginning = [name for name in first if name in found.starts and name not in joined]
+    is_parted = len(beginning) > 1
+    ways = [(1, name, _BESIDE if number == 0 else "", "") for number, name in enumerate(beginning) if is_parted]
+    todo += reversed([*ways, *((0, name, "", None) for name in first if not is_parted or name not in beginning)])
     while todo:
-        depth, name, way = todo.pop()
+        depth, name, way, behind = todo.pop()
         if way:
             told.append(Row(depth=depth - 1, name=way))
-        if not name:
-            continue
         done.add(name)
         mine = under.get(name, [])
         # The one step that simply follows stays on the level; errors come last, as they do in a reader's mind.
         chosen = [link for link in out_of[name] if link.kind in ("branch", "error")]
-        plain = dict.fromkeys(link.target for link in out_of[name] if link not in chosen)
+        plain = dict.fromkeys(link.target for link in out_of[name] if link not in chosen and link.target not in joined)
         parted = [*(plain if len(plain) > 1 else ()), *(link.target for link in chosen)]
         inner = [one for one in dict.fromkeys(parted) if one in mine and {link.source for link in into[one]} == {name}]
         notes = _notes(steps[name])
         notes += [f"{_way(link)} → {link.target}" for link in chosen if link.target not in inner]
-        if (step := steps[name]).after and len(step.after) > 1:
-            notes.insert(0, f"after {', '.join(step.after)}")
+        step = steps[name]
+        after = step.after if step.after and len(step.after) > 1 else (behind,) if behind else ()
+        if name in joined:
+            waits = {*joined[name], *(link.source for link in into[name])}
+            after = tuple(one for one in steps if one in waits)
+        if after:
+            more = f" and {len(after) - _MOST_NAMED} more" if len(after) > _MOST_NAMED else ""
+            notes.insert(0, f"after {', '.join(after[:_MOST_NAMED])}{more}")
         told.append(
             Row(depth=depth, name=name, kind=step.type or "?", about=_one(step.description), notes=tuple(notes))
         )
-        following = [(depth, one, "") for one in mine if one not in inner]
+        following = [(depth, one, "", None if behind is None else name) for one in mine if one not in inner]
         named = [(one, _ways(out_of[name], one)) for one in inner]
         before = [None, *(way for _, way in named)]
-        # Steps on the same way stand below its name together.
-        ways = [(depth + 2, one, way if way != last else "") for (one, way), last in zip(named, before, strict=False)]
+        # Steps on the same way stand below its name together; what comes after one of them then says so.
+        counted = Counter(way for _, way in named)
+        ways = [
+            (depth + 2, one, way if way != last else "", "" if counted[way] > 1 else None)
+            for (one, way), last in zip(named, before, strict=False)
+        ]
         todo += reversed(ways + following)
     left = [name for name in steps if name not in done]
     told += [Row(depth=0, name=name, kind=steps[name].type or "?", notes=("no way leads here",)) for name in left]
     return told
 
 
-def _dominated(found: links.Links, into: dict[str, list[links.Link]]) -> dict[str, list[str]]:
-    """Step -> those that every way to leads through it, the nearest only; "" for the beginning."""
+def _placed(found: links.Links, into: dict[str, list[links.Link]]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """Step -> those that every way to leads through it, the nearest only; "" for the beginning.
+
+    And step -> those that it waits for beside the ways to it, because it uses their values. It stands where these ways
+    have parted, as it would if they all led to it.
+    """
     above: dict[str, str] = {}
     depth: dict[str, int] = {"": 0}
+    before: dict[str, set[str]] = {}
+    joined: dict[str, list[str]] = {}
+
+    def meet(one: str, other: str) -> str:
+        while one != other:
+            if depth[one] >= depth[other]:
+                one = above[one]
+            else:
+                other = above[other]
+        return one
+
     for name in found.sorted:
         known = [link.source for link in into[name] if link.source in depth]
         if name not in found.starts and not known:
             continue
-        nearest = "" if name in found.starts else known[0]
-        for other in known[1:] if nearest else ():
-            one = other
-            while nearest != one:
-                if depth[nearest] >= depth[one]:
-                    nearest = above[nearest]
-                else:
-                    one = above[one]
+        nearest = "" if name in found.starts else functools.reduce(meet, known)
+        led = {one for source in known for one in (source, *before[source])}
+        used = [link.source for link in found.into[name] if link.kind == "data" and link.source in before]
+        before[name] = led.union(used, *(before[source] for source in used))
+        for source in used:
+            if source in led or _is_chosen(name, into):
+                continue
+            met = meet(nearest, source)
+            at = nearest
+            # What is done by a choice only stays with it, whatever it uses.
+            while at != met and not _is_chosen(at, into):
+                at = above[at]
+            if at == met:
+                nearest = met
+                joined.setdefault(name, []).append(source)
         above[name] = nearest
         depth[name] = depth[nearest] + 1
     under: dict[str, list[str]] = {}
-    for name in found.steps:  # in the order of the file
+    for name in found.steps:
         if name in above:
             under.setdefault(above[name], []).append(name)
-    return under
+    return {name: _ordered(some, found) for name, some in under.items()}, joined
+
+
+def _is_chosen(name: str, into: dict[str, list[links.Link]]) -> bool:
+    """Whether it is done only where one step has chosen it, or has failed."""
+    return len({link.source for link in into[name]}) == 1 and all(
+        link.kind in ("branch", "error") for link in into[name]
+    )
+
+
+def _ordered(names: list[str], found: links.Links) -> list[str]:
+    """As in the file, but for those that wait for others."""
+    behind = {name: found.descendants(name) for name in names} if len(names) > 1 else {}
+    left, ordered = list(names), []
+    while left:
+        one = next((name for name in left if not any(name in behind.get(other, ()) for other in left)), left[0])
+        left.remove(one)
+        ordered.append(one)
+    return ordered
 
 
 def _ways(out: Sequence[links.Link], target: str) -> str:
@@ -123,7 +182,7 @@ def _ways(out: Sequence[links.Link], target: str) -> str:
 def _way(link: links.Link) -> str:
     if link.kind == "branch":
         return _one(link.label or "")
-    return "on error" if link.kind == "error" else "side by side"
+    return "on error" if link.kind == "error" else _BESIDE
 
 
 def _drawn(told: Sequence[Row], width: int, style: Style) -> Iterable[str]:

@@ -2,42 +2,80 @@
 
 from __future__ import annotations
 
+import contextlib
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import click
 import msgspec
 
 from leadrope import errors
-from leadrope.runs.flow_values import Wait
+from leadrope.runs.flow_values import FlowInfo, Wait
 from leadrope.runs.service import Service
 from leadrope.runtime.shown import clean, exact, one_line
 
 TOKEN_LEAST = 6
 """So much of a token names it."""
+EXECUTION_LEAST = 4
+"""So much of an execution's id is enough for an answer: a yes to another one could not be taken back."""
 
 
 def found(service: Service, name: str) -> Wait | None:
-    """A wait by its token, the beginning of it, or the execution that waits for exactly one; None where it is none."""
-    try:
+    """A wait by its token, the beginning of it, or the execution that waits for exactly one; None where it is none.
+
+    An execution that asks nothing is refused as what it is, unless the approval of a run is called so.
+    """
+    name = name.strip().lower()
+    with contextlib.suppress(errors.UnknownRun):
         return service.flows.wait(name)
-    except errors.UnknownRun:
-        pass
-    pending = service.flows.waits()
-    for mine in (
-        [wait for wait in pending if len(name) >= TOKEN_LEAST and wait.token.startswith(name.lower())],
-        [wait for wait in pending if len(name) >= TOKEN_LEAST and _is_of(service, wait, name.lower())],
-    ):
-        if len(mine) > 1:
-            tokens = ", ".join(wait.token for wait in mine[:5])
-            raise errors.UnknownRun(
-                f"several answers begin with {name}, or are waited for by it: {tokens}",
-                hint="Give one of these tokens.",
+    if len(name) >= TOKEN_LEAST and (begun := service.flows.waits_beginning(name)):
+        return _only(name, begun)
+    if not service.flows.ids_beginning(name):
+        return None
+    of_runs = [row.id for row in service.approvals(state="") if row.id.startswith(name)]
+    if len(name) < EXECUTION_LEAST:
+        if of_runs:
+            return None
+        raise errors.UnknownRun(
+            f"{name} is too short to answer an execution by", hint=f"Write at least {EXECUTION_LEAST} characters."
+        )
+    if mine := [wait for wait in service.flows.waits() if _is_of(service, wait, name)]:
+        service.flows.find(name)  # where several are called so none is meant, though only one of them asks
+        return _only(name, mine, of_runs)
+    if of_runs:
+        return None
+    raise _asks_nothing(service.flows.find(name))
+
+
+def _only(name: str, waits: Sequence[Wait], of_runs: Sequence[str] = ()) -> Wait:
+    called = [*(wait.token for wait in waits), *of_runs]
+    if len(called) > 1:
+        raise errors.UnknownRun(
+            f"several answers begin with {name}, or are waited for by it: {', '.join(called[:5])}",
+            hint="Give one of these.",
+        )
+    return waits[0]
+
+
+def _asks_nothing(flow: FlowInfo) -> errors.WrongState:
+    called = f"the execution {flow.id[:8]} ({clean(flow.name)})"
+    go_on = f"`leadrope flow resume {flow.id[:8]}`, without an answer, goes on with it."
+    if flow.outcome == "stopped":
+        return errors.WrongState(f"{called} was stopped, and asks nothing", hint=go_on)
+    if flow.state == "ended":
+        return errors.WrongState(
+            f"{called} has ended: {flow.outcome}", hint=f"`leadrope flow report {flow.id[:8]}` tells more."
+        )
+    match flow.state:
+        case "interrupted":
+            return errors.WrongState(f"{called} was cut off, and asks nothing", hint=go_on)
+        case "waiting":
+            return errors.WrongState(f"{called} has its answer already", hint=go_on)
+        case _:
+            return errors.WrongState(
+                f"{called} runs, and asks nothing now", hint="`leadrope approvals list` shows what waits."
             )
-        if mine:
-            return mine[0]
-    return None
 
 
 def _is_of(service: Service, wait: Wait, name: str) -> bool:

@@ -60,14 +60,18 @@ class FlowReads:
 
     def find(self, prefix: str) -> FlowInfo:
         """A flow by its id or the beginning of it."""
-        found = (
-            [row[0] for row in self._rows("flows_with_prefix", low=prefix, high=prefix + "\uffff")] if prefix else []
-        )
+        found = self.ids_beginning(prefix)
         if prefix in found or len(found) == 1:
             return self.get(prefix if prefix in found else found[0])
         if found:
-            raise errors.UnknownRun(f"several workflow runs begin with {prefix}", hint="Write more of the id.")
+            some = ", ".join(one[: len(prefix) + 8] for one in found)
+            raise errors.UnknownRun(f"several workflow runs begin with {prefix}: {some}", hint="Write more of the id.")
         raise _unknown(prefix)
+
+    def ids_beginning(self, prefix: str) -> list[str]:
+        """Only the first few; none for nothing."""
+        rows = self._rows("flows_with_prefix", low=prefix, high=prefix + "\uffff") if prefix else []
+        return [row[0] for row in rows]
 
     def listing(self, wanted: FlowFilter = FlowFilter()) -> list[FlowInfo]:  # noqa: B008  # frozen
         """The newest first."""
@@ -150,6 +154,10 @@ class FlowReads:
                 hint="`leadrope approvals list` shows what waits.",
             )
         return _wait(rows[0])
+
+    def waits_beginning(self, prefix: str) -> list[Wait]:
+        """Those whose token begins so, answered ones too; only the first few."""
+        return [_wait(row) for row in self._rows("waits_with_prefix", low=prefix, high=prefix + "\uffff")]
 
     def waits(self, state: str = "pending", *, flow_id: str = "", limit: int = 500) -> list[Wait]:
         """The oldest first; `state` may be empty for all of them."""

@@ -94,7 +94,7 @@ class FlowFilter(msgspec.Struct, frozen=True, kw_only=True):
     state: FlowState | None = None
     outcome: FlowOutcome | None = None
     is_open: bool = False
-    """Only flows that have not ended."""
+    """Only flows that run or can go on: not ended, or stopped."""
     is_top: bool = False
     """Only flows that are not part of another one."""
     name: str | None = None

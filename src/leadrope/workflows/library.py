@@ -83,17 +83,25 @@ def find(name: str, *, folder: Path, leadrope_home: Path) -> Path:
     if path is not None:
         if _is_file(path):
             return path.resolve()
-        raise errors.BadValue("workflow", f"there is no file {path}")
+        raise errors.BadValue(
+            "workflow", f"there is no file {path}", hint=_meant(name, folder=folder, leadrope_home=leadrope_home)
+        )
     for place in (*places_in(folder), folder_of(leadrope_home)):
         for suffix in markdown.SUFFIXES:
             if _is_file(path := place / f"{name}{suffix}"):
                 return path.resolve()
-    near = nearest(name, names_beside(name, folder=folder, leadrope_home=leadrope_home))
     raise errors.BadValue(
         "workflow",
         f"there is no workflow {name!r} in {folder}, and none is saved under that name",
-        hint=f"Did you mean {near}?" if near else "`leadrope flow list` shows what there is.",
+        hint=_meant(name, folder=folder, leadrope_home=leadrope_home),
     )
+
+
+def _meant(name: str, *, folder: Path, leadrope_home: Path) -> str:
+    # Without folder and ending, which make all names alike.
+    beside = {name_of(Path(one)): one for one in names_beside(name, folder=folder, leadrope_home=leadrope_home)}
+    near = nearest(name_of(Path(name)), beside)
+    return f"Did you mean {beside[near]}?" if near else "`leadrope flow list` shows what there is."
 
 
 def _as_path(name: str, folder: Path) -> Path | None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
+import sqlite3
 from typing import Any
 
 import pytest
+
+from leadrope.runs import database
 
 ASKS = """### ask
 
@@ -47,12 +51,17 @@ async def waiting(desk: Any, text: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("text", [ASKS, CALL], ids=["a step", "a workflow inside"])
-@pytest.mark.parametrize("name", ["token", "beginning of the token", "execution"])
+@pytest.mark.parametrize("name", ["token", "beginning of the token", "execution", "beginning of the execution"])
 async def test_an_answer_names_its_question_by_what_is_at_hand(desk: Any, text: str, name: str) -> None:
     write(desk, ASKS, "asks.flow.md")
     result = await waiting(desk, text)
     token = result["waits"][0]["token"]
-    named = {"token": token, "beginning of the token": token[:6], "execution": result["flow_id"][:8]}[name]
+    named = {
+        "token": token,
+        "beginning of the token": token[:6],
+        "execution": result["flow_id"][:8],
+        "beginning of the execution": result["flow_id"][:4],
+    }[name]
     done = await desk.leadrope("flow", "resume", named, "--approve", "-q")
     assert done.code == 0, done.err
 
@@ -82,6 +91,44 @@ async def test_an_execution_with_two_questions_wants_a_token(desk: Any) -> None:
     said = await desk.leadrope("flow", "resume", result["flow_id"][:8], "--approve")
     assert said.code == 2
     assert all(wait["token"] in said.err for wait in result["waits"]), said.err
+
+
+async def test_an_answer_to_what_asks_nothing_is_told_what_became_of_it(desk: Any) -> None:
+    result = await waiting(desk, ASKS)
+    name, token = result["flow_id"], result["waits"][0]["token"]
+    said = await desk.leadrope("flow", "resume", name[:3], "--approve")
+    assert (said.code, "at least 4 characters" in said.err) == (2, True), said.err
+    assert (await desk.leadrope("approvals", "approve", name[:4])).code == 0
+    said = await desk.leadrope("flow", "resume", name[:5], "--approve")
+    assert (said.code, f"the execution {name[:8]} (test) has its answer already" in said.err) == (2, True), said.err
+    assert (await desk.leadrope("flow", "resume", name[:4])).code == 0
+    for command in (("flow", "resume", name[:4], "--approve"), ("approvals", "deny", name[:8])):
+        said = await desk.leadrope(*command)
+        assert said.code == 2
+        assert f"the execution {name[:8]} (test) has ended: succeeded" in said.err
+        assert f"leadrope flow report {name[:8]}" in said.err
+    said = await desk.leadrope("flow", "resume", token[:6], "--approve")
+    assert (said.code, "is no longer open: approved by" in said.err) == (2, True), said.err
+
+
+async def test_a_beginning_that_several_executions_have_answers_none(desk: Any) -> None:
+    """Also where only one of them waits: a yes to another one could not be taken back."""
+    waits = (await waiting(desk, ASKS))["flow_id"]
+    (row,) = (await desk.leadrope("approvals", "list", "-o", "json")).out.splitlines()
+    other = waits[:5] + ("0" if waits[5] != "0" else "1") + waits[6:]
+    with contextlib.closing(sqlite3.connect(database.path_in(desk.home / "leadrope"))) as db, db:
+        db.execute(
+            "insert into flows (id, name, digest, state, outcome, created, ended, labels, file, title, cwd)"
+            " values (?, 'old', '', 'ended', 'succeeded', 1, 2, '{}', '', '', '')",
+            (other,),
+        )
+    for command in (("flow", "resume", waits[:5], "--approve"), ("approvals", "approve", waits[:5])):
+        said = await desk.leadrope(*command)
+        assert said.code == 2
+        assert waits[:13] in said.err
+        assert other[:13] in said.err
+    assert (await desk.leadrope("approvals", "list", "-o", "json")).out.splitlines() == [row]
+    assert (await desk.leadrope("flow", "resume", waits[:6], "--approve")).code == 0
 
 
 async def test_what_a_handler_took_over_is_no_reason_for_the_end(desk: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import xml.etree.ElementTree as ET
 from typing import Any
 
@@ -186,6 +187,37 @@ async def test_a_picture_goes_to_a_file_or_to_stdout(files: Any) -> None:
     assert "cannot be written" in said.err
 
 
+async def test_the_ending_of_a_picture_says_what_is_drawn(files: Any) -> None:
+    for name, begins in (("a.SVG", "<svg"), ("a.mmd", "---\n"), ("a.mermaid", "---\n"), ("a.md", "```mermaid\n---\n")):
+        said = await files.leadrope("flow", "graph", "good", "-O", name)
+        assert said.code == 0, said.err
+        assert (files.project / name).read_text().startswith(begins), name
+    said = await files.leadrope("flow", "graph", "good", "-O", "a.png")
+    assert said.code == 2
+    assert "svg (.svg), mermaid (.mmd .mermaid .md)" in said.err
+    assert "--format" in said.err
+    assert not (files.project / "a.png").exists()
+    assert (await files.leadrope("flow", "graph", "good", "-O", "a.txt", "--format", "mermaid")).code == 0
+    said = await files.leadrope("flow", "graph", "good", "-O", "good.flow.md")
+    assert said.code == 2
+    assert (files.project / "good.flow.md").read_text() == GOOD, "a picture in place of a workflow"
+
+
+async def test_looks_have_examples(desk: Any) -> None:
+    for look in ("show", "steps", "list", "data", "graph", "history", "report", "check", "save"):
+        said = await desk.leadrope("flow", look, "--help")
+        assert "Examples:" in said.out, look
+
+
+async def test_a_name_that_is_nearly_right_is_offered_also_as_a_file(files: Any) -> None:
+    for typed, meant in (("plan", "plain"), ("plan.flow.md", "plain.flow.md"), ("./plan.flow.md", "plain.flow.md")):
+        said = await files.leadrope("flow", "run", typed)
+        assert said.code == 2
+        assert f"Did you mean {meant}?" in said.err
+    said = await files.leadrope("flow", "run", "zzzzz.flow.md")
+    assert "Did you mean" not in said.err, "the ending alone makes no name alike"
+
+
 async def test_a_saved_workflow_runs_anywhere_and_is_not_replaced_by_accident(files: Any) -> None:
     said = await files.leadrope("flow", "save", "plain.flow.md", "--name", "fine")
     assert "leadrope flow run fine" in said.out
@@ -253,6 +285,17 @@ async def test_history_and_report_tell_what_waits_and_what_failed(files: Any) ->
     assert list(rows(said.out)) == [failed["execution"]["id"][:8]]
     said = await files.leadrope("flow", "history", "--open")
     assert list(rows(said.out)) == [waiting["execution"]["id"][:8]]
+    said = await files.leadrope("flow", "history", "plain")
+    assert (said.code, said.out) == (0, "")
+    assert "plain was not run yet" in said.err
+    for output in ("text", "json"):
+        said = await files.leadrope("flow", "history", "fail", "-o", output)
+        assert (said.code, said.out) == (2, "")
+        assert "Did you mean fails?" in said.err
+    (files.project / "fails.flow.md").unlink()
+    said = await files.leadrope("flow", "history", "fails.flow.md")
+    assert list(rows(said.out)) == [failed["execution"]["id"][:8]], "of a file that is gone"
+    (files.project / "fails.flow.md").write_text(FAILS)
 
     for name in ("good", token, waiting["execution"]["id"][:6]):
         said = await files.leadrope("flow", "report", name)
@@ -266,6 +309,27 @@ async def test_history_and_report_tell_what_waits_and_what_failed(files: Any) ->
     assert "default-src &#x27;none&#x27;" in page or "default-src 'none'" in page
     told = json.loads((await files.leadrope("flow", "report", "good", "-o", "json")).out)
     assert [step["state"] for step in told["steps"]] == ["succeeded", "waiting", "not_run", "not_run"]
+
+
+async def test_what_was_stopped_is_open_and_says_how_it_goes_on(files: Any) -> None:
+    (files.project / "slow.flow.md").write_text(
+        "### slow\n\nWaits.\n\n- type: shell\n- command: touch marker; sleep 60\n"
+    )
+    async with files.at_terminal("flow", "run", "slow") as terminal:
+        await terminal.reads("slow (shell)")
+        terminal.signal(signal.SIGINT)
+        await terminal.reads("flow resume ")
+        assert await terminal.ends() == 130
+    for args in ((), ("--open",)):
+        said = await files.leadrope("flow", "history", *args)
+        ((name, row),) = rows(said.out).items()
+        assert row[1] == "stopped"
+        assert row[-1] == f"goes on with: leadrope flow resume {name}"
+    (files.project / "slow.flow.md").write_text("### slow\n\nDone.\n\n- type: note\n- text: x\n")
+    assert (await files.leadrope("flow", "resume", name, "--changed")).code == 0
+    said = await files.leadrope("flow", "history", "--open")
+    assert (said.code, said.out) == (0, "")
+    assert "Nothing runs or can go on" in said.err
 
 
 async def test_what_a_workflow_waits_for_is_answered_beside_the_approvals_of_runs(files: Any) -> None:

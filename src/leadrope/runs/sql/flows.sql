@@ -22,7 +22,7 @@ from flows
 where id = :id;
 
 -- name: flows_with_prefix
-select id from flows where id >= :low and id < :high order by id limit 3;
+select id from flows where id >= :low and id < :high order by id limit 6;
 
 -- name: list_flows
 select n, id, name, file, title, digest, cwd, state, outcome, owner, created, ended, cost_usd, tokens, parent,
@@ -31,7 +31,8 @@ from flows
 where n < :before
   and (:state = '' or state = :state)
   and (:outcome = '' or outcome = :outcome)
-  and (:is_open = 0 or state <> 'ended')
+  -- One that was stopped can go on, so it is open.
+  and (:is_open = 0 or state <> 'ended' or outcome = 'stopped')
   and (:is_top = 0 or parent is null)
   and (:name = '' or name = :name)
   and (:file = '' or file = :file)
@@ -176,6 +177,14 @@ select w.token, f.id, w.step, w.iteration, w.item, w.asked, w.fingerprint, w.sta
        w.requested, w.decided, w.used, f.title, f.cwd
 from flow_waits w join flows f on f.n = w.flow
 where w.token = :token;
+
+-- name: waits_with_prefix
+select w.token, f.id, w.step, w.iteration, w.item, w.asked, w.fingerprint, w.state, w.choice, w.reason, w.by,
+       w.requested, w.decided, w.used, f.title, f.cwd
+from flow_waits w join flows f on f.n = w.flow
+where w.token >= :low and w.token < :high
+order by w.token
+limit 6;
 
 -- name: pending_waits
 select w.token, f.id, w.step, w.iteration, w.item, w.asked, w.fingerprint, w.state, w.choice, w.reason, w.by,
