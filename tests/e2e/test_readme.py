@@ -31,10 +31,10 @@ def commands() -> list[list[str]]:
 
 @pytest.fixture
 def machine(stage: Any) -> Any:
-    """A user's machine: a key in leadrope's own settings, a config that points at the rehearsal model."""
+    """A user's machine: a setup token in leadrope's own settings, a config that points at the rehearsal model."""
     home = Path(stage.environ["LEADROPE_HOME"])
     home.mkdir()
-    (home / ".env").write_text("ANTHROPIC_API_KEY=sk-ant-rehearsal-0000000000\n")
+    (home / ".env").write_text("CLAUDE_CODE_OAUTH_TOKEN=sk-ant-oat01-rehearsal-0000000000\n")
     (stage.ws / "task.md").write_text("Look around.\n")
     stage.environ["PATH"] = f"{Path(sys.executable).parent}:{stage.environ['PATH']}"
     return stage

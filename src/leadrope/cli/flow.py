@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 import getpass
 import os
+import select
 import signal
 import sys
-import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,7 @@ Examples:
   leadrope flow resume k3j5x7q2 --deny --reason "not today"
 """
 WAITING = 4
+STDIN_LOOK_S = 0.1
 STDIN_TOLD_S = 1.0
 """Standard input that has not ended by then is waited for, and that is told."""
 _BY_KIND = {"denied": 3, "over_budget": 5, "timed_out": 6}
@@ -361,16 +363,23 @@ def _piped(what: str, instead: str) -> str | None:
 
 def _read_stdin(what: str, instead: str) -> str:
     """All of it. Whoever writes it may never end, and then nothing would tell what this waits for."""
-    told = f"leadrope: waiting for the end of standard input, which is {what} (give {instead} to do without it)\n"
-    clock = threading.Timer(STDIN_TOLD_S, lambda: (sys.stderr.write(told), sys.stderr.flush()))
-    clock.daemon = True
-    clock.start()
+    told = f"leadrope: waiting for the end of standard input, which is {what} (give {instead} to do without it)"
+    tell_at, parts = time.monotonic() + STDIN_TOLD_S, []
+    while True:
+        # Not one long read: a signal that comes right before it would be noticed after it.
+        ready, _, _ = select.select([sys.stdin.fileno()], [], [], STDIN_LOOK_S)
+        if not ready and time.monotonic() >= tell_at:
+            tell_at = float("inf")
+            click.echo(told, err=True)
+        if ready:
+            part = os.read(sys.stdin.fileno(), 1 << 16)
+            if not part:
+                break
+            parts.append(part)
     try:
-        return sys.stdin.buffer.read().decode()
+        return b"".join(parts).decode()
     except UnicodeDecodeError:
         raise errors.RequestError("what was piped in is not UTF-8 text") from None
-    finally:
-        clock.cancel()
 
 
 def _inputs_file(name: str | None) -> dict[str, Any]:

@@ -325,6 +325,8 @@ async def test_a_pipe_that_does_not_end_is_told_and_can_be_left(desk: Any) -> No
             env=desk.environ,
             cwd=desk.project,
             start_new_session=True,
+            # Tests that are started in the background have none, and their children neither.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         assert process.stdin is not None
         assert process.stderr is not None

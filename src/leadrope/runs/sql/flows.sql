@@ -25,13 +25,13 @@ where id = :id;
 select id from flows where id >= :low and id < :high order by id limit 6;
 
 -- name: list_flows
+-- One that was stopped can go on, so it is open.
 select n, id, name, file, title, digest, cwd, state, outcome, owner, created, ended, cost_usd, tokens, parent,
        parent_key, labels
 from flows
 where n < :before
   and (:state = '' or state = :state)
   and (:outcome = '' or outcome = :outcome)
-  -- One that was stopped can go on, so it is open.
   and (:is_open = 0 or state <> 'ended' or outcome = 'stopped')
   and (:is_top = 0 or parent is null)
   and (:name = '' or name = :name)
