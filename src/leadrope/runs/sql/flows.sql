@@ -25,7 +25,6 @@ where id = :id;
 select id from flows where id >= :low and id < :high order by id limit 6;
 
 -- name: list_flows
--- One that was stopped can go on, so it is open.
 select n, id, name, file, title, digest, cwd, state, outcome, owner, created, ended, cost_usd, tokens, parent,
        parent_key, labels
 from flows
