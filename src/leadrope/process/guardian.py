@@ -55,6 +55,9 @@ BOX_LOOK_S = 0.001
 # What is left in a box is killed one by one, for the count. Something that forks faster than that is ended with the
 # whole namespace, by the kernel, when this time is over.
 BOX_SWEEP_S = 0.25
+# How long the monitor of a box whose agent has ended is waited for, where nobody waits for an answer. On a busy machine
+# it needed more than KILLED_S, and was killed with the exit code still in its hand: a success became a -9.
+BOX_END_S = 10.0
 # In the argv of the forwarders that belong to the box itself; they are no leftovers of the agent.
 FURNITURE = b"-lpleadrope-forward"
 
@@ -341,7 +344,9 @@ class Guardian:
         while self.kill_in_box(give_up) and time.monotonic() < give_up:
             time.sleep(BOX_LOOK_S)
         os.kill(self.top, signal.SIGCONT)
-        self.sweep_at = min(self.sweep_at, time.monotonic() + KILLED_S)
+        now = time.monotonic()
+        patient = min(now + BOX_END_S, self.answer_by - BOX_SWEEP_S)
+        self.sweep_at = min(self.sweep_at, max(now + KILLED_S, patient))
 
     def kill_in_box(self, give_up: float) -> bool:
         """True while there was something alive."""
