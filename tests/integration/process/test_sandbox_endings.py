@@ -10,13 +10,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from leadrope import errors
-from leadrope.process import sandbox_trial
+from leadrope.process import guardian, sandbox_trial
 from leadrope.process.child import Ending, start
 
 Survivors = Callable[[], dict[int, str]]
@@ -50,6 +51,29 @@ ENDINGS = {
     "kill -SEGV $$": (139, "exited", 0),
     f"setsid {SLEEP} & ( ( {SLEEP} & ) & ); env -i setsid {SLEEP} & sleep 0.2; exit 3": (3, "exited", 3),
 }
+
+
+async def test_a_box_that_takes_its_time_to_end_keeps_its_exit_code(room: Any, until: Until) -> None:
+    child = await room.begin("echo ready; until [ -e go ]; do sleep 0.01; done; exit 7")
+    assert (await child.read())[0] == b"ready"
+    agent = Path(f"/proc/{child.pid}/stat")
+    init = int(agent.read_text().rpartition(")")[2].split()[1])
+    os.kill(init, signal.SIGSTOP)  # as on a machine that has no time for it
+    (room.ws / "go").touch()
+
+    def has_ended() -> bool:
+        try:
+            return ") Z " in agent.read_text()
+        except OSError:
+            return True
+
+    await until(has_ended)
+    struck = asyncio.Event()
+    asyncio.get_running_loop().call_later(5 * guardian.KILLED_S, struck.set)
+    await struck.wait()
+    os.kill(init, signal.SIGCONT)
+    assert await child.wait() == 7
+    await child.end()
 
 
 @pytest.mark.parametrize("script", ENDINGS)
@@ -101,7 +125,7 @@ async def test_processes_that_fork_without_pause_end_with_the_namespace(
 SUPERVISOR = """
 import asyncio, sys
 import msgspec
-from leadrope.process import sandbox_trial
+from leadrope.process import guardian, sandbox_trial
 from leadrope.process.child import start
 from leadrope.process.sandbox_values import Sandbox
 
