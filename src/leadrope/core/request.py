@@ -13,7 +13,7 @@ from leadrope import errors
 from leadrope.core import schema
 from leadrope.core.redaction import SHORTEST, Secret
 
-Mode = Literal["plan", "default", "edit", "full", "dontAsk"]
+Mode = Literal["plan", "default", "edit", "sandboxed", "full", "dontAsk"]
 Billing = Literal["subscription", "subscription_only", "api_key", "auto"]
 """`subscription` takes a key from leadrope's own .env all the same; `subscription_only` takes none from anywhere."""
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
@@ -87,6 +87,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     tools: tuple[str, ...] | None = None
     """None: the default list. What is named here by the caller needs no further yes in modes that would ask."""
     disallowed_tools: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
+    """Tool patterns that need no further approval where the mode would ask; never past a block or an approval rule."""
     mode: str = "default"
     policy: dict[str, Any] = {}
     """Rules of this run's own, as in a policy file; they can only tighten what other layers say."""

@@ -85,6 +85,8 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     input: dict[str, Any] = {}
     agent_id: str | None = None
     """Set when a subagent makes the call."""
+    cwd: str | None = None
+    """The folder that the agent's shell is in at that moment; None where nobody said, and then it is the workspace."""
 
 
 def class_of(name: str) -> ToolClass:

@@ -53,6 +53,8 @@ MODES: Mapping[Mode, Mapping[str, Stance]] = MappingProxyType(
         "plan": _mode("deny", read="allow", control="allow"),
         "default": _mode("ask", read="allow", control="allow"),
         "edit": _mode("ask", read="allow", control="allow", edit="allow"),
+        # Only where a sandbox holds: it is refused elsewhere before anything is started.
+        "sandboxed": _mode("ask", read="allow", control="allow", edit="allow", command="allow"),
         "dontAsk": _mode("unasked", read="allow", control="allow"),
         "full": _mode("allow"),
     }
@@ -68,6 +70,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] | None = None
     """The caller's own list; None means that he named none and every tool may be used."""
     disallowed_tools: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
+    """Grants of the user's own: what they cover is not asked for where the mode would."""
     rules: EffectivePolicy = EffectivePolicy()
 
     @property

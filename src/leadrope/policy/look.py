@@ -37,7 +37,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     person: bool = True
     """Somebody can be asked. (An ask that nobody answers is a no, here or later.)"""
     sandboxed: bool = False
-    """The run is inside a wall that its policy requires."""
+    """The call runs in a sandbox that holds: blocked programs and paths are masked in it, protected paths read-only."""
     tool_calls: int = 0
     """Calls that were let through before this one."""
     home: str | None = None

@@ -57,13 +57,15 @@ class Reading(msgspec.Struct, frozen=True):
     programs: tuple[Program, ...] = ()
     opaque: tuple[str, ...] = ()
     """Why the list of programs may not be complete."""
+    unknown: tuple[str, ...] = ()
+    """Why it is not known what a program that it names would do: one that is not in our tables, inline code."""
     writes: tuple[str, ...] = ()
     """Files that it writes by redirection or by a program known to write; `?` is one that is not known."""
     text: str = ""
 
     @property
     def is_clean(self) -> bool:
-        return not self.opaque
+        return not self.opaque and not self.unknown
 
 
 def read(command: str) -> Reading:
@@ -115,7 +117,7 @@ class Scan:
             self.tell("arithmetic with a variable whose value may run")
         for reason in self.after.reasons():
             self.tell(reason)
-        return Reading(tuple(self.programs), tuple(self.opaque), self.after.written(), command)
+        return Reading(tuple(self.programs), tuple(self.opaque), writes=self.after.written(), text=command)
 
     def program(self, words: tuple[str | None, ...], scope: Scope) -> None:
         self.programs.append(Program(words, scope.wrappers, scope.cwd))

@@ -50,6 +50,8 @@ class Built(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, str] = {}
     level: str = ""
     """Empty: there are no walls."""
+    holds: bool = False
+    """They are there, and everything that the policy blocks or protects is masked or read-only in them."""
     sight: Sight = Sight()
     notices: tuple[events.Notice, ...] = ()
     """What the user should know about these walls, or about there being none."""

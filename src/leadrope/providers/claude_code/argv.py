@@ -34,6 +34,7 @@ _MODES: Mapping[Mode, str] = {
     # The gate denies what would be asked. The program's own dontAsk would also refuse what the gate has allowed:
     # its safety checks come back as a question, and in that mode nobody can answer it.
     "dontAsk": "default",
+    "sandboxed": "default",
 }
 
 
