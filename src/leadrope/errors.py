@@ -25,6 +25,7 @@
     │   └── QueueFull           too many runs wait already
     ├── GitFailed               git could not do it, in its own words; nothing is half done
     │   └── GitConflict         the changes do not fit; `paths` are where
+    ├── UnsafeFile              something in a folder an agent can write is not what it should be; it was left alone
     ├── NotAuthenticated        log in, or opt in to a key
     ├── RunFailed               a run ended badly; raised only by RunResult.raise_for_outcome()
     └── RunClosed               the run is over; the call came too late
@@ -167,6 +168,17 @@ class GitConflict(GitFailed):
     def __init__(self, message: str, paths: tuple[str, ...] = (), *, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.paths = paths
+
+
+class UnsafeFile(LeadropeError):
+    """A link, a special file or an oversized one where an agent can write; following it could leave the folder."""
+
+    kind = "unsafe_file"
+
+    def __init__(self, path: str, reason: str, *, hint: str | None = None) -> None:
+        super().__init__(f"{path} {reason}", hint=hint or "Look at what is there, and remove it if you did not put it.")
+        self.path = path
+        self.reason = reason
 
 
 class NotAuthenticated(LeadropeError):

@@ -1,0 +1,19 @@
+"""Files below a folder that an agent can write: the only code that opens, lists, copies, moves or deletes there.
+
+An agent can put anything into such a folder, at any moment: a link to a file of the user, a pipe that blocks whoever
+opens it, a folder that becomes a link between a check and the use. So everything here starts from the descriptor of a
+folder that is trusted, walks down one component at a time without following links, looks again at what it has opened,
+reads no more than it was told to, and never waits.
+
+    with Folder.open(session_dir) as folder:
+        text = folder.read_text("config/settings.json", most=64 * 1024)
+
+What is refused is an `errors.UnsafeFile`; what the system refuses (missing, no permission, disk full) is the usual
+OSError.
+"""
+
+from leadrope.confined.folder import Folder
+from leadrope.confined.trees import Copied
+from leadrope.confined.values import Dropped, Entry, Kind
+
+__all__ = ["Copied", "Dropped", "Entry", "Folder", "Kind"]

@@ -1,0 +1,250 @@
+"""A folder that an agent can write, held by its descriptor."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from types import TracebackType
+from typing import BinaryIO, Self
+
+from leadrope import errors
+from leadrope.confined import handles, trees
+from leadrope.confined.values import Entry, Kind, kind_of
+
+Relative = str | os.PathLike[str]
+
+_MOST_LINKS = 16
+
+
+class Folder:
+    """Every path is relative to this folder, without `..`, and no link in it is followed.
+
+    The path of `open` is trusted, its last component included: it must be the supervisor's (or the user's) own choice,
+    and nothing above the folder may be the agent's to rename. Everything below is not.
+
+    Files with a second name (hard links) are refused unless `hard_links` says that they are ordinary here. They are in
+    a workspace, where package managers and `git clone` make them, and where an agent behind a sandbox cannot make one
+    to a file outside: a link cannot cross a mount. In folders of sessions and runs nobody needs one.
+    """
+
+    def __init__(self, handle: int, path: str, *, hard_links: bool = False) -> None:
+        """`open` is the usual way here. The descriptor is closed by `close`."""
+        self._handle = handle
+        self.path = path
+        """As it was given, for messages."""
+        self._hard_links = hard_links
+
+    @classmethod
+    def open(cls, path: Relative, *, hard_links: bool = False) -> Self:
+        handle = os.open(path, handles.FOLDER & ~getattr(os, "O_NOFOLLOW", 0))
+        return cls(handle, os.fspath(path).rstrip("/") or "/", hard_links=hard_links)
+
+    def folder(self, relative: Relative, *, makes: int | None = None) -> Folder:
+        """A folder below this one. `makes`: missing folders are made with these permissions."""
+        parts = handles.parts_of(self.path, relative)
+        handle = handles.open_folder(self._handle, parts, self.path, makes=makes)
+        return Folder(handle, "/".join((self.path, *parts)), hard_links=self._hard_links)
+
+    def close(self) -> None:
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def fileno(self) -> int:
+        """Of the folder, for a system call that takes a directory descriptor."""
+        return self._handle
+
+    # -- looking --------------------------------------------------------------------------------------------------
+
+    def stat(self, relative: Relative) -> os.stat_result:
+        """Of the entry itself: a link is described, not followed."""
+        parts = handles.parts_of(self.path, relative)
+        if not parts:
+            return os.fstat(self._handle)
+        with self._parent(relative) as (parent, name, _):
+            return os.stat(name, dir_fd=parent, follow_symlinks=False)
+
+    def kind(self, relative: Relative) -> Kind | None:
+        """None: there is nothing."""
+        try:
+            return kind_of(self.stat(relative))
+        except FileNotFoundError:
+            return None
+
+    def entries(self, relative: Relative = "", *, most: int = 10_000) -> list[Entry]:
+        """What is in a folder, by name; UnsafeFile if there is more than `most`."""
+        with self.folder(relative) as folder:
+            prefix = "".join(f"{part}/" for part in handles.parts_of(self.path, relative))
+            return trees.entries(folder.fileno(), folder.path, prefix, most)
+
+    def walk(self, relative: Relative = "", *, most: int = 100_000, most_depth: int = 64) -> Iterator[Entry]:
+        """Everything below a folder, parents first; UnsafeFile if there is more than `most`, or if it is deeper."""
+        with self.folder(relative) as folder:
+            prefix = "".join(f"{part}/" for part in handles.parts_of(self.path, relative))
+            yield from trees.Walk(self.path, most=most, most_depth=most_depth).below(folder.fileno(), prefix)
+
+    def resolve(self, relative: Relative) -> str:
+        """The path with its links followed, as long as they stay below this folder; UnsafeFile if one leads out.
+
+        The result is a name and no promise: opening it follows no link, whatever has changed since.
+        """
+        todo = list(reversed(handles.parts_of(self.path, relative)))
+        done: list[str] = []
+        links = 0
+        while todo:
+            part = todo.pop()
+            if part == "..":
+                if not done:
+                    raise self._leads_out(relative)
+                done.pop()
+                continue
+            here = "/".join((*done, part))
+            if self.kind(here) != "link":
+                done.append(part)
+                continue
+            links += 1
+            if links > _MOST_LINKS:
+                raise errors.UnsafeFile(f"{self.path}/{os.fspath(relative)}", "is a link in a circle")
+            with self._parent(here) as (parent, name, _):
+                target = os.readlink(name, dir_fd=parent)
+            if target.startswith("/"):
+                target = self._inside(target, relative)
+                done = []
+            todo += [step for step in reversed(target.split("/")) if step not in ("", ".")]
+        return "/".join(done)
+
+    def _inside(self, target: str, relative: Relative) -> str:
+        for root in dict.fromkeys((os.path.abspath(self.path), os.path.realpath(self.path))):  # noqa: PTH100
+            if target.startswith(f"{root.rstrip('/')}/"):
+                return target[len(root.rstrip("/")) + 1 :]
+        raise self._leads_out(relative)
+
+    def _leads_out(self, relative: Relative) -> errors.UnsafeFile:
+        return errors.UnsafeFile(f"{self.path}/{os.fspath(relative)}", "is a link that leads out of the folder")
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def open_read(self, relative: Relative) -> BinaryIO:
+        """A regular file, for reading; the caller bounds how much."""
+        with self._parent(relative) as (parent, name, path):
+            return os.fdopen(handles.open_file(parent, name, path, hard_links=self._hard_links), "rb")
+
+    def read_bytes(self, relative: Relative, *, most: int) -> bytes:
+        """All of a file; UnsafeFile if it is larger than `most` bytes."""
+        with self.open_read(relative) as file:
+            return b"".join(handles.read_chunks(file.fileno(), most, f"{self.path}/{os.fspath(relative)}"))
+
+    def read_text(self, relative: Relative, *, most: int, errors: str = "strict") -> str:
+        """The same, as UTF-8."""
+        return self.read_bytes(relative, most=most).decode("utf-8", errors)
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    def write_new(self, relative: Relative, data: bytes, *, mode: int = 0o600) -> None:
+        """FileExistsError if there is anything, a link included."""
+        with self._parent(relative) as (parent, name, path):
+            try:
+                file = handles.new_file(parent, name, mode)
+            except FileExistsError as error:
+                error.filename = path
+                raise
+            try:
+                handles.write_all(file, data)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(name, dir_fd=parent)
+                raise
+            finally:
+                os.close(file)
+
+    def replace(self, relative: Relative, data: bytes, *, mode: int = 0o600, syncs: bool = False) -> None:
+        """Readers see the old content or the new one, never a part. What was there is replaced, not written to."""
+        with self._parent(relative) as (parent, name, _), handles.temporary(parent, mode) as (file, fresh):
+            handles.write_all(file, data)
+            if syncs:
+                os.fsync(file)
+            os.replace(fresh, name, src_dir_fd=parent, dst_dir_fd=parent)
+
+    def append(self, relative: Relative, *, mode: int = 0o600) -> BinaryIO:
+        """A regular file for writing at its end, made if it is missing; unbuffered, so that a write is one write."""
+        with self._parent(relative) as (parent, name, path):
+            file = handles.open_file(parent, name, path, hard_links=self._hard_links, appends=mode)
+            return os.fdopen(file, "ab", buffering=0)
+
+    def make(self, relative: Relative, *, mode: int = 0o700) -> None:
+        """A folder, with those above it; nothing happens if it is there."""
+        self.folder(relative, makes=mode).close()
+
+    def rename(self, relative: Relative, new: Relative, *, replaces: bool = False) -> None:
+        """The entry itself, also if it is a link. FileExistsError unless `replaces`."""
+        with self._parent(relative) as (source, name, _), self._parent(new) as (target, wanted, _):
+            handles.put(source, name, target, wanted, replaces=replaces)
+
+    def remove(self, relative: Relative, *, missing_ok: bool = True) -> None:
+        """A file, a link (not what it leads to) or a whole folder; OSError for what could not be deleted."""
+        try:
+            with self._parent(relative) as (parent, name, _):
+                if not missing_ok:
+                    os.stat(name, dir_fd=parent, follow_symlinks=False)
+                trees.remove(parent, name)
+        except FileNotFoundError:
+            if not missing_ok:
+                raise
+
+    def copy_tree(
+        self,
+        relative: Relative,
+        to: Folder,
+        new: Relative,
+        *,
+        most_bytes: int,
+        most_files: int = 100_000,
+        most_depth: int = 64,
+    ) -> trees.Copied:
+        """A folder's regular files and folders into the new folder `new` of `to`; everything else is dropped.
+
+        UnsafeFile if a limit is reached; what was copied until then is left for the caller to remove.
+        """
+        with self.folder(relative) as source, to._parent(new) as (parent, name, path):
+            os.mkdir(name, 0o700, dir_fd=parent)
+            target = handles.step(parent, name, path)
+            try:
+                handles.give(target, os.fstat(parent))
+                return trees.Copying(
+                    source.path,
+                    most_bytes=most_bytes,
+                    most_files=most_files,
+                    most_depth=most_depth,
+                    hard_links=self._hard_links,
+                ).run(source.fileno(), target)
+            finally:
+                os.close(target)
+
+    def _parent(self, relative: Relative) -> _Parent:
+        return _Parent(self._handle, handles.parts_of(self.path, relative), self.path)
+
+
+class _Parent:
+    """The folder that an entry is in, its name there, and its path for messages."""
+
+    def __init__(self, handle: int, parts: tuple[str, ...], root: str) -> None:
+        if not parts:
+            raise errors.UnsafeFile(root, "is the folder itself", hint="Name something in it.")
+        self._handle, self._parts, self._root = handle, parts, root
+        self._folder = -1
+
+    def __enter__(self) -> tuple[int, str, str]:
+        self._folder = handles.open_folder(self._handle, self._parts[:-1], self._root)
+        return self._folder, self._parts[-1], "/".join((self._root, *self._parts))
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._folder)

@@ -1,0 +1,175 @@
+"""Descriptors of folders and files, reached without following a link."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+
+from leadrope import errors
+from leadrope.confined.values import kind_of, objection
+
+# Windows has none of these; what opens a folder fails there with the system's own error.
+_SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+_NOCTTY = getattr(os, "O_NOCTTY", 0)
+FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _SAFE
+READ = os.O_RDONLY | _SAFE | _NOCTTY
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE | _NOCTTY
+APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | _SAFE | _NOCTTY
+CHUNK = 1024 * 1024
+_NAME_BYTES = 255
+
+
+def parts_of(root: str, relative: str | os.PathLike[str]) -> tuple[str, ...]:
+    """The components of a relative path; nothing that could lead up or elsewhere."""
+    text = os.fspath(relative)
+    parts = tuple(part for part in text.split("/") if part not in ("", "."))
+    if text.startswith("/") or ".." in parts or "\0" in text:
+        raise errors.UnsafeFile(f"{root}/{text!r}", "is not a path below that folder", hint="Use a relative path.")
+    if any(len(os.fsencode(part)) > _NAME_BYTES for part in parts):
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), f"{root}/{text}")
+    return parts
+
+
+def open_folder(handle: int, parts: tuple[str, ...], root: str, *, makes: int | None = None) -> int:
+    """A new descriptor of the folder below `handle`. `makes`: missing folders are made with these permissions."""
+    here = os.open(".", FOLDER, dir_fd=handle)  # unlike dup, with a position of its own for listing
+    try:
+        for place, part in enumerate(parts):
+            path = "/".join((root, *parts[: place + 1]))
+            below = _step(here, part, path, makes)
+            os.close(here)
+            here = below
+    except BaseException:
+        os.close(here)
+        raise
+    return here
+
+
+def _step(handle: int, name: str, path: str, makes: int | None) -> int:
+    if makes is not None:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(name, makes, dir_fd=handle)
+            below = step(handle, name, path)
+            give(below, os.fstat(handle))
+            return below
+    return step(handle, name, path)
+
+
+def step(handle: int, name: str, path: str) -> int:
+    """The folder `name` in `handle`."""
+    try:
+        return os.open(name, FOLDER, dir_fd=handle)
+    except OSError as error:
+        if error.errno not in (errno.ENOTDIR, errno.ELOOP, errno.EMLINK):
+            error.filename = path
+            raise
+        # Linux says ENOTDIR of a link where a folder must be, others say ELOOP.
+        kind = "link"
+        with contextlib.suppress(OSError):
+            kind = kind_of(os.stat(name, dir_fd=handle, follow_symlinks=False))
+        raise errors.UnsafeFile(path, f"is a {kind}, not a folder") from None
+
+
+def open_file(handle: int, name: str, path: str, *, hard_links: bool, appends: int | None = None) -> int:
+    """A regular file. Looked at before it is opened as well: opening alone can set a device going.
+
+    `appends`: opened for writing at its end, and made with these permissions if it is missing.
+    """
+    missing = False
+    try:
+        check(os.stat(name, dir_fd=handle, follow_symlinks=False), path, hard_links=hard_links)
+    except FileNotFoundError as error:
+        if appends is None:
+            error.filename = path
+            raise
+        missing = True
+    try:
+        file = os.open(name, READ if appends is None else APPEND, appends or 0, dir_fd=handle)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENXIO, errno.EISDIR):
+            raise errors.UnsafeFile(path, "is not a regular file") from None
+        error.filename = path
+        raise
+    try:
+        check(os.fstat(file), path, hard_links=hard_links)
+        if missing:
+            give(file, os.fstat(handle))
+    except BaseException:
+        os.close(file)
+        raise
+    return file
+
+
+def check(found: os.stat_result, path: str, *, hard_links: bool) -> None:
+    reason = objection(found, hard_links=hard_links)
+    if reason is not None:
+        raise errors.UnsafeFile(path, reason)
+
+
+def new_file(handle: int, name: str, mode: int) -> int:
+    """Made by this call, or FileExistsError; a link there counts as existing."""
+    file = os.open(name, NEW, mode, dir_fd=handle)
+    try:
+        os.fchmod(file, mode)  # whatever the umask is
+        give(file, os.fstat(handle))
+    except BaseException:
+        os.close(file)
+        raise
+    return file
+
+
+@contextlib.contextmanager
+def temporary(handle: int, mode: int) -> Iterator[tuple[int, str]]:
+    """A new file beside others, for renaming; removed if the block fails."""
+    name = f".leadrope-{secrets.token_hex(8)}.tmp"
+    file = new_file(handle, name, mode)
+    try:
+        yield file, name
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=handle)
+        raise
+    finally:
+        os.close(file)
+
+
+def write_all(file: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(file, rest[:CHUNK]) :]
+
+
+def read_chunks(file: int, most: int, path: str) -> Iterator[bytes]:
+    """To the end, not to the size it had: a file may grow. UnsafeFile as soon as there is more than `most`."""
+    left = most
+    while chunk := os.read(file, min(CHUNK, left + 1)):
+        left -= len(chunk)
+        if left < 0:
+            raise errors.UnsafeFile(path, f"is larger than {most} bytes", hint="Make it smaller.")
+        yield chunk
+
+
+def give(made: int, owner: os.stat_result) -> None:
+    """What root makes belongs to whoever owns the folder: an agent there runs as that user."""
+    if os.geteuid() == 0 and (owner.st_uid, owner.st_gid) != (0, 0):
+        os.fchown(made, owner.st_uid, owner.st_gid)
+
+
+def put(source: int, name: str, target: int, new: str, *, replaces: bool) -> None:
+    """Rename. Without `replaces` the name is taken first, so that nobody's file is lost who takes it meanwhile."""
+    is_folder = stat.S_ISDIR(os.stat(name, dir_fd=source, follow_symlinks=False).st_mode)
+    if not replaces:
+        if is_folder:
+            os.mkdir(new, 0o700, dir_fd=target)
+        else:
+            os.close(os.open(new, NEW, 0o600, dir_fd=target))
+    try:
+        os.replace(name, new, src_dir_fd=source, dst_dir_fd=target)
+    except OSError:
+        if not replaces:
+            (os.rmdir if is_folder else os.unlink)(new, dir_fd=target)
+        raise
