@@ -98,7 +98,7 @@ Signal = Ready | Started | CallHeld | PermissionAsked | Withdrawn | Replied | Ba
 
 
 class LaunchFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file to write, for its owner only, before the start. The content may hold secrets: it is never logged."""
+    """A file to write into `Place.launch_dir` before the start. The content may hold secrets: it is never logged."""
 
     path: str
     content: bytes
@@ -160,7 +160,9 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     home: Path
     """LEADROPE_HOME."""
     run_dir: Path
-    """Private to this run, removed after it."""
+    """Private to this run, removed after it. The agent can write here, so leadrope opens nothing in it by name."""
+    launch_dir: Path
+    """For the files of this start: another folder each time, which the agent can read and not write."""
     config: Config
     open_broker: OpenBroker | None = None
     is_trusted: bool = False

@@ -434,7 +434,7 @@ class Commands:
         assert self._config is not None and self._home is not None  # noqa: S101, PT018  # set by __aenter__
         run_dir, door = RunDir(), None
         try:
-            tmp, room, private = (run_dir.path / name for name in ("tmp", "room", "config"))
+            tmp, room, private = (run_dir.agent / name for name in ("tmp", "room", "config"))
             for folder in (tmp, room, private):
                 folder.mkdir(mode=0o700)
             script = rooms.furnish(room)
@@ -454,7 +454,8 @@ class Commands:
                 ambient=self._environ,
                 settings={},
                 home=self._home,
-                run_dir=run_dir.path,
+                run_dir=run_dir.agent,
+                launch_dir=run_dir.path,  # unused: no provider plans this start
                 config=self._config,
             )
             proxy = self._proxy.socket_path if self._proxy is not None else None

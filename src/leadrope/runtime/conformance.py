@@ -150,7 +150,8 @@ async def _prepared(stage: Stage, folder: Path, **fields: Any) -> tuple[base.Pro
                 ambient=environ,
                 settings={},
                 home=home.leadrope_home(environ),
-                run_dir=run_dir.path,
+                run_dir=run_dir.agent,
+                launch_dir=run_dir.new_launch(),
                 config=configs.Config(),
             )
             launch = await provider.prepare(request, place, attempt=1)

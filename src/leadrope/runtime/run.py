@@ -18,7 +18,6 @@ import time
 import uuid
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -164,7 +163,8 @@ class Run:
             ambient=ambient,
             settings=settings,
             home=leadrope_home,
-            run_dir=self._run_dir.path,
+            run_dir=self._run_dir.agent,
+            launch_dir=self._run_dir.path,  # each start gets its own
             config=self._config,
             open_broker=self._gateway.open_broker,
             is_trusted=ready.is_trusted,
@@ -311,7 +311,8 @@ class Run:
 
     async def _start(self) -> tuple[base.Launch, processes.Child]:
         """The only start of an agent in this package."""
-        self._place = prepare.looked_again(self._place, self.request, self._journal.record)
+        fresh = msgspec.structs.replace(self._place, launch_dir=self._run_dir.new_launch())
+        self._place = prepare.looked_again(fresh, self.request, self._journal.record)
         wished = walls.wish(self.request, self._rules)
         wanted, missing = await walls.grant(wished, memory=self._place.home)
         if missing:
@@ -320,12 +321,8 @@ class Run:
         self._launch = launch = await self._prepare(with_broker=wanted.model_only)
         self._place.config.prices.require(launch.model)
         self._journal.redactor = Redactor((*launch.secrets, *known_secrets(self.request)))
-        for folder in (*launch.folders, str(self._spool)):
-            home.ensure(Path(folder))
-        for file in launch.files:
-            fd = os.open(file.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(fd, "wb") as out:
-                out.write(file.content)
+        self._run_dir.make((*launch.folders, str(self._spool)))
+        self._run_dir.write(launch.files)
         self._journal.tell(f"start {' '.join(launch.argv)}")
         if launch.credential:
             self._journal.tell(f"credential {launch.credential.source} {launch.credential.masked}")

@@ -1,4 +1,11 @@
-"""The private folder of one run, locked while it lives, so that what a killed supervisor left can be told apart."""
+"""The private folder of one run, locked while it lives, so that what a killed supervisor left can be told apart.
+
+    leadrope-run-XXXX/       the supervisor's own: sockets, long lines
+        agent/               the agent can write here: its TMPDIR, its copies of git's settings
+        launch-XXXX/         the files of one start, read-only for the agent; another folder for each start
+
+Nothing that the supervisor opens by name lies in `agent`, so nothing that an agent puts there leads it anywhere.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +15,14 @@ import stat
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
+from leadrope import errors
+from leadrope.confined import Folder
+from leadrope.core import home
 from leadrope.process import sandbox_folders
+from leadrope.providers import base
 
 PREFIX = "leadrope-run-"
 # A folder exists for a moment before it is locked; a younger one is nobody's to judge.
@@ -23,7 +35,50 @@ class RunDir:
     def __init__(self) -> None:
         sweep()
         self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
+        """Nothing of it but `agent` and a launch folder is ever shown to an agent."""
         self._lock = _lock(self.path)
+        self.agent = self.path / "agent"
+        self.agent.mkdir(mode=0o700)
+        self._launch: Path | None = None
+
+    def new_launch(self) -> Path:
+        """An empty folder for the files of the next start; that of the start before is removed."""
+        if self._launch is not None:
+            sandbox_folders.remove(self._launch)
+        self._launch = Path(tempfile.mkdtemp(prefix="launch-", dir=self.path))
+        if _is_root():
+            # The agent may become another user, who has to read it; the folder above lets no other user pass.
+            self._launch.chmod(0o755)
+        return self._launch
+
+    def make(self, folders: Sequence[str]) -> None:
+        """The folders that a start needs. What an agent has put in the place of one of its own is removed."""
+        with Folder.open(home.ensure(self.agent)) as agent:
+            for name in folders:
+                folder = Path(name)
+                if not folder.is_relative_to(self.agent):
+                    home.ensure(folder)
+                    continue
+                below = folder.relative_to(self.agent)
+                try:
+                    agent.make(below)
+                except errors.UnsafeFile as error:
+                    agent.remove(Path(error.path).relative_to(self.agent))
+                    agent.make(below)
+
+    def write(self, files: Sequence[base.LaunchFile]) -> None:
+        """Into the launch folder of this start, and nowhere else."""
+        if not files:
+            return
+        launch = self._launch or self.new_launch()
+        with Folder.open(launch) as folder:
+            for file in files:
+                path = Path(file.path)
+                if path.parent != launch:
+                    raise errors.BadProvider(
+                        "launch", f"{path} is no file in {launch}", hint="A provider puts its files into launch_dir."
+                    )
+                folder.write_new(path.name, file.content, mode=0o644 if _is_root() else 0o600)
 
     def remove(self) -> None:
         sandbox_folders.remove(self.path)
@@ -43,6 +98,10 @@ def sweep() -> int:
                 sandbox_folders.remove(entry.path)
                 removed += 1
     return removed
+
+
+def _is_root() -> bool:
+    return hasattr(os, "geteuid") and os.geteuid() == 0
 
 
 def _is_dead(entry: os.DirEntry[str]) -> bool:

@@ -206,6 +206,7 @@ def _spec(
             *given.values(),
         ),
         writable=request.extra_dirs,
+        readable=tuple(dict.fromkeys(str(Path(file.path).parent) for file in launch.files)),
         masked=tuple(sorted(rules.blocked_programs)),
         must_mask=granted.is_required,
         network="model-only" if granted.model_only else "host",

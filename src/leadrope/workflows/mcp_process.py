@@ -56,14 +56,15 @@ async def open_server(
             if hosts:
                 proxy = run_dir.path / "proxy.sock"
                 await stack.enter_async_context(HostProxy(hosts, listen=proxy))
-            launch = _launch(server, request, run_dir.path, environ, config)
+            launch = _launch(server, request, run_dir.agent, environ, config)
             place = base.Place(
                 run_id=secrets.token_hex(16),
                 environ=environ,
                 ambient=environ,
                 settings={},
                 home=home,
-                run_dir=run_dir.path,
+                run_dir=run_dir.agent,
+                launch_dir=run_dir.path,  # unused: no provider plans this start
                 config=config,
             )
             built = walls.build(granted, request, launch, place, ready.rules, walls.Doors(proxy=proxy))

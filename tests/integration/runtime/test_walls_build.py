@@ -41,6 +41,7 @@ class Site:
             settings={},
             home=self.own,
             run_dir=self.run,
+            launch_dir=self.run,
             config=settings,
         )
         start = base.Launch(

@@ -27,7 +27,7 @@ def command(instructions_text: str = "", **fields: Any) -> argv.Command:
         binary="/opt/claude",
         model="claude-sonnet-4-5",
         session_id=SESSION,
-        run_dir=RUN_DIR,
+        launch_dir=RUN_DIR,
         instructions_text=instructions_text,
     )
 

@@ -228,7 +228,8 @@ def test_a_planned_launch_prints_no_secret(tmp_path: Path) -> None:
         model="m",
         session_id="s",
         run_id="r1",
-        run_dir=tmp_path,
+        run_dir=tmp_path / "agent",
+        launch_dir=tmp_path,
         config_dir=tmp_path / "config",
         credential=KEY,
         environ=ENVIRON,
@@ -236,7 +237,8 @@ def test_a_planned_launch_prints_no_secret(tmp_path: Path) -> None:
         default_home=Path("/home/u"),
     )
     assert plan.env["ANTHROPIC_API_KEY"] == "sk-ant-api-x"
-    assert plan.folders == (str(tmp_path), str(tmp_path / "tmp"), str(tmp_path / "config"))
+    agent = tmp_path / "agent"
+    assert plan.folders == (str(agent), str(agent / "tmp"), str(tmp_path / "config"))
     assert [file.path for file in plan.files] == [str(tmp_path / "append-system-prompt.txt")]
     assert "sk-ant-api-x" not in repr(plan)
     assert "ANTHROPIC_API_KEY" in repr(plan)

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from leadrope import errors
+from leadrope.providers import base
 from leadrope.runtime import rundir
 
 
@@ -78,3 +80,48 @@ def test_what_nobody_may_look_into_is_removed_too() -> None:
         (made.path / folder).chmod(mode)
     made.remove()
     assert not made.path.exists()
+
+
+def test_each_start_has_a_fresh_folder_outside_of_what_the_agent_can_write() -> None:
+    made = rundir.RunDir()
+    first = made.new_launch()
+    made.write([base.LaunchFile(path=str(first / "mcp.json"), content=b"one")])
+    second = made.new_launch()
+    made.write([base.LaunchFile(path=str(second / "mcp.json"), content=b"two")])
+    assert not first.exists()
+    assert first != second
+    assert not second.is_relative_to(made.agent)
+    assert (second / "mcp.json").read_bytes() == b"two"
+    if os.geteuid() != 0:  # the agent of root may be another user; the folder above is closed to all others
+        assert second.stat().st_mode & 0o777 == 0o700
+        assert (second / "mcp.json").stat().st_mode & 0o777 == 0o600
+    made.remove()
+    assert not made.path.exists()
+
+
+def test_a_launch_file_goes_nowhere_else(tmp_path: Path) -> None:
+    made = rundir.RunDir()
+    launch = made.new_launch()
+    (launch / "link").symlink_to(tmp_path / "victim")
+    with pytest.raises(FileExistsError):
+        made.write([base.LaunchFile(path=str(launch / "link"), content=b"x")])
+    for path in (made.agent / "mcp.json", tmp_path / "victim", launch / ".." / "x", launch / "sub" / "x"):
+        with pytest.raises(errors.BadProvider, match="launch_dir"):
+            made.write([base.LaunchFile(path=str(path), content=b"x")])
+    assert not (tmp_path / "victim").exists()
+    made.remove()
+
+
+def test_folders_for_a_start_replace_what_an_agent_put_there(tmp_path: Path) -> None:
+    made = rundir.RunDir()
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (made.agent / "tmp").symlink_to(outside)
+    (made.agent / "other").symlink_to(outside)
+    made.make([str(made.agent), str(made.agent / "tmp"), str(made.agent / "other" / "deeper"), str(tmp_path / "own")])
+    assert not (made.agent / "tmp").is_symlink()
+    assert (made.agent / "tmp").is_dir()
+    assert (made.agent / "other" / "deeper").is_dir()
+    assert (tmp_path / "own").is_dir()
+    assert list(outside.iterdir()) == []
+    made.remove()

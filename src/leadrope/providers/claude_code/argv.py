@@ -95,12 +95,12 @@ def command(
     binary: str,
     model: str,
     session_id: str | None,
-    run_dir: Path,
+    launch_dir: Path,
     instructions_text: str = "",
     is_trusted: bool = False,
 ) -> Command:
     """The whole command of a run. `session_id` names the new session (or the fork's); a plain resume keeps its own."""
-    line = _Line(run_dir)
+    line = _Line(launch_dir)
     line.words(binary, "-p", "--verbose", "--output-format", "stream-json", "--input-format", "stream-json")
     line.words("--permission-prompt-tool", "stdio", "--include-partial-messages")
     # Both keep a repository's own hooks and servers from running before anyone was asked. The servers of a trusted one
@@ -166,10 +166,10 @@ def _prompts(line: _Line, request: RunRequest, instructions_text: str) -> None:
 class _Line:
     """Collects words and files, and refuses a value that no process can be started with."""
 
-    def __init__(self, run_dir: Path) -> None:
+    def __init__(self, launch_dir: Path) -> None:
         self.argv: list[str] = []
         self.files: list[LaunchFile] = []
-        self._run_dir = run_dir
+        self._launch_dir = launch_dir
 
     def words(self, *words: str) -> None:
         self.argv.extend(words)
@@ -207,7 +207,7 @@ class _Line:
             self.option(field, flag, content.decode())
 
     def private(self, field: str, flag: str, content: bytes, *, file: str) -> None:
-        path = self._run_dir / file
+        path = self._launch_dir / file
         self.files.append(LaunchFile(path=str(path), content=content))
         self.option(field, flag, path)
 

@@ -15,7 +15,7 @@ from leadrope.providers.claude_code.env import child_env
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """Ready to start once folders (0700) and files (0600) are written. Prints no value of the environment."""
+    """Ready to start once folders and files are written, for their owner only. Prints no value of the environment."""
 
     argv: tuple[str, ...]
     env: dict[str, str]
@@ -35,6 +35,7 @@ def plan_launch(
     session_id: str | None,
     run_id: str,
     run_dir: Path,
+    launch_dir: Path,
     config_dir: Path | None,
     credential: Credential,
     environ: Mapping[str, str],
@@ -45,13 +46,15 @@ def plan_launch(
     is_trusted: bool = False,
     shell: str | None = None,
 ) -> Plan:
-    """Plan the start of one run. `run_dir` is private to the run; the child's temporary files go into its `tmp`."""
+    """Plan one start. The child's temporary files go into the `tmp` of `run_dir`, the files of the plan into
+    `launch_dir`.
+    """
     line = command(
         request,
         binary=binary,
         model=model,
         session_id=session_id,
-        run_dir=run_dir,
+        launch_dir=launch_dir,
         instructions_text=instructions_text,
         is_trusted=is_trusted,
     )

@@ -78,6 +78,7 @@ class ClaudeCode:
             session_id=session_id,
             run_id=place.run_id,
             run_dir=place.run_dir,
+            launch_dir=place.launch_dir,
             config_dir=config_dir,
             credential=credential,
             environ=environ,
@@ -128,7 +129,7 @@ class ClaudeCode:
 def config_folder(request: RunRequest, place: base.Place, session_id: str | None, *, attempt: int) -> Path:
     """The program's private folder. It stays with the session, because its transcript is what a resume reads."""
     if not request.persist_session:
-        return place.run_dir / "config"
+        return place.launch_dir / "config"
     sessions = home.sessions_dir(place.home)
     old = _to_resume(sessions, request.resume) if request.resume is not None else None
     if old is not None and session_id is None:
