@@ -13,7 +13,8 @@ OSError.
 """
 
 from leadrope.confined.folder import Folder
+from leadrope.confined.handles import open_named
 from leadrope.confined.trees import Copied
 from leadrope.confined.values import Dropped, Entry, Kind
 
-__all__ = ["Copied", "Dropped", "Entry", "Folder", "Kind"]
+__all__ = ["Copied", "Dropped", "Entry", "Folder", "Kind", "open_named"]

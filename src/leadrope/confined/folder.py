@@ -138,6 +138,11 @@ class Folder:
         with self._parent(relative) as (parent, name, path):
             return os.fdopen(handles.open_file(parent, name, path, hard_links=self._hard_links), "rb")
 
+    def lines(self, relative: Relative, *, most: int, longest: int = 64 * 1024 * 1024) -> Iterator[bytes]:
+        """The lines of a file without their ends, as far as its first `most` bytes go; a longer line is left out."""
+        with self.open_read(relative) as file:
+            yield from handles.lines(file, most, longest)
+
     def read_bytes(self, relative: Relative, *, most: int) -> bytes:
         """All of a file; UnsafeFile if it is larger than `most` bytes."""
         with self.open_read(relative) as file:

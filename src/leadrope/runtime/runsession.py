@@ -107,7 +107,7 @@ class Hold:
             return
         import fcntl  # noqa: PLC0415  # absent on Windows
 
-        handle = os.open(home.ensure(folder), os.O_RDONLY | os.O_DIRECTORY)
+        handle = os.open(home.ensure(folder), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

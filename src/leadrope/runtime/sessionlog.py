@@ -6,7 +6,6 @@ The events themselves are the run store's, or the caller's. A disk that is full 
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -15,6 +14,8 @@ from typing import Literal
 
 import msgspec
 
+from leadrope import errors
+from leadrope.confined import Folder
 from leadrope.core import events, home
 from leadrope.core.redaction import Redactor
 from leadrope.core.result import RunResult
@@ -125,8 +126,9 @@ class SessionLog:
             said.insert(0, self._entry(said[0].time if said else time.time(), "tool", told))
         try:
             self._append(said)
-        except OSError as error:
-            self._close(f"the session's transcript cannot be written: {error.strerror or error}")
+        except (OSError, errors.UnsafeFile) as error:
+            why = error.message if isinstance(error, errors.UnsafeFile) else error.strerror or error
+            self._close(f"the session's transcript cannot be written: {why}")
             return
         if self._written > MOST_BYTES:
             self._close(f"the run has written {MOST_BYTES >> 20} MiB of transcript; no more of it is kept")
@@ -142,8 +144,7 @@ class SessionLog:
 
     def _append(self, said: Sequence[Said]) -> None:
         data = self.redactor.clean(self._encode(said).decode()).encode()
-        fd = os.open(self.folder / TRANSCRIPT, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        with os.fdopen(fd, "wb", buffering=0) as out:
+        with Folder.open(self.folder) as session, session.append(TRANSCRIPT) as out:
             out.write(data)
         self._written += len(data)
 

@@ -10,19 +10,20 @@ The events of its runs are in the run store.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
-import shutil
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
 from leadrope import errors
+from leadrope.confined import Folder
 from leadrope.core import events, home
 from leadrope.core.context import without_heads
 from leadrope.core.redaction import redact
@@ -36,6 +37,9 @@ LEAST_PREFIX = 4
 """Fewer characters than this are a slip and not a name."""
 REBUILT_CHARACTERS = 60_000
 """Of an earlier conversation at most: about 15,000 tokens, which any model holds beside its work."""
+MOST_BYTES = 1024 * 1024 * 1024
+"""Read of one transcript. The agent writes its own; nothing stops it from writing without end."""
+_INFO_BYTES = 1024 * 1024
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -140,7 +144,7 @@ class Sessions:
     def transcript(self, session_id: str) -> list[Said]:
         """What was said. A line that cannot be read, the last one after a crash for instance, is left out."""
         said = []
-        for line in _lines(self.folder / session_id / TRANSCRIPT):
+        for line in self._lines(session_id, TRANSCRIPT):
             try:
                 said.append(msgspec.json.decode(line, type=Said))
             except msgspec.MsgspecError:
@@ -150,16 +154,41 @@ class Sessions:
     # -- moving and removing ----------------------------------------------------------------------------------------
 
     def export(self, session_id: str) -> Iterator[bytes]:
-        """The session as JSON lines, redacted; `import_` takes them on another machine."""
+        """The session as JSON lines, redacted; `import_` takes them on another machine.
+
+        Of what the agent has left in its folder only regular files are read: a link there may lead to any file.
+        """
         info = self.find(session_id)
-        folder = self.folder / info.id
         yield msgspec.json.encode(Export(leadrope_session=EXPORT_VERSION, info=info)) + b"\n"
-        native = sorted((folder / CONFIG / "projects").rglob("*.jsonl"))
-        for path in (folder / TRANSCRIPT, *native):
-            name = path.relative_to(folder).as_posix()
-            for line in _lines(path):
+        for name in (TRANSCRIPT, *self._native(info.id)):
+            for line in self._lines(info.id, name):
                 text = redact(line.decode(errors="replace"))
                 yield msgspec.json.encode(ExportLine(file=name, line=text)) + b"\n"
+
+    def _native(self, session_id: str) -> list[str]:
+        """The agent program's own transcripts, by their names in the session's folder."""
+        found: list[str] = []
+        try:
+            with Folder.open(self.folder) as sessions, sessions.folder(session_id) as folder:
+                for entry in folder.walk(f"{CONFIG}/projects"):
+                    if not entry.path.endswith(".jsonl") or entry.kind == "folder":
+                        continue
+                    if entry.kind == "file":
+                        found.append(entry.path)
+                    else:
+                        log.warning("%s/%s is a %s and is left out", session_id, entry.path, entry.kind)
+        except FileNotFoundError:
+            return []
+        return found
+
+    def _lines(self, session_id: str, name: str) -> Iterator[bytes]:
+        try:
+            with Folder.open(self.folder) as sessions, sessions.folder(session_id) as folder:
+                yield from (line for line in folder.lines(name, most=MOST_BYTES) if line.strip())
+        except FileNotFoundError:
+            return
+        except errors.UnsafeFile as error:
+            log.warning("%s; it is left out", error.message)
 
     def import_(self, lines: Iterable[bytes]) -> SessionInfo:
         """A session that was exported elsewhere. What it says is somebody else's text: look at it before you go on."""
@@ -173,17 +202,21 @@ class Sessions:
         folder = self.folder / info.id
         if folder.exists():
             raise errors.BadValue("session", f"{info.id} is here already", hint="Delete it first, or leave it.")
-        fresh = home.ensure(self.folder / f".import-{os.getpid()}-{info.id}")
-        try:
-            self._unpack(fresh, rows)
-            write_info(fresh, info)
-            fresh.rename(folder)
-        except BaseException:
-            shutil.rmtree(fresh, ignore_errors=True)
-            raise
+        fresh = f".import-{os.getpid()}-{info.id}"
+        with Folder.open(home.ensure(self.folder)) as sessions:
+            sessions.remove(fresh)
+            try:
+                with sessions.folder(fresh, makes=0o700) as unpacked:
+                    self._unpack(unpacked, rows)
+                write_info(self.folder / fresh, info)
+                sessions.rename(fresh, info.id)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    sessions.remove(fresh)
+                raise
         return info
 
-    def _unpack(self, folder: Path, rows: Iterator[bytes]) -> None:
+    def _unpack(self, folder: Folder, rows: Iterator[bytes]) -> None:
         passed_over = set()
         for number, row in enumerate(rows, start=2):
             if not row.strip():
@@ -194,23 +227,24 @@ class Sessions:
                 continue
             if not _EXPORTED.fullmatch(entry.file) or ".." in entry.file or "\n" in entry.line:
                 raise errors.BadValue("session", f"line {number}: {entry.file!r} is no file of a session")
-            path = folder / entry.file
-            home.ensure(path.parent)
-            with _opened(path) as out:
+            folder.make(entry.file.rpartition("/")[0])
+            with folder.append(entry.file) as out:
                 out.write(entry.line.encode() + b"\n")
         if passed_over:
             many = f"{len(passed_over)} run{'' if len(passed_over) == 1 else 's'}"
             log.warning("the events of %s are not taken over: a session no longer holds any", many)
 
     def delete(self, session_id: str) -> None:
-        shutil.rmtree(self.folder / self.find(session_id).id)
+        with Folder.open(self.folder) as sessions:
+            sessions.remove(self.find(session_id).id)
 
     def prune(self, older_than_s: float) -> list[str]:
         """Remove the sessions that were not used for so long; their ids."""
         limit = time.time() - older_than_s
         old = [info.id for info in self.listing() if info.last_used < limit]
         for name in old:
-            shutil.rmtree(self.folder / name, ignore_errors=True)
+            with contextlib.suppress(OSError), Folder.open(self.folder) as sessions:
+                sessions.remove(name)
         return old
 
     # -- for a run --------------------------------------------------------------------------------------------------
@@ -258,7 +292,7 @@ class Sessions:
     def _names(self) -> list[str]:
         try:
             with os.scandir(self.folder) as entries:
-                return [entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
+                return [entry.name for entry in entries if _is_session(entry)]
         except FileNotFoundError:
             return []
 
@@ -271,17 +305,20 @@ class Sessions:
 
 def read_info(folder: Path) -> SessionInfo | None:
     try:
-        return msgspec.json.decode((folder / INFO).read_bytes(), type=SessionInfo)
-    except (OSError, msgspec.MsgspecError):
+        with Folder.open(folder) as session:
+            return msgspec.json.decode(session.read_bytes(INFO, most=_INFO_BYTES), type=SessionInfo)
+    except (OSError, errors.UnsafeFile, msgspec.MsgspecError):
         return None
+
+
+def _is_session(entry: os.DirEntry[str]) -> bool:
+    return entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".")
 
 
 def write_info(folder: Path, info: SessionInfo) -> None:
     """Whole or not at all, also when two runs end at once."""
-    fresh = folder / f".{INFO}.{uuid.uuid4().hex}"
-    with _opened(fresh) as out:
-        out.write(msgspec.json.format(msgspec.json.encode(info), indent=2))
-    fresh.replace(folder / INFO)
+    with Folder.open(folder) as session:
+        session.replace(INFO, msgspec.json.format(msgspec.json.encode(info), indent=2))
 
 
 def rebuilt_prompt(said: list[Said], prompt: str) -> str:
@@ -317,21 +354,15 @@ def _unlisted(folder: Path) -> SessionInfo:
 
 def _set_aside(folder: Path) -> None:
     """The broken record is kept once, for whoever wants to know what happened to it."""
-    if (folder / CONFIG).exists():
-        shutil.rmtree(folder / LOST, ignore_errors=True)
-        (folder / CONFIG).rename(folder / LOST)
-
-
-def _lines(path: Path) -> Iterator[bytes]:
-    try:
-        with path.open("rb") as lines:
-            yield from (line.rstrip(b"\n") for line in lines if line.strip())
-    except FileNotFoundError:
-        return
-
-
-def _opened(path: Path) -> BinaryIO:
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb")
+    with Folder.open(folder) as session:
+        if session.kind(CONFIG) is None:
+            return
+        with contextlib.suppress(OSError):
+            session.remove(LOST)
+        if session.kind(LOST) is None:
+            session.rename(CONFIG, LOST)
+        else:  # part of it cannot be deleted; the way must be free all the same
+            session.remove(CONFIG)
 
 
 def _decoded(row: bytes, number: int, kind: type[_T]) -> _T:

@@ -90,10 +90,54 @@ def test_a_link_out_of_the_project_is_not_followed(home: Path, repo: Path) -> No
     assert "/a/b/CLAUDE.md cannot be followed" in found.notices[2]
 
 
-def test_the_users_own_file_may_be_a_link_to_anywhere(home: Path, repo: Path) -> None:
-    dotfiles = write(repo.parent / "dotfiles/CLAUDE.md", "from dotfiles")
-    (home / ".claude/CLAUDE.md").symlink_to(dotfiles)
-    assert "from dotfiles" in instructions.read(repo, home).text
+def test_a_link_of_the_workspace_may_not_lead_above_it(home: Path, repo: Path) -> None:
+    """An agent works in a folder of the repository, and sees no other; what it links to is shown to the next one."""
+    write(repo / "deploy/key.md", "private key")
+    (repo / "a/b/CLAUDE.md").symlink_to("../../deploy/key.md")
+    found = instructions.read(repo / "a/b", home)
+    assert found.text == ""
+    assert found.notices == (f"{repo / 'a/b/CLAUDE.md'} leads out of the project and is not read",)
+    # Above the folder that the agent works in, a link may lead to anything in the repository.
+    (repo / "CLAUDE.md").symlink_to("deploy/key.md")
+    assert instructions.read(repo / "a/b", home).files == (str(repo / "CLAUDE.md"),)
+
+
+def test_a_link_to_instructions_that_are_read_anyway_is_no_matter(home: Path, repo: Path) -> None:
+    write(repo / "AGENTS.md", "root rules")
+    (repo / "a/b/CLAUDE.md").symlink_to("../../AGENTS.md")
+    found = instructions.read(repo / "a/b", home)
+    assert found.files == (str(repo / "AGENTS.md"),)
+    assert found.notices == ()
+
+
+def test_links_inside_of_the_workspace_are_followed(home: Path, repo: Path) -> None:
+    write(repo / "docs/agents.md", "rules")
+    (repo / "guide").symlink_to("docs")
+    (repo / "AGENTS.md").symlink_to("CLAUDE.md")
+    (repo / "CLAUDE.md").symlink_to(repo / "guide/agents.md")
+    found = instructions.read(repo, home)
+    assert found.files == (str(repo / "AGENTS.md"),)
+    assert "rules" in found.text
+    assert found.notices == ()
+
+
+def test_the_users_own_file_may_be_a_link_in_its_folder_only(home: Path, repo: Path) -> None:
+    """With the user's own login an agent can write to that folder."""
+    secret = write(home / ".ssh/id_rsa", "private key")
+    (home / ".claude/CLAUDE.md").symlink_to(secret)
+    write(home / ".claude/mine.md", "my rules")
+    (home / ".claude/AGENTS.md").symlink_to("mine.md")
+    found = instructions.read(repo, home)
+    assert "my rules" in found.text
+    assert "private key" not in found.text
+    assert found.notices == (f"{home / '.claude/CLAUDE.md'} leads out of {home / '.claude'} and is not read",)
+
+
+def test_the_users_folder_itself_may_be_a_link(home: Path, repo: Path, tmp_path: Path) -> None:
+    write(tmp_path / "dotfiles/claude/CLAUDE.md", "from dotfiles")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/.claude").symlink_to(tmp_path / "dotfiles/claude")
+    assert "from dotfiles" in instructions.read(repo, tmp_path / "other").text
 
 
 def test_a_config_dir_of_the_users_choice(home: Path, repo: Path, tmp_path: Path) -> None:
@@ -127,3 +171,15 @@ def test_a_pipe_or_a_folder_does_not_hold_us(home: Path, repo: Path) -> None:
     found = instructions.read(repo, home)
     assert found.files == ()
     assert len(found.notices) == 2
+
+
+def test_pipes_and_folders_below_links_do_not_hold_us_either(home: Path, repo: Path) -> None:
+    os.mkfifo(repo / "pipe")
+    (repo / "CLAUDE.md").symlink_to("pipe")
+    (repo / "AGENTS.md").symlink_to("a")
+    (repo / ".claude").write_text("no folder")
+    os.mkfifo(home / ".claude/CLAUDE.md")
+    found = instructions.read(repo, home)
+    assert found.files == ()
+    assert len(found.notices) == 4
+    assert all(name in " ".join(found.notices) for name in ("/.claude/CLAUDE.md", "repo/AGENTS.md", "repo/CLAUDE.md"))

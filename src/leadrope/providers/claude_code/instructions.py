@@ -1,17 +1,22 @@
 """The CLAUDE.md and AGENTS.md files of user and project, read as plain text for the model; runs nothing they say.
 
 The agent itself would read them only together with a repository's settings and hooks, which are switched off.
-`@import` lines stay text: following them would let a repository name any file of the machine.
+`@import` lines stay text: following them would let a repository name any file of the machine. For the same reason a
+link is followed only inside of the folder that an agent could have put it into (`AGENTS.md -> CLAUDE.md`): what is read
+here is shown to the model.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
+
+from leadrope import errors
+from leadrope.confined import Folder
 
 # AGENTS.md comes first, so that what was written for this very agent has the last word.
 NAMES = ("AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md", "CLAUDE.local.md")
@@ -32,45 +37,39 @@ class _Unreadable(Exception):
     """Never leaves this module."""
 
 
+class _Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    path: Path
+    inside: Path
+    """No link may lead out of this folder."""
+    whose: str
+
+
 def read(cwd: Path, home: Path, environ: Mapping[str, str] | None = None) -> Instructions:
     """Collect the files for a run in `cwd`. What cannot be used is left out, with a notice that says why."""
-    root = project_root(cwd)
     config = (environ or {}).get("CLAUDE_CONFIG_DIR")
-    user = Path(config) if config else home / ".claude"
+    candidates = list(_candidates(cwd.resolve(), project_root(cwd), Path(config) if config else home / ".claude"))
     sections: list[str] = []
     files: list[str] = []
     notices: list[str] = []
-    seen_paths: set[Path] = set()
+    seen_paths: set[str] = set()
     seen_texts: set[str] = set()
-    for path, inside in _candidates(cwd, root, user):
+    for candidate in candidates:
+        path = candidate.path
         try:
-            real = path.resolve(strict=True)
-        except FileNotFoundError:
-            if path.is_symlink():
-                notices.append(f"{path} is a link to nothing")
-            continue
-        except (OSError, RuntimeError) as error:
-            notices.append(f"{path} cannot be followed: {error}")
-            continue
-        if inside is not None and not real.is_relative_to(inside):
-            notices.append(f"{path} leads out of the project and is not read")
-            continue
-        if real in seen_paths:
-            continue
-        seen_paths.add(real)
-        try:
-            text, is_cut = _read(real)
+            found = _read(candidate, seen_paths, {str(other.path) for other in candidates})
         except _Unreadable as error:
             notices.append(f"{path} {error}")
             continue
+        if found is None:
+            continue
+        text, is_cut = found
         if is_cut:
             notices.append(f"{path} is longer than {FILE_BYTES // 1024} KiB; the rest was left out")
         # The same text under both names is common, and twice is only dearer.
         if not text.strip() or text.strip() in seen_texts:
             continue
         seen_texts.add(text.strip())
-        whose = "project" if inside is not None else "user"
-        sections.append(f"# Instructions of the {whose}, from {path}\n\n{text.strip()}")
+        sections.append(f"# Instructions of the {candidate.whose}, from {path}\n\n{text.strip()}")
         files.append(str(path))
     return Instructions(text="\n\n".join(sections), files=tuple(files), notices=tuple(notices))
 
@@ -85,28 +84,58 @@ def project_root(cwd: Path) -> Path:
     return cwd
 
 
-def _candidates(cwd: Path, root: Path, user: Path) -> Iterator[tuple[Path, Path | None]]:
-    """Each path with the folder that its real place must lie in; the user's own files may be links to anywhere."""
+def _candidates(cwd: Path, root: Path, user: Path) -> Iterator[_Candidate]:
+    """An agent writes in `cwd`, and with the user's own login in `user`; between `root` and `cwd` it does not."""
     for name in USER_NAMES:
-        yield user / name, None
-    cwd = cwd.resolve()
-    below = [folder for folder in (cwd, *cwd.parents) if folder.is_relative_to(root)]
-    for folder in reversed(below):
+        yield _Candidate(path=user / name, inside=user, whose="user")
+    above = [folder for folder in cwd.parents if folder.is_relative_to(root)]
+    for folder in (*reversed(above), cwd):
         for name in NAMES:
-            yield folder / name, root
+            yield _Candidate(path=folder / name, inside=cwd if folder == cwd else root, whose="project")
 
 
-def _read(path: Path) -> tuple[str, bool]:
+def _read(candidate: _Candidate, seen: set[str], known: set[str]) -> tuple[str, bool] | None:
+    """Its text, and whether that was cut; None where there is nothing to be read, or nothing new."""
+    below = candidate.path.relative_to(candidate.inside)
     try:
-        # O_NONBLOCK: a pipe under this name would otherwise hold us until somebody writes to it. O_NOFOLLOW: the
-        # path is resolved; a link that appears now was put there in between.
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
-        with os.fdopen(handle, "rb") as file:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise _Unreadable("is not a regular file")
-            data = file.read(FILE_BYTES + 1)
+        with Folder.open(candidate.inside, hard_links=True) as folder:
+            real = folder.resolve(below)
+            if folder.kind(real) is None:
+                if folder.kind(below) is None:
+                    return None
+                raise _Unreadable("is a link to nothing")
+            if f"{candidate.inside}/{real}" in seen:
+                return None
+            seen.add(f"{candidate.inside}/{real}")
+            with folder.open_read(real) as file:
+                return _text(file.read(FILE_BYTES + 1))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except errors.UnsafeFile as error:
+        if "leads out" in error.reason and _target(candidate.path) in known:  # which is read under its own name
+            return None
+        raise _Unreadable(_reason(error, candidate)) from None
     except OSError as error:
         raise _Unreadable(f"cannot be read: {error.strerror}") from None
+
+
+def _reason(error: errors.UnsafeFile, candidate: _Candidate) -> str:
+    if "leads out" in error.reason:
+        where = "the project" if candidate.whose == "project" else str(candidate.inside)
+        return f"leads out of {where} and is not read"
+    if "circle" in error.reason:
+        return "cannot be followed: it is a link in a circle"
+    return f"is not read: {error.message}"
+
+
+def _target(path: Path) -> str | None:
+    """Where a link says that it leads; nothing is opened."""
+    with contextlib.suppress(OSError):
+        return os.path.normpath(path.parent / os.readlink(path))  # noqa: PTH115
+    return None
+
+
+def _text(data: bytes) -> tuple[str, bool]:
     is_cut = len(data) > FILE_BYTES
     data = data[:FILE_BYTES]
     if b"\0" in data:

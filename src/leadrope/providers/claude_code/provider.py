@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
 import uuid
@@ -11,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from leadrope import errors
+from leadrope.confined import Folder
 from leadrope.core import attachments, connections, home
 from leadrope.core.events import Notice
 from leadrope.core.models import TIERS, resolve_model
@@ -22,6 +24,11 @@ from leadrope.providers.claude_code.session import ClaudeSession
 
 TRANSCRIPTS = "projects"
 MODEL_URL = "https://api.anthropic.com"
+SOUND_BYTES = 64 * 1024 * 1024
+"""Of a transcript, in which something must have been said. The first prompt is among its first lines."""
+FORKED_BYTES = 4 * 1024 * 1024 * 1024
+"""Of a session's transcripts with those of its subagents; the largest that are known are some hundred MiB."""
+_MOST_NAMED = 5
 
 
 class ClaudeCode:
@@ -68,7 +75,10 @@ class ClaudeCode:
         request = msgspec.structs.replace(request, connections=filled.servers)
         session_id = None if request.resume and not request.fork else request.session_id or str(uuid.uuid4())
         is_own_login = credential.kind == "own_login"
-        config_dir = None if is_own_login else config_folder(request, place, session_id, attempt=attempt)
+        dropped: list[str] = []
+        config_dir = (
+            None if is_own_login else config_folder(request, place, session_id, attempt=attempt, notices=dropped)
+        )
         told = instructions.read(Path(request.cwd or "."), user_home, environ) if request.instructions else None
         model = resolve_model(request.model, request.purpose, {**TIERS, **place.config.models})
         plan = plan_launch(
@@ -89,7 +99,7 @@ class ClaudeCode:
             is_trusted=place.is_trusted,
             shell=shutil.which("bash", path="/bin:/usr/bin"),
         )
-        notices = (*credential.notices, *(told.notices if told else ()))
+        notices = (*credential.notices, *dropped, *(told.notices if told else ()))
         return base.Launch(
             argv=plan.argv,
             env=plan.env,
@@ -114,19 +124,18 @@ class ClaudeCode:
 
     def tidy(self, launch: base.Launch) -> None:
         """Of the private folder only the transcripts are worth keeping; the rest is caches and snapshots."""
-        folder = Path(launch.config_dir) if launch.config_dir else None
-        if folder is None or not folder.is_dir():
+        if launch.config_dir is None:
             return
-        for entry in folder.iterdir():
-            if entry.name == TRANSCRIPTS:
-                continue
-            if entry.is_dir() and not entry.is_symlink():
-                shutil.rmtree(entry, ignore_errors=True)
-            else:
-                entry.unlink(missing_ok=True)
+        with contextlib.suppress(OSError, errors.UnsafeFile), Folder.open(launch.config_dir) as folder:
+            for entry in folder.entries(most=1_000_000):
+                if entry.name != TRANSCRIPTS or entry.kind != "folder":
+                    with contextlib.suppress(OSError):
+                        folder.remove(entry.name)
 
 
-def config_folder(request: RunRequest, place: base.Place, session_id: str | None, *, attempt: int) -> Path:
+def config_folder(
+    request: RunRequest, place: base.Place, session_id: str | None, *, attempt: int, notices: list[str]
+) -> Path:
     """The program's private folder. It stays with the session, because its transcript is what a resume reads."""
     if not request.persist_session:
         return place.launch_dir / "config"
@@ -139,10 +148,28 @@ def config_folder(request: RunRequest, place: base.Place, session_id: str | None
         if attempt == 1:
             raise errors.BadValue("session_id", f"{session_id} is in use", hint="Resume it, or choose another.")
         # A session's id can be used once; what the failed attempt left is nothing that anyone would resume.
-        shutil.rmtree(new)
+        with Folder.open(new.parent) as session:
+            session.remove(new.name)
     if old is not None:
-        shutil.copytree(old / TRANSCRIPTS, new / TRANSCRIPTS)
+        notices += _copy(old, home.ensure(new))
     return new
+
+
+def _copy(old: Path, new: Path) -> list[str]:
+    """The transcripts of a session for its fork: regular files alone, so that no link of an agent leads anywhere."""
+    with Folder.open(old) as source, Folder.open(new) as target:
+        try:
+            copied = source.copy_tree(TRANSCRIPTS, target, TRANSCRIPTS, most_bytes=FORKED_BYTES)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                target.remove(TRANSCRIPTS)
+            raise
+    kept_out = copied.dropped[:_MOST_NAMED]
+    more = len(copied.dropped) - len(kept_out)
+    return [
+        *(f"{old}/{TRANSCRIPTS}/{entry.path} {entry.reason}; the fork does not get it" for entry in kept_out),
+        *([f"{more} more entries of {old}/{TRANSCRIPTS} are not in the fork"] if more else []),
+    ]
 
 
 def _to_resume(sessions: Path, session_id: str) -> Path:
@@ -154,7 +181,7 @@ def _to_resume(sessions: Path, session_id: str) -> Path:
             hint="Check the id, and LEADROPE_HOME; a run that was told not to persist cannot be resumed.",
         )
     folder = sessions / session_id / "config"
-    if not any(map(_is_sound, folder.glob(f"{TRANSCRIPTS}/*/{session_id}.jsonl"))):
+    if not _is_sound(sessions / session_id, session_id):
         raise errors.SessionLost(
             f"the agent's record of session {session_id} is missing or broken, and leadrope has none of its own",
             hint="Start a new session.",
@@ -162,13 +189,18 @@ def _to_resume(sessions: Path, session_id: str) -> Path:
     return folder
 
 
-def _is_sound(transcript: Path) -> bool:
+def _is_sound(session: Path, session_id: str) -> bool:
     """Somebody has said something in it. The program itself would start without a word about what it cannot read."""
     try:
-        with transcript.open("rb") as lines:
-            return any(map(_is_message, lines))
-    except OSError:
+        with Folder.open(session) as opened, opened.folder(f"config/{TRANSCRIPTS}") as folder:
+            names = [f"{entry.path}/{session_id}.jsonl" for entry in folder.entries() if entry.kind == "folder"]
+            return any(_has_messages(folder, name) for name in names if folder.kind(name) == "file")
+    except (OSError, errors.UnsafeFile):
         return False
+
+
+def _has_messages(folder: Folder, name: str) -> bool:
+    return any(map(_is_message, folder.lines(name, most=SOUND_BYTES)))
 
 
 def _is_message(line: bytes) -> bool:
