@@ -169,6 +169,7 @@ def open_named(path: str | os.PathLike[str]) -> BinaryIO:
 
     Only for what is not handed on to anybody: a link here may lead to any file of the user.
     """
+    check(os.stat(path), os.fspath(path), hard_links=True)  # noqa: PTH116
     file = os.open(path, READ & ~getattr(os, "O_NOFOLLOW", 0))
     try:
         check(os.fstat(file), os.fspath(path), hard_links=True)

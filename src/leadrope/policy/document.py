@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import re
-import stat
 import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import msgspec
 
 from leadrope import errors
+from leadrope.confined import open_named
 
 Key = tuple[str | int, ...]
 
@@ -70,14 +70,15 @@ class Document:
         """FileNotFoundError is the caller's matter; everything else that prevents reading is a problem."""
         source = shown or str(path)
         try:
-            found = path.stat()
-            if not stat.S_ISREG(found.st_mode):
-                raise Problems([Problem(file=source, message="is not a plain file")])
-            if found.st_size > MAX_BYTES:
+            with open_named(path) as file:
+                content = file.read(MAX_BYTES + 1)
+            if len(content) > MAX_BYTES:
                 raise Problems([Problem(file=source, message=f"is larger than {MAX_BYTES} bytes")])
-            text = path.read_text(encoding="utf-8")
+            text = content.decode()
         except FileNotFoundError:
             raise
+        except errors.UnsafeFile:
+            raise Problems([Problem(file=source, message="is not a plain file")]) from None
         except (OSError, UnicodeDecodeError) as error:
             raise Problems([Problem(file=source, message=f"cannot be read: {error}")]) from None
         return cls(text, source)

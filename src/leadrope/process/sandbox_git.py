@@ -13,6 +13,10 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
+
+from leadrope import errors
+from leadrope.confined import Folder, open_named
 
 SETTINGS = ("config", "config.worktree")
 _WORKTREE = re.compile(r"^\s*worktree\s*=\s*(.+?)\s*$", re.MULTILINE)
@@ -91,17 +95,13 @@ def fill_gaps(folder: str, *, writable: Sequence[str] = ()) -> None:
     Without an entry for it in `config`, which the agent cannot make, git does not look at a `config.worktree`.
     """
     for git_dir in filter(_is_git_dir, git_pins(folder, writable=writable)):
-        owner = os.stat(git_dir)  # noqa: PTH116
-        made: list[Path] = []
-        with contextlib.suppress(OSError):  # it is there; or not even the user may write here, so nor may the agent
-            (hooks := Path(git_dir, "hooks")).mkdir()
-            made.append(hooks)
-        for place in _config_places(git_dir):
-            with contextlib.suppress(OSError):
-                (file := Path(place, "config.worktree")).touch(exist_ok=False)
-                made.append(file)
-        for path in made if os.geteuid() != owner.st_uid else ():
-            os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+        # It is there; or not even the user may write here, so nor may the agent.
+        with contextlib.suppress(OSError, errors.UnsafeFile), _opened(git_dir) as opened:
+            with contextlib.suppress(OSError, errors.UnsafeFile):
+                opened.make("hooks", mode=0o777)
+            for place in _config_places(git_dir):
+                with contextlib.suppress(OSError, errors.UnsafeFile):
+                    opened.write_new(f"{place}config.worktree", b"", mode=0o644)
 
 
 def plantable(folders: Sequence[str]) -> tuple[str, ...]:
@@ -121,19 +121,52 @@ def plantable(folders: Sequence[str]) -> tuple[str, ...]:
     return tuple(path for path in found if not os.path.lexists(path))
 
 
-def disarm(paths: Sequence[str]) -> Iterator[str]:
+class Planted(NamedTuple):
+    path: str
+    problem: str = ""
+    """Why it could not be put aside; empty: it has `.planted` after its name now."""
+
+
+def disarm(paths: Sequence[str]) -> Iterator[Planted]:
     """Put aside what was planted there meanwhile, and tell which. Git itself never makes these in such a folder."""
     for path in paths:
-        if os.path.lexists(path):
-            with contextlib.suppress(FileNotFoundError):  # another run in the same repository was quicker
-                os.rename(path, f"{path}.planted")  # noqa: PTH104
-                yield path
+        try:
+            with _opened(str(Path(path).parent)) as folder:
+                if folder.kind(Path(path).name) is None:
+                    continue
+                _put_aside(folder, Path(path).name)
+        except FileNotFoundError:  # another run in the same repository was quicker
+            continue
+        except errors.UnsafeFile as error:
+            yield Planted(path, error.message)
+        except OSError as error:
+            yield Planted(path, error.strerror or str(error))
+        else:
+            yield Planted(path)
+
+
+def _put_aside(folder: Folder, name: str) -> None:
+    aside = f"{name}.planted"
+    try:
+        folder.rename(name, aside, replaces=True)
+    except FileNotFoundError:
+        raise
+    except OSError:  # a folder stands in the way
+        folder.remove(aside)
+        folder.rename(name, aside, replaces=True)
+
+
+def _opened(path: str) -> Folder:
+    """A folder of git's, which is none if it has become a link."""
+    with Folder.open(Path(path).parent, hard_links=True) as parent:
+        return parent.folder(Path(path).name)
 
 
 def _config_places(git_dir: str) -> Iterator[str]:
+    """By their names in the git folder, each with a slash at its end."""
     if "worktreeconfig" in (_read(Path(git_dir, "config")) or "").lower():
-        yield git_dir
-        yield from _folders(Path(git_dir, "worktrees"))
+        yield ""
+        yield from (f"worktrees/{Path(tree).name}/" for tree in _folders(Path(git_dir, "worktrees")))
 
 
 def _parts(git_dir: str, writable: Sequence[str]) -> Iterator[tuple[str, bool]]:
@@ -209,13 +242,12 @@ def _resolved(folder: str, path: str) -> str | None:
 
 
 def _read(path: Path) -> str | None:
+    """Links are followed: of what is read here, nothing but a path that is judged later is used."""
     try:
-        if path.is_file():
-            with path.open("rb") as file:
-                return file.read(_MOST_BYTES).decode(errors="replace")
-    except OSError:
+        with open_named(path) as file:
+            return file.read(_MOST_BYTES).decode(errors="replace")
+    except (OSError, errors.UnsafeFile):
         return None
-    return None
 
 
 def _is_inside(path: str, folders: Sequence[str]) -> bool:

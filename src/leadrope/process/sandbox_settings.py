@@ -7,16 +7,17 @@ a stranger wrote: by its place under the run's folder, without following a link,
 
 from __future__ import annotations
 
-import contextlib
 import os
+import secrets
 import shutil
-import stat
 import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
+
+from leadrope import errors
+from leadrope.confined import Folder
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 """Not the user's PATH: a folder of the workspace may be on it, with a program `git` that the agent has made."""
@@ -61,43 +62,29 @@ def make(paths: Sequence[str], run_dir: str) -> tuple[View, ...]:
 
 
 def _make(path: str, run_dir: str) -> Iterator[View]:
+    file = Path(path)
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:  # a link, or not ours to read
+        with Folder.open(file.parent, hard_links=True) as folder:
+            found = folder.stat(file.name)
+            was = folder.read_bytes(file.name, most=MOST_BYTES)
+    except (OSError, errors.UnsafeFile):  # a link, not ours to read, or too large
         return
-    with os.fdopen(handle, "rb") as file:
-        found = os.fstat(handle)
-        was = file.read(MOST_BYTES + 1) if stat.S_ISREG(found.st_mode) else None
-    if was is None or len(was) > MOST_BYTES:
-        return
-    folder = tempfile.mkdtemp(prefix="git-", dir=run_dir)
-    Path(folder, "config").write_bytes(was)
-    Path(folder, "link").symlink_to(f"{folder}/config")
-    yield View(
-        path=path,
-        run_dir=run_dir,
-        folder=os.path.basename(folder),  # noqa: PTH119
-        was=was,
-        owner=(found.st_uid, found.st_gid),
-    )
+    name = f"git-{secrets.token_hex(8)}"
+    with Folder.open(run_dir) as run, run.folder(name, makes=0o700) as made:
+        made.write_new("config", was, mode=0o644)
+        os.symlink(f"{run_dir}/{name}/config", "link", dir_fd=made.fileno())
+    yield View(path=path, run_dir=run_dir, folder=name, was=was, owner=(found.st_uid, found.st_gid))
 
 
 def changed(view: View) -> bytes | None:
     """What the agent has made of its copy; None if nothing. Raises Unreadable."""
     try:
-        with contextlib.ExitStack() as stack:
-            handle = None
-            for name in (view.run_dir, view.folder):
-                handle = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle)
-                stack.callback(os.close, handle)
-            config = os.open("config", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=handle)
-            file = stack.enter_context(os.fdopen(config, "rb"))
-            is_file = stat.S_ISREG(os.fstat(config).st_mode)
-            now = file.read(MOST_BYTES + 1) if is_file else b""
+        with Folder.open(view.run_dir) as run:
+            now = run.read_bytes(f"{view.folder}/config", most=MOST_BYTES)
     except OSError as error:
         raise Unreadable(f"{error.strerror}") from None
-    if not is_file or len(now) > MOST_BYTES:
-        raise Unreadable("it is too large" if is_file else "it is no file")
+    except errors.UnsafeFile as error:
+        raise Unreadable(f"it {error.reason}") from None
     return now if now != view.was else None
 
 
@@ -117,8 +104,12 @@ def read(content: bytes) -> dict[str, Values]:
 
 def write(view: View, name: str, *, before: Values, after: Sequence[str]) -> bool:
     """Into the user's own file, with git's own lock; False if another value stands there by now. Raises Refused."""
+    file = Path(view.path)
     try:
-        standing = read(Path(view.path).read_bytes()).get(name, ())
+        with Folder.open(file.parent, hard_links=True) as folder:
+            standing = read(folder.read_bytes(file.name, most=MOST_BYTES)).get(name, ())
+    except errors.UnsafeFile as error:  # git would write to whatever it leads to
+        raise Refused(error.message) from None
     except (OSError, Unreadable) as error:
         raise Refused(str(error)) from None
     if standing != before:

@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from leadrope import errors
+from leadrope.confined import Folder
 from leadrope.core import config as configs
 from leadrope.core import events, home
 from leadrope.core.request import Limits, McpFile, RunRequest, check, normal_mode
@@ -17,6 +18,8 @@ from leadrope.policy.limits import capped
 from leadrope.policy.resolve import EffectivePolicy
 from leadrope.providers import base
 from leadrope.runtime import checks, trust
+
+_MOST_MCP_BYTES = 1024 * 1024
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,11 +103,13 @@ def _with_machine(request: RunRequest, config: configs.Config) -> RunRequest:
 def _with_repository(request: RunRequest) -> RunRequest:
     """A trusted repository's own servers; what the caller gives under the same name wins."""
     path = Path(request.cwd or ".", ".mcp.json")
-    if not path.is_file():
-        return request
     try:
-        told = msgspec.json.decode(path.read_bytes(), type=McpFile)
-    except (OSError, msgspec.MsgspecError, RecursionError) as error:
+        with Folder.open(path.parent, hard_links=True) as folder:
+            content = folder.read_bytes(folder.resolve(path.name), most=_MOST_MCP_BYTES)
+        told = msgspec.json.decode(content, type=McpFile)
+    except FileNotFoundError:
+        return request
+    except (OSError, errors.UnsafeFile, msgspec.MsgspecError, RecursionError) as error:
         raise errors.BadConfig(
             f"{path} cannot be read: {error}", hint="Correct it, or `leadrope trust --forget`."
         ) from None

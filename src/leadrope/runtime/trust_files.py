@@ -7,15 +7,18 @@ commands in there name. What a named script calls in its turn is not followed.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import re
 import shlex
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
+
+from leadrope import errors
+from leadrope.confined import open_named
 
 # A repository with more than this is not read to its end at every start; then nobody can say what changed in it.
 MOST_FILES = 2000
@@ -95,11 +98,13 @@ def _below(place: Path, folders: list[str]) -> Iterator[Path]:
         elif real not in folders:
             folders.append(real)
             try:
-                entries = sorted(os.listdir(here))  # noqa: PTH208
+                with os.scandir(here) as entries:
+                    # One more than is accepted says as much as all of them.
+                    names = sorted(entry.name for entry in itertools.islice(entries, MOST_FILES + 2))
             except OSError:
                 yield here
                 continue
-            todo += [here / name for name in entries if not (here == place and name == _NOT_READ)]
+            todo += [here / name for name in names if not (here == place and name == _NOT_READ)]
 
 
 # -- what commands name -----------------------------------------------------------------------------------------------
@@ -153,11 +158,9 @@ def _texts(source: Path) -> list[str]:
     if source.suffix not in (".json", ".md"):
         return []
     try:
-        if not stat.S_ISREG(os.stat(source).st_mode):  # noqa: PTH116
-            return []
-        with source.open("rb") as file:
+        with open_named(source) as file:
             content = file.read(_MOST_TEXT)
-    except OSError:
+    except (OSError, errors.UnsafeFile):
         return []
     lines = content.decode("utf-8", errors="replace").splitlines()
     if source.suffix == ".md":
@@ -189,13 +192,17 @@ _LARGE = "too large"
 def _hash(path: Path) -> str:
     try:
         link = f"-> {os.readlink(path)} " if path.is_symlink() else ""  # noqa: PTH115  # as it is
-        # Not to be opened unseen: a pipe would be waited for, and there is nobody at its other end.
-        found = os.stat(path)  # noqa: PTH116
-        if not stat.S_ISREG(found.st_mode):
+        try:
+            file = open_named(path)
+        except errors.UnsafeFile:
             return f"{link}no file"
-        if found.st_size > MOST_BYTES:
-            return f"{link}{_LARGE}"
-        with path.open("rb") as file:
-            return link + hashlib.file_digest(file, "sha256").hexdigest()
+        with file:
+            digest, left = hashlib.sha256(), MOST_BYTES
+            while chunk := file.read(min(1024 * 1024, left + 1)):
+                digest.update(chunk)
+                left -= len(chunk)
+                if left < 0:
+                    return f"{link}{_LARGE}"
+        return link + digest.hexdigest()
     except OSError as error:
         return f"unreadable ({error.strerror})"

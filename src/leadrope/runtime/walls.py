@@ -153,11 +153,14 @@ async def settled(built: Built) -> list[events.Notice]:
 
 
 def _disarmed(built: Built) -> Iterator[events.Notice]:
-    for path in sandbox_git.disarm(built.sight.plantable):
+    for path, problem in sandbox_git.disarm(built.sight.plantable):
+        now = f"it is now {path}.planted"
+        if problem:
+            now = f"it cannot be renamed ({problem}): remove it before you use git there"
         yield events.Notice(
             level="warning",
             code="git_planted",
-            message=f"the agent made {path}, by which git would run with other settings; it is now {path}.planted",
+            message=f"the agent made {path}, by which git would run with other settings; {now}",
         )
 
 

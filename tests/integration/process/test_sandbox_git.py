@@ -190,7 +190,7 @@ async def test_what_git_runs_later_cannot_be_planted(room: Any, is_worktree: boo
     assert done.out == "two", done
     now = sandbox_trial.prepare(room.spec()).sight.plantable
     assert f"{git}/commondir" not in now, "what was there before is not taken away"
-    assert list(sandbox_git.disarm(plantable)) == [f"{git}/commondir"]
+    assert list(sandbox_git.disarm(plantable)) == [(f"{git}/commondir", "")]
     await room.git(("-C", str(room.ws), "status"), ("-C", str(main), "status"), ("-C", str(other), "status"))
     assert not list((main / ".git" / "hooks").iterdir())
     assert settings_of(main) == before
@@ -206,7 +206,7 @@ async def test_settings_that_would_count_later_are_put_aside(room: Any, is_workt
     own = git / "worktrees" / room.ws.name if is_worktree else git
     done = await room.play(f"echo '[core]' > {own}/config.worktree; git status -s; echo over")
     assert done.out == "over", done
-    assert list(sandbox_git.disarm(room.box.sight.plantable)) == [f"{own}/config.worktree"]
+    assert list(sandbox_git.disarm(room.box.sight.plantable)) == [(f"{own}/config.worktree", "")]
     assert not (own / "config.worktree").exists()
     assert (own / "config.worktree.planted").exists()
 

@@ -14,6 +14,7 @@ A login's refresh token is never read: two programs that refresh one login log t
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
@@ -23,6 +24,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from leadrope import errors
+from leadrope.confined import open_named
 from leadrope.core.events import CredentialUsed
 from leadrope.core.redaction import Secret, mask
 from leadrope.providers.claude_code.locate import AuthStatus
@@ -96,11 +98,17 @@ class _KeyFile(msgspec.Struct, frozen=True):
     customApiKey: Any = None  # noqa: N815
 
 
+_MOST_BYTES = 1024 * 1024
 _File = TypeVar("_File", _LoginFile, _KeyFile)
 
 
 def read_file(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
+    """With the user's own login an agent can write where these lie: a pipe there must not hold us."""
+    try:
+        with open_named(path) as file:
+            return file.read(_MOST_BYTES).decode()
+    except errors.UnsafeFile as error:
+        raise OSError(errno.EINVAL, error.reason) from None
 
 
 def find(

@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 import msgspec
 
@@ -208,11 +209,11 @@ async def _ask(
     """Run one short command to its end. The output goes to files: a grandchild that holds a pipe cannot hold us."""
     with tempfile.TemporaryDirectory(prefix="leadrope-ask-", ignore_cleanup_errors=True) as scratch:
         folder = Path(scratch)
-        out, err = folder / "out", folder / "err"
         child_env = dict(env) | {"TMPDIR": scratch}
         if not own_home:
             child_env |= {"HOME": scratch, "CLAUDE_CONFIG_DIR": str(folder / "config")}
-        with out.open("wb") as stdout, err.open("wb") as stderr:
+        # Without names: what the program puts into its folder cannot take their place.
+        with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
             process = await asyncio.create_subprocess_exec(
                 binary,
                 *args,
@@ -223,14 +224,14 @@ async def _ask(
                 cwd=scratch,
                 start_new_session=True,
             )
-        try:
-            async with asyncio.timeout(timeout_s):
-                exit_code = await process.wait()
-        finally:
-            if process.returncode is None:
-                _kill_group(process)
-                await asyncio.shield(process.wait())
-        return _Answer(exit_code=exit_code, stdout=_head(out), stderr=_head(err))
+            try:
+                async with asyncio.timeout(timeout_s):
+                    exit_code = await process.wait()
+            finally:
+                if process.returncode is None:
+                    _kill_group(process)
+                    await asyncio.shield(process.wait())
+            return _Answer(exit_code=exit_code, stdout=_head(stdout), stderr=_head(stderr))
 
 
 def _kill_group(process: asyncio.subprocess.Process) -> None:
@@ -241,6 +242,6 @@ def _kill_group(process: asyncio.subprocess.Process) -> None:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def _head(path: Path) -> str:
-    with path.open("rb") as file:
-        return file.read(_ANSWER_BYTES).decode(errors="replace")
+def _head(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read(_ANSWER_BYTES).decode(errors="replace")
