@@ -12,9 +12,7 @@ import asyncio
 import contextlib
 import ipaddress
 import re
-import socket
-import threading
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -23,6 +21,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from leadrope import errors
+from leadrope.net.addresses import Address, Resolver
+from leadrope.net.resolver import ask_system
 from leadrope.runtime import http1
 
 ANY_PORT = -1
@@ -32,10 +32,6 @@ CONNECT_S = 15.0
 CLOSE_S = 5.0
 _HEAD_S = 30.0
 _MOST_CLIENTS = 256
-
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""A name and a port in, addresses out; raises OSError when there are none."""
 
 _HOST = re.compile(r"(?=.{1,253}\Z)[a-z0-9_](?:[a-z0-9_-]{0,62})(?:\.[a-z0-9_](?:[a-z0-9_-]{0,62}))*")
 _TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
@@ -70,7 +66,7 @@ class HostProxy:
         *,
         listen: Path | None = None,
         on_refused: Callable[[Refused], None] | None = None,
-        resolve: Resolve | None = None,
+        resolve: Resolver | None = None,
     ) -> None:
         """`allowed`: `example.com`, `*.example.com`, `example.com:8443`, `10.0.0.7:*`. Ports are 80 and 443 unless
         one, or all of them, are named. `!bad.example.com`: that host and all below it, never. An address of a private
@@ -305,36 +301,6 @@ async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> Non
         await sink.drain()
     if sink.can_write_eof() and not sink.transport.is_closing():
         sink.write_eof()
-
-
-async def ask_system(host: str, port: int) -> Sequence[str]:
-    """In a thread that nobody waits for: a resolver can be silent for minutes, and a loop that closes waits for the
-    threads of its own pool.
-    """
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[list[str]] = loop.create_future()
-
-    def tell(found: list[str], error: Exception | None) -> None:
-        if answer.done():
-            return
-        if error is None:
-            answer.set_result(found)
-        else:
-            answer.set_exception(error)
-
-    def ask() -> None:
-        found: list[str] = []
-        error: Exception | None = None
-        try:
-            entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            found = list(dict.fromkeys(str(entry[4][0]) for entry in entries))
-        except (OSError, UnicodeError) as wrong:
-            error = wrong
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody asks any more
-            loop.call_soon_threadsafe(tell, found, error)
-
-    threading.Thread(target=ask, name=f"leadrope resolves {host}", daemon=True).start()
-    return await answer
 
 
 def _address(text: str) -> Address | None:

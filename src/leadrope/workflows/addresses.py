@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ipaddress
 import re
-import socket
 from collections.abc import Iterable, Sequence
 from typing import Literal
 from urllib.parse import quote, urljoin, urlsplit
@@ -20,66 +19,11 @@ from urllib.parse import quote, urljoin, urlsplit
 import msgspec
 
 from leadrope import errors
+from leadrope.net import addresses as net
+from leadrope.net.addresses import Address, Network
 from leadrope.policy import hosts
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
-_NAME = re.compile(r"(?=.{1,253}\Z)(?!-)[a-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[a-z0-9_-]{1,63}(?<!-))*")
-_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _VISIBLE = "".join(chr(code) for code in range(0x21, 0x7F))
-
-# Names that lead to this machine, its neighbours or a cloud's own service, whatever a resolver says.
-LOCAL_NAMES: tuple[str, ...] = (
-    *("localhost", "localdomain", "local", "internal", "home.arpa", "ip6-localhost", "ip6-loopback"),
-    *("metadata", "instance-data"),
-)
-
-# Whoever reads these gets the machine's credentials. The last one lies in a public range.
-METADATA = frozenset(
-    map(
-        ipaddress.ip_address,
-        ("169.254.169.254", "169.254.170.2", "100.100.100.200", "fd00:ec2::254", "192.0.0.192", "168.63.129.16"),
-    )
-)
-
-_V4 = (
-    ("0.0.0.0/8", "this host itself", "never"),
-    ("10.0.0.0/8", "a private network", "private"),
-    ("100.64.0.0/10", "a carrier's network (CGNAT)", "private"),
-    ("127.0.0.0/8", "this machine (loopback)", "private"),
-    ("169.254.0.0/16", "a link-local address", "private"),
-    ("172.16.0.0/12", "a private network", "private"),
-    ("192.0.0.0/24", "reserved", "private"),
-    ("192.0.2.0/24", "reserved for documentation", "private"),
-    ("192.88.99.0/24", "a relay's address (6to4)", "never"),
-    ("192.168.0.0/16", "a private network", "private"),
-    ("198.18.0.0/15", "reserved for measurements", "private"),
-    ("198.51.100.0/24", "reserved for documentation", "private"),
-    ("203.0.113.0/24", "reserved for documentation", "private"),
-    ("224.0.0.0/4", "a multicast address", "never"),
-    ("240.0.0.0/4", "reserved", "never"),
-)
-# In order: the first that holds the address counts. What none of them holds, and is not in 2000::/3, is reserved.
-_V6 = (
-    ("::/128", "this host itself", "never"),
-    ("::1/128", "this machine (loopback)", "private"),
-    ("::/96", "an old spelling of an IPv4 address", "never"),
-    ("64:ff9b:1::/48", "a translator's network", "private"),
-    ("2001::/32", "a tunnel (Teredo)", "never"),
-    ("2001::/23", "reserved", "never"),
-    ("2001:db8::/32", "reserved for documentation", "private"),
-    ("2002::/16", "a tunnel (6to4)", "never"),
-    ("3fff::/20", "reserved for documentation", "private"),
-    ("fc00::/7", "a private network", "private"),
-    ("fe80::/10", "a link-local address", "private"),
-    ("fec0::/10", "a private network", "private"),
-    ("ff00::/8", "a multicast address", "never"),
-)
-_RANGES = tuple((ipaddress.ip_network(text), what, kind) for text, what, kind in (*_V4, *_V6))
-_TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
-_GLOBAL = ipaddress.ip_network("2000::/3")
-_ISATAP = 0x5EFE
 
 _NEVER = "No setting opens it: use another address of the server."
 _EXACTLY = "If it is meant, name this very address in allow_private."
@@ -132,11 +76,6 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def origin(self) -> tuple[str, str, int]:
         return self.scheme, self.host, self.port
-
-
-class Verdict(msgspec.Struct, frozen=True):
-    kind: Literal["public", "private", "metadata", "never"]
-    what: str = ""
 
 
 class Allowed(msgspec.Struct, frozen=True, kw_only=True):
@@ -199,14 +138,14 @@ def read_url(url: str) -> Target:
         raise BadUrl("the url holds a user or a password", "Leave them out of it; a token goes into `auth`.")
     if not host or port == 0:
         raise BadUrl("the url names no host" if not host else "the url names port 0")
-    name, address = _read_host(host)
+    found = _read_host(host)
     path = quote(parts.path or "/", safe=_VISIBLE) + (f"?{quote(parts.query, safe=_VISIBLE)}" if parts.query else "")
     return Target(
         scheme="https" if scheme == "https" else "http",
-        host=name,
+        host=found.name,
         port=port or (443 if scheme == "https" else 80),
         path=path if path.startswith("/") else f"/{path}",
-        address=address,
+        address=found.address,
     )
 
 
@@ -224,7 +163,7 @@ def judge_name(target: Target, allowed: Allowed) -> None:
     if target.address is not None:
         judge_addresses(target, [str(target.address)], allowed)
         return
-    if not any(target.host == name or target.host.endswith(f".{name}") for name in LOCAL_NAMES):
+    if not net.is_local_name(target.host):
         return
     if not allowed.has_name(target.host) or (allowed.everything and _is_metadata_name(target.host)):
         raise Blocked(f"{target.host} is a name of the own machine or network")
@@ -234,16 +173,16 @@ def judge_addresses(target: Target, found: Iterable[str], allowed: Allowed) -> l
     """The addresses to connect to. One that may not be reached forbids them all: nobody knows who gave it."""
     good: list[str] = []
     for text in found:
-        address = _plain(text)
+        address = net.read_address(text)
         if address is None:
             raise Blocked(f"{target.host} leads to {text!r}, which is no address that can be judged")
-        verdict = judge(address)
+        verdict = net.judge(address)
         is_named = target.address is None and allowed.has_name(target.host)
         if verdict.kind == "never":
             raise Blocked(f"{_led(target, address)} is {verdict.what}", _NEVER)
-        if verdict.kind == "metadata" and not allowed.names_exactly(_inner(address)):
+        if verdict.kind == "metadata" and not allowed.names_exactly(net.embedded(address)):
             raise Blocked(f"{_led(target, address)} is {verdict.what}", _EXACTLY)
-        if verdict.kind == "private" and not (is_named or allowed.has(_inner(address))):
+        if verdict.kind == "private" and not (is_named or allowed.has(net.embedded(address))):
             raise Blocked(f"{_led(target, address)} is {verdict.what}")
         good.append(str(address))
     if not good:
@@ -251,75 +190,15 @@ def judge_addresses(target: Target, found: Iterable[str], allowed: Allowed) -> l
     return list(dict.fromkeys(good))
 
 
-def judge(address: Address) -> Verdict:
-    """Public, private, a cloud's credentials, or nothing that a request could go to."""
-    inner = _inner(address)
-    if inner in METADATA:
-        return Verdict("metadata", "a cloud's metadata service, which hands out credentials")
-    for network, what, kind in _RANGES:
-        if _holds(network, inner):
-            return Verdict("private", what) if kind == "private" else Verdict("never", what)
-    if isinstance(inner, ipaddress.IPv6Address) and inner not in _GLOBAL and inner not in _TRANSLATED:
-        return Verdict("never", "reserved")
-    return Verdict("public")
-
-
-def _read_host(host: str) -> tuple[str, Address | None]:
-    if ":" in host:
-        try:
-            six = ipaddress.IPv6Address(host)
-        except ValueError:
-            raise BadUrl(f"the url's host {host!r} is no IPv6 address") from None
-        if six.scope_id is not None:
-            raise Blocked(f"{host} names a network card of this machine", _NEVER)
-        plain = six.ipv4_mapped or six
-        return plain.compressed, plain
-    name = host.lower().removesuffix(".")
-    if not name.isascii():
-        raise BadUrl(f"the url's host {host!r} is not plain ASCII", "Write the name in its xn-- form.")
-    if _NUMBER.fullmatch(name.rpartition(".")[2]):
-        try:
-            four = ipaddress.IPv4Address(name)
-        except ValueError:
-            raise Blocked(f"{host} is {_odd(name)}", "Write an address in the form 192.0.2.1.") from None
-        return four.compressed, four
-    if not _NAME.fullmatch(name):
-        raise BadUrl(f"the url's host {host!r} is no name of a host")
-    return name, None
-
-
-def _odd(name: str) -> str:
-    """127.1, 0x7f.1 and 2130706433 are 127.0.0.1 to those who connect."""
+def _read_host(host: str) -> net.Host:
     try:
-        return f"an unusual spelling of {ipaddress.IPv4Address(socket.inet_aton(name))}"
-    except OSError:
-        return "no address"
-
-
-def _plain(text: str) -> Address | None:
-    try:
-        address = ipaddress.ip_address(text)
-    except ValueError:
-        return None
-    if isinstance(address, ipaddress.IPv6Address):
-        if address.scope_id is not None:
-            return None
-        return address.ipv4_mapped or address
-    return address
-
-
-def _inner(address: Address) -> Address:
-    """The IPv4 address that an IPv6 one stands for, where it leads there and nowhere else."""
-    if isinstance(address, ipaddress.IPv6Address):
-        if address.ipv4_mapped is not None:
-            return address.ipv4_mapped
-        low = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-        if address in _TRANSLATED:
-            return low
-        # ISATAP: the last 64 bits are 0:5efe:a.b.c.d, below any prefix.
-        if (int(address) >> 32) & 0xFCFFFFFF == _ISATAP and judge(low).kind != "public":
-            return low
-    return address
+        return net.read_host(host)
+    except net.BadHost as error:
+        if error.leads_home:
+            raise Blocked(f"{host} is {error}", "Write an address in the form 192.0.2.1.") from None
+        raise BadUrl(
+            f"the url's host {host!r} is {error}", "Write https://host/path; a name in its xn-- form."
+        ) from None
 
 
 def _holds(network: Network, address: Address) -> bool:

@@ -15,9 +15,9 @@ from pathlib import Path
 import msgspec
 
 from leadrope import errors
+from leadrope.net.resolver import ask_system
 from leadrope.process import lines
 from leadrope.process.child import Child
-from leadrope.runtime import proxy
 from leadrope.workflows import addresses, http_client
 from leadrope.workflows.mcp_client import EventStream, Lost, Message, Wire, is_answer, reply_to
 
@@ -248,7 +248,7 @@ async def _exchange(request: http_client.Request) -> AsyncIterator[http_client.A
     where = [str(target.address)]
     if target.address is None:
         try:
-            where = list(await proxy.ask_system(target.host, target.port))
+            where = list(await ask_system(target.host, target.port))
         except (OSError, UnicodeError) as error:
             told = getattr(error, "strerror", None) or error
             raise Lost(f"{target.host} cannot be resolved: {told}") from None

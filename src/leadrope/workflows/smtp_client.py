@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from leadrope.core.redaction import Secret
-from leadrope.runtime import proxy
+from leadrope.net.resolver import ask_system
 from leadrope.workflows.known_secrets import KnownSecrets
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ async def _reach(settings: Settings) -> socket.socket:
     loop = asyncio.get_running_loop()
     where, told = f"{settings.host}:{settings.port}", "it has no address"
     try:
-        found: Sequence[str] = await proxy.ask_system(settings.host, settings.port)
+        found: Sequence[str] = await ask_system(settings.host, settings.port)
     except (OSError, UnicodeError) as error:
         found, told = (), getattr(error, "strerror", None) or str(error)
     for address in found:

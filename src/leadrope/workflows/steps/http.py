@@ -17,7 +17,8 @@ from msgspec import Meta
 
 from leadrope.core import home as homes
 from leadrope.core.tools import ToolCall
-from leadrope.runtime import proxy
+from leadrope.net.addresses import Resolver
+from leadrope.net.resolver import ask_system
 from leadrope.workflows import addresses, http_client, templates
 from leadrope.workflows.known_secrets import KnownSecrets
 from leadrope.workflows.steps.base import Caution, Config, Context, Done, Kind, StepFailed, as_mistake, brief
@@ -101,7 +102,7 @@ async def run(config: Http, context: Context) -> Done:
 
 
 async def fetch(
-    config: Http, context: Context, *, resolve: proxy.Resolve = proxy.ask_system, tls: ssl.SSLContext | None = None
+    config: Http, context: Context, *, resolve: Resolver = ask_system, tls: ssl.SSLContext | None = None
 ) -> Done:
     """`resolve` and `tls` are the outermost seams: who knows names, and whose certificates are trusted."""
     plan = _checked(_with_token(config, context) if config.auth_env else config)
@@ -117,7 +118,7 @@ class _Exchange:
     """The request and its redirects, with one clock for all of them that stands still while a person is asked."""
 
     def __init__(
-        self, config: Http, plan: _Plan, context: Context, resolve: proxy.Resolve, tls: ssl.SSLContext | None
+        self, config: Http, plan: _Plan, context: Context, resolve: Resolver, tls: ssl.SSLContext | None
     ) -> None:
         self._config = config
         self._plan = plan

@@ -6,12 +6,13 @@ import ipaddress
 
 import pytest
 
+import address_table as table
+from leadrope.net.addresses import judge
 from leadrope.workflows.addresses import (
     Allowed,
     BadUrl,
     Blocked,
     follow,
-    judge,
     judge_addresses,
     judge_name,
     read_allowed,
@@ -132,6 +133,27 @@ def test_each_kind_of_address(text: str, kind: str) -> None:
 def test_what_leads_home_is_blocked_before_anybody_resolves_it(url: str) -> None:
     with pytest.raises(Blocked):
         judge_name(read_url(url), NOBODY)
+
+
+@pytest.mark.parametrize("host", [*table.PRIVATE, *table.ODD, *table.LOCAL_NAMES])
+def test_what_is_not_public_is_not_reached(host: str) -> None:
+    """The same table as for the proxy and the gate."""
+    with pytest.raises((Blocked, BadUrl)):
+        judge_name(read_url(f"http://{f'[{host}]' if ':' in host and not host.startswith('[') else host}/"), NOBODY)
+
+
+@pytest.mark.parametrize("address", [*table.PRIVATE, *table.PUBLIC])
+def test_a_name_is_judged_by_its_addresses(address: str) -> None:
+    if address in table.PUBLIC:
+        assert judge_addresses(NAME, [address], NOBODY)
+        return
+    with pytest.raises(Blocked):
+        judge_addresses(NAME, [PUBLIC, address], NOBODY)
+
+
+@pytest.mark.parametrize("host", [*table.PUBLIC, *table.PUBLIC_NAMES])
+def test_what_is_public_may_be_asked_for(host: str) -> None:
+    judge_name(read_url(f"http://{f'[{host}]' if ':' in host else host}/"), NOBODY)
 
 
 @pytest.mark.parametrize(
