@@ -28,6 +28,7 @@ _REACHES_GIT = re.compile(
     r"(?:^|/)(?:\.git(?:/|\Z|attributes|modules|config)|\.husky|hooks/|config\Z|\.config/|\.?lefthook|\.pre-commit"
     r"|\.lintstaged|package\.json)"
 )
+_HIDES = "where programs are started from"
 _DOTTED = re.compile(r"\.[A-Za-z]\w*\Z")
 
 # Variables that make known programs start others, or change which program a name means. Compiled when a variable is
@@ -126,26 +127,28 @@ class Aftermath:
     def written(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(write.path for write in self._writes))
 
-    def reasons(self) -> Iterator[str]:
-        yield from self._reasons
+    def reasons(self) -> Iterator[tuple[str, bool]]:
+        """Why the line is not clean, and whether that hides which programs it starts."""
+        for reason in self._reasons:
+            yield reason, True
         if self._carried and any(start.role not in ("inert", "builtin", "writer") for start in self._starts):
-            yield f"{self._carried[0]} is set, which a program may run"
+            yield f"{self._carried[0]} is set, which a program may run", False
         for start in self._starts:
             if start.role == "script" and start.cwd is not None and (start.cwd[:1] in "/~?" or ".." in start.cwd):
-                yield f"{start.name} in a folder that is not known"
+                yield f"{start.name} in a folder that is not known", False
         if len(self._writes) > MAX_WRITES:
-            yield f"over {MAX_WRITES} files written"
+            yield f"over {MAX_WRITES} files written", True
             return
         moments = Counter(start.order for start in self._starts)
         for write in self._writes:
             if reason := self._after(write, moments):
-                yield reason
+                yield reason, reason.endswith(_HIDES)
 
     def _after(self, write: _Write, moments: Counter[int]) -> str:
         """Why a program that starts after this write, or beside it, may be another one than it seems."""
         where = _where(write)
         if where == "programs":
-            return f"writes {write.path}, where programs are started from"
+            return f"writes {write.path}, {_HIDES}"
         for start in self._starts:
             alone = start.order == write.own and moments[start.order] == 1
             if start.order < write.order or alone:

@@ -337,9 +337,9 @@ def risk(reading: Reading) -> Risk:
         return "high"
     levels = [_risk_of(program) for program in reading.programs]
     fetches = any(base(program.words[0]) in _NETWORK for program in reading.programs)
-    if "high" in levels or (fetches and reading.opaque):
+    if "high" in levels or (fetches and not reading.is_clean):
         return "high"
-    return "medium" if reading.opaque or "medium" in levels or reading.writes else "low"
+    return "medium" if not reading.is_clean or "medium" in levels or reading.writes else "low"
 
 
 def _risk_of(program: Program) -> Risk:

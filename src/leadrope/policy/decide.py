@@ -156,8 +156,8 @@ def _by_rules(rules: EffectivePolicy, look: Look, facts: Facts) -> list[Ask | De
                 return [verdict]
             if verdict is not None:
                 found.append(verdict)
-    if rules.gates_commands and look.reading is not None and look.reading.opaque:
-        why = f"the command cannot be read: {look.reading.opaque[0]}"
+    if rules.gates_commands and look.reading is not None and not look.reading.is_clean:
+        why = f"the command cannot be read: {(*look.reading.opaque, *look.reading.unknown)[0]}"
         if (verdict := _unread(rules, "opaque", why, rules.layer_of("opaque"), facts)) is not None:
             found.append(verdict)
     return found

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from leadrope.policy.scripts import judge_awk, judge_sed
-from leadrope.policy.shell_words import UNKNOWN, Word, names
-from leadrope.policy.wrappers import Grammar, Told, Words, parse, unknown_options
+from leadrope.policy.shell_words import UNKNOWN, names
+from leadrope.policy.wrappers import Grammar, Told, Words, is_stream, other_options, parse, unknown_options
 
 _PYTHON = Grammar("uBOsSEIqvbdP", "", ("--version", "--help"), (), r"-V|-W(?:ignore|error|default)|-OO")
 # Modules with code of their own, and those that are a program's other name.
@@ -44,20 +44,16 @@ def interpreter(name: str, words: Words) -> Told | None:
     return _awk(words) if name in _AWKS else None
 
 
-def is_stream(word: Word) -> bool:
-    return word.text is None or word.glob or word.text == "-" or word.text.startswith(("/dev/", "/proc/"))
-
-
 def _python(words: Words) -> Told:
     for place, word in enumerate(words):
         if word.text == "-m":
             if parse(words[:place], _PYTHON) is None:
-                return unknown_options("python")
+                return other_options("python")
             module = words[place + 1].text if place + 1 < len(words) else None
             if module in _MODULE_PROGRAMS:
                 return Told(role="runner", starts=(tuple(words[place + 1 :]),))
             return Told(
-                role="runner", opaque="" if module in _MODULES else "python -m with a module that is not known here"
+                role="runner", unknown="" if module in _MODULES else "python -m with a module that is not known here"
             )
         if word.text is None or not word.text.startswith("-"):
             break
@@ -73,15 +69,15 @@ def _interpreter(name: str, words: Words) -> Told:
 
 
 def _file_of(name: str, words: Words, grammar: Grammar) -> Told:
-    """An interpreter with a file of the project is a runner; with a text or its input it is opaque."""
+    """An interpreter with a file of the project is a runner; what a text or its input makes it do is not known."""
     parsed = parse(words, grammar)
     if parsed is None:
-        return Told(role="runner", opaque=f"{name} with a text or options that are not known here")
+        return Told(role="runner", unknown=f"{name} with a text or options that are not known here")
     if not parsed.rest:
         asks = any(option in ("--version", "--help", "-V", "-v", "--test", "-version") for option, _ in parsed.options)
-        return Told(role="runner", opaque="" if asks else f"{name} runs what it reads from its input")
+        return Told(role="runner", unknown="" if asks else f"{name} runs what it reads from its input")
     if is_stream(parsed.rest[0]) or parsed.rest[0].splits:
-        return Told(role="runner", opaque=f"{name} runs a text that is not known")
+        return Told(role="runner", unknown=f"{name} runs a text that is not known")
     return Told(role="runner")
 
 

@@ -175,7 +175,7 @@ class Look:
             return ""
         lines = [f"runs {_shown(program)}" for program in reading.programs]
         lines += [f"writes {'somewhere' if path == _UNKNOWN else path}" for path in reading.writes]
-        lines += [f"cannot be read: {why}" for why in reading.opaque]
+        lines += [f"cannot be read: {why}" for why in (*reading.opaque, *reading.unknown)]
         return "\n".join(lines) or "runs nothing"
 
 

@@ -178,7 +178,7 @@ def _covered(found: Sequence[ToolPattern], look: Look) -> bool:
     if not any(pattern.is_about_words for pattern in found):
         return False
     reading = look.reading
-    if reading is None or reading.opaque or not reading.programs:
+    if reading is None or not reading.is_clean or not reading.programs:
         return False
     if any(path != "/dev/null" for path in reading.writes):
         return False

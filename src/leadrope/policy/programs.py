@@ -34,6 +34,11 @@ _RUNNERS = names(
 )
 # Reserved words stand where a command stands only if grammar and bash disagree.
 _RESERVED = names("if then else elif fi for while until do done case esac select function in { } ! [[ ]] ( )")
+# They run shell commands that they are given as input or as words, each in its own way of writing.
+_OBEDIENT = names(
+    """ed red ex at batch crontab mail mailx nu xonsh elvish pwsh powershell osh ysh rc es tclsh wish expect m4 screen
+    tmux dtach abduco ftp lftp telnet socat nc ncat xterm systemd-run pkexec fakeroot proot doas"""
+)
 _ASKS = frozenset(("--version", "--help", "-V", "-h", "version", "help"))
 _SYSTEM = ("/bin/", "/usr/bin/", "/usr/local/bin/", "/sbin/", "/usr/sbin/", "/usr/local/sbin/", "/opt/homebrew/bin/")
 _SHOPTS = names("nullglob globstar dotglob failglob nocaseglob")
@@ -70,9 +75,17 @@ def tell(words: Words, functions: frozenset[str]) -> Told:
         return told if "/" not in path or path.startswith(_SYSTEM) else _as_script(told)
     if "/" in path and not path.startswith(("/", "~")) and ".." not in path.split("/"):
         return Told(role="script")
+    if name in _OBEDIENT and any(word.text not in _ASKS for word in rest):
+        return Told(role="unknown", opaque=f"{name} runs commands that are written in its own way")
     if not rest or all(word.text in _ASKS for word in rest):
+        # Alone it is a program like the project's own: the line gives it nothing to start.
         return Told(role="unknown")
-    return Told(role="unknown", opaque=f"{name} is not known here: it may start what its words say")
+    return Told(role="unknown", unknown=f"{name} is not known here: it may start what its words say")
+
+
+def obeys_input(name: str) -> bool:
+    """Does this program run the commands, in the shell's sense, that it is given as its input?"""
+    return name in _OBEDIENT
 
 
 def _as_script(told: Told) -> Told:

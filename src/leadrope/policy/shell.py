@@ -1,25 +1,29 @@
 """Which programs a command line would start, read from its text alone. Runs nothing, and judges nothing as good or bad.
 
-A reading without `opaque` is clean: its list of programs is complete as far as the command line itself goes. What a
-file of the project does when it is run (`make`, `./build.sh`, `python x.py`) is that file's own matter, unless the same
-command line could have written it. The shell is bash; a text for another shell is clean only where both read it alike.
+A reading without `opaque` names every program, as far as the command line itself goes. It is clean if it is not
+`unknown` either: each of these programs is known, and so is what its words make it do. What a file of the project does
+when it is run (`make`, `./build.sh`, `python x.py`) is that file's own matter, unless the same command line could have
+written it. The shell is bash; a text for another shell is clean only where both read it alike.
 """
 
 from __future__ import annotations
 
+import posixpath
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from leadrope.policy.aftermath import Aftermath
+from leadrope.policy.reading import Deletion, PathWord, Program, Reading
 from leadrope.policy.shell_scope import Scope
-from leadrope.policy.shell_tree import MAX_DEPTH, Tree
-from leadrope.policy.shell_words import Variables
+from leadrope.policy.shell_tree import MAX_DEPTH, MAX_PROGRAMS, Tree
+from leadrope.policy.shell_words import Variables, Word
 
 if TYPE_CHECKING:
     from tree_sitter import Language, Node
+
+__all__ = ["MAX_BYTES", "Deletion", "PathWord", "Program", "Reading", "read"]
 
 MAX_BYTES = 20_000
 # The grammar's time grows with their square: 5,000 took 0.9 s.
@@ -36,43 +40,15 @@ _UNSEEN = re.compile(
     "[\0-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
     "\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffc\U000e0000-\U000e0fff]"
 )
+_PROGRAM_NAME = re.compile(r"[\w./][\w./+-]*\Z")
 _CONTINUED_WORD = re.compile(rb"(?<![ \t\\])\\\n|\\\\\n")
-
-
-class Program(msgspec.Struct, frozen=True):
-    """One program that the command line starts."""
-
-    words: tuple[str | None, ...]
-    """Its name and arguments; None where a word, or how many it becomes, is not known. A pattern (`*.py`) stands as
-    written, `$HOME` as `~`."""
-    wrappers: tuple[str, ...] = ()
-    """The programs through which it is started, the outermost first."""
-    cwd: str | None = None
-    """Where the command line has gone by then: None is where it began, `?` is not known."""
-
-
-class Reading(msgspec.Struct, frozen=True):
-    """What a command line does, as far as its text tells."""
-
-    programs: tuple[Program, ...] = ()
-    opaque: tuple[str, ...] = ()
-    """Why the list of programs may not be complete."""
-    unknown: tuple[str, ...] = ()
-    """Why it is not known what a program that it names would do: one that is not in our tables, inline code."""
-    writes: tuple[str, ...] = ()
-    """Files that it writes by redirection or by a program known to write; `?` is one that is not known."""
-    text: str = ""
-
-    @property
-    def is_clean(self) -> bool:
-        return not self.opaque and not self.unknown
 
 
 def read(command: str) -> Reading:
     """Read a command line as bash would.
 
     >>> read("cd /srv && env A=1 rm -rf *").programs[-1]
-    Program(words=('rm', '-rf', '*'), wrappers=('env',), cwd='/srv')
+    Program(words=('rm', '-rf', '*'), wrappers=('env',), cwd='/srv', patterns=(2,))
     """
     return _read(command)
 
@@ -101,29 +77,71 @@ def _parse(source: bytes) -> Node:
     return Parser(_language()).parse(source).root_node
 
 
+def _program(words: list[Word], scope: Scope) -> Program:
+    shown = tuple(None if word.splits else word.text for word in words)
+    if words[0].glob or not words[0].text:
+        shown = (None, *shown[1:])
+    globs = tuple(place for place, word in enumerate(words) if word.glob)
+    return Program(shown, scope.wrappers, scope.cwd, globs)
+
+
 class Scan:
     """Collects what one command line does, over all texts inside it."""
 
     def __init__(self) -> None:
         self.programs: list[Program] = []
         self.opaque: dict[str, None] = {}
+        self.unknown: dict[str, None] = {}
+        self.named: dict[PathWord, None] = {}
+        self.deletes: dict[Deletion, None] = {}
+        self.maybe: list[Program] = []
+        self.assigned: dict[tuple[str, str | None], None] = {}
+        self.extras: dict[str, None] = {}
         self.functions: set[str] = set()
         self.after = Aftermath()
         self.variables = Variables()
         self.full = False
+        self.is_fed = False
+        """`exec` has given the shell itself an input, which every later program reads."""
 
     def reading(self, command: str) -> Reading:
         if self.variables.counted & self.variables.texts:
             self.tell("arithmetic with a variable whose value may run")
-        for reason in self.after.reasons():
-            self.tell(reason)
-        return Reading(tuple(self.programs), tuple(self.opaque), writes=self.after.written(), text=command)
+        for reason, is_opaque in self.after.reasons():
+            (self.opaque if is_opaque else self.unknown)[reason] = None
+        return Reading(
+            programs=tuple(self.programs),
+            opaque=tuple(self.opaque),
+            unknown=tuple(self.unknown),
+            writes=self.after.written(),
+            text=command,
+            named=tuple(self.named),
+            deletes=tuple(self.deletes),
+            maybe=tuple(self.maybe),
+            assigned=tuple(self.assigned),
+            extras=tuple(self.extras),
+        )
 
-    def program(self, words: tuple[str | None, ...], scope: Scope) -> None:
-        self.programs.append(Program(words, scope.wrappers, scope.cwd))
+    def program(self, words: list[Word], scope: Scope) -> None:
+        self.programs.append(_program(words, scope))
+
+    def may_start(self, words: list[Word], scope: Scope) -> None:
+        """`words` are those of a program that is not known: should it start others, then one of these."""
+        for place, word in enumerate(words[1:], start=1):
+            if len(self.maybe) >= MAX_PROGRAMS:
+                return
+            if word.text and _PROGRAM_NAME.match(word.text):
+                inner = scope.inner(wrappers=(posixpath.basename(words[0].text or ""),))
+                self.maybe.append(_program(words[place:], inner))
+
+    def name(self, words: Iterable[PathWord]) -> None:
+        self.named.update(dict.fromkeys(words))
 
     def tell(self, reason: str) -> None:
         self.opaque[reason] = None
+
+    def tell_unknown(self, reason: str) -> None:
+        self.unknown[reason] = None
 
     def text(self, command: str, *, scope: Scope, depth: int) -> None:
         """Read one shell text. What is not readable as a whole gives no programs at all, only a reason."""

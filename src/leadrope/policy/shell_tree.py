@@ -6,7 +6,9 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from leadrope.policy.programs import tell
+from leadrope.policy.deletions import deletions
+from leadrope.policy.path_words import named_by, path_words
+from leadrope.policy.programs import obeys_input, tell
 from leadrope.policy.shell_scope import Scope, document, moved
 from leadrope.policy.shell_words import UNKNOWN, UNKNOWN_PATH, Word, WordReader, is_name, is_number, names
 from leadrope.policy.wrappers import only_bash
@@ -15,13 +17,24 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
     from leadrope.policy.shell import Scan
+    from leadrope.policy.wrappers import Told
 
 MAX_PROGRAMS = 200
 # Deeper than any command a person writes; the walk below calls itself about three times per level.
 MAX_DEPTH = 60
 
 _COMPARISONS = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
+_PLAIN_STATEMENTS = names(
+    """command list pipeline redirected_statement comment subshell negated_command compound_statement
+    variable_assignment variable_assignments"""
+)
 _TOKENS = names("; & && || | |& ;; ( ) { } if then elif else fi while until do done for in case esac function ! select")
+
+
+def _holds_list(node: Node) -> bool:
+    return node.type == "list" or (
+        node.type == "redirected_statement" and any(_holds_list(child) for child in node.named_children)
+    )
 
 
 class Tree:
@@ -39,6 +52,8 @@ class Tree:
                 return
             following = child.next_sibling
             beside = following is not None and following.type == "&"
+            if beside:
+                self._scan.extras["a command in the background"] = None
             if child.is_named:
                 self._statement(child, scope.inner(loose=True) if beside else scope, depth + 1)
             elif child.type not in _TOKENS and child.type.strip():
@@ -48,6 +63,8 @@ class Tree:
         if depth > MAX_DEPTH:
             return self._scan.tell("nested too deeply")
         kind = node.type
+        if kind not in _PLAIN_STATEMENTS:
+            self._scan.extras[f"a {kind.replace('_', ' ')}"] = None
         if kind == "command":
             self._command(node, scope, depth, ())
         elif kind == "list":
@@ -78,12 +95,12 @@ class Tree:
         elif kind == "function_definition":
             self._function(node, scope, depth)
         elif kind == "variable_assignment":
-            self._assignment(node, exported=False)
+            self._assignment(node, scope, exported=False)
         elif kind == "variable_assignments":
             for child in node.named_children:
-                self._assignment(child, exported=False)
+                self._assignment(child, scope, exported=False)
         elif kind == "declaration_command":
-            self._declaration(node)
+            self._declaration(node, scope)
         elif kind == "unset_command":
             if any(c.type != "variable_name" and self._text(c) not in ("-v", "-f") for c in node.named_children):
                 self._scan.tell("unset with a name that is not known")
@@ -97,6 +114,7 @@ class Tree:
         """Read the substitutions that words have brought up."""
         while self._inside:
             node = self._inside.pop()
+            self._scan.extras["a substitution"] = None
             text = self._text(node).lstrip()
             if text.startswith("`") and "\\" in text:
                 self._scan.tell("backslashes inside backticks")
@@ -132,7 +150,11 @@ class Tree:
     def _pipeline(self, node: Node, scope: Scope, depth: int) -> None:
         self._scan.after.open_group()
         for place, part in enumerate(node.named_children):
-            self._statement(part, scope.inner(fed=place > 0), depth + 1)
+            inner = scope.inner(fed=place > 0)
+            self._statement(part, inner, depth + 1)
+            if place == 0 and inner.cwd != scope.cwd and _holds_list(part):
+                # `cd a && cat < b | c`: the grammar puts into the pipe what bash runs before it.
+                scope.cwd = UNKNOWN_PATH
         self._scan.after.close_group()
 
     def _branch(self, node: Node, scope: Scope, depth: int, *, loose: bool) -> None:
@@ -162,6 +184,9 @@ class Tree:
             self._scan.variables.texts.add(name)
         if name:
             self._scan.after.assign(name, UNKNOWN, exported=False)
+            self._scan.assigned[name, None] = None
+            for value in values:
+                self._scan.name(path_words(value, scope.cwd))
         if inner.cwd != scope.cwd:
             scope.cwd = UNKNOWN_PATH
 
@@ -173,6 +198,7 @@ class Tree:
     def _compound(self, node: Node, scope: Scope, depth: int) -> None:
         text = self._text(node)
         if text.startswith("(("):
+            self._scan.extras["arithmetic"] = None
             if not text.endswith("))"):
                 self._scan.tell("arithmetic in a form that is not known here")
             self._words.arithmetic(text[2:-2])
@@ -212,7 +238,7 @@ class Tree:
                 if inner.cwd != scope.cwd:
                     scope.cwd = UNKNOWN_PATH
 
-    def _assignment(self, node: Node, *, exported: bool) -> None:
+    def _assignment(self, node: Node, scope: Scope, *, exported: bool) -> None:
         target, *rest = node.named_children
         if target.type == "subscript":
             self._words.subscript(target)
@@ -230,13 +256,16 @@ class Tree:
                 value = self._words.word(part)
         self._scan.variables.assign(name, value)
         self._scan.after.assign(name, value, exported=exported)
+        self._scan.assigned[name, None if value.splits or target is not node.named_children[0] else value.text] = None
+        if rest:
+            self._scan.name(path_words(value, scope.cwd))
 
-    def _declaration(self, node: Node) -> None:
+    def _declaration(self, node: Node, scope: Scope) -> None:
         verb = node.children[0].type
         exported = verb in ("export", "declare", "typeset")
         for child in node.children[1:]:
             if child.type == "variable_assignment":
-                self._assignment(child, exported=exported)
+                self._assignment(child, scope, exported=exported)
             elif child.type == "word" and re.fullmatch(r"-[xrgaAp]+", self._text(child)):
                 continue
             elif child.type != "variable_name":
@@ -287,10 +316,12 @@ class Tree:
                 fed = fed or self._text(child).lstrip("0123456789").startswith("<")
             elif child.type == "herestring_redirect":
                 fed = True
+                self._scan.extras["a redirection"] = None
                 for part in child.named_children:
                     self._words.word(part)
             elif child.type == "heredoc_redirect":
                 fed = True
+                self._scan.extras["a redirection"] = None
             elif body is None:
                 body = child
             else:
@@ -368,6 +399,10 @@ class Tree:
         target = self._words.word(targets[0])
         if operator in (">&", "<&") and (is_number(target) or target.text == "-"):
             return targets[1:]
+        if target.text != "/dev/null":
+            self._scan.extras["a redirection"] = None
+        if operator in ("<", "<&", "<>"):
+            self._scan.name(path_words(target, scope.cwd))
         if operator not in ("<", "<&"):
             note = self._scan.after.write if after else self._scan.after.redirect
             note(target, scope.cwd, loose=scope.loose)
@@ -393,6 +428,7 @@ class Tree:
                 fed = fed or self._text(child).lstrip("0123456789").startswith("<")
             elif kind == "herestring_redirect":
                 fed = True
+                self._scan.extras["a redirection"] = None
                 for part in child.named_children:
                     self._words.word(part)
             elif child.is_named:
@@ -405,7 +441,7 @@ class Tree:
             self._scan.tell("words after a redirection")
         words.extend(self._words.word(child) for child in more)
         for child in assigns:
-            self._assignment(child, exported=bool(words))
+            self._assignment(child, scope, exported=bool(words))
         if words:
             self._start(words, scope.inner(fed=fed), depth)
             if words[0].text in ("cd", "pushd", "popd"):
@@ -420,18 +456,22 @@ class Tree:
             return self._scan.tell(f"over {MAX_PROGRAMS} commands")
         if depth > MAX_DEPTH:
             return self._scan.tell("nested too deeply")
-        shown = tuple(None if word.splits else word.text for word in words)
         first = words[0]
+        self._scan.program(words, scope)
         if first.text is None or first.splits or first.glob or not first.text:
-            self._scan.program((None, *shown[1:]), scope)
             return self._scan.tell("a program whose name is not known")
-        self._scan.program(shown, scope)
+        self._scan.name(named_by(words, scope.cwd))
+        self._scan.deletes.update(dict.fromkeys(deletions(words, scope.cwd)))
         told = tell(words, frozenset(self._scan.functions))
         if told.opaque:
             self._scan.tell(told.opaque)
-        if told.role == "unknown" and scope.fed and not told.opaque:
-            self._scan.tell(f"{first.text} is not known here: it may run what it is given")
+        if told.unknown:
+            self._scan.tell_unknown(told.unknown)
+        if told.role == "unknown":
+            self._scan.may_start(words, scope)
+        self._input(told, first.text, scope)
         for name, value in told.assigns:
+            self._scan.assigned[name, None if value.splits else value.text] = None
             self._scan.variables.assign(name, value)
             self._scan.after.assign(name, value, exported=told.role == "wrapper")
         self._scan.after.start(told.role, words, cwd=scope.cwd, loose=scope.loose)
@@ -445,6 +485,20 @@ class Tree:
                 self._scan.tell("a text that only bash reads as it is read here")
             self._scan.text(text, scope=inner.inner(loose=True), depth=depth + 1)
         return None
+
+    def _input(self, told: Told, program: str, scope: Scope) -> None:
+        """What it means for a program that this command line gives it its input."""
+        name = posixpath.basename(program)
+        if name == "exec" and scope.fed:
+            # From here on the shell itself reads what this line gave it, and so does whatever it starts.
+            if scope.loose:
+                self._scan.tell("exec with input, in a place that may run again or later")
+            self._scan.is_fed = True
+        if scope.fed or self._scan.is_fed:
+            if obeys_input(name):
+                self._scan.tell(f"{name} runs commands that it reads from its input")
+            elif told.role == "unknown" and not told.opaque:
+                self._scan.tell_unknown(f"{name} is not known here: it may run what it is given")
 
     def _text(self, node: Node) -> str:
         return self._source[node.start_byte : node.end_byte].decode()

@@ -18,6 +18,11 @@ UNKNOWN_PATH = "?"
 
 _NAME = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
 _PLAIN = re.compile(r"[\w./:@%+,\-][\w./:@%+,\-=]*\Z")
+# Braces that are a plain choice, so that each of the words they become is known.
+_PLAIN_BRACES = re.compile(
+    r"(?:[\w./:@%+=*?~-]*\{[\w./:@%+=*?~-]*(?:,[\w./:@%+=*?~-]*)+\})+[\w./:@%+=*?~-]*\Z", re.ASCII
+)
+_MAX_CHOICES = 64
 _NUMBER = re.compile(r"-?\d+\Z", re.ASCII)
 # A `$` or backtick that starts something; where the grammar shows it as plain text, grammar and bash disagree.
 _LIVE = re.compile(r"(?<!\\)(?:\\\\)*(?:`|\$[\w({?!@*#$\[\-])", re.ASCII)
@@ -49,6 +54,8 @@ class Word(msgspec.Struct, frozen=True):
     """Nothing in it was quoted or escaped, as a reserved word or an assignment must be."""
     counted: bool = False
     """Unknown, and certainly a number."""
+    choices: tuple[str, ...] = ()
+    """Unknown only in that it becomes each of these (`{a,b}.py`)."""
 
     @property
     def could_be_option(self) -> bool:
@@ -175,7 +182,7 @@ class WordReader:
         if _PLAIN.match(text):
             return Word(text, text, text, bare=True)
         if "{" in text and ("," in text or ".." in text):
-            return Word(None, splits=True)
+            return _braces(text)
         out: list[str] = []
         glob, bare, escaped = False, True, False
         for char in text:
@@ -211,7 +218,7 @@ class WordReader:
         words = [self.word(part) for part in parts]
         unquoted = "".join(self.text_of(part) for part in parts if part.type == "word")
         if "{" in unquoted and ("," in raw or ".." in raw):
-            return Word(None, splits=True)
+            return _braces(raw)
         joined = _assemble(words)
         return msgspec.structs.replace(joined, glob=any(w.glob for w in words), bare=all(w.bare for w in words))
 
@@ -291,6 +298,23 @@ def _assemble(pieces: Iterable[str | Word]) -> Word:
         else:
             tail += text
     return Word(lead if whole else None, lead, tail, splits=splits)
+
+
+def _braces(text: str) -> Word:
+    if not _PLAIN_BRACES.match(text):
+        return UNKNOWN
+    return Word(None, text.partition("{")[0], splits=True, choices=_choices(text))
+
+
+def _choices(text: str) -> tuple[str, ...]:
+    """What braces become where they are plain: no quotes, no ranges, none inside another."""
+    found = [""]
+    for fixed, inner in re.findall(r"([^{}]*)(?:\{([^{}]*)\})?", text):
+        options = inner.split(",") if inner else [""]
+        if len(found) * len(options) > _MAX_CHOICES:
+            return ()
+        found = [f"{before}{fixed}{option}" for before in found for option in options]
+    return tuple(dict.fromkeys(found))
 
 
 def _unescape_string(text: str) -> str:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from leadrope.policy.interpreters import interpreter, is_stream
+from leadrope.policy.interpreters import interpreter
 from leadrope.policy.shell_words import UNKNOWN, Word, names
-from leadrope.policy.wrappers import Grammar, Told, Words, parse, unknown_options
+from leadrope.policy.wrappers import Grammar, Told, Words, is_stream, other_options, parse, unknown_options
 
 _GIT_PLAIN = names(
     """status diff log show add commit branch checkout switch restore reset merge tag stash fetch pull push clone
@@ -108,6 +108,7 @@ _NPM_RUNS = names(
     version pack root prefix ping whoami search docs why explain fund dedupe prune uninstall remove rm un
     update build lint typecheck dev format check coverage compile"""
 )
+_NPM_STARTS = names("exec x dlx explore edit config set create init node")
 _NPM_OPTIONS = re.compile(
     r"--(?:silent|save-dev|save-exact|save|global|if-present|workspaces|include-workspace-root|no-audit|no-fund|verbose|json"
     r"|legacy-peer-deps|prefer-offline|ignore-scripts|production|version|frozen-lockfile|depth=\d+|workspace=[\w@/.-]+"
@@ -219,7 +220,9 @@ def _git(words: Words) -> Told:
     command, rest = parsed.rest[0], parsed.rest[1:]
     verb = command.text
     if verb is None or command.glob or command.splits or verb not in _GIT_PLAIN:
-        return Told(role="git", opaque=f"git {verb or 'with a command'} that is not known here (it may be an alias)")
+        reason = f"git {verb or 'with a command'} that is not known here (it may be an alias)"
+        is_named = verb is not None and not command.glob and not command.splits
+        return Told(role="git", unknown=reason) if is_named else Told(role="git", opaque=reason)
     if verb == "config":
         return _git_config(rest)
     first = rest[0].text if rest else ""
@@ -309,14 +312,15 @@ def _npm(words: Words) -> Told:
     for word in before:
         if word.text is None or word.glob:
             if word.splits or word.could_be_option:
-                return unknown_options("npm")
+                return other_options("npm")
         elif word.text.startswith("-"):
             if not _NPM_OPTIONS.match(word.text):
-                return unknown_options("npm")
+                return other_options("npm")
         else:
             operands.append(word.text)
     if operands and operands[0] not in _NPM_RUNS:
-        return Told(role="runner", opaque=f"npm {operands[0]} may start any program")
+        reason = f"npm {operands[0]} may start any program"
+        return Told(role="runner", opaque=reason) if operands[0] in _NPM_STARTS else Told(role="runner", unknown=reason)
     return Told(role="runner")
 
 
@@ -331,14 +335,14 @@ def _rsync(words: Words) -> Told:
 def _curl(words: Words) -> Told:
     """It starts nothing, and writes where an option says; its own settings file may say so too."""
     if _uses(words, ("--config", "--engine"), "K"):
-        return unknown_options("curl")
+        return other_options("curl", "writer")
     writes = _uses(words, ("--output", "--output-dir", "--remote-name", "--dump-header", "--cookie-jar"), "oOJDc")
     return Told(role="writer", writes=(UNKNOWN,) if writes else ())
 
 
 def _wget(words: Words) -> Told:
     if _uses(words, ("--use-askpass", "--execute", "--config"), "e"):
-        return unknown_options("wget")
+        return other_options("wget", "writer")
     return Told(role="writer", writes=(UNKNOWN,))
 
 
@@ -383,13 +387,13 @@ def _subcommand(name: str, words: Words) -> Told:
         return Told(role="runner")
     verb = words[0].text
     if verb is None or words[0].glob or verb not in verbs.plain | {"--version", "--help", "help", "version"}:
-        return Told(role="runner", opaque=f"{name} with a command that is not known here")
+        return Told(role="runner", unknown=f"{name} with a command that is not known here")
     starts = {option.lstrip("-") for option in verbs.starts}
     for word in words[1:]:
         text = word.text
         if text is None or word.glob:
             if starts and (word.splits or word.could_be_option):
-                return unknown_options(name)
+                return other_options(name)
         elif text[:1] == "-" and text.lstrip("-").partition("=")[0] in starts:
             return unknown_options(name)
     return Told(role="runner")

@@ -26,6 +26,9 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     posix: bool = False
     """Its shell is not bash: a text that only bash reads as we do is opaque."""
     opaque: str = ""
+    """Why the programs that it starts cannot be told from its words."""
+    unknown: str = ""
+    """Why it is not known what it does, although its words hide no program."""
     writes: tuple[Word, ...] = ()
     """Files that it fills with something that could be run later."""
     assigns: tuple[tuple[str, Word], ...] = ()
@@ -113,7 +116,13 @@ def _cluster(text: str, after: Words, grammar: Grammar, options: list[tuple[str,
 
 
 def unknown_options(name: str) -> Told:
+    """For a program that may start what an option, or a word after one, says."""
     return Told(role="wrapper", opaque=f"{name} with options that are not known here")
+
+
+def other_options(name: str, role: Role = "runner") -> Told:
+    """For a program whose options, as far as they are known, name no program."""
+    return Told(role=role, unknown=f"{name} with options that are not known here", writes=(UNKNOWN,))
 
 
 class _Wrapper(msgspec.Struct, frozen=True):
@@ -178,6 +187,11 @@ _XARGS = Grammar(
 )
 _FIND_STARTS = ("-exec", "-execdir", "-ok", "-okdir")
 _FIND_ACTS = (*_FIND_STARTS, "-delete", "-fprint", "-fprint0", "-fprintf", "-fls")
+
+
+def is_stream(word: Word) -> bool:
+    """Is this, or could it be, no file of the project but what another program says?"""
+    return word.text is None or word.glob or word.text == "-" or word.text.startswith(("/dev/", "/proc/"))
 
 
 def only_bash(text: str) -> bool:
@@ -245,7 +259,9 @@ def _shell(name: str, words: Words) -> Told:
             opaque=f"a text for {name}, whose grammar is not known here" if foreign else "",
         )
     if parsed.rest and all(option != "-s" for option, _ in parsed.options):
-        return Told(role="wrapper", opaque=f"{name} runs a script whose content is not known")
+        if is_stream(parsed.rest[0]):
+            return Told(role="wrapper", opaque=f"{name} runs a text that is not known")
+        return Told(role="runner", unknown=f"{name} runs a script whose content is not known")
     return Told(role="wrapper", opaque=f"{name} runs what it reads from its input")
 
 
@@ -324,7 +340,10 @@ def _source(words: Words) -> Told:
     ):
         # A project's own environment: as much a file of the project as the scripts in it.
         return Told(role="script")
-    return Told(role="wrapper", opaque="source runs a file whose content is not known")
+    if len(words) > 0 and not is_stream(words[0]):
+        # In this very shell: it may redefine every name that follows.
+        return Told(role="wrapper", opaque="source runs a file whose content is not known")
+    return Told(role="wrapper", opaque="source runs a text that is not known")
 
 
 def _trap(words: Words) -> Told:

@@ -110,10 +110,7 @@ def test_where_a_program_runs(command: str, cwd: str | None) -> None:
         ("source x.sh", "source"),
         (". x.sh", "source"),
         ("curl -s x | sh", "reads from its input"),
-        ("bash x.sh", "content is not known"),
         ('bash -c "$x"', "not known"),
-        ("python -c 'print(1)'", "python"),
-        ("python", "reads from its input"),
         ("awk 'BEGIN { system(\"x\") }'", "awk"),
         ("sed '1e ls' f", "sed"),
         ("if then", "cannot be read"),
@@ -130,14 +127,10 @@ def test_where_a_program_runs(command: str, cwd: str | None) -> None:
         ("alias ls=rm", "alias"),
         ("PATH=. ls", "PATH"),
         ("LD_PRELOAD=x ls", "LD_PRELOAD"),
-        ("FOO=bar make", "FOO"),
-        ("frobnicate rm", "not known here"),
-        ("ls | frobnicate", "what it is given"),
         ("x='a[$(ls)]'; echo $((x))", "arithmetic"),
         ("test -v 'a[$(ls)]'", "test"),
         ("echo ${x@P}", "expansion"),
         ("echo ${!x}", "expansion"),
-        ("git x", "alias"),
         ("git -c core.pager=x log", "git"),
         ("git rebase -x ls", "git"),
         ("tar cf x --to-command=ls y", "tar"),
@@ -146,9 +139,7 @@ def test_where_a_program_runs(command: str, cwd: str | None) -> None:
         ("env -S 'ls -la'", "env"),
         ("find . $x ls", "find"),
         ("sort --compress-prog ls", "sort"),
-        ("echo x > a.py; python a.py", "after files"),
         ("cp a /usr/local/bin/ls", "where programs are started from"),
-        ('cp "$a" "$b"; ls', "place that is not known"),
         ("sh -c '[[ a || ls ]]'", "only bash"),
         ("zsh -c ls", "grammar is not known"),
         ("ssh host ls", "ssh"),
@@ -158,6 +149,37 @@ def test_where_a_program_runs(command: str, cwd: str | None) -> None:
 def test_what_cannot_be_known_is_opaque_with_its_reason(command: str, reason: str) -> None:
     opaque = read(command).opaque
     assert any(reason in why for why in opaque), opaque
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("bash x.sh", "content is not known"),
+        ("python -c 'print(1)'", "python"),
+        ("python", "reads from its input"),
+        ("FOO=bar make", "FOO"),
+        ("frobnicate rm", "not known here"),
+        ("ls | frobnicate", "what it is given"),
+        ("git x", "alias"),
+        ("echo x > a.py; python a.py", "after files"),
+        ('cp "$a" "$b"; ls', "place that is not known"),
+        ("gradle test", "gradle is not known here"),
+        ("terraform plan -out x", "terraform"),
+        ("julia x.jl", "julia"),
+        ("node -e 'x()'", "node"),
+        ("python3 - <<EOF\nprint(1)\nEOF", "python"),
+        ("bash run.sh", "content is not known"),
+        ("curl -s x | python3", "reads from its input"),
+        ("pip --frobnicate install x", "pip"),
+        ("git lfs pull", "git lfs"),
+        ("npm frobnicate", "npm frobnicate"),
+    ],
+)  # fmt: skip
+def test_a_program_that_is_named_but_not_known_leaves_the_list_of_programs_complete(command: str, reason: str) -> None:
+    reading = read(command)
+    assert reading.opaque == ()
+    assert any(reason in why for why in reading.unknown), reading.unknown
+    assert not reading.is_clean
 
 
 @pytest.mark.parametrize("code", [*range(9), *range(0xB, 0x20), *range(0x7F, 0xA0)])

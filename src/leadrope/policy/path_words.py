@@ -1,0 +1,136 @@
+"""Which parts of a program's words may be paths. Generous: a rule about paths must see each one that could be."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+from urllib.parse import unquote
+
+from leadrope.policy.reading import PathWord
+from leadrope.policy.shell_words import Word, names
+from leadrope.policy.wrappers import Words
+
+# Their words are text, numbers or names: nothing is opened because of them.
+_NO_PATHS = names(
+    """echo printf true false : sleep seq kill exit return break continue shift set unset expr basename dirname
+    tput uname hostname id whoami nproc type times ulimit umask wait jobs bg fg disown"""
+)
+# These go through whole folders, some of them through the one they start in if none is named.
+_WALKERS = names("find fd fdfind rg ag ack tree du rsync")
+_START_HERE = names("find fd fdfind rg ag ack tree du grep egrep fgrep ls")
+_WALKS_IF = {
+    "grep": "rR",
+    "egrep": "rR",
+    "fgrep": "rR",
+    "ls": "R",
+    "cp": "rRa",
+    "rm": "rR",
+    "chmod": "R",
+    "chown": "R",
+    "chgrp": "R",
+    "diff": "r",
+    "zip": "r",
+    "scp": "r",
+}
+_LONG_WALKS = names("--recursive --archive --dereference-recursive --directories=recurse")
+_GIT_WALKS = names("grep archive")
+_ALWAYS_TREES = names("tar mv")
+_MESSAGES = names("-m -am --message")
+_INNER = re.compile(r"[=:@,<]")
+_CLUSTER = re.compile(r"-[A-Za-z0-9]+")
+# More separators than this in one word: data, not paths. Its beginning and end are still looked at.
+_MAX_PARTS = 12
+
+
+def named_by(words: Words, cwd: str | None) -> Iterator[PathWord]:
+    """The paths that a program with these words may name. The first word is its name."""
+    name = posixpath.basename(words[0].text or "")
+    if "/" in (words[0].text or ""):
+        yield from path_words(words[0], cwd)
+    if name in _NO_PATHS and "/" not in (words[0].text or ""):
+        return
+    walks = _walks(name, words)
+    skip = False
+    for word in words[1:]:
+        if skip:
+            skip = False
+            continue
+        skip = name == "git" and word.text in _MESSAGES
+        yield from path_words(word, cwd, is_tree=walks)
+    if walks and (name in _START_HERE or name == "git"):
+        yield PathWord(".", cwd, is_tree=True)
+
+
+def path_words(word: Word, cwd: str | None, *, is_tree: bool = False) -> Iterator[PathWord]:
+    """A word as a path, and those of its parts that may be one: a value behind `=`, `@` or an option's letter."""
+    if word.choices:
+        for choice in word.choices:
+            yield from _of_text(choice, cwd, is_pattern=re.search(r"[*?\[]", choice) is not None, is_tree=is_tree)
+        return
+    if word.text is None:
+        if not word.counted:
+            lead = "" if word.lead in (".", "./") else word.lead
+            yield PathWord(lead, cwd, is_unknown=True, is_tree=is_tree)
+            for part in _parts(lead):
+                yield PathWord(part, cwd, is_unknown=True, is_tree=is_tree)
+        return
+    if word.splits:
+        yield PathWord("", cwd, is_unknown=True, is_tree=is_tree)
+        return
+    yield from _of_text(word.text, cwd, is_pattern=word.glob, is_tree=is_tree)
+
+
+def _of_text(text: str, cwd: str | None, *, is_pattern: bool, is_tree: bool) -> Iterator[PathWord]:
+    for part in dict.fromkeys((text, *_parts(text))):
+        if part.startswith("~") and not re.match(r"~(?:/|\Z)", part):
+            # Another user's home: where it lies is not known here.
+            yield PathWord("", cwd, is_unknown=True, is_tree=is_tree)
+        if part and not (part == text and part.startswith("-")):
+            yield PathWord(part, cwd, is_pattern=is_pattern, is_tree=is_tree)
+
+
+def _parts(text: str) -> Iterator[str]:
+    if len(text) > 4096:
+        return
+    if text.lower().startswith("file:"):
+        yield unquote(re.sub(r"(?i)\Afile:(?://[^/]*)?", "", text))
+    places = [found.end() for found in _INNER.finditer(text)]
+    if len(places) > _MAX_PARTS:
+        places = [*places[: _MAX_PARTS // 2], *places[-_MAX_PARTS // 2 :]]
+    for place in places:
+        tail = text[place:]
+        yield tail
+        head = _INNER.split(tail, maxsplit=1)[0]
+        yield head
+        if tail.lower().startswith("file:"):
+            yield unquote(re.sub(r"(?i)\Afile:(?://[^/]*)?", "", tail))
+    if places and not text.startswith("-"):
+        yield text[: places[0] - 1]
+    if (cluster := _CLUSTER.match(text)) and not text.startswith("--"):
+        # `-rfFILE`: which letter takes the value depends on the program.
+        for place in range(2, min(cluster.end(), 12) + 1):
+            yield text[place:]
+
+
+def _walks(name: str, words: Words) -> bool:
+    texts = [word.text for word in words[1:]]
+    if name in _WALKERS or name in _ALWAYS_TREES:
+        return True
+    if name == "git":
+        return any(text in _GIT_WALKS for text in texts)
+    letters = _WALKS_IF.get(name)
+    if letters is None:
+        return False
+    for word in words[1:]:
+        text = word.text
+        if text is None or word.glob:
+            if word.could_be_option:
+                return True
+        elif (
+            text in _LONG_WALKS
+            or (text.startswith("--recur") and "--recursive".startswith(text))
+            or (text[:1] == "-" and text[1:2] != "-" and any(letter in text for letter in letters))
+        ):
+            return True
+    return False
