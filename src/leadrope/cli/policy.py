@@ -1,7 +1,8 @@
-"""`leadrope policy`: shows, checks and tries the rules that hold here. Starts no agent and runs no command."""
+"""`leadrope policy`: shows, checks and tries the rules that hold here. Starts no agent and none of its commands."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import textwrap
@@ -16,6 +17,7 @@ from leadrope import errors
 from leadrope.cli.screen import Screen, Style
 from leadrope.core import home
 from leadrope.core.request import normal_mode
+from leadrope.core.tools import ToolCall
 from leadrope.policy import defaults, examples, files, project, sources
 from leadrope.policy.decide import Policy, decide
 from leadrope.policy.document import Problem, Problems
@@ -159,7 +161,8 @@ Examples:
 @_layers
 @click.option("--mode", metavar="MODE", default="default", help="The run's mode; default.")
 @click.option("--nobody", is_flag=True, help="As if nobody could be asked.")
-@click.option("--sandboxed", is_flag=True, help="As if the run were inside a required sandbox.")
+@click.option("--sandboxed", is_flag=True, help="As if the call ran in a sandbox that holds.")
+@click.option("--at", "at", metavar="FOLDER", help="As if the agent's shell were in this folder [default: --cwd].")
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
 def explain(
     *,
@@ -170,15 +173,18 @@ def explain(
     mode: str,
     nobody: bool,
     sandboxed: bool,
+    at: str | None,
     as_json: bool,
 ) -> int:
     """What would happen to CALL: the verdict, the rule, its layer, and how a command is read. Nothing is run."""
     found = _gather(cwd, policies, agent)
-    wanted = examples.call_of(call, id="explain")
-    policy = Policy(mode=normal_mode(mode), workspace=(str(Path(cwd).resolve()),), rules=found.effective())
-    verdict = decide(policy, wanted, Facts(person=not nobody, sandboxed=sandboxed))
+    workspace = str(Path(cwd).resolve())
+    wanted = msgspec.structs.replace(examples.call_of(call, id="explain"), cwd=at)
+    policy = Policy(mode=normal_mode(mode), workspace=(workspace,), rules=found.effective())
+    verdict = decide(policy, wanted, _explained(wanted, Facts(person=not nobody, sandboxed=sandboxed), workspace))
+    assumed = {"cwd": str(Path(workspace, at or "")), "sandboxed": sandboxed, "mode": policy.mode}
     if as_json:
-        _write_json({"verdict": verdict.word, **msgspec.to_builtins(verdict)})
+        _write_json({"verdict": verdict.word, **msgspec.to_builtins(verdict), "assumed": assumed})
         return 0
     screen = Screen.of_process()
     paint = {"allow": screen.style.good, "ask": screen.style.warn, "deny": screen.style.bad}[verdict.word]
@@ -188,11 +194,22 @@ def explain(
         ("layer", verdict.layer),
         ("reason", verdict.reason),
         *(("read as" if place == 0 else "", line) for place, line in enumerate(verdict.reading.splitlines())),
+        ("assumed", f"in {assumed['cwd']}, mode {policy.mode}, {'inside' if sandboxed else 'without'} a sandbox"),
     ]
     for name, text in lines:
         if text:
             click.echo(f"{name:<8} {text}")
     return 0
+
+
+def _explained(call: ToolCall, facts: Facts, workspace: str) -> Facts:
+    """With what this machine says about programs, git's settings and folders. No host name is looked up."""
+    from leadrope.runtime.surroundings import Surroundings  # noqa: PLC0415  # only for this command
+
+    around = Surroundings(workspace=(workspace,), env=dict(os.environ))
+    if call.name == "WebFetch" or not around.takes_time(call):
+        return around.at_hand(facts)
+    return asyncio.run(around.looked_up(call, facts))
 
 
 # -- where policies come from -----------------------------------------------------------------------------------------

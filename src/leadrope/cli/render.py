@@ -75,6 +75,8 @@ class Renderer:
                 self._asked[event.approval_id] = event.call.id
             case events.ApprovalResolved():
                 self._who[self._asked.get(event.approval_id, "")] = event.by
+            case events.GrantRevoked():
+                self._line(self._style.dim(f"  · {clean(event.pattern)} is no longer granted"))
             case events.QuestionRequested():
                 if event.kind == "plan":
                     self._plans.add(event.question_id)

@@ -138,7 +138,8 @@ class ToolRequested(_Event, frozen=True, kw_only=True, tag="tool.requested"):
 class ToolDecided(_Event, frozen=True, kw_only=True, tag="tool.decided"):
     call: ToolCall
     decision: Literal["allow", "deny"]
-    by: Literal["rule", "person", "timeout", "supervisor"]
+    by: Literal["rule", "person", "nobody", "timeout", "supervisor"]
+    """`nobody`: it would have to be asked for, and nobody was there."""
     rule: str
     """What said so: `mode:plan`, `tools`, `approval` …"""
     layer: str = ""
@@ -175,6 +176,8 @@ class ApprovalRequested(_Event, frozen=True, kw_only=True, tag="approval.request
     risk: Risk = "medium"
     reading: str = ""
     """For a command, which programs it would start, as far as that can be known."""
+    pattern: str = ""
+    """A pattern that may be granted for the rest of the run instead of this one call; empty: none is offered."""
 
 
 class ApprovalResolved(_Event, frozen=True, kw_only=True, tag="approval.resolved"):
@@ -183,6 +186,15 @@ class ApprovalResolved(_Event, frozen=True, kw_only=True, tag="approval.resolved
     by: str
     reason: str = ""
     scope: Scope = "once"
+    pattern: str = ""
+    """What was granted for the rest of the run."""
+
+
+class GrantRevoked(_Event, frozen=True, kw_only=True, tag="grant.revoked"):
+    """A pattern that was granted in this run no longer holds."""
+
+    pattern: str
+    by: str = ""
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -350,6 +362,7 @@ Event = (
     | ToolCompleted
     | ApprovalRequested
     | ApprovalResolved
+    | GrantRevoked
     | QuestionRequested
     | QuestionResolved
     | SubagentStarted

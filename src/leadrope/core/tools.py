@@ -102,15 +102,21 @@ def edited_path(call: ToolCall) -> str | None:
     return None
 
 
-def fingerprint(name: str, input_: dict[str, Any]) -> str:
-    """A hash of the exact call: an approval is good for this and nothing else. The order of keys does not matter."""
-    return hashlib.sha256(msgspec.json.encode([name, input_], order="deterministic")).hexdigest()
+def fingerprint(name: str, input_: dict[str, Any], cwd: str | None = None) -> str:
+    """A hash of the exact call: an approval is good for this and nothing else. The order of keys does not matter.
+
+    The working directory is part of the call: the same words mean other files in another folder.
+    """
+    exact = [name, input_] if cwd is None else [name, input_, cwd]
+    return hashlib.sha256(msgspec.json.encode(exact, order="deterministic")).hexdigest()
 
 
-def subject(name: str, input_: dict[str, Any]) -> str:
-    """What a standing approval covers: a command's exact text, whatever its description says; else the whole input."""
+def subject(name: str, input_: dict[str, Any], cwd: str | None = None) -> str:
+    """What a standing approval covers: a command's exact text and the folder it runs in, whatever its description says;
+    for other tools the whole input.
+    """
     command = input_.get("command")
     if class_of(name) == "command" and isinstance(command, str):
         settings = {key: value for key, value in input_.items() if key != "description"}
-        return fingerprint(name, settings)
-    return fingerprint(name, input_)
+        return fingerprint(name, settings, cwd)
+    return fingerprint(name, input_, cwd)

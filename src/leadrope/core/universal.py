@@ -70,6 +70,7 @@ class Universal:
             events.ToolCompleted: self._tool_completed,
             events.ApprovalRequested: self._approval_requested,
             events.ApprovalResolved: self._approval_resolved,
+            events.GrantRevoked: self._grant_revoked,
             events.QuestionRequested: self._question_requested,
             events.QuestionResolved: self._question_resolved,
             events.SubagentStarted: self._subagent_started,
@@ -335,7 +336,8 @@ class Universal:
         self._to.complete(opened, status)
 
     def _tool_decided(self, event: events.ToolDecided) -> None:
-        detail = f"{event.decision} by {event.rule}" + (f": {event.reason}" if event.reason else "")
+        who = "nobody, " if event.by == "nobody" else ""
+        detail = f"{event.decision} by {who}{event.rule}" + (f": {event.reason}" if event.reason else "")
         self._status(event, "tool.decided", detail, **self._about(event.call.id))
 
     def _tool_progress(self, event: events.ToolProgress) -> None:
@@ -361,6 +363,9 @@ class Universal:
             "permission.resolved",
             _same_fields(event, u.PermissionResolvedData, permission_id=event.approval_id, status=status),
         )
+
+    def _grant_revoked(self, event: events.GrantRevoked) -> None:
+        self._status(event, "grant.revoked", event.pattern)
 
     def _question_requested(self, event: events.QuestionRequested) -> None:
         self._questions[event.question_id] = None

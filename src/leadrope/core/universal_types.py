@@ -182,6 +182,8 @@ class PermissionRequestedData(_Value, frozen=True, kw_only=True):
     risk: Risk = "medium"
     reading: str = ""
     fingerprint: str = ""
+    pattern: str = ""
+    """What may be granted for the rest of the run instead of this one call."""
 
 
 class PermissionResolvedData(_Value, frozen=True, kw_only=True):
@@ -191,6 +193,8 @@ class PermissionResolvedData(_Value, frozen=True, kw_only=True):
     by: str = ""
     reason: str = ""
     scope: Scope = "once"
+    pattern: str = ""
+    """What was granted for the rest of the run."""
 
 
 class QuestionRequestedData(_Value, frozen=True, kw_only=True):

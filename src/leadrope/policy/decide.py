@@ -1,13 +1,14 @@
 """A policy and a call in, a verdict with its reason out. Pure but for the links that a path may be.
 
-What is forbidden comes first, then what needs approval, then the mode; the strictest word counts.
+What is forbidden comes first, then what needs approval, then the mode; the strictest word counts. A grant opens what
+the mode would ask for, and nothing else.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Literal
 
@@ -16,10 +17,11 @@ import msgspec
 from leadrope import errors
 from leadrope.core.request import Mode
 from leadrope.core.tools import BASELINE_TOOLS, ToolCall, ToolClass
-from leadrope.policy import paths, patterns
+from leadrope.policy import paths, patterns, web
+from leadrope.policy.findings import Finding
 from leadrope.policy.look import SHELL_TOOLS, Facts, Look
 from leadrope.policy.resolve import EffectivePolicy
-from leadrope.policy.rules import CHECKS, Finding, Rule
+from leadrope.policy.rules import CHECKS, Rule
 from leadrope.policy.verdicts import Allow, Ask, Deny, Verdict, stricter
 
 __all__ = [
@@ -46,19 +48,23 @@ def _mode(default: Stance, **classes: Stance) -> Mapping[str, Stance]:
     return MappingProxyType({name: classes.get(name, default) for name in every})
 
 
-# A mode is a verdict per class. `control` is allowed everywhere: these tools touch nothing, and a question or a plan
-# is held for a person at a later point of the protocol.
+# A mode is a verdict per class. Three classes are allowed in every mode: `read`; `control`, whose tools touch nothing
+# (a question or a plan is held for a person at a later point of the protocol); and `network`, the web tools, which have
+# a rule of their own (`web`).
+_FREE: dict[str, Stance] = {"read": "allow", "control": "allow", "network": "allow"}
 MODES: Mapping[Mode, Mapping[str, Stance]] = MappingProxyType(
     {
-        "plan": _mode("deny", read="allow", control="allow"),
-        "default": _mode("ask", read="allow", control="allow"),
-        "edit": _mode("ask", read="allow", control="allow", edit="allow"),
-        # Only where a sandbox holds: it is refused elsewhere before anything is started.
-        "sandboxed": _mode("ask", read="allow", control="allow", edit="allow", command="allow"),
-        "dontAsk": _mode("unasked", read="allow", control="allow"),
+        "plan": _mode("deny", **_FREE),
+        "default": _mode("ask", **_FREE),
+        "edit": _mode("ask", **_FREE, edit="allow"),
+        # Only while a sandbox holds (`_stance`): what stays inside it needs no question.
+        "sandboxed": _mode("ask", **_FREE, edit="allow", command="allow", agent="allow"),
+        "dontAsk": _mode("unasked", **_FREE),
         "full": _mode("allow"),
     }
 )
+_HELD_BY_SANDBOX = ("command", "agent")
+"""What mode `sandboxed` allows because the sandbox holds it, and asks for where none does."""
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +78,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     disallowed_tools: tuple[str, ...] = ()
     allow: tuple[str, ...] = ()
     """Grants of the user's own: what they cover is not asked for where the mode would."""
+    grants: tuple[str, ...] = ()
+    """Grants that a person gave at a question, for the rest of this run."""
+    protected: tuple[str, ...] = ()
+    """Further absolute paths that count as `protected_paths`: files of the workspace that git's settings name."""
     rules: EffectivePolicy = EffectivePolicy()
 
     @property
@@ -86,7 +96,7 @@ def decide(
     """The verdict on one call, with the rule that said it, its layer and how a command was read."""
     facts = facts or Facts()
     home = facts.home or paths.user_home()
-    look = Look(call, paths.Ground(policy.workspace, home=home, resolve=resolve))
+    look = Look(call, paths.Ground(policy.workspace, home=home, cwd=call.cwd, resolve=resolve))
     verdict = _judge(policy, look, facts)
     if isinstance(verdict, Ask):
         verdict = _if_nobody_is_asked(policy, verdict)
@@ -99,7 +109,7 @@ def class_of_call(
     call: ToolCall, workspace: tuple[str, ...], *, resolve: paths.Resolve = os.path.realpath
 ) -> ToolClass:
     """The tool's class, with an edit told inside from outside. An edit without a path is outside."""
-    return Look(call, paths.Ground(workspace, home="/", resolve=resolve)).kind
+    return Look(call, paths.Ground(workspace, home="/", cwd=call.cwd, resolve=resolve)).kind
 
 
 def _judge(policy: Policy, look: Look, facts: Facts) -> Verdict:
@@ -107,11 +117,11 @@ def _judge(policy: Policy, look: Look, facts: Facts) -> Verdict:
     if isinstance(found, Deny):
         return found
     # Every rule is heard before an ask counts: a later one may deny.
-    for verdict in _by_rules(policy.rules, look, facts):
+    for verdict in _by_rules(policy, look, facts):
         if isinstance(verdict, Deny):
             return verdict
         found = found or verdict
-    by_mode = _by_modes(policy, look)
+    by_mode = _by_modes(policy, look, facts)
     # An approval rule names the reason better than a mode that would have asked anyway.
     return stricter(found, by_mode) if found is not None else by_mode
 
@@ -133,21 +143,31 @@ def _by_caller(policy: Policy, look: Look) -> Ask | Deny | None:
     if policy.tools is not None and look.kind != "control" and not _is_usable(policy.tools, look):
         foreign = [entry for entry in policy.tools if _readable(entry) is None and _names(entry, tool)]
         if not foreign:
-            return Deny("tools", f"{tool} is not in this run's list of tools", "run")
+            named = [entry for entry in policy.tools if _names(entry, tool)]
+            why = patterns.uncovered(_texts(named), look) if named else f"{tool} is not in this run's list of tools"
+            return Deny("tools", why, "run")
         asked = asked or Ask("tools", f"it cannot be told whether {foreign[0]} allows this", "run")
     return asked
 
 
 def _is_usable(tools: tuple[str, ...], look: Look) -> bool:
-    if any(_names(entry, look.call.name) for entry in BASELINE_TOOLS):
+    tool = look.call.name
+    if tool in BASELINE_TOOLS and not any(_names(entry, tool) for entry in tools):
         return True
-    return patterns.admitted([pattern.text for entry in tools if (pattern := _readable(entry))], look)
+    return patterns.admitted(_texts(tools), look)
 
 
-def _by_rules(rules: EffectivePolicy, look: Look, facts: Facts) -> list[Ask | Deny]:
-    found: list[Ask | Deny] = []
+def _texts(entries: Iterable[str]) -> list[str]:
+    return [pattern.text for entry in entries if (pattern := _readable(entry))]
+
+
+def _by_rules(policy: Policy, look: Look, facts: Facts) -> list[Ask | Deny]:
+    rules = policy.rules
+    found: list[Ask | Deny] = list(_by_web(rules, look, facts))
     for rule in CHECKS:
         value = getattr(rules, rule.field)
+        if rule.name == "protected_paths" and policy.protected:
+            value = (*value, *(f"{paths.literal(path)}/" for path in policy.protected))
         if value == rule.bottom:
             continue
         for finding in rule.check(value, look, facts):
@@ -156,11 +176,34 @@ def _by_rules(rules: EffectivePolicy, look: Look, facts: Facts) -> list[Ask | De
                 return [verdict]
             if verdict is not None:
                 found.append(verdict)
-    if rules.gates_commands and look.reading is not None and not look.reading.is_clean:
-        why = f"the command cannot be read: {(*look.reading.opaque, *look.reading.unknown)[0]}"
-        if (verdict := _unread(rules, "opaque", why, rules.layer_of("opaque"), facts)) is not None:
-            found.append(verdict)
+    if rules.gates_commands and look.reading is not None and (verdict := _by_reading(policy, look, facts)):
+        found.append(verdict)
+    if look.leaves_agent_sandbox and not facts.sandboxed:
+        found.append(Ask("sandbox", "the command asks to run outside of the agent's own sandbox"))
     return found
+
+
+def _by_web(rules: EffectivePolicy, look: Look, facts: Facts) -> Iterator[Ask | Deny]:
+    """An address that no web tool may reach, whatever the rule `web` says."""
+    if look.kind == "network" and (why := web.why_not(look, facts, rules.network_allowed_hosts)):
+        yield Deny("web", why, rules.layer_of("web"))
+
+
+def _by_reading(policy: Policy, look: Look, facts: Facts) -> Ask | Deny | None:
+    """What cannot be read, and what can be read but is not known."""
+    reading, rules = look.reading, policy.rules
+    layer = rules.layer_of("opaque")
+    if reading is None or reading.is_clean:
+        return None
+    if reading.opaque:
+        # Mode `sandboxed` trusts the sandbox with every command; the others want to know at least what is started.
+        if policy.mode == "sandboxed" and facts.sandboxed and rules.opaque != "deny":
+            return None
+        return _unread(rules, "opaque", f"the command cannot be read: {reading.opaque[0]}", layer, facts)
+    # A program that is not known here does what `make` and `npm test` do: whatever its sandbox allows.
+    if rules.opaque != "deny" and (facts.sandboxed or _granted(policy, look, by_name=False)):
+        return None
+    return _unread(rules, "opaque", reading.unknown[0], layer, facts)
 
 
 def _verdict(rules: EffectivePolicy, rule: Rule, finding: Finding, facts: Facts) -> Ask | Deny | None:
@@ -169,6 +212,8 @@ def _verdict(rules: EffectivePolicy, rule: Rule, finding: Finding, facts: Facts)
         return Deny(rule.name, finding.reason, layer)
     if finding.word == "ask":
         return Ask(rule.name, finding.reason, layer)
+    if rule.is_held_by_sandbox and facts.sandboxed:
+        return None
     return _unread(rules, rule.name, finding.reason, layer, facts)
 
 
@@ -185,21 +230,25 @@ def _unread(rules: EffectivePolicy, rule: str, why: str, layer: str, facts: Fact
     return Ask(rule, why, layer)
 
 
-def _by_modes(policy: Policy, look: Look) -> Verdict:
+def _by_modes(policy: Policy, look: Look, facts: Facts) -> Verdict:
     """The run's own mode, under every mode that a layer has named as the most it may be."""
-    own = MODES[policy.mode][look.kind]
-    if own in ("ask", "unasked") and _granted(policy, look):
-        verdict: Verdict = Allow("tools", f"{look.call.name} was granted when the run was started", "run")
+    own = _stance(policy.mode, look, facts)
+    if own in ("ask", "unasked") and (grant := _granted(policy, look)):
+        verdict: Verdict = grant
     else:
         verdict = _as_verdict(own, policy.mode, look, "run")
     for mode in policy.rules.permission_mode:
-        stance = MODES[mode][look.kind]
-        # What the run's caller granted opens his own mode, not a layer's; the baseline belongs to every mode.
-        if stance in ("ask", "unasked") and look.call.name in BASELINE_TOOLS:
-            continue
+        # A grant opens the run's own mode, not a layer's.
         layer = policy.rules.layer_of("permission_mode", mode)
-        verdict = stricter(verdict, _as_verdict(stance, mode, look, layer))
+        verdict = stricter(verdict, _as_verdict(_stance(mode, look, facts), mode, look, layer))
     return verdict
+
+
+def _stance(mode: Mode, look: Look, facts: Facts) -> Stance:
+    kind = "read" if look.only_reads(facts) else look.kind
+    if mode == "sandboxed" and kind in _HELD_BY_SANDBOX and not facts.sandboxed:
+        return "ask"
+    return MODES[mode][kind]
 
 
 def _as_verdict(stance: Stance, mode: Mode, look: Look, layer: str) -> Verdict:
@@ -219,18 +268,25 @@ def _if_nobody_is_asked(policy: Policy, verdict: Ask) -> Verdict:
     return Deny(verdict.rule, f"{verdict.reason}; {why}: nobody is asked", verdict.layer)
 
 
-def _granted(policy: Policy, look: Look) -> bool:
-    """Named by the caller, or of the baseline. A granted edit tool still asks outside of the workspace.
+def _granted(policy: Policy, look: Look, *, by_name: bool = True) -> Allow | None:
+    """The first list of grants that covers the call.
 
-    A pattern grants what it covers whole: `Bash(git *)` is no yes to `git status && rm x`, nor to what nobody can read.
+    A pattern grants what it covers whole: `Bash(git *)` is not an approval of `git status && rm x`, nor of what cannot
+    be read. A tool that is granted by its name alone still asks outside of the workspace, and says nothing about a
+    program that is not known.
     """
-    if look.kind == "edit_outside":
-        return False
-    tool, given = look.call.name, policy.tools or ()
-    if tool in BASELINE_TOOLS or any("(" not in entry and _names(entry, tool) for entry in given):
-        return True
-    readable = [pattern for entry in given if "(" in entry and (pattern := _readable(entry))]
-    return patterns.admitted([pattern.text for pattern in readable], look)
+    by_name = by_name and look.kind != "edit_outside"
+    lists = (
+        ("tools", policy.tools or (), "the run's list of tools grants it"),
+        ("allow", policy.allow, "a grant of the user's covers it"),
+        ("allow", policy.grants, "a grant that was given in this run covers it"),
+    )
+    for rule, entries, why in lists:
+        texts = _texts(entry for entry in entries if by_name or "(" in entry)
+        if texts and patterns.admitted(texts, look):
+            named = [text for text in texts if patterns.parse(text).names(look.call.name)]
+            return Allow(rule, f"{why} ({', '.join(named)})", "run")
+    return None
 
 
 def _readable(entry: str) -> patterns.ToolPattern | None:

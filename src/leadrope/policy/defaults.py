@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-import os
-import re
 import tomllib
 from pathlib import Path
 
 import msgspec
 
 from leadrope.policy.examples import Example
+from leadrope.policy.paths import literal
 from leadrope.policy.resolve import settings_only
 from leadrope.policy.schema import PolicyRules
 
@@ -38,17 +37,12 @@ def own_paths(home: Path, config: Path | None = None) -> tuple[str, ...]:
     """
     found: list[str] = []
     for folder in dict.fromkeys((home, home.resolve())):
-        root = _literal(folder)
+        root = literal(str(folder))
         found += [root, f"{root}/*", f"{root}/[!w]*/", f"{root}/workflows/"]
         found += [f"{root}/worktrees/*", f"{root}/worktrees/*/worktree.json", f"{root}/worktrees/*/index"]
     for file in dict.fromkeys((config, config.resolve())) if config is not None else ():
-        found.append(_literal(file))
+        found.append(literal(str(file)))
     return tuple(found)
-
-
-def _literal(path: Path) -> str:
-    """A path as a pattern that means it alone; a backslash has no spelling there, so any character may stand for it."""
-    return re.sub(r"[*?\[]", r"[\g<0>]", os.path.normpath(path)).replace("\\", "?")
 
 
 @functools.cache

@@ -44,7 +44,9 @@ class Example(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     person: bool = True
     """Somebody is there to be asked."""
     sandboxed: bool = False
-    """The run is inside a required sandbox."""
+    """The call runs in a sandbox that holds."""
+    cwd: str | None = None
+    """The folder that the agent's shell is in; the workspace where it is left out."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,8 +106,9 @@ def run(policy: EffectivePolicy, examples: Iterable[Example]) -> Sequence[Outcom
             example=example,
             verdict=decide(
                 Policy(mode=normal_mode(example.mode), workspace=(WORKSPACE,), rules=policy),
-                call_of(example.call),
-                Facts(person=example.person, sandboxed=example.sandboxed, home=HOME),
+                msgspec.structs.replace(call_of(example.call), cwd=example.cwd),
+                # Programs are taken for the installed ones, and git's settings for plain.
+                Facts(person=example.person, sandboxed=example.sandboxed, home=HOME, git_is_plain=True),
                 resolve=os.path.normpath,
             ),
         )

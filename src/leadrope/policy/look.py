@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import posixpath
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,7 +14,7 @@ from leadrope.policy import hosts
 from leadrope.policy.paths import Ground
 
 if TYPE_CHECKING:
-    from leadrope.policy.shell import Program, Reading
+    from leadrope.policy.reading import Program, Reading
 
 # Tools whose `command` is a line for bash, and tools that run text which nobody here can read.
 SHELL_TOOLS = ("Bash", "Monitor")
@@ -25,9 +25,14 @@ _WRITTEN_FIELDS = ("content", "new_string", "new_source")
 # Programs that change what their arguments name without writing to it. What is written is the reader's to tell.
 _CHANGERS = frozenset(("chmod", "chown", "install", "mkdir", "rm", "rmdir", "shred", "touch", "truncate", "unlink"))
 # Commands of git that put another version of what they name in its place, or take it away.
-_GIT_CHANGERS = frozenset(("checkout", "restore", "rm", "mv", "clean"))
+_GIT_CHANGERS = frozenset(("checkout", "restore", "rm", "mv", "clean", "update-index", "read-tree", "checkout-index"))
+# These take the paths that git changes from standard input.
+_GIT_FED = frozenset(("--index-info", "--stdin", "--pathspec-from-file", "read-tree"))
+SEARCHES = ("Grep", "Glob", "LS")
+"""Tools that go through a folder: the one that they name, or the working directory."""
 # Where a search names files in another field than the folder to begin at.
 _PATH_PATTERNS = {"Glob": "pattern", "Grep": "glob"}
+_STARS = frozenset("*?[")
 _UNKNOWN = "?"
 
 
@@ -46,6 +51,16 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """The text stands so in a file that the user wrote and started himself; no agent and no input had a hand in it."""
     is_masked: bool = False
     """It runs behind walls in which nothing that is blocked can be started, in whatever words."""
+    which: Callable[[str], str | None] | None = None
+    """Where the agent's PATH finds a program. None: nobody looked, and a plain name counts as an installed program."""
+    git_is_plain: bool = False
+    """Git's settings in the call's folder name no program that reading (`status`, `diff`, `log`) would start."""
+    finds: Callable[[str, Sequence[str]], str | None] | None = None
+    """The first path below a folder that one of these patterns matches. None: nobody looked, so there may be one."""
+    not_public: str = ""
+    """Why the host of a WebFetch leads to an address that is not public, as resolving its name has shown."""
+    holds_secret: Callable[[str], bool] | None = None
+    """Does this text hold a secret of the run? None: it has none."""
 
 
 class Look:
@@ -79,13 +94,14 @@ class Look:
         return command if isinstance(command, str) else None
 
     @functools.cached_property
-    def program_names(self) -> frozenset[str] | None:
-        """What the programs of the line are called; None where one of them is not known.
+    def all_names(self) -> frozenset[str] | None:
+        """What the programs of the line are called, those included that an unknown one may start; None where one of
+        them is not known.
 
         Most rules speak of other programs, and a hundred of them are asked about each line.
         """
         names: set[str] = set()
-        for program in self.reading.programs if self.reading is not None else ():
+        for program in (*self.reading.programs, *self.reading.maybe) if self.reading is not None else ():
             word = program.words[0]
             if word is None:
                 return None
@@ -104,6 +120,20 @@ class Look:
         if self.command is None:
             return shell.Reading(programs=(), opaque=("the call has no command",), writes=())
         return shell.read(self.command)
+
+    @functools.cached_property
+    def placed(self) -> Reading | None:
+        """The reading as seen from the root where the agent's shell has left the workspace: `cd /`, then `rm -rf *`."""
+        reading, cwd = self.reading, self.call.cwd
+        if reading is None or not cwd or self.ground.is_inside(cwd):
+            return reading
+        programs = tuple(
+            msgspec.structs.replace(program, cwd=posixpath.join(cwd, program.cwd or ""))
+            for program in reading.programs
+            if program.cwd != _UNKNOWN
+        )
+        writes = tuple(path if path == _UNKNOWN else posixpath.join(cwd, path) for path in reading.writes)
+        return msgspec.structs.replace(reading, programs=programs, writes=writes)
 
     @functools.cached_property
     def paths(self) -> tuple[tuple[str, ...], ...]:
@@ -126,14 +156,30 @@ class Look:
     @functools.cached_property
     def writes_unknown(self) -> bool:
         """The command writes to a place that is not known."""
-        return any(_UNKNOWN in (path, cwd) for path, cwd in self._written_words() if not path.startswith("/"))
+        if any(_UNKNOWN in (path, cwd) for path, cwd in self._written_words() if not path.startswith("/")):
+            return True
+        return any(source is None for source, _, _ in self._links)
 
     @functools.cached_property
-    def named_by_command(self) -> tuple[tuple[str, ...], ...]:
-        """The spellings of each word of the command that could be a path."""
-        programs = self.reading.programs if self.reading else ()
-        words = [(path, program.cwd) for program in programs for path in _path_words(program)]
-        return tuple(self._spelled((*words, *self._written_words())))
+    def written_patterns(self) -> tuple[tuple[str, str | None], ...]:
+        """What it writes where the shell completes the name."""
+        return tuple(found for found in self._written_words() if not _STARS.isdisjoint(found[0]) and found[0] != "?")
+
+    @functools.cached_property
+    def changed_trees(self) -> tuple[tuple[str, str | None], ...]:
+        """Folders that are moved away, deleted or written into as a whole."""
+        found: list[tuple[str, str | None]] = []
+        for program in self.reading.programs if self.reading is not None else ():
+            name = (program.words[0] or "").rpartition("/")[2]
+            operands = [word for word in program.words[1:] if word is not None and not word.startswith("-")]
+            if name == "mv":
+                found += [(word, program.cwd) for word in operands]
+            elif name == "rsync" or (name == "cp" and any(_walks(word) for word in program.words[1:])):
+                found += [(word, program.cwd) for word in operands[-1:]]
+        for deletion in self.reading.deletes if self.reading is not None else ():
+            if deletion.kind == "delete" and deletion.path.is_tree and not deletion.path.is_unknown:
+                found.append((deletion.path.prefix, deletion.path.cwd))
+        return tuple(found)
 
     def _written_words(self) -> Iterator[tuple[str, str | None]]:
         if self.reading is None:
@@ -144,11 +190,71 @@ class Look:
             name = (program.words[0] or "").rpartition("/")[2]
             if name in _CHANGERS or (name == "git" and not _GIT_CHANGERS.isdisjoint(program.words)):
                 yield from ((path, program.cwd) for path in _path_words(program))
+            if name == "git" and not _GIT_FED.isdisjoint(program.words):
+                yield _UNKNOWN, program.cwd
+
+    @functools.cached_property
+    def _links(self) -> tuple[tuple[str | None, str, str | None], ...]:
+        """Second names that the line itself makes: what is meant, the new name, and the folder both are seen from."""
+        found: list[tuple[str | None, str, str | None]] = []
+        for program in self.reading.programs if self.reading is not None else ():
+            if (program.words[0] or "").rpartition("/")[2] != "ln":
+                continue
+            operands = [word for word in program.words[1:] if word is None or not word.startswith("-")]
+            if None in operands or program.cwd == _UNKNOWN or any(_has_target(word) for word in program.words[1:]):
+                found.append((None, "", program.cwd))
+                continue
+            sources = [word for word in operands[:-1] if word is not None] or operands
+            target = (operands[-1] or "") if len(operands) > 1 else "."
+            for source in sources:
+                last = (source or "").rstrip("/").rpartition("/")[2]
+                found += [(source, posixpath.join(target, last), program.cwd)]
+                found += [(source, target, program.cwd)] if len(operands) == 2 else []
+        return tuple(found)
 
     def _spelled(self, found: Iterable[tuple[str, str | None]]) -> Iterator[tuple[str, ...]]:
         for path, cwd in found:
             if path != _UNKNOWN and (spellings := self.ground.spellings(path, cwd=cwd)):
-                yield spellings
+                yield self._through_links(spellings)
+
+    def _through_links(self, spellings: tuple[str, ...]) -> tuple[str, ...]:
+        """With the places that a name leads to through links which the same line makes."""
+        more: list[str] = []
+        for source, name, cwd in self._links if self.reading is not None else ():
+            made = self.ground.spellings(name, cwd=cwd)[:1]
+            rest = [spelling[len(made[0]) :] for spelling in spellings if made and _starts(spelling, made[0])]
+            # The text of a link is seen from the folder that the link is in.
+            beside = posixpath.dirname(made[0]) if made else None
+            more += [path for r in rest for path in self.ground.spellings((source or "") + r, cwd=beside)]
+            more += [path for r in rest for path in self.ground.spellings((source or "") + r, cwd=cwd)]
+        return tuple(dict.fromkeys((*more, *spellings))) if more else spellings
+
+    def only_reads(self, facts: Facts) -> bool:
+        """A command that changes nothing: every program of it is known to read, and is the one that its name means."""
+        reading = self.reading
+        if self.command is None or reading is None or self.leaves_agent_sandbox:
+            return False
+        from leadrope.policy.read_only import reads_only  # noqa: PLC0415  # with the tables of programs behind it
+
+        needed = reads_only(reading)
+        if needed is None or (needed.uses_git and not facts.git_is_plain):
+            return False
+        return all(self._is_installed(name, facts) for name in needed.programs)
+
+    def _is_installed(self, name: str, facts: Facts) -> bool:
+        """Does this name lead to a program outside of what the agent can write?"""
+        if facts.which is None and "/" not in name:
+            return True
+        path = name if "/" in name or facts.which is None else facts.which(name)
+        if path is None or not posixpath.isabs(path):
+            return False
+        spellings = self.ground.spellings(path)
+        return bool(spellings) and not any(self.ground.holds((spelling,)) for spelling in spellings)
+
+    @property
+    def leaves_agent_sandbox(self) -> bool:
+        """The call asks the agent to run it outside of the sandbox that the agent itself has built."""
+        return self.call.input.get("dangerouslyDisableSandbox") is True
 
     @functools.cached_property
     def size(self) -> int:
@@ -175,7 +281,8 @@ class Look:
             return ""
         lines = [f"runs {_shown(program)}" for program in reading.programs]
         lines += [f"writes {'somewhere' if path == _UNKNOWN else path}" for path in reading.writes]
-        lines += [f"cannot be read: {why}" for why in (*reading.opaque, *reading.unknown)]
+        lines += [f"cannot be read: {why}" for why in reading.opaque]
+        lines += [f"is not known: {why}" for why in reading.unknown]
         return "\n".join(lines) or "runs nothing"
 
 
@@ -197,10 +304,26 @@ def _path_words(program: Program) -> Iterator[str]:
             continue
         if not word.startswith("-"):
             yield word
-        # --file=PATH, of=PATH
-        _, equals, value = word.partition("=")
-        if equals and value:
-            yield value
+        # --file=PATH, of=PATH; update-index takes MODE,HASH,PATH
+        for sign in "=,":
+            value = word.rpartition(sign)[2] if sign == "," else word.partition(sign)[2]
+            if sign in word and value:
+                yield value
+
+
+def _walks(word: str | None) -> bool:
+    """May this option of cp make it copy folders?"""
+    if word is None or word.startswith("--"):
+        return word is None or word in ("--recursive", "--archive")
+    return word.startswith("-") and not {"r", "R", "a"}.isdisjoint(word)
+
+
+def _has_target(word: str | None) -> bool:
+    return word is not None and word.startswith(("-t", "--target"))
+
+
+def _starts(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def _shown(program: Program) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from leadrope import errors
 
@@ -39,10 +39,13 @@ def user_home() -> str:
 
 
 class Ground:
-    """Where paths are seen from: the workspace's folders, the working directory (the first), the user's home."""
+    """Where paths are seen from: the workspace's folders, the working directory, the user's home."""
 
-    def __init__(self, roots: Sequence[str], *, home: str, resolve: Resolve = os.path.realpath) -> None:
-        self.cwd = roots[0]
+    def __init__(
+        self, roots: Sequence[str], *, home: str, cwd: str | None = None, resolve: Resolve = os.path.realpath
+    ) -> None:
+        """`cwd` is the folder that the agent's shell is in, the first of the workspace's where nobody said."""
+        self.cwd = os.path.join(roots[0], cwd) if cwd else roots[0]
         self.home = home
         self._resolve = resolve
         self._roots = roots
@@ -81,7 +84,7 @@ class Glob:
     single name it matches at any depth inside too.
     """
 
-    __slots__ = ("_base", "_floating", "_single", "_source", "text")
+    __slots__ = ("_base", "_floating", "_names", "_single", "_source", "text")
 
     def __init__(self, text: str, *, floating: bool = False) -> None:
         self.text = text
@@ -91,6 +94,7 @@ class Glob:
             body = body[2:]
         body = _checked(text, body)
         self._source = _regex(body.lstrip("/"))
+        self._names = (*_names(body), *(("**",) if body.endswith("/") or body == "" else ()))
         self._floating = floating
         self._single = "/" not in body.rstrip("/")
 
@@ -110,6 +114,32 @@ class Glob:
     def _fits(self, path: str, *, anywhere: bool = False) -> bool:
         return _compiled(self._source, floating=self._floating, anywhere=anywhere).fullmatch(path) is not None
 
+    @property
+    def is_anywhere(self) -> bool:
+        """A single name, which may lie in every folder."""
+        return self._floating and self._single
+
+    def overlaps(self, path: str, ground: Ground, *, below: bool = False, dots: bool = True) -> bool:
+        """Could something match both this pattern and `path`, an absolute path that may itself be a pattern?
+
+        `below`: everything below `path` counts too. `dots`: its stars also stand for names that begin with a dot, as
+        the shell's do not. Never says no where the answer is yes.
+        """
+        wanted = (*_names(path), *(("**",) if below else ()))
+        return any(_may_meet(wanted, place, dots=dots) for place in self._places(path, ground))
+
+    def _places(self, path: str, ground: Ground) -> Iterator[tuple[str, ...]]:
+        if self._base == "absolute":
+            yield self._names
+        elif self._base == "home":
+            yield (*_names(ground.home), *self._names)
+        else:
+            for root in ground.roots:
+                yield (*_names(root), *(("**",) if self.is_anywhere else ()), *self._names)
+            fixed = path.partition("*")[0].partition("?")[0].partition("[")[0]
+            if self._floating and not any(_below(fixed.rstrip("/") or "/", root) is not None for root in ground.roots):
+                yield ("**", *self._names)
+
     def matches_any(self, spellings: Iterable[str], ground: Ground) -> bool:
         return any(self.matches(path, ground) for path in spellings)
 
@@ -124,10 +154,60 @@ def _compiled(source: str, *, floating: bool, anywhere: bool) -> re.Pattern[str]
     return re.compile(f"(?:.*/)?{source}" if anywhere else source, flags)
 
 
+def literal(path: str) -> str:
+    """A path as a pattern that means it alone; a backslash has no spelling there, so any character may stand for it."""
+    return re.sub(r"[*?\[]", r"[\g<0>]", os.path.normpath(path)).replace("\\", "?")
+
+
 @functools.lru_cache(maxsize=4096)
 def glob(text: str, *, floating: bool = False) -> Glob:
     """The compiled pattern, kept: a policy is asked about the same few over and over."""
     return Glob(text, floating=floating)
+
+
+def _names(path: str) -> tuple[str, ...]:
+    return tuple(name for name in path.split("/") if name)
+
+
+def _may_meet(one: tuple[str, ...], other: tuple[str, ...], *, dots: bool) -> bool:
+    """Could one path match both lists of names? `**` stands for any number of them."""
+    reached = {(0, 0)}
+    looked: set[tuple[int, int]] = set()
+    while reached:
+        at = reached.pop()
+        if at in looked:
+            continue
+        looked.add(at)
+        i, j = at
+        left, right = one[i : i + 1], other[j : j + 1]
+        if not left and not right:
+            return True
+        if left == ("**",):
+            reached |= {(i + 1, j), *(((i, j + 1),) if right else ())}
+        if right == ("**",):
+            reached |= {(i, j + 1), *(((i + 1, j),) if left else ())}
+        if left and right and "**" not in (left[0], right[0]) and _may_be_same(left[0], right[0], dots=dots):
+            reached.add((i + 1, j + 1))
+    return False
+
+
+_STARS = re.compile(r"[*?\[]")
+
+
+def _may_be_same(one: str, other: str, *, dots: bool) -> bool:
+    one, other = one.casefold(), other.casefold()
+    first, second = _STARS.search(one), _STARS.search(other)
+    if first is None and second is None:
+        return one == other
+    if not dots and first is not None and first.start() == 0 and other.startswith("."):
+        return False
+    if first is None or second is None:
+        name, pattern = (one, other) if first is None else (other, one)
+        return re.fullmatch(_name_regex(pattern), name, re.DOTALL) is not None
+    head, start = one[: first.start()], other[: second.start()]
+    tail, end = (_STARS.split(text)[-1] if "]" not in text else "" for text in (one, other))
+    begins = head.startswith(start) or start.startswith(head)
+    return begins and (tail.endswith(end) or end.endswith(tail))
 
 
 def _checked(text: str, body: str) -> str:

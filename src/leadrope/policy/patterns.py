@@ -25,11 +25,12 @@ from leadrope.policy.look import SHELL_TOOLS, Look
 
 if TYPE_CHECKING:
     from leadrope.policy.commands import CommandPattern
-    from leadrope.policy.shell import Program
+    from leadrope.policy.reading import Program, Reading
 
 Kind = Literal["command", "path", "domain", "nothing"]
-Match = Literal["yes", "maybe", "no"]
-"""`maybe`: the command is not known well enough to say no."""
+Match = Literal["yes", "named", "maybe", "no"]
+"""`named`: the words of a program that is not known here name it, and may start it. `maybe`: the command is not known
+well enough to say no."""
 
 # What the parentheses of a pattern speak of; those of all other tools stay empty.
 _TAKES: dict[str, Kind] = {
@@ -52,6 +53,11 @@ _EXAMPLE = {
 _FORM = re.compile(r"([^()\s]+)\s*(?:\((.*)\))?", re.DOTALL)
 _TOOL_NAME = re.compile(r"[A-Z][A-Za-z0-9_]*")
 _MCP_NAME = re.compile(r"mcp__([A-Za-z0-9_.-]+?|\*)(?:__([A-Za-z0-9_.*?-]+))?")
+# What these do is in a file, or in a text that is one of their words.
+_INTERPRETERS = re.compile(
+    r"python[\d.]*|pypy\d*|node|deno|bun|perl|ruby|irb|php|lua\w*|Rscript|R|julia|tsx|ts-node|java|jshell|groovy|scala"
+    r"|tclsh|expect|osascript|pwsh|[bdzk]?a?sh|[bz]sh|fish|t?csh|[gmn]?awk|sed|psql|mysql|sqlite3|mongosh|redis-cli"
+)
 # Outside of quotes these belong to the shell, never to the words of one program.
 _OPERATORS = re.compile(r"[;&|<>`\n]|\$\(")
 
@@ -123,6 +129,8 @@ class ToolPattern:
             return "yes" if self._text in _one_line(look.command or "") else "no"
         if self._words and look.reading is not None:
             found = {self._match(program) for program in look.reading.programs}
+            if "yes" not in found and any(self._match(program) == "yes" for program in look.reading.maybe):
+                return "named"
             return "yes" if "yes" in found else "maybe" if "maybe" in found else "no"
         return "yes"
 
@@ -138,8 +146,11 @@ class ToolPattern:
         # Alone, a command pattern covers one program; a line of several is judged by `admitted`.
         return self.is_bare or _covered((self,), look)
 
-    def covers(self, program: Program) -> bool:
+    def covers(self, program: Program, *, to_the_last: bool = False) -> bool:
+        """`to_the_last`: a star at the end does not count, nor does one elsewhere."""
         # What a wrapper starts is a program of its own in a reading, and so is the wrapper: both need a pattern.
+        if to_the_last:
+            return bool(self._words) and self._words == program.words
         return bool(self._words) and match_words(self._words, program.words, exact=True) == "yes"
 
     def _match(self, program: Program) -> Match:
@@ -174,15 +185,54 @@ def admitted(entries: Sequence[str], look: Look) -> bool:
     return any(pattern.admits(look) for pattern in found) or _covered(found, look)
 
 
+def uncovered(entries: Sequence[str], look: Look) -> str:
+    """Why a list of what is allowed does not cover the call, with the word that it leaves out."""
+    found = [pattern for entry in entries if (pattern := parse(entry)).names(look.call.name)]
+    listed = ", ".join(pattern.text for pattern in found)
+    if look.reading is None or not any(pattern.is_about_words for pattern in found):
+        return f"{look.call.name} is allowed only as {listed}"
+    return f"{_left_out(found, look.reading)} is not covered by {listed}"
+
+
 def _covered(found: Sequence[ToolPattern], look: Look) -> bool:
     if not any(pattern.is_about_words for pattern in found):
         return False
-    reading = look.reading
-    if reading is None or not reading.is_clean or not reading.programs:
-        return False
-    if any(path != "/dev/null" for path in reading.writes):
-        return False
-    return all(any(pattern.covers(program) for pattern in found) for program in reading.programs)
+    return look.reading is not None and not _left_out(found, look.reading)
+
+
+def _left_out(found: Sequence[ToolPattern], reading: Reading) -> str:
+    """The first thing about a line that no pattern covers; empty where they cover it whole.
+
+    A program that is not known here is covered by its words like any other. What an interpreter runs is not in its
+    words unless a pattern spells them out to the last.
+    """
+    if reading.opaque:
+        return f"a command that cannot be read ({reading.opaque[0]})"
+    if not reading.programs:
+        return "a command that starts no program"
+    if writes := [path for path in reading.writes if path != "/dev/null"]:
+        return "writing to a file that is not known" if writes[0] == "?" else f"writing to `{writes[0]}`"
+    is_fed = bool(reading.unknown) and any(sign in reading.text for sign in "<|")
+    for program in reading.programs:
+        is_spelled_out = bool(reading.unknown) and _is_interpreter(program)
+        if not any(pattern.covers(program, to_the_last=is_spelled_out) for pattern in found):
+            return f"`{_shown(program)}` in `{_short(reading.text)}`"
+        if is_spelled_out and is_fed:
+            return f"what `{_shown(program)}` is given to run"
+    return ""
+
+
+def _is_interpreter(program: Program) -> bool:
+    return _INTERPRETERS.fullmatch((program.words[0] or "").rpartition("/")[2]) is not None
+
+
+def _shown(program: Program) -> str:
+    return " ".join("?" if word is None else word for word in program.words)
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 80 else f"{line[:79]}…"
 
 
 def match_words(wanted: Sequence[str], words: Sequence[str | None], *, exact: bool = False) -> Match:
@@ -340,7 +390,7 @@ _RESERVED = frozenset(
 def worth_asking(entries: tuple[str, ...], look: Look) -> Iterable[str]:
     """Without the commands of other programs than those of the line: of a hundred that is all but one or two."""
     by_name, others = _indexed(entries)
-    names = look.program_names if look.reading is not None else ()
+    names = look.all_names if look.reading is not None else ()
     if names is None:
         return entries
     found = [place for name in names for place in by_name.get(name, ())]
@@ -366,8 +416,10 @@ def command_touches(text: str, look: Look) -> Match:
     if look.reading is None:
         return "no"
     pattern = command(text)
-    if look.program_names is not None and pattern.words and pattern.name not in look.program_names:
+    if look.all_names is not None and pattern.words and pattern.name not in look.all_names:
         return "no"
     if pattern.found_in(look.reading):
         return "yes"
+    if any(pattern.matches(program) for program in look.reading.maybe):
+        return "named"
     return "maybe" if any(pattern.may_match(program) for program in look.reading.programs) else "no"

@@ -53,6 +53,7 @@ class EffectivePolicy(msgspec.Struct, frozen=True, kw_only=True):
     network_reach: Literal["any", "model-only"] = "any"
     mcp_allowed_servers: tuple[Entries, ...] = ()
     mcp_allowed_tools: tuple[Entries, ...] = ()
+    web: Literal["allow", "ask", "deny"] = "allow"
     on_ask: Literal["ask", "deny"] = "ask"
     opaque: Literal["sandbox", "ask", "deny"] = "sandbox"
     sandbox: Literal["off", "preferred", "required"] = "off"

@@ -10,25 +10,15 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Literal
 
-import msgspec
-
 from leadrope import errors
 from leadrope.core.request import normal_mode
-from leadrope.policy import hosts, merges, paths, patterns
+from leadrope.policy import hosts, merges, paths, patterns, reach
+from leadrope.policy.findings import Finding
 from leadrope.policy.look import Facts, Look
 from leadrope.policy.patterns import Match
 
 # `DROP TABLE`: a program is compared as the shell sees it, and the text of a statement is not one.
 _STATEMENT = re.compile(r"(?:DROP|DELETE|TRUNCATE|ALTER|INSERT|UPDATE|GRANT|REVOKE|CREATE|SELECT) [A-Z]{2,}\b")
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """What one rule has to say about a call. `unknown`: a part of the command that it needs is not known."""
-
-    word: Literal["deny", "ask", "unknown"]
-    reason: str
-    entry: Any = None
-    """The part of the rule's value that said it, to tell its layer."""
 
 
 class Rule(merges.Least):
@@ -38,6 +28,8 @@ class Rule(merges.Least):
     help: ClassVar[str]
     field: ClassVar[str]
     """Its place in an EffectivePolicy."""
+    is_held_by_sandbox: ClassVar[bool] = False
+    """A sandbox that holds enforces it, whatever a command's words become: `unknown` is no question there."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -135,22 +127,21 @@ class McpTools(merges.Every, Rule):
 class BlockedPaths(merges.Union, Rule):
     name = "blocked_paths"
     help = "Paths that no call may read or write."
+    is_held_by_sandbox = True
 
     def validate_entry(self, entry: str) -> None:
         _floating(entry)
 
     def check(self, value: Any, look: Look, facts: Facts) -> Iterable[Finding]:
-        if not value:
-            return
-        if look.reading and look.writes_unknown:
-            yield Finding("unknown", "it cannot be told which file the command writes", value[0])
-        named = (*look.paths, *look.searched_paths, *look.named_by_command)
-        yield from _found("deny", ((entry, _hit(entry, named, look)) for entry in value), "is a blocked path")
+        if value:
+            yield from reach.blocked_by_name(value, look)
+            yield from reach.blocked(value, look, facts)
 
 
 class WorkspaceOnly(merges.Strictest, Rule):
     name = "workspace_only"
     help = "Deny edits outside of the workspace, links followed."
+    is_held_by_sandbox = True
 
     def check(self, value: Any, look: Look, facts: Facts) -> Iterable[Finding]:
         if not value:
@@ -161,7 +152,7 @@ class WorkspaceOnly(merges.Strictest, Rule):
             if not look.ground.holds(spellings):
                 yield Finding("deny", f"the command changes {spellings[0]}, outside of the workspace", value)
         if look.reading and look.writes_unknown:
-            yield Finding("unknown", "it cannot be told which file the command writes", value)
+            yield Finding("unknown", "it is not known which file the command writes", value)
 
 
 class MaxFileSize(Rule):
@@ -171,6 +162,16 @@ class MaxFileSize(Rule):
     def check(self, value: Any, look: Look, facts: Facts) -> Iterable[Finding]:
         if value is not None and look.is_edit and look.size > value:
             yield Finding("deny", f"{look.size} bytes are more than a file may get ({value})", value)
+
+
+class Web(merges.Strictest, Rule):
+    name = "web"
+    order = ("allow", "ask", "deny")
+    help = "WebSearch, and WebFetch to public hosts: allowed in every mode, asked for, or denied."
+
+    def check(self, value: Any, look: Look, facts: Facts) -> Iterable[Finding]:
+        if look.kind == "network":
+            yield Finding(value, f"web = {value}: {look.call.name} reaches the network", value)
 
 
 class BlockedHosts(merges.Union, Rule):
@@ -239,7 +240,7 @@ class Destructive(merges.Strictest, Rule):
             return
         from leadrope.policy import commands  # noqa: PLC0415  # only where there is a command
 
-        why = commands.is_destructive(look.reading)
+        why = commands.is_destructive(look.reading) or (look.placed and commands.is_destructive(look.placed))
         if why:
             yield Finding(value, f"it is destructive: {why}", value)
 
@@ -261,7 +262,8 @@ class RequireApproval(merges.UnionOrAll, Rule):
         if value is True:
             return () if look.kind == "control" else (Finding("ask", "every call needs approval", value),)
         entries = patterns.worth_asking(value, look)
-        return _found("ask", ((entry, _tool_or_command_match(entry, look)) for entry in entries), "needs approval")
+        found = _found("ask", ((entry, _tool_or_command_match(entry, look)) for entry in entries), "needs approval")
+        return (*found, *_deleting(value, look))
 
     def gates_commands(self, value: Any) -> bool:
         if value is True:
@@ -272,17 +274,14 @@ class RequireApproval(merges.UnionOrAll, Rule):
 class ProtectedPaths(merges.Union, Rule):
     name = "protected_paths"
     help = "Paths that are written only with approval."
+    is_held_by_sandbox = True
 
     def validate_entry(self, entry: str) -> None:
         _floating(entry)
 
     def check(self, value: Any, look: Look, facts: Facts) -> Iterable[Finding]:
-        if not value:
-            return
-        if look.reading and look.writes_unknown:
-            yield Finding("unknown", "it cannot be told which file the command writes", value[0])
-        entries = value if look.written else ()  # most commands write to no path that they name
-        yield from _found("ask", ((entry, _hit(entry, look.written, look)) for entry in entries), "is a protected path")
+        if value:
+            yield from reach.protected(value, look, facts)
 
 
 # -- what is set, and used elsewhere -------------------------------------------------------------------------------
@@ -290,7 +289,7 @@ class ProtectedPaths(merges.Union, Rule):
 
 class PermissionMode(merges.Union, Rule):
     name = "permission_mode"
-    help = "The most that a run's mode may allow: plan, default, edit, full or dontAsk."
+    help = "The most that a run's mode may allow: plan, default, edit, sandboxed, full or dontAsk."
     merged_as = "the stricter verdict per class of tool"
 
     def canonical(self, value: Any) -> Any:
@@ -310,7 +309,7 @@ class Opaque(merges.Strictest, Rule):
     name = "opaque"
     order = ("sandbox", "ask", "deny")
     help = (
-        "Commands that cannot be read, where rules look at commands; sandbox: let them run inside a required sandbox."
+        "Commands that cannot be read, where rules look at commands; sandbox: let them run inside a sandbox that holds."
     )
 
 
@@ -386,6 +385,7 @@ RULES: tuple[Rule, ...] = (
     BlockedPaths(),
     WorkspaceOnly(),
     MaxFileSize(),
+    Web(),
     BlockedHosts(),
     AllowedHosts(),
     BlockedCommands(),
@@ -418,13 +418,19 @@ def _found(word: Literal["deny", "ask"], found: Iterable[tuple[str, Match]], wha
     for entry, match in found:
         if match == "yes":
             yield Finding(word, f"{entry} {what}", entry)
+        elif match == "named":
+            yield Finding("ask", f"{entry} {what}, and a program that is not known here may start it", entry)
         elif match == "maybe":
-            yield Finding("unknown", f"it cannot be told whether this is {entry}, which {what}", entry)
+            yield Finding("unknown", f"it is not known whether this is {entry}, which {what}", entry)
 
 
-def _hit(entry: str, named: Iterable[tuple[str, ...]], look: Look) -> Match:
-    glob = paths.glob(entry, floating=True)
-    return "yes" if any(glob.matches_any(spellings, look.ground) for spellings in named) else "no"
+def _deleting(entries: tuple[str, ...], look: Look) -> Iterator[Finding]:
+    """Deleting is deleting: whoever has `rm` asked for has every program asked for that takes files away."""
+    if "rm" in entries and look.reading is not None:
+        for deletion in look.reading.deletes:
+            if deletion.kind == "delete" and deletion.by != "rm":
+                yield Finding("ask", f"rm needs approval, and {deletion.by} deletes files too", "rm")
+                return
 
 
 def _floating(entry: str) -> None:

@@ -41,6 +41,7 @@ class PolicyRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     workspace_only: bool | UnsetType = UNSET
     network: NetworkRules | UnsetType = UNSET
     mcp: McpRules | UnsetType = UNSET
+    web: Literal["allow", "ask", "deny"] | UnsetType = UNSET
     on_ask: Literal["ask", "deny"] | UnsetType = UNSET
     opaque: Literal["sandbox", "ask", "deny"] | UnsetType = UNSET
     sandbox: Literal["off", "preferred", "required"] | UnsetType = UNSET

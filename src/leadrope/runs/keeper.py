@@ -35,6 +35,7 @@ _MUST_LAST = (
     events.SessionStarted,
     events.ApprovalRequested,
     events.ApprovalResolved,
+    events.GrantRevoked,
     events.QuestionRequested,
     events.QuestionResolved,
     events.ToolDecided,

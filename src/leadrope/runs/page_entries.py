@@ -191,7 +191,7 @@ def _decision(call: Call, write: Writer) -> Safe:
     who = (
         "a person"
         if decided.by == "person"
-        else {"timeout": "silence", "supervisor": "leadrope"}.get(decided.by, "a rule")
+        else {"timeout": "silence", "supervisor": "leadrope", "nobody": "nobody"}.get(decided.by, "a rule")
     )
     layer = f" of {write.line(decided.layer, 60)}" if decided.layer else ""
     why = joined(": ", write.line(decided.reason, 600)) if decided.reason else Safe()

@@ -150,6 +150,8 @@ class Story:
                 self._ask(asked, "plan" if event.kind == "plan" else "question")
             case events.ApprovalResolved():
                 self._answered(time, event.approval_id, event.approved, event.by, event.reason, event.scope)
+            case events.GrantRevoked():
+                self._note(time, "grant revoked", event.pattern)
             case events.QuestionResolved():
                 self._answered(time, event.question_id, event.answered, event.by, event.reason, "", event.answers)
             case events.SubagentStarted():

@@ -22,6 +22,9 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     edited: dict[str, Any] | None = None
     """The input to run instead of the one that was asked for."""
     scope: Scope = "once"
+    pattern: str | None = None
+    """Approve this call, and for the rest of the run all calls that the pattern covers. Only the one that was offered
+    (`ApprovalRequested.pattern`) can be given."""
     fingerprint: str | None = None
     """When given: the call that was meant. An answer for another call is refused, not used."""
 

@@ -27,6 +27,7 @@ from leadrope.runtime.held import Watch
 from leadrope.runtime.output import Judge, WayOut
 from leadrope.runtime.preflight import Cause, TryGate
 from leadrope.runtime.recording import Recorder
+from leadrope.runtime.surroundings import Surroundings
 
 
 class Attempt:
@@ -49,6 +50,7 @@ class Attempt:
         walls: str = "",
         sight: Sight | None = None,
         is_sandboxed: bool = False,
+        surroundings: Surroundings | None = None,
         corrections: int = 0,
         can_resume: bool = False,
     ) -> None:
@@ -95,7 +97,14 @@ class Attempt:
         self.prompts_sent = 0
         self.last_retry: events.RetryScheduled | None = None
         """The agent's own last announcement that it tries a request again."""
-        self.gate = Gate(policy, approver, self, approval_s=self._limits.approval_s, is_sandboxed=is_sandboxed)
+        self.gate = Gate(
+            policy,
+            approver,
+            self,
+            approval_s=self._limits.approval_s,
+            is_sandboxed=is_sandboxed,
+            surroundings=surroundings,
+        )
         calls = Answers(self.gate, session, self._clocks, self._send)
         self._handlers: dict[type, Callable[[Any], None]] = {
             base.Ready: self._on_ready,

@@ -170,7 +170,9 @@ class Commands:
         is_command = call.name == "Bash"
         facts = Facts(
             person=has_person,
-            sandboxed=is_command and self.rules.sandbox == "required" and self.is_walled,
+            sandboxed=is_command
+            and self.is_walled
+            and (self._planned().built.holds or self.rules.sandbox == "required"),
             home=self._user_home,
             is_own=is_own,
         )

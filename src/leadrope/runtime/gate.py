@@ -16,12 +16,14 @@ import msgspec
 
 from leadrope.core import events
 from leadrope.core.tools import ToolCall, fingerprint, subject
-from leadrope.policy import commands, shell
-from leadrope.policy.decide import Allow, Ask, Deny, Facts, Policy, class_of_call, decide
+from leadrope.policy.decide import Allow, Ask, Deny, Facts, Policy, Verdict, decide
+from leadrope.policy.offers import offered, risk_of
 from leadrope.runtime.approvals import Answer, Approver, DenyAll, QuestionAnswer
 from leadrope.runtime.pauses import Pauses
+from leadrope.runtime.questions import plan_of, questions_of
+from leadrope.runtime.surroundings import Surroundings
 
-By = Literal["rule", "person", "timeout", "supervisor"]
+By = Literal["rule", "person", "nobody", "timeout", "supervisor"]
 T = TypeVar("T")
 
 PLAN_TOOL = "ExitPlanMode"
@@ -62,13 +64,23 @@ class _Pending(msgspec.Struct):
 
 class Gate:
     def __init__(
-        self, policy: Policy, approver: Approver, host: Host, *, approval_s: float, is_sandboxed: bool = False
+        self,
+        policy: Policy,
+        approver: Approver,
+        host: Host,
+        *,
+        approval_s: float,
+        is_sandboxed: bool = False,
+        surroundings: Surroundings | None = None,
     ) -> None:
         self._policy = policy
         self._approver = approver
         self._host = host
         self._approval_s = approval_s or None
         self._is_sandboxed = is_sandboxed
+        self._surroundings = surroundings or Surroundings(workspace=policy.workspace)
+        self._looking: dict[str, asyncio.Task[None]] = {}
+        """Requests of the agent for which something is being looked up."""
         self._has_person = not isinstance(approver, DenyAll)
         self._decided: dict[str, Decision] = {}
         self._seen: dict[str, ToolCall] = {}
@@ -101,6 +113,20 @@ class Gate:
         for request_id, call, tell in waiting:
             self.held(request_id, call, tell)
 
+    @property
+    def grants(self) -> tuple[str, ...]:
+        """Patterns that a person has granted in this run."""
+        return self._policy.grants
+
+    def revoke(self, pattern: str, *, by: str = "person") -> bool:
+        """Take a grant back; False if there is none. What it has let through stays done."""
+        if pattern not in self._policy.grants:
+            return False
+        left = tuple(grant for grant in self._policy.grants if grant != pattern)
+        self._policy = msgspec.structs.replace(self._policy, grants=left)
+        self._host.emit(events.GrantRevoked(pattern=pattern, by=by))
+        return True
+
     def _facts(self) -> Facts:
         return Facts(person=self._has_person, sandboxed=self._is_sandboxed, tool_calls=len(self.allowed))
 
@@ -118,8 +144,25 @@ class Gate:
             # Held a second time, with the person, when the agent asks for the permission itself.
             self._settle(call, Decision(allowed=True, input=call.input), tell, by="rule", rule="question")
             return
-        verdict = decide(self._policy, call, self._facts())
-        if isinstance(verdict, Ask) and subject(call.name, call.input) in self._standing:
+        if self._surroundings.takes_time(call):
+            self._looking[request_id] = self._host.spawn(self._look_up(request_id, call, tell))
+        else:
+            self._judge(request_id, call, tell, self._surroundings.at_hand(self._facts()))
+
+    async def _look_up(self, request_id: str, call: ToolCall, tell: Tell) -> None:
+        try:
+            facts = await self._surroundings.looked_up(call, self._facts())
+        finally:
+            self._looking.pop(request_id, None)
+        if self._is_paused:
+            self._held_back.append((request_id, call, tell))
+        else:
+            # Other calls were let through meanwhile.
+            self._judge(request_id, call, tell, msgspec.structs.replace(facts, tool_calls=len(self.allowed)))
+
+    def _judge(self, request_id: str, call: ToolCall, tell: Tell, facts: Facts) -> None:
+        verdict: Verdict = decide(self._policy, call, facts)
+        if isinstance(verdict, Ask) and subject(call.name, call.input, call.cwd) in self._standing:
             verdict = Allow("approval", "approved before, for this run")
         match verdict:
             case Allow():
@@ -135,6 +178,9 @@ class Gate:
             self._question(request_id, call, tell)
             return
         first = self._decided.get(call.id)
+        if call.cwd is None and call.id in self._seen:
+            # The second request does not say where the agent is; the first one did.
+            call = msgspec.structs.replace(call, cwd=self._seen[call.id].cwd)
         if first is None or call.input not in (first.input, self._seen[call.id].input):
             # Never seen, or not the call that was judged: judge it now.
             self.held(request_id, call, tell)
@@ -144,6 +190,8 @@ class Gate:
     def withdrawn(self, request_id: str) -> None:
         """The agent no longer waits for this answer, and will not use it."""
         self._held_back = [waiting for waiting in self._held_back if waiting[0] != request_id]
+        if (looking := self._looking.pop(request_id, None)) is not None:
+            looking.cancel()
         pending = self._pending.get(self._by_request.pop(request_id, ""))
         if pending and not pending.future.done():
             pending.future.cancel()
@@ -165,7 +213,7 @@ class Gate:
             return False
         is_for_another = isinstance(answer, Answer) and answer.fingerprint not in (
             None,
-            fingerprint(pending.call.name, pending.call.input),
+            fingerprint(pending.call.name, pending.call.input, pending.call.cwd),
         )
         if is_for_another:
             return False
@@ -174,6 +222,8 @@ class Gate:
 
     def close(self, reason: str) -> None:
         """The run is ending: whatever still waits is denied."""
+        for looking in tuple(self._looking.values()):
+            looking.cancel()
         for pending in list(self._pending.values()):
             if not pending.future.done():
                 pending.future.cancel(reason)
@@ -186,9 +236,10 @@ class Gate:
             call=call,
             reason=verdict.reason,
             expires_s=self._approval_s or 0,
-            fingerprint=fingerprint(call.name, call.input),
+            fingerprint=fingerprint(call.name, call.input, call.cwd),
             risk=risk_of(call, self._policy.workspace),
             reading=verdict.reading,
+            pattern=offered(self._policy, call, verdict),
         )
         self._start(request_id, asked.approval_id, call, self._approve(asked, verdict, tell))
         self._host.emit(asked)
@@ -200,9 +251,11 @@ class Gate:
             case Answer() if got.fingerprint not in (None, asked.fingerprint):
                 by = "supervisor"
                 answer = Answer(approved=False, by="supervisor", reason="the answer was meant for another call")
-            case Answer() if (wrong := _malformed(got)) is not None:
+            case Answer() if (wrong := _malformed(got) or _wrong_grant(got, asked)) is not None:
                 by = "supervisor"
                 answer = Answer(approved=False, by="supervisor", reason=f"the answer is malformed: {wrong}")
+            case Answer(by="nobody", approved=False):
+                by, answer = "nobody", got
             case Answer(by="timeout"):
                 # Its own clock ran out a moment before ours, where the answer could have come from elsewhere.
                 by, answer = "timeout", got
@@ -222,6 +275,9 @@ class Gate:
             case _:
                 by = "supervisor"
                 answer = Answer(approved=False, by="supervisor", reason=f"the approver gave no answer, but {got!r}")
+        decision = _no(answer.reason or "not approved")
+        if answer.approved:
+            decision = await self._approved(asked.call, answer)
         self._host.emit(
             events.ApprovalResolved(
                 approval_id=asked.approval_id,
@@ -229,24 +285,29 @@ class Gate:
                 by=answer.by,
                 reason=answer.reason,
                 scope=answer.scope,
+                pattern=(answer.pattern or "") if decision.allowed else "",
             )
         )
-        decision = self._approved(asked.call, answer) if answer.approved else _no(answer.reason or "not approved")
         self._settle(asked.call, decision, tell, by=by, rule=verdict.rule, layer=verdict.layer, edited=answer.edited)
 
-    def _approved(self, call: ToolCall, answer: Answer) -> Decision:
+    async def _approved(self, call: ToolCall, answer: Answer) -> Decision:
         """A person may change a call, but not into one that the rules forbid.
 
         Judged again even when nothing was changed: of several calls that waited together, the yes to one may have used
         up what the others were counted against.
         """
         run_input = call.input if answer.edited is None else answer.edited
-        verdict = decide(self._policy, msgspec.structs.replace(call, input=run_input), self._facts())
+        call = msgspec.structs.replace(call, input=run_input)
+        facts = await self._surroundings.looked_up(call, self._facts())
+        verdict = decide(self._policy, call, msgspec.structs.replace(facts, tool_calls=len(self.allowed)))
         if isinstance(verdict, Deny):
             what = "the edited call is forbidden" if answer.edited is not None else "it was approved too late"
             return _no(f"{what}: {verdict.reason}")
         if answer.scope == "run":
-            self._standing.add(subject(call.name, run_input))
+            self._standing.add(subject(call.name, run_input, call.cwd))
+        if answer.pattern:
+            grants = dict.fromkeys((*self._policy.grants, answer.pattern))
+            self._policy = msgspec.structs.replace(self._policy, grants=tuple(grants))
         return Decision(allowed=True, input=run_input, reason=answer.reason)
 
     # -- questions and plans ----------------------------------------------------------------------------------------
@@ -381,15 +442,6 @@ class Gate:
         tell(decision)
 
 
-def risk_of(call: ToolCall, workspace: tuple[str, ...]) -> events.Risk:
-    """How much could go wrong, for the eye of whoever is asked; it decides nothing."""
-    kind = class_of_call(call, workspace)
-    command = call.input.get("command")
-    if kind == "command" and isinstance(command, str):
-        return commands.risk(shell.read(command))
-    return {"edit_outside": "high", "network": "low", "read": "low"}.get(kind, "medium")  # type: ignore[return-value]  # of the Literal
-
-
 def _malformed(answer: Answer | QuestionAnswer) -> str | None:
     """What is wrong with the types of an answer that a program built: `approved="no"` is no yes."""
     try:
@@ -400,46 +452,16 @@ def _malformed(answer: Answer | QuestionAnswer) -> str | None:
     return None
 
 
+def _wrong_grant(answer: Answer, asked: events.ApprovalRequested) -> str | None:
+    """A pattern can be granted only as it was offered, and together with the call that it was offered for."""
+    if answer.pattern is None:
+        return None
+    if not answer.pattern or answer.pattern != asked.pattern:
+        return f"the pattern {answer.pattern!r} was not offered"
+    if answer.edited is not None:
+        return "a pattern cannot be granted together with an edited call"
+    return None
+
+
 def _no(reason: str) -> Decision:
     return Decision(allowed=False, reason=reason)
-
-
-def questions_of(question_id: str, input_: dict[str, Any], expires_s: float) -> events.QuestionRequested:
-    """The agent's question as ours; what is malformed is shown as it came rather than lost."""
-    found: list[events.Question] = []
-    raw = input_.get("questions")
-    for item in raw if isinstance(raw, list) else [input_]:
-        if not isinstance(item, dict):
-            found.append(events.Question(question=str(item)))
-            continue
-        options = item.get("options")
-        found.append(
-            events.Question(
-                question=str(item.get("question", "")),
-                header=str(item.get("header", "")),
-                multi_select=item.get("multiSelect") is True,
-                options=tuple(
-                    events.Option(label=str(o.get("label", "")), description=str(o.get("description", "")))
-                    if isinstance(o, dict)
-                    else events.Option(label=str(o))
-                    for o in (options if isinstance(options, list) else ())
-                ),
-            )
-        )
-    return events.QuestionRequested(
-        question_id=question_id, kind="question", questions=tuple(found), expires_s=expires_s
-    )
-
-
-def plan_of(question_id: str, input_: dict[str, Any], expires_s: float) -> events.QuestionRequested:
-    prompts = input_.get("allowedPrompts")
-    return events.QuestionRequested(
-        question_id=question_id,
-        kind="plan",
-        plan=str(input_.get("plan", "")),
-        allowed_prompts=tuple(
-            f"{p.get('tool', '')}: {p.get('prompt', '')}" if isinstance(p, dict) else str(p)
-            for p in (prompts if isinstance(prompts, list) else ())
-        ),
-        expires_s=expires_s,
-    )

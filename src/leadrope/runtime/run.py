@@ -45,6 +45,7 @@ from leadrope.runtime.journal import Journal
 from leadrope.runtime.rundir import RunDir
 from leadrope.runtime.runsession import RunSession, to_resume
 from leadrope.runtime.sessions import Sessions
+from leadrope.runtime.surroundings import Surroundings
 
 
 def open_run(
@@ -288,12 +289,25 @@ class Run:
         *,
         edited: dict[str, Any] | None = None,
         scope: events.Scope = "once",
+        pattern: str | None = None,
         fingerprint: str | None = None,
         by: str = "person",
     ) -> bool:
-        """Answer an `approval.requested`; False if it no longer waits, or if the fingerprint is another call's."""
-        answer = Answer(approved=True, by=by, edited=edited, scope=scope, fingerprint=fingerprint)
+        """Answer an `approval.requested`; False if it no longer waits, or if the fingerprint is another call's.
+
+        `pattern` (the one that was offered) also grants what it covers, for the rest of the run.
+        """
+        answer = Answer(approved=True, by=by, edited=edited, scope=scope, pattern=pattern, fingerprint=fingerprint)
         return self._resolve(approval_id, answer)
+
+    @property
+    def grants(self) -> tuple[str, ...]:
+        """Patterns that were granted at a question of this run, and hold until it ends or they are revoked."""
+        return self._attempt.gate.grants if self._attempt is not None else ()
+
+    def revoke(self, pattern: str, *, by: str = "person") -> bool:
+        """Take back a grant of this run; False if there is no such grant."""
+        return self._attempt is not None and self._attempt.gate.revoke(pattern, by=by)
 
     def deny(self, approval_id: str, reason: str = "not approved", *, by: str = "person") -> bool:
         return self._resolve(approval_id, Answer(approved=False, by=by, reason=reason))
@@ -435,6 +449,7 @@ class Run:
             workspace=(cwd, *self.request.extra_dirs),
             tools=self.request.tools,
             disallowed_tools=self.request.disallowed_tools,
+            allow=self.request.allow,
             rules=self._rules,
         )
         session = self._provider.session(self.request, launch)
@@ -454,7 +469,12 @@ class Run:
             origin=self._session.origin,
             walls=self._walls.level,
             sight=self._walls.sight,
-            is_sandboxed=bool(self._walls.level) and self._rules.sandbox == "required",
+            is_sandboxed=self._walls.holds or (bool(self._walls.level) and self._rules.sandbox == "required"),
+            surroundings=Surroundings(
+                workspace=policy.workspace,
+                env={**launch.env, **self._walls.env},
+                secrets=(*launch.secrets, *known_secrets(self.request)),
+            ),
             corrections=self._corrections,
             can_resume=self.request.persist_session
             and self._provider.capabilities.sessions

@@ -61,6 +61,7 @@ STORY: list[events.Event] = [
     events.ToolRequested(call=SUB),
     events.ToolCompleted(call_id="c2", text="[image]", agent_id="agent-1"),
     events.SubagentEnded(agent_id="agent-1", call_id="c1", status="completed", tokens=7),
+    events.GrantRevoked(pattern="Bash(npm test *)", by="ada"),
     events.QuestionRequested(question_id="q1", kind="question", questions=(events.Question(question="Which?"),)),
     events.QuestionResolved(question_id="q1", answered=True, answers={"Which?": "Red"}, by="ada"),
     events.UsageUpdated(message_id="m1", model="m", usage=USAGE),

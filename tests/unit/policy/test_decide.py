@@ -47,9 +47,10 @@ OUTSIDE = {"file_path": "/etc/hosts"}
         ("Skill", {}, "deny", "ask", "ask", "deny", "allow"),
         ("mcp__db__query", {}, "deny", "ask", "ask", "deny", "allow"),
         ("SomethingNew", {}, "deny", "ask", "ask", "deny", "allow"),
-        # The baseline turns an ask into a yes; it never opens plan.
-        ("WebFetch", {"url": "http://x"}, "deny", "allow", "allow", "allow", "allow"),
-        ("WebSearch", {}, "deny", "allow", "allow", "allow", "allow"),
+        # The web tools have a rule of their own, and no mode stands in their way.
+        ("WebFetch", {"url": "https://example.com/a"}, "allow", "allow", "allow", "allow", "allow"),
+        ("WebFetch", {"url": "http://localhost:8080/"}, "deny", "deny", "deny", "deny", "deny"),
+        ("WebSearch", {"query": "x"}, "allow", "allow", "allow", "allow", "allow"),
         *[
             (name, {}, "allow", "allow", "allow", "allow", "allow")
             for name in ("StructuredOutput", "ExitPlanMode", "AskUserQuestion", "TodoWrite", "ToolSearch", "KillShell")
@@ -69,7 +70,13 @@ def test_modes(name: str, input_: dict[str, Any], plan: str, default: str, edit:
         ("plan", ("Bash",), "Bash", {}, "deny"),
         ("full", ("Read",), "Bash", {}, "deny"),
         ("default", ("Read",), "Read", {}, "allow"),
-        ("default", ("Grep",), "WebFetch", {}, "allow"),
+        ("default", ("Grep",), "WebFetch", {"url": "https://example.com"}, "allow"),
+        ("default", ("Grep",), "WebFetch", {"url": "https://10.0.0.1/"}, "deny"),
+        # A caller who names one of the baseline tools himself says how far it goes.
+        ("default", ("WebFetch(domain:example.com)",), "WebFetch", {"url": "https://example.com"}, "allow"),
+        ("default", ("WebFetch(domain:example.com)",), "WebFetch", {"url": "https://example.org"}, "deny"),
+        ("default", ("Read(src/**)",), "Read", {"file_path": f"{WS}/src/a"}, "allow"),
+        ("default", ("Read(src/**)",), "Read", {"file_path": f"{WS}/b"}, "deny"),
         ("default", ("Read",), "TodoWrite", {}, "allow"),
         ("default", ("Task",), "Agent", {}, "allow"),
         ("default", ("Write",), "Write", OUTSIDE, "ask"),

@@ -48,7 +48,7 @@ class ClaudeSession:
         self._decoder = decode.Decoder(tell=self._tell)
         self._meanings: dict[type, Callable[[Any], base.Signal]] = {
             signals.Init: _started,
-            signals.HookCall: lambda held: base.CallHeld(request_id=held.request_id, call=held.call),
+            signals.HookCall: _held,
             signals.PermissionAsked: lambda asked: base.PermissionAsked(
                 request_id=asked.request_id, call=asked.call, reason=asked.reason
             ),
@@ -172,6 +172,12 @@ def _refusal(request_id: str, error: str) -> base.Unanswerable:
     """Unanswered, the request would hold the agent for ever."""
     answer = {"subtype": "error", "request_id": request_id, "error": error}
     return base.Unanswerable(answer=_line({"type": "control_response", "response": answer}))
+
+
+def _held(hook: signals.HookCall) -> base.CallHeld:
+    """A `cd` of an earlier call is still in force: the CLI says where its shell is with every call."""
+    call = msgspec.structs.replace(hook.call, cwd=hook.cwd) if hook.cwd else hook.call
+    return base.CallHeld(request_id=hook.request_id, call=call)
 
 
 def _started(init: signals.Init) -> base.Started:

@@ -1,0 +1,141 @@
+"""Which blocked or protected paths a call reaches, in whatever spelling: what it names, searches, changes or links to.
+
+A word of a command that is not known reaches every path as far as these rules go: it is `unknown`, never harmless.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from leadrope.core.tools import edited_path
+from leadrope.policy import paths
+from leadrope.policy.findings import Finding
+from leadrope.policy.look import SEARCHES, Facts, Look
+
+if TYPE_CHECKING:
+    from leadrope.policy.reading import PathWord
+
+_STARS = re.compile(r"[*?\[]")
+_UNKNOWN = "?"
+
+
+def blocked(entries: tuple[str, ...], look: Look, facts: Facts) -> Iterator[Finding]:
+    """Every entry that the call would read or write, or might."""
+    named = (*look.paths, *look.searched_paths, *look.written)
+    yield from _hits("deny", entries, named, look, "is a blocked path")
+    if facts.sandboxed:
+        return  # a search does not find what is masked, and an unknown word cannot open it
+    if look.call.name in SEARCHES:
+        yield from _searched(entries, look, facts)
+    if look.reading is None:
+        return
+    if look.writes_unknown:
+        yield Finding("unknown", "it is not known which file the command writes", entries[0])
+    dots = "dotglob" in look.reading.text
+    for word in look.reading.named:
+        yield from _word(word, entries, look, facts, dots=dots)
+
+
+def blocked_by_name(entries: tuple[str, ...], look: Look) -> Iterator[Finding]:
+    """What the words of a command name outright; a sandbox changes nothing about that."""
+    words = look.reading.named if look.reading is not None else ()
+    plain = (word for word in words if not word.is_unknown and not word.is_pattern)
+    spelled = (look.ground.spellings(word.text, cwd=word.cwd) for word in plain if _is_placed(word))
+    yield from _hits("deny", entries, [found for found in spelled if found], look, "is a blocked path")
+
+
+def protected(entries: tuple[str, ...], look: Look, facts: Facts) -> Iterator[Finding]:
+    """Every entry that the call would write, change, move or delete, or might."""
+    yield from _hits("ask", entries, look.written, look, "is a protected path")
+    if look.reading is None:
+        return
+    if look.writes_unknown:
+        yield Finding("unknown", "it is not known which file the command writes", entries[0])
+    for text, cwd in look.written_patterns:
+        for path in look.ground.spellings(text, cwd=cwd)[:1]:
+            yield from _maybe(entries, path, look, "writes", below=False)
+    for text, cwd in look.changed_trees:
+        for path in look.ground.spellings(text, cwd=cwd):
+            wide = [entry for entry in entries if not _glob(entry).is_anywhere or _finds(path, entry, facts)]
+            yield from _maybe(wide, path, look, "changes", below=True)
+
+
+def _searched(entries: tuple[str, ...], look: Look, facts: Facts) -> Iterator[Finding]:
+    """A search reads all that lies below its folder."""
+    pattern = look.call.input.get("pattern") if look.call.name == "Glob" else None
+    start = edited_path(look.call) or "."
+    for folder in look.ground.spellings(start):
+        wanted = posixpath.join(folder, pattern) if isinstance(pattern, str) else folder
+        for entry in entries:
+            if not _glob(entry).overlaps(wanted, look.ground, below=pattern is None):
+                continue
+            where = folder if pattern is None else _fixed(wanted)
+            found = facts.finds(where, (entry,)) if facts.finds is not None else where
+            if found is not None:
+                what = "may lie" if facts.finds is None or found == where else f"lies at {found},"
+                told = f"{entry} is a blocked path and {what} in {folder}, which would be searched"
+                yield Finding("deny", f"{told}; search a folder without it", entry)
+                return
+
+
+def _word(word: PathWord, entries: tuple[str, ...], look: Look, facts: Facts, *, dots: bool) -> Iterator[Finding]:
+    if word.is_unknown or not _is_placed(word):
+        yield Finding("unknown", f"it is not known which path {_shown(word)} is", entries[0])
+        return
+    for path in look.ground.spellings(word.text, cwd=word.cwd)[: 1 if word.is_pattern else None]:
+        for entry in entries:
+            glob = _glob(entry)
+            if not word.is_pattern and glob.matches(path, look.ground):
+                yield Finding("deny", f"{entry} is a blocked path", entry)
+                return
+            below = word.is_tree
+            if (word.is_pattern or below) and glob.overlaps(path, look.ground, below=below, dots=dots or below):
+                where = _fixed(path) if word.is_pattern else path
+                found = facts.finds(where, (entry,)) if facts.finds is not None else where
+                if found is not None:
+                    told = f"{entry} is a blocked path, and {_shown(word)} may reach it"
+                    yield Finding("unknown", told, entry)
+                    return
+
+
+def _maybe(entries: Iterable[str], path: str, look: Look, does: str, *, below: bool) -> Iterator[Finding]:
+    for entry in entries:
+        if _glob(entry).overlaps(path, look.ground, below=below, dots=False):
+            yield Finding("unknown", f"{entry} is a protected path, and the command {does} {path}", entry)
+            return
+
+
+def _hits(
+    word: str, entries: Iterable[str], named: Sequence[tuple[str, ...]], look: Look, what: str
+) -> Iterator[Finding]:
+    for entry in entries if named else ():
+        if any(_glob(entry).matches_any(spellings, look.ground) for spellings in named):
+            yield Finding(word, f"{entry} {what}", entry)  # type: ignore[arg-type]  # of the two
+
+
+def _finds(path: str, entry: str, facts: Facts) -> bool:
+    return facts.finds is not None and facts.finds(path, (entry,)) is not None
+
+
+def _is_placed(word: PathWord) -> bool:
+    """Is it known from which folder the word is seen?"""
+    return word.cwd != _UNKNOWN or word.text.startswith(("/", "~"))
+
+
+def _fixed(path: str) -> str:
+    """The folder that everything which a pattern matches lies in."""
+    found = _STARS.search(path)
+    return posixpath.dirname(path[: found.start()]) if found else path
+
+
+def _shown(word: PathWord) -> str:
+    if word.is_unknown:
+        return f"`{word.text}…`" if word.text else "a word of the command"
+    return f"`{word.text}`"
+
+
+def _glob(entry: str) -> paths.Glob:
+    return paths.glob(entry, floating=True)

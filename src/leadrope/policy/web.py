@@ -1,0 +1,54 @@
+"""Addresses that a web tool may not reach, whatever the rules say. Reaches no network: names are resolved elsewhere."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from leadrope.net import addresses
+from leadrope.policy import hosts
+from leadrope.policy.look import Facts, Look
+
+Lists = tuple[tuple[str, ...], ...]
+
+
+def why_not(look: Look, facts: Facts, allowed: Lists) -> str | None:
+    """Why this WebFetch or WebSearch is denied; None if nothing speaks against its address.
+
+    `allowed` are the lists of `network.allowed_hosts`: a host that is on each of them may be private.
+    """
+    if look.call.name != "WebFetch":
+        query = look.call.input.get("query")
+        is_leak = isinstance(query, str) and facts.holds_secret is not None and facts.holds_secret(query)
+        return "the search holds a secret of this run" if is_leak else None
+    url = look.call.input.get("url")
+    if not isinstance(url, str) or not url:
+        return "the call has no address"
+    host = look.host
+    if host is None:
+        return _unreadable(url)
+    if _has_credentials(url):
+        return "the address holds a user name or a password"
+    if facts.holds_secret is not None and facts.holds_secret(url):
+        return "the address holds a secret of this run"
+    if is_named(host, allowed):
+        return None
+    if why := addresses.why_not_public(host):
+        return f"{host} is {why}; name it in network.allowed_hosts to reach it"
+    return facts.not_public or None
+
+
+def is_named(host: str, allowed: Lists) -> bool:
+    """Somebody has named this host, and no layer's list leaves it out."""
+    return bool(allowed) and all(any(hosts.admits(entry, host) for entry in entries) for entries in allowed)
+
+
+def _unreadable(url: str) -> str:
+    scheme = url.partition(":")[0].strip().lower()
+    if scheme.isalnum() and scheme not in ("http", "https") and "://" in url:
+        return f"{scheme}: addresses are not fetched, only http and https"
+    return "the address cannot be read without doubt; only plain http and https addresses are fetched"
+
+
+def _has_credentials(url: str) -> bool:
+    parts = urlsplit(url)
+    return parts.username is not None or parts.password is not None
