@@ -302,7 +302,14 @@ FLAGS: tuple[Flag, ...] = (
         help="The agent's own tries within a turn.",
     ),
     Flag("--max-turns", section=LIMITS, field="max_turns", type=int, metavar="N", help="Model calls; 1 to 100."),
-    Flag("--budget", section=LIMITS, field="limits.budget_usd", type=float, metavar="USD", help="Stop at this cost."),
+    Flag(
+        "--budget",
+        section=LIMITS,
+        field="limits.budget_usd",
+        read=values.budget,
+        metavar="USD",
+        help="Stop at this cost; none: no cap of its own [default: 100, or the policy's].",
+    ),
     Flag(
         "--memory-mb",
         section=LIMITS,

@@ -300,7 +300,7 @@ def _print_rule(rule: Rule, policy: EffectivePolicy, screen: Screen) -> None:
     by_entry = policy.entry_origin.get(rule.name)
     if not by_entry:
         value = getattr(policy, rule.field)
-        shown = str(value).lower() if isinstance(value, bool) else "none" if value == () else _plain(value)
+        shown = str(value).lower() if isinstance(value, bool) else "none" if value in ((), None) else _plain(value)
         click.echo(f"{rule.name:<24} {shown}  {style.dim('(' + origin + ')')}")
         return
     click.echo(rule.name)

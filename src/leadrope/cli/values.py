@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -60,6 +60,15 @@ def variables(flag: str, given: Sequence[str]) -> dict[str, str]:
         else:
             raise errors.BadValue(flag, f"{value!r} is not set here", hint=f"Write {flag} {value or 'NAME'}=VALUE.")
     return found
+
+
+def budget(flag: str, given: str) -> float | Literal["none"]:
+    if given == "none":
+        return "none"
+    try:
+        return float(given)
+    except ValueError:
+        raise errors.BadValue(flag, f"{given!r} is neither a number nor none") from None
 
 
 def read_text(flag: str, path: str) -> str:

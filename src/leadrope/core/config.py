@@ -9,7 +9,7 @@ import difflib
 import re
 import tomllib
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -32,7 +32,7 @@ class LimitDefaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     approval_s: float | UnsetType = UNSET
     connection_s: float | UnsetType = UNSET
     stop_s: float | UnsetType = UNSET
-    budget_usd: float | UnsetType = UNSET
+    budget_usd: float | Literal["none"] | UnsetType = UNSET
     memory_mb: float | UnsetType = UNSET
 
 

@@ -42,9 +42,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """For a connection to answer when the run starts."""
     stop_s: float = 2
     """Between asking the process to end and ending it."""
-    budget_usd: float | None = None
+    budget_usd: float | Literal["none"] | None = None
+    """What the run may cost. Left out: what the policy says, 100 as it ships; "none": no cap of this run's own."""
     memory_mb: float | None = None
     """MiB that the agent and everything it starts may hold together; watched, on Linux. Left out or 0: off."""
+
+    @property
+    def cap_usd(self) -> float | None:
+        """The budget as a number; None where there is none."""
+        return None if self.budget_usd == "none" else self.budget_usd
 
 
 class McpServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -281,10 +287,10 @@ def check_connection(name: str, server: McpServer) -> None:
 def _check_limits(limits: Limits) -> None:
     for name in Limits.__struct_fields__:
         value = getattr(limits, name)
-        if value is not None and not (math.isfinite(value) and value >= 0):
+        if value not in (None, "none") and not (math.isfinite(value) and value >= 0):
             raise errors.BadValue(f"limits.{name}", f"{value} is not a number of zero or more")
     if limits.budget_usd == 0:
-        raise errors.BadValue("limits.budget_usd", "a budget of 0 lets nothing happen", hint="Leave it out for no cap.")
+        raise errors.BadValue("limits.budget_usd", "a budget of 0 lets nothing happen", hint='Write "none" for no cap.')
 
 
 def _check_session(request: RunRequest) -> None:

@@ -182,7 +182,7 @@ class Reader:
         named: Any = value
         for part in inner[1:]:
             named = named[part]
-        return document.problem((*at, *inner), _in_words(message), _hint(inner, message, named))
+        return document.problem((*at, *inner), _in_words(message, inner), _hint(inner, message, named))
 
     def _defaults(self, document: Document, at: Key, table: dict[str, Any]) -> bool:
         wanted = table.get("defaults", True)
@@ -316,8 +316,12 @@ def _bad_values(document: Document, at: Key, rules: PolicyRules) -> Iterator[Pro
 _KINDS = {"array": "a list", "str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false"}
 
 
-def _in_words(message: str) -> str:
+def _in_words(message: str, inner: Key = ()) -> str:
     """The decoder's message in the words of a file."""
+    if _is_limit(inner):
+        if message.startswith("Invalid enum value"):
+            return 'must be a number or "none"'
+        message = message.replace(" | str`", "`")
     found = re.fullmatch(r"Expected `(.*?)`(?: (>=?) (\S+))?(?:, got `(.*)`)?", message)
     if not found:
         return message[:1].lower() + message[1:]
@@ -327,14 +331,18 @@ def _in_words(message: str) -> str:
     return f"must be {wanted}" + (f", not {_KINDS.get(found[4], found[4])}" if found[4] else "")
 
 
+def _is_limit(inner: Key) -> bool:
+    return bool(inner) and str(inner[-1]).startswith("max_")
+
+
 def _hint(inner: Key, message: str, value: Any) -> str | None:
     name = inner[-1] if inner else ""
     if "array" in message and isinstance(value, str) and isinstance(name, str):
         return f'Write {name} = ["{value}"].'
-    if isinstance(name, str) and name.startswith("max_"):
+    if _is_limit(inner):
         if isinstance(value, str) and re.fullmatch(r"\d+(?:\.\d+)?", value):
             return f"Write {name} = {value}."
-        return "Leave it out for no limit."
+        return 'Write "none" for no limit.'
     enum = re.fullmatch(r"Invalid enum value (.*)", message)
     if enum and inner:
         return suggest(str(value), _choices(inner))

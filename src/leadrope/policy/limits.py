@@ -1,11 +1,39 @@
-"""A run's own limits under its policy's caps. Knows the numbers only; the clocks and the meter are runtime's."""
+"""A run's own limits and its policy's caps. Knows the numbers only; the clocks and the meter are runtime's."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import msgspec
 
 from leadrope.core.request import Limits
 from leadrope.policy.resolve import EffectivePolicy
+
+RULE_OF = {
+    "idle_s": "max_timeout_ms",
+    "wall_s": "max_wall_ms",
+    "memory_mb": "max_memory_mb",
+    "budget_usd": "max_budget_usd",
+}
+"""The limits that a policy caps, each with its rule."""
+_WORDS = {
+    "idle_s": ("an idle timeout of", "no idle timeout", "s"),
+    "wall_s": ("a wall clock of", "no wall clock", "s"),
+    "memory_mb": ("a memory limit of", "no memory limit", "MiB"),
+    "budget_usd": ("a budget of", "no budget", "USD"),
+}
+_UNIT = {"idle_s": 1000, "wall_s": 1000}
+
+
+def asked(limits: Limits) -> dict[str, float | None]:
+    """What was asked for, limit by limit; None: explicitly no limit. What was left open is missing."""
+    found = {name: getattr(limits, name) for name in RULE_OF}
+    return {name: None if value in (0, "none") else float(value) for name, value in found.items() if value is not None}
+
+
+def lifted(limits: Limits) -> frozenset[str]:
+    """The rules whose shipped value is only a default here: the run's caller has asked for a value of his own."""
+    return frozenset(RULE_OF[name] for name in asked(limits))
 
 
 def capped(limits: Limits, rules: EffectivePolicy) -> Limits:
@@ -13,16 +41,22 @@ def capped(limits: Limits, rules: EffectivePolicy) -> Limits:
 
     A clock that is off (0) or left open (None) is as long as can be, so a cap sets it.
     """
-    return msgspec.structs.replace(
-        limits,
-        idle_s=_least(limits.idle_s, rules.max_timeout_ms, 1000),
-        wall_s=_least(limits.wall_s, rules.max_wall_ms, 1000),
-        memory_mb=_least(limits.memory_mb, rules.max_memory_mb),
-        budget_usd=min((b for b in (limits.budget_usd, rules.max_budget_usd) if b is not None), default=None),
-    )
+    caps = {name: _cap(name, rules) for name in RULE_OF}
+    wanted = asked(limits)
+    least = {name: min(wanted.get(name) or cap, cap) for name, cap in caps.items() if cap is not None}
+    return msgspec.structs.replace(limits, **least)
 
 
-def _least(value: float | None, cap: int | None, unit: int = 1) -> float | None:
-    if cap is None:
-        return value
-    return min(value, cap / unit) if value else cap / unit
+def lowered(limits: Limits, rules: EffectivePolicy) -> Iterator[str]:
+    """Each cap that lowers what was asked for, in words: `the policy (project) allows 120 s`."""
+    for name, value in asked(limits).items():
+        cap = _cap(name, rules)
+        if cap is not None and (value is None or value > cap):
+            some, none, unit = _WORDS[name]
+            wanted = none if value is None else f"{some} {value:g} {unit}"
+            yield f"{wanted} was asked for; the policy ({rules.layer_of(RULE_OF[name])}) allows {cap:g} {unit}"
+
+
+def _cap(name: str, rules: EffectivePolicy) -> float | None:
+    cap = getattr(rules, RULE_OF[name])
+    return None if cap is None else cap / _UNIT.get(name, 1)

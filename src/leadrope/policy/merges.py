@@ -15,6 +15,10 @@ def _sorted(entries: Iterable[str]) -> Entries:
     return tuple(sorted({entry.strip() for entry in entries}))
 
 
+NO_LIMIT = "none"
+"""How a layer says that it sets no limit."""
+
+
 class Least:
     """The smallest number; None is no limit."""
 
@@ -22,7 +26,7 @@ class Least:
     merged_as = "the smallest"
 
     def canonical(self, value: Any) -> Any:
-        return value
+        return None if value == NO_LIMIT else value
 
     def merge(self, one: Any, other: Any) -> Any:
         return min((value for value in (one, other) if value is not None), default=None)

@@ -191,6 +191,8 @@ def rules_of(value: PolicyRules | Mapping[str, Any]) -> PolicyRules:
         rules = msgspec.convert(plain, PolicyRules)
     except msgspec.ValidationError as error:
         message, _, path = str(error).partition(" - at `$")
+        if path.startswith(".max_"):
+            message = 'must be a number or "none"' if "enum" in message else message.replace(" | str`", "`")
         raise errors.BadValue(f"policy{path.rstrip('`')}", message) from None
     of_rules(rules)
     return rules

@@ -357,8 +357,8 @@ class MaxBudget(Rule):
     help = "What one run may cost."
 
     def validate(self, value: Any) -> None:
-        if not math.isfinite(value):
-            raise errors.BadValue("budget", f"{value} is not a number", hint="Leave it out for no limit.")
+        if value != merges.NO_LIMIT and not math.isfinite(value):
+            raise errors.BadValue("budget", f"{value} is not a number", hint='Write "none" for no limit.')
 
 
 class MaxTimeout(Rule):

@@ -10,6 +10,8 @@ from msgspec import UNSET, Meta, UnsetType
 Positive = Annotated[int, Meta(gt=0)]
 Count = Annotated[int, Meta(ge=0)]
 Texts = tuple[str, ...]
+NoLimit = Literal["none"]
+"""This layer sets no limit. In the user's own `[policy]` it lifts the shipped one; elsewhere it changes nothing."""
 
 
 class NetworkRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -49,12 +51,12 @@ class PolicyRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     broker: bool | Literal["auto"] | UnsetType = UNSET
     unknown_price: Literal["dearest", "refuse"] | UnsetType = UNSET
     wait_for_limit: bool | UnsetType = UNSET
-    max_budget_usd: Annotated[float, Meta(gt=0)] | UnsetType = UNSET
-    max_timeout_ms: Positive | UnsetType = UNSET
-    max_wall_ms: Positive | UnsetType = UNSET
-    max_memory_mb: Positive | UnsetType = UNSET
-    max_file_size: Positive | UnsetType = UNSET
-    max_tool_calls: Count | UnsetType = UNSET
+    max_budget_usd: Annotated[float, Meta(gt=0)] | NoLimit | UnsetType = UNSET
+    max_timeout_ms: Positive | NoLimit | UnsetType = UNSET
+    max_wall_ms: Positive | NoLimit | UnsetType = UNSET
+    max_memory_mb: Positive | NoLimit | UnsetType = UNSET
+    max_file_size: Positive | NoLimit | UnsetType = UNSET
+    max_tool_calls: Count | NoLimit | UnsetType = UNSET
 
 
 # What a policy file may hold beside its rules.

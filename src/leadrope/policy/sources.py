@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import msgspec
 from leadrope import errors
 from leadrope.policy import defaults, files
 from leadrope.policy.project import ProjectFile, read_project
-from leadrope.policy.resolve import SHIPPED, EffectivePolicy, Layer, resolve, rules_of, with_defaults
+from leadrope.policy.resolve import SHIPPED, EffectivePolicy, Layer, resolve, rules_of, with_defaults, without
 from leadrope.policy.schema import PolicyRules
 
 
@@ -25,8 +25,14 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     def notices(self) -> tuple[str, ...]:
         return tuple(map(str, self.project.ignored)) if self.project else ()
 
-    def effective(self) -> EffectivePolicy:
-        return resolve(self.layers)
+    def effective(self, *, lifted: Collection[str] = ()) -> EffectivePolicy:
+        """All layers as one. `lifted` names shipped values that give way to what the user has asked for himself."""
+        return resolve(
+            Layer(layer.name, without(layer.rules, lifted), layer.is_checked)
+            if layer.name == SHIPPED and lifted
+            else layer
+            for layer in self.layers
+        )
 
 
 def gather(

@@ -411,11 +411,10 @@ class Service(Looks):
         if earlier:
             request = recover.resumed(request, earlier)
         left = remaining(self.budgets, self.store, run)
-        cap = request.limits.budget_usd
-        if left is not None and (cap is None or left < cap):
-            limits = msgspec.structs.replace(request.limits, budget_usd=max(left, 0.000001))
-            return msgspec.structs.replace(request, limits=limits)
-        return request
+        if left is None:
+            return request
+        # As a rule, which can only tighten: as the run's own budget it would lift the shipped one.
+        return msgspec.structs.replace(request, policies=(*request.policies, {"max_budget_usd": max(left, 0.000001)}))
 
     # -- what others ask for ------------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from leadrope.runtime import answers, memory, preflight
 from leadrope.runtime.answers import Answers, Replies
 from leadrope.runtime.approvals import Approver
 from leadrope.runtime.budget import Meter
-from leadrope.runtime.clocks import RunClocks, why_expired
+from leadrope.runtime.clocks import RunClocks, how_to_raise, why_expired
 from leadrope.runtime.gate import PLAN_TOOL, Gate
 from leadrope.runtime.held import Watch
 from leadrope.runtime.output import Judge, WayOut
@@ -466,7 +466,7 @@ class Attempt:
             else:
                 self._close_stdin()
         else:
-            hint = f"Raise the limit ({name}_s), or give the agent a smaller task."
+            hint = f"Raise the limit ({how_to_raise(name)}), or give the agent a smaller task."
             self.end("timed_out", "timed_out", why_expired(name, self._limits), clock=name, hint=hint)
 
     def _on_tool_expired(self, call_id: str) -> None:

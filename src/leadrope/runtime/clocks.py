@@ -126,3 +126,9 @@ def why_expired(name: str, limits: Limits) -> str:
         "idle": f"the agent was silent for {limit:g} s",
         "wall": f"the run took longer than {limit:g} s",
     }[name]
+
+
+def how_to_raise(name: str) -> str:
+    """Where the limit of such a clock is set."""
+    flag = {"start": "--start-secs", "idle": "--timeout-secs", "wall": "--wall-secs"}[name]
+    return f"{flag}, or {name}_s in [run.limits]; 0 switches it off"

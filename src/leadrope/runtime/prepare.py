@@ -13,8 +13,8 @@ from leadrope.confined import Folder
 from leadrope.core import config as configs
 from leadrope.core import events, home
 from leadrope.core.request import Limits, McpFile, RunRequest, check, normal_mode
+from leadrope.policy import limits as caps
 from leadrope.policy import sources
-from leadrope.policy.limits import capped
 from leadrope.policy.resolve import EffectivePolicy
 from leadrope.providers import base
 from leadrope.runtime import checks, trust
@@ -38,14 +38,15 @@ def complete(request: RunRequest, config: configs.Config, environ: Mapping[str, 
     request = check(_with_machine(request, config))
     cwd = checks.working_directory(request.cwd)
     layers = _layers(request, cwd, environ, leadrope_home)
-    rules = layers.effective()
+    limits = _asked_limits(request.limits, environ)
+    rules = layers.effective(lifted=caps.lifted(limits))
     asked_to_wait = request.wait_for_limit
     request = msgspec.structs.replace(
         _with_project(request, layers),
         cwd=cwd,
         extra_dirs=tuple(checks.extra_directory(folder, cwd) for folder in request.extra_dirs),
         mode=normal_mode(request.mode),
-        limits=capped(_whole_limits(request.limits, environ), rules),
+        limits=caps.capped(_whole_limits(limits), rules),
         wait_for_limit=request.wait_for_limit and rules.wait_for_limit,
         # The shipped `auto` is what holds where the caller says nothing; true holds whatever he says.
         broker=True if rules.broker is True else request.broker,
@@ -56,7 +57,10 @@ def complete(request: RunRequest, config: configs.Config, environ: Mapping[str, 
         request = check(_with_repository(request))
     ignored = tuple(events.Notice(level="warning", code="project_ignored", message=told) for told in layers.notices)
     doubts = _about_others(others) if is_trusted else ()
-    notices = (*_about_trust(found), *doubts, *ignored, *(_no_waiting(rules) if asked_to_wait else ()))
+    lowered = tuple(
+        events.Notice(level="warning", code="limit_lowered", message=message) for message in caps.lowered(limits, rules)
+    )
+    notices = (*_about_trust(found), *doubts, *ignored, *lowered, *(_no_waiting(rules) if asked_to_wait else ()))
     return Prepared(
         request=request,
         rules=rules,
@@ -164,7 +168,13 @@ def _no_waiting(rules: EffectivePolicy) -> tuple[events.Notice, ...]:
     return (events.Notice(level="warning", code="no_waiting", message=message),)
 
 
-def _whole_limits(limits: Limits, environ: Mapping[str, str]) -> Limits:
-    """What the request leaves open is the operator's to say, then ours."""
-    given = {name: value for name in ("idle_s", "wall_s") if (value := getattr(limits, name)) is not None}
-    return msgspec.structs.replace(limits, **{"idle_s": 300.0, "wall_s": 0.0, **configs.env_limits(environ), **given})
+def _asked_limits(limits: Limits, environ: Mapping[str, str]) -> Limits:
+    """What the request leaves open is the operator's to say (LEADROPE_SPAWN_*)."""
+    said = {name: value for name, value in configs.env_limits(environ).items() if getattr(limits, name) is None}
+    return msgspec.structs.replace(limits, **said)
+
+
+def _whole_limits(limits: Limits) -> Limits:
+    """The built-in clocks where nobody has asked for others."""
+    idle_s, wall_s = (300.0 if limits.idle_s is None else limits.idle_s), limits.wall_s or 0.0
+    return msgspec.structs.replace(limits, idle_s=idle_s, wall_s=wall_s)

@@ -149,7 +149,7 @@ class Run:
         self.request, self._auto_continue = retries.divided(self.request, self._config)
         self._journal.traces = self._environ.get("LEADROPE_DEBUG_SPAWN", "").lower() in ("1", "true")
         self._run_dir = RunDir()
-        self.meter = self._given_meter or Meter(self.request.limits.budget_usd, self._config.prices)
+        self.meter = self._given_meter or Meter(self.request.limits.cap_usd, self._config.prices)
         for before in self._earlier:
             self.meter.take(before.event)
         self._gateway = Gateway(

@@ -45,6 +45,7 @@ def request_of(*args: str, config: configs.Config | None = None) -> RunRequest:
         (["--instructions"], {"instructions": True}),
         (["--max-turns", "7", "--max-thinking-tokens", "2000"], {"max_turns": 7, "max_thinking_tokens": 2000}),
         (["--budget", "0.5", "--timeout-secs", "30"], {"limits": {"budget_usd": 0.5, "idle_s": 30.0}}),
+        (["--budget", "none", "--timeout-secs", "0"], {"limits": {"budget_usd": "none", "idle_s": 0.0}}),
         (["--wall-secs", "9", "--start-secs", "8"], {"limits": {"wall_s": 9.0, "start_s": 8.0}}),
         (["--tool-secs", "7", "--approval-secs", "6"], {"limits": {"tool_s": 7.0, "approval_s": 6.0}}),
         (["--add-dir", "/a", "--add-dir", "/b"], {"extra_dirs": ("/a", "/b")}),

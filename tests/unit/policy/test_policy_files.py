@@ -37,8 +37,8 @@ def refused(path: Path) -> list[str]:
     ("text", "line", "told"),
     [
         ("[policy]\n\nblocked_comands = []\n", 3, "is not a known rule Did you mean blocked_commands"),
-        ("[policy]\nmax_budget_usd = -1\n", 2, "max_budget_usd: must be a number > 0 Leave it out for no limit."),
-        ('[policy]\nmax_budget_usd = "5"\n', 2, "must be a number, not a text Write max_budget_usd = 5."),
+        ("[policy]\nmax_budget_usd = -1\n", 2, 'max_budget_usd: must be a number > 0 Write "none" for no limit.'),
+        ('[policy]\nmax_budget_usd = "5"\n', 2, 'must be a number or "none" Write max_budget_usd = 5.'),
         ("[policy]\nmax_budget_usd = nan\n", 2, "max_budget_usd"),
         (
             '[policy]\n# why\nblocked_commands = "rm"\n',

@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from leadrope import RunRequest
+from leadrope import Limits, RunRequest
+from leadrope.cli.run import build, command
+from leadrope.core import config
 from leadrope.core.config import Config
 from leadrope.core.tools import ToolCall
 from leadrope.policy.decide import Facts, Policy, decide
@@ -48,6 +51,70 @@ def test_each_of_several_policies_is_a_layer_and_can_only_tighten(tmp_path: Path
     found = prepared(tmp_path, {"max_budget_usd": 5}, policies=({"max_budget_usd": 2}, {"max_budget_usd": 9}))
     assert found.rules.max_budget_usd == 2
     assert found.request.limits.budget_usd == 2
+
+
+@pytest.mark.parametrize("way", ["flag", "environment", "config", "python"])
+@pytest.mark.parametrize("idle_s", [0, 10, 900])
+def test_the_idle_clock_is_what_was_asked_for(tmp_path: Path, way: str, idle_s: float) -> None:
+    """0 is off, and the shipped 300 s are a default, whichever way the user says it."""
+    environ = {"HOME": str(tmp_path)}
+    settings = Config()
+    flags: dict[str, Any] = {}
+    if way == "environment":
+        environ["LEADROPE_SPAWN_IDLE_TIMEOUT_MS"] = str(idle_s * 1000)
+    elif way == "config":
+        settings = config.parse(f"[run.limits]\nidle_s = {idle_s}\n")
+    elif way == "flag":
+        flags = command.make_context("run", ["--timeout-secs", str(idle_s)]).params
+        flags.pop("prompt")
+    if way == "python":
+        request = RunRequest(prompt="p", limits=Limits(idle_s=idle_s))
+    else:
+        request = build("p", flags, settings, environ)
+    request = msgspec.structs.replace(request, cwd=str(tmp_path))
+    found = prepare.complete(request, settings, environ, tmp_path / "leadrope")
+    assert found.request.limits.idle_s == idle_s
+    assert found.notices == ()
+    again = prepare.complete(found.request, settings, environ, tmp_path / "leadrope")
+    assert again.request.limits == found.request.limits
+
+
+def test_what_nobody_asked_for_is_what_ships(tmp_path: Path) -> None:
+    limits = prepared(tmp_path, {}).request.limits
+    assert (limits.idle_s, limits.wall_s, limits.budget_usd) == (300, 0, 100)
+
+
+@pytest.mark.parametrize(
+    ("limits", "policy", "message"),
+    [
+        (
+            Limits(idle_s=900),
+            {"max_timeout_ms": 120_000},
+            "an idle timeout of 900 s was asked for; the policy (run) allows 120 s",
+        ),
+        (
+            Limits(idle_s=0),
+            {"max_timeout_ms": 120_000},
+            "no idle timeout was asked for; the policy (run) allows 120 s",
+        ),
+        (
+            Limits(budget_usd=500),
+            {"max_budget_usd": 250},
+            "a budget of 500 USD was asked for; the policy (run) allows 250 USD",
+        ),
+        (Limits(budget_usd="none"), {"max_budget_usd": 5}, "no budget was asked for; the policy (run) allows 5 USD"),
+        (
+            Limits(memory_mb=900),
+            {"max_memory_mb": 500},
+            "a memory limit of 900 MiB was asked for; the policy (run) allows 500 MiB",
+        ),
+    ],
+)
+def test_a_cap_that_lowers_what_was_asked_for_says_so(
+    tmp_path: Path, limits: Limits, policy: dict[str, Any], message: str
+) -> None:
+    found = prepared(tmp_path, policy, limits=limits)
+    assert [(notice.code, notice.message) for notice in found.notices] == [("limit_lowered", message)]
 
 
 TREES = f"/{worktrees.FOLDER}"

@@ -121,11 +121,10 @@ def command(
     line.maybe("max_turns", "--max-turns", request.max_turns)
     line.maybe("max_thinking_tokens", "--max-thinking-tokens", request.max_thinking_tokens)
     line.maybe("effort", "--effort", request.effort)
-    if request.limits.budget_usd is not None:
+    if request.limits.cap_usd is not None:
         # Plain digits: `1e-05` is how Python would print a small number.
-        line.option(
-            "limits.budget_usd", "--max-budget-usd", format(Decimal(repr(float(request.limits.budget_usd))), "f")
-        )
+        digits = format(Decimal(repr(float(request.limits.cap_usd))), "f")
+        line.option("limits.budget_usd", "--max-budget-usd", digits)
     line.json("sandbox", "--settings", settings(request), file="settings.json")
     if request.connections:
         line.private("connections", "--mcp-config", _json(mcp_config(request.connections)), file="mcp.json")

@@ -233,8 +233,11 @@ def billing_of(use_api_key: bool, context: Context) -> str | None:
 
 def request_for(given: dict[str, Any], context: Context, *, usual_s: float | None = None) -> RunRequest:
     """What the step says, above what the user's own configuration says for every run."""
-    limits = {"wall_s": context.timeout_s or usual_s, "budget_usd": context.budget_usd}
-    given = given | {"limits": {name: value for name, value in limits.items() if value is not None}}
+    wall_s = context.timeout_s or usual_s
+    given = given | {"limits": {} if wall_s is None else {"wall_s": wall_s}}
+    if context.budget_usd is not None:
+        # As a rule, which can only tighten: a workflow's file is not the user's own word on what a run may cost.
+        given["policies"] = (*given.get("policies", ()), {"max_budget_usd": context.budget_usd})
     return configs.apply(context.service.config, None, given, environ=context.environ)
 
 
@@ -260,7 +263,7 @@ async def ask(request: RunRequest, context: Context) -> RunResult:
 
 
 _OTHER_WORDS = {
-    "the limit (wall_s)": "its `timeout`",
+    "the limit (--wall-secs, or wall_s in [run.limits]; 0 switches it off)": "its `timeout`",
     '`--billing api_key` (billing = "api_key" in config.toml)': "`use_api_key: true`",
     "billing `api_key`": "`use_api_key: true`",
     "leave out billing": "leave out `use_api_key`",
