@@ -77,6 +77,10 @@ class TurnStarted(_Event, frozen=True, kw_only=True, tag="turn.started"):
     turn: int
 
 
+MALFORMED_RESULT = "malformed_result"
+"""The `reason` of a turn whose end came and could not be read."""
+
+
 class TurnEnded(_Event, frozen=True, kw_only=True, tag="turn.ended"):
     """The agent's own verdict on a turn. Not the end of the run: background agents may go on."""
 

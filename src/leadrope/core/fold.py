@@ -89,6 +89,9 @@ class _Attempt:
         self.text = ""
         self.partial = ""
         """The model's last words in a turn that has not ended."""
+        self.streamed: list[str] = []
+        """Pieces of a message that is not complete, and its id."""
+        self.streaming = ""
         self.output: Any = None
         self.checked: events.OutputChecked | None = None
         """Our judgement on the last answer, where a schema was asked for."""
@@ -120,6 +123,7 @@ class Fold:
             events.SessionStarted: self._session_started,
             events.TurnStarted: self._turn_started,
             events.TurnEnded: self._turn_ended,
+            events.MessageDelta: self._message_delta,
             events.MessageCompleted: self._message_completed,
             events.ToolDecided: self._tool_decided,
             events.ToolCompleted: self._tool_completed,
@@ -168,7 +172,7 @@ class Fold:
         return RunResult(
             run_id=self._run_id,
             outcome=outcome,
-            text=now.text if well and now.text else now.partial or now.text,
+            text=now.text if well and now.text else "".join(now.streamed) or now.partial or now.text,
             output=now.output,
             output_rung=checked.rung if checked else None,
             corrections=checked.correction + checked.retrying if checked else 0,
@@ -200,9 +204,18 @@ class Fold:
         self._now.in_turn = True
         self._now.tool_timeout = None
 
+    def _message_delta(self, event: events.MessageDelta) -> None:
+        now = self._now
+        if event.agent_id is None and not event.thinking:
+            if event.message_id != now.streaming:
+                now.streaming = event.message_id
+                now.streamed.clear()
+            now.streamed.append(event.text)
+
     def _message_completed(self, event: events.MessageCompleted) -> None:
         if event.agent_id is None and not event.is_error:
-            self._now.partial = event.text
+            self._now.partial = event.text or self._now.partial
+            self._now.streamed.clear()
 
     def _turn_ended(self, event: events.TurnEnded) -> None:
         now = self._now
@@ -220,12 +233,16 @@ class Fold:
             now.checked = now.output = None  # of the prompt before
         if event.problem is not None and event.problem.outcome == "degraded":
             now.text = event.text or now.partial or (now.text if is_correcting else "")
+        if event.reason == events.MALFORMED_RESULT:
+            now.partial = event.text or now.partial
         if event.is_error:
             return
         now.limit = None
         if event.text or not event.background:
-            now.text = event.text
+            # An agent that says what it did, calls one more tool and ends without a word has said it all the same.
+            now.text = event.text or now.partial
             now.partial = ""
+            now.streamed.clear()
         if event.output is not msgspec.UNSET:
             now.output = event.output
         elif not event.background:
@@ -326,7 +343,9 @@ class Fold:
         problem = turn.problem or Problem(kind=kind_of_status(turn.api_status) if turn.api_status else "api_error")
         if problem.outcome == "degraded":
             return "degraded", None
-        message = turn.text or "; ".join(turn.errors) or f"the agent ended its turn with {turn.reason}"
+        is_malformed = turn.reason == events.MALFORMED_RESULT
+        told = "; ".join(turn.errors)
+        message = (told if is_malformed else turn.text or told) or f"the agent ended its turn with {turn.reason}"
         if problem.outcome == "stopped" and self._now.tool_timeout is not None:
             told = self._now.tool_timeout.message
             return "timed_out", self._error("timed_out", told, clock="tool", code="TIMEOUT_ERROR")
@@ -334,7 +353,8 @@ class Fold:
             message = f"the turn was interrupted ({turn.terminal_reason or turn.reason})"
         if problem.kind == "rate_limited" and self._now.limit is not None and self._now.limit.resets_at is not None:
             return "parked", self._error("usage_limit", message, api_status=turn.api_status)
-        return problem.outcome, self._error(problem.kind, message, problem, api_status=turn.api_status)
+        code = "MALFORMED_RESULT" if is_malformed else None
+        return problem.outcome, self._error(problem.kind, message, problem, api_status=turn.api_status, code=code)
 
     def _silent_verdict(self) -> tuple[Outcome, RunError | None]:
         """The last turn has no end: what is known comes from the process and from plain text."""

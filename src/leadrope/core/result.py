@@ -48,7 +48,7 @@ class RunError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: ErrorKind
     message: str
     code: str | None = None
-    """A stable word for scripts: TIMEOUT_ERROR, APPROVAL_TIMEOUT."""
+    """A stable word for scripts: TIMEOUT_ERROR, APPROVAL_TIMEOUT, MALFORMED_RESULT."""
     clock: str | None = None
     """Which clock ran out: start, idle, tool, wall, exit, approval."""
     api_status: int | None = None

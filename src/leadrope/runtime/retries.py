@@ -108,6 +108,8 @@ def again(result: RunResult, state: State) -> Again | None:
         return _after_limit(result, state)
     if result.outcome == "degraded":
         return _more_turns(result, state)
+    if result.error is not None and result.error.code == "MALFORMED_RESULT":
+        return None  # the work is done and paid for; the same program would tell of it in the same way
     cure = HEALABLE.get(kind)
     if result.outcome != "failed" or cure is None or state.failures + 1 >= state.attempts:
         return None

@@ -39,6 +39,10 @@ def said(text: str, **more: Any) -> events.MessageCompleted:
     return events.MessageCompleted(text=text, **more)
 
 
+def piece(text: str, **more: Any) -> events.MessageDelta:
+    return events.MessageDelta(text=text, **{"message_id": "m", **more})
+
+
 TURN = events.TurnStarted(turn=1)
 EXIT_0 = AgentExited(exit_code=0)
 REJECTED = events.LimitReached(status="rejected", kind="five_hour", resets_at=1999999999.0)
@@ -46,6 +50,23 @@ CALL = ToolCall(id="t1", name="Bash", input={"command": "ls"})
 
 VERDICTS: list[tuple[str, tuple[events.Event, ...], tuple[str, str | None, str]]] = [
     ("a good turn", (TURN, good(), EXIT_0), ("succeeded", None, "done")),
+    ("words before an empty end", (TURN, said("I did it"), good(""), EXIT_0), ("succeeded", None, "I did it")),
+    ("no words in this turn", (TURN, good("one"), TURN, good(""), EXIT_0), ("failed", "empty_output", "")),
+    (
+        "words that were still streaming",
+        (TURN, said("first"), piece("so "), piece("far"), RunEnding(cause="timed_out", kind="timed_out", message="m")),
+        ("timed_out", "timed_out", "so far"),
+    ),
+    (
+        "a stream that began anew",
+        (TURN, piece("half", message_id="m1"), piece("so far", message_id="m2"), AgentExited(exit_code=1)),
+        ("failed", "agent_died", "so far"),
+    ),
+    (
+        "thoughts and subagents that were streaming",
+        (TURN, said("first"), piece("hm", thinking=True), piece("sub", agent_id="a"), AgentExited(exit_code=1)),
+        ("failed", "agent_died", "first"),
+    ),
     ("nothing at all", (), ("failed", "agent_died", "")),
     ("a log that breaks off after the answer", (TURN, good()), ("succeeded", None, "done")),
     ("a log that breaks off before it", (TURN, said("so far")), ("failed", "agent_died", "so far")),

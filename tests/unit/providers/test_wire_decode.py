@@ -420,7 +420,7 @@ def test_without_that_a_result_costs_the_difference_of_the_totals() -> None:
 
 
 def test_a_result_is_told_whole() -> None:
-    (turn,) = told(
+    used, turn = told(
         result(
             num_turns=3,
             stop_reason="end_turn",
@@ -431,6 +431,7 @@ def test_a_result_is_told_whole() -> None:
             origin={"kind": "task-notification"},
         )
     )
+    assert used == events.UsageUpdated(message_id="turn-1", model="", usage=Usage(input_tokens=5, output_tokens=6))
     assert turn == events.TurnEnded(
         turn=1,
         is_error=False,

@@ -50,6 +50,12 @@ def test_a_plain_line_has_the_kind_that_the_event_would_have(text: str, kind: st
     assert item.problem == problem
 
 
+NOT_A_SESSION = (
+    "Error: --resume requires a valid session ID or session title when used with --print. Usage: claude -p --resume "
+    '<session-id|title>. Provided value "not-a-uuid" is not a UUID and does not match any session title.'
+)
+
+
 def test_half_a_line_of_json_explains_nothing() -> None:
     """It holds the model's words, which may speak of anything."""
     (item,) = told(b'{"type":"assistant","message":{"content":"the page says: Not logged in')
@@ -74,6 +80,7 @@ def test_half_a_line_of_json_explains_nothing() -> None:
         ({"is_error": True, "startup_failure_reason": "proxy_invalid"}, "failed", "spawn_failed"),
         ({"subtype": "error_during_execution", "is_error": False}, "failed", "api_error"),
         ({"is_error": True}, "failed", "api_error"),
+        ({"subtype": "error_during_execution", "is_error": True, "errors": [NOT_A_SESSION]}, "failed", "bad_request"),
     ],
 )
 def test_a_result_is_explained(more: dict[str, Any], outcome: str, kind: str) -> None:

@@ -33,7 +33,6 @@ class Spooled(NamedTuple):
         (b'{"type":7}', "unknown_type"),
         (b'{"type":[null]}', "unknown_type"),
         (b"{}", "unknown_type"),
-        (b'{"type":"result","is_error":"no"}', "wrong_shape"),
         (b'{"type":"assistant","message":{"content":7}}', "wrong_shape"),
         (b'{"type":"system","subtype":"init"}', "wrong_shape"),
         (b'{"type":"system","subtype":"new_kind"}', "unknown_subtype"),
@@ -48,6 +47,61 @@ def test_what_cannot_be_read_is_kept(line: bytes, reason: str) -> None:
     assert isinstance(item, events.Unrecognised)
     assert (item.reason, item.size) == (reason, len(line))
     assert item.raw == line[: unreadable.RAW_LIMIT].decode("utf-8", "replace")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("result", {"text": "done"}),
+        ("result", 7),
+        ("is_error", "no"),
+        ("num_turns", 1.5),
+        ("num_turns", "many"),
+        ("total_cost_usd", "much"),
+        ("api_error_status", "x"),
+        ("permission_denials", "x"),
+        ("errors", [1]),
+        ("usage", "none"),
+        ("subtype", ["success"]),
+    ],
+)
+def test_a_result_that_cannot_be_read_ends_its_turn(field: str, value: Any) -> None:
+    line = {"type": "result", "subtype": "success", "is_error": False, "result": "done", "num_turns": 2} | {
+        field: value
+    }
+    kept, turn = told(line)
+    assert (kept.reason, json.loads(kept.raw)) == ("wrong_shape", line)
+    assert (turn.is_error, turn.reason, turn.problem.kind) == (True, events.MALFORMED_RESULT, "malformed_output")
+    assert turn.errors[0] == f"the agent's result line cannot be read: {field}"
+    assert turn.text == ("" if field == "result" else "done")
+    assert turn.steps == (0 if field == "num_turns" else 2)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "told_as", "expected"),
+    [
+        ("num_turns", 1.0, "steps", 1),
+        ("num_turns", "3", "steps", 3),
+        ("total_cost_usd", "1.25", "cost_usd", 1.25),
+        ("api_error_status", "401", "api_status", 401),
+        ("errors", "x", "errors", ("x",)),
+        ("is_error", "true", "is_error", True),
+    ],
+)
+def test_what_has_one_meaning_is_read(field: str, value: Any, told_as: str, expected: Any) -> None:
+    (turn,) = told({"type": "result", "subtype": "success", "is_error": False, "result": "done", field: value})
+    assert getattr(turn, told_as) == expected
+    assert turn.text == "done"
+    assert turn.reason == "success"
+
+
+def test_a_result_that_is_nested_too_deeply_ends_its_turn() -> None:
+    deep = b'{"type":"result","subtype":"success","structured_output":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    kept, turn = told(deep)
+    assert isinstance(kept, events.Unrecognised)
+    assert turn.problem.kind == "malformed_output"
+    (half,) = told(deep[:-10])
+    assert isinstance(half, events.Unrecognised), "half a line is no result"
 
 
 def test_a_long_line_is_cut_but_its_size_is_told() -> None:

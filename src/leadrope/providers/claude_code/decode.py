@@ -69,6 +69,9 @@ class Decoder:
         """Lines that were understood and say nothing new: replays of a prompt, frames of the model's stream."""
         self._turns_ended = 0
         self._total_cost = 0.0
+        self._told = Usage()
+        """What the messages of this turn have told of their tokens."""
+        self._last_message = self._last_model = ""
         self._counted: set[str] = set()
         """Messages of subagents whose tokens were told."""
         self._streaming: dict[str | None, _OpenMessage] = {}
@@ -149,6 +152,7 @@ class Decoder:
     def _assistant(self, line: wire.Assistant, raw: bytes | bytearray, out: Out) -> None:
         message = line.message
         message_id = message.id or ""
+        self._last_message, self._last_model = message_id, message.model or self._last_model
         agent_id = line.agent_id if line.parent_tool_use_id is None else self._agent_of(line)
         content = message.content
         if isinstance(content, str):
@@ -177,6 +181,7 @@ class Decoder:
         usage = parts.usage(_TOKENS.decode(message.usage))
         if not usage.total_tokens:
             return False
+        self._told += usage
         out.append(
             events.UsageUpdated(message_id=message.id, model=message.model or "", usage=usage, agent_id=agent_id)
         )
@@ -252,6 +257,7 @@ class Decoder:
     def _finish_streaming(self, agent_id: str | None, out: Out) -> None:
         message = self._streaming.pop(agent_id, None)
         if message is not None and message.usage.total_tokens:
+            self._told += message.usage
             out.append(message.told())
 
     def _tool_use(self, line: wire.ToolUse, raw: bytes | bytearray, out: Out) -> None:
@@ -273,17 +279,24 @@ class Decoder:
             )
         )
 
-    def _result(self, line: wire.Result, raw: bytes | bytearray, out: Out) -> None:
+    def _result(self, line: wire.Result, raw: bytes | bytearray, out: Out, wrong: tuple[str, ...] = ()) -> None:
         for agent_id in tuple(self._streaming):
             self._finish_streaming(agent_id, out)
         self._turns_ended += 1
         usage, cost, models = self._own_usage(line)
+        if cost is None:
+            cost = 0.0
+            self._tell_untold(usage, out)
+        self._told = Usage()
         reason = line.subtype or ("error" if line.is_error else "success")
         # A turn whose own word is an error went wrong, also where an older CLI left the flag false.
         is_error = line.is_error is True or reason.startswith("error")
         text = line.result or ""
         errors = tuple(line.errors or ())
         api_error = line.api_error or line.api_error_type
+        if wrong:
+            is_error, reason = True, events.MALFORMED_RESULT
+            errors = (f"the agent's result line cannot be read: {', '.join(wrong)}", *errors)
         out.append(
             events.TurnEnded(
                 turn=self._turns_ended,
@@ -307,7 +320,9 @@ class Decoder:
                 ),
                 background=line.origin is not None and line.origin.kind == "task-notification",
                 startup_failure=line.startup_failure_reason,
-                problem=failures.explain_turn(
+                problem=failures.MALFORMED_RESULT
+                if wrong
+                else failures.explain_turn(
                     is_error=is_error,
                     reason=reason,
                     text=text,
@@ -320,11 +335,16 @@ class Decoder:
             )
         )
 
-    def _own_usage(self, line: wire.Result) -> tuple[Usage, float, dict[str, ModelShare]]:
-        """Tokens and cost of this result alone: the CLI's totals go on over the process, and over --resume."""
-        total = line.total_cost_usd or 0.0
-        own = max(0.0, total - self._total_cost)
-        self._total_cost = max(total, self._total_cost)
+    def _own_usage(self, line: wire.Result) -> tuple[Usage, float | None, dict[str, ModelShare]]:
+        """Tokens and cost of this result alone: the CLI's totals go on over the process, and over --resume.
+
+        None where the line tells no cost: the turn's tokens are then counted at the price list's price.
+        """
+        total = parts.total_cost(line)
+        own = line.cost_usd
+        if total is not None:
+            own = max(0.0, total - self._total_cost)
+            self._total_cost = max(total, self._total_cost)
         if line.model_usage_since_last_result is None:
             return parts.usage(line.usage), own, {}
         # Counts subagents too, which `usage` of the same line does not.
@@ -333,6 +353,16 @@ class Decoder:
         for model in models.values():
             usage += model.usage
         return usage, sum(model.cost_usd for model in models.values()), models
+
+    def _tell_untold(self, usage: Usage, out: Out) -> None:
+        """Tokens of a turn without a cost that no message has told: they are counted with its last message."""
+        rest = usage - self._told
+        if rest.total_tokens:
+            out.append(
+                events.UsageUpdated(
+                    message_id=self._last_message or f"turn-{self._turns_ended}", model=self._last_model, usage=rest
+                )
+            )
 
     # What the CLI tells about itself
 
@@ -435,4 +465,8 @@ class Decoder:
         request = unreadable.refusal(raw)
         if request is not None:
             self._tell(out, request)
-        out.append(unreadable.unrecognised(unreadable.why(raw), raw))
+        result = unreadable.result(raw)
+        if result is None or result[1]:
+            out.append(unreadable.unrecognised(unreadable.why(raw), raw))
+        if result is not None:
+            self._result(result[0], raw, out, wrong=result[1])

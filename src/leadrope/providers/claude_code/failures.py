@@ -63,6 +63,7 @@ _NO_SESSION = Problem(
     kind="session_lost",
     hint="Check the id; a session is found only from the same home and config directory it was made in.",
 )
+_BAD_SESSION = Problem(kind="bad_request", hint="Give the id of a session: `leadrope sessions list` shows them.")
 _BAD_MCP = Problem(kind="bad_request", hint="Correct the connections of the request; each needs a command or a url.")
 _NO_PROMPT = Problem(kind="empty_prompt", hint="Give the agent something to do.")
 _BAD_STDIN = Problem(
@@ -72,6 +73,10 @@ _BAD_STDIN = Problem(
 _MALFORMED = Problem(
     kind="malformed_output",
     hint="The model's answer could not be read: check the gateway or proxy between the agent and the model.",
+)
+MALFORMED_RESULT = Problem(
+    kind="malformed_output",
+    hint="The agent's result line is not of the expected shape; it is among the events. Install a supported version.",
 )
 _CONFIG = Problem(kind="bad_request", hint="Correct the agent's own configuration file, or use a private one.")
 
@@ -97,6 +102,7 @@ _TEXTS: tuple[tuple[str, Problem], ...] = (
     ("unknown option", _UNKNOWN_OPTION),
     ("is already in use", _SESSION_USED),
     ("no conversation found", _NO_SESSION),
+    ("--resume requires a valid session id", _BAD_SESSION),
     ("invalid mcp configuration", _BAD_MCP),
     ("input must be provided either through stdin", _NO_PROMPT),
     ("error parsing streaming input line", _BAD_STDIN),

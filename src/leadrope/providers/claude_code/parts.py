@@ -16,6 +16,7 @@ WRONG_INPUT = "value"
 """A tool call's input is an object; a model that sent something else has it under this key."""
 
 _NOTHING = Usage()
+_MODELS = msgspec.json.Decoder(dict[str, wire.ModelUsage] | None)
 _META = msgspec.json.Decoder(list[wire.ToolResultMeta] | None)
 
 
@@ -78,6 +79,18 @@ def share(told: wire.ModelUsage) -> ModelShare:
         cache_creation_input_tokens=told.cache_creation_input_tokens,
     )
     return ModelShare(usage=usage, cost_usd=told.cost_usd)
+
+
+def total_cost(line: wire.Result) -> float | None:
+    """What the process has cost so far, as the CLI tells it; None: it does not."""
+    if line.total_cost_usd is not None:
+        return line.total_cost_usd
+    try:
+        models = _MODELS.decode(line.model_usage) if line.model_usage else None
+    except msgspec.MsgspecError:
+        return None  # an older CLI's own shape
+    costs = [model.cost_usd for model in (models or {}).values()]
+    return sum(costs) if any(costs) else None
 
 
 def epoch_seconds(when: float | str | None) -> float | None:

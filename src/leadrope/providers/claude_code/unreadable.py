@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import get_args
+from typing import Any, get_args
 
 import msgspec
 
@@ -20,6 +20,8 @@ ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _REQUEST = msgspec.json.Decoder(wire.AnyRequest)
 _DEEP_REQUEST = re.compile(rb'\{"type":"control_request","request_id":"([A-Za-z0-9_-]+)"')
+_DEEP_RESULT = re.compile(rb'\s*\{"type": ?"result",.*\}\s*\Z', re.DOTALL)
+"""One whose values are nested too deeply to be read, but which has its end."""
 _KNOWN_TYPES = frozenset(kind.__struct_config__.tag for kind in get_args(wire.Line))
 
 
@@ -45,6 +47,33 @@ def why(raw: bytes) -> str:
         return "not_object"
     kind = value.get("type")
     return "wrong_shape" if isinstance(kind, str) and kind in _KNOWN_TYPES else "unknown_type"
+
+
+def result(raw: bytes) -> tuple[wire.Result, tuple[str, ...]] | None:
+    """A `result` line with fields of other types: what can be read of it, and the names of what cannot.
+
+    It ends a turn, so it must never be dropped: the run would wait for a line that has come already. A number that is
+    written as text, or 1.0 for 1, has one meaning; so has one text in place of a list of texts.
+    """
+    try:
+        value = msgspec.json.decode(raw)
+    except ERRORS:
+        return (wire.Result(), ("line",)) if _DEEP_RESULT.match(raw) else None
+    if not isinstance(value, dict) or value.get("type") != "result":
+        return None
+    read: dict[str, Any] = {}
+    wrong: list[str] = []
+    for field in msgspec.structs.fields(wire.Result):
+        given = value.get(field.encode_name, msgspec.UNSET)
+        if given is msgspec.UNSET or field.name == "model_usage":
+            continue
+        if field.name == "errors" and isinstance(given, str):
+            given = [given]
+        try:
+            read[field.name] = msgspec.convert(given, field.type, strict=False)
+        except msgspec.ValidationError:
+            wrong.append(field.encode_name)
+    return wire.Result(**read), tuple(wrong)
 
 
 def refusal(raw: bytes) -> signals.OtherControl | None:

@@ -172,6 +172,10 @@ class Result(_Line, frozen=True, kw_only=True, gc=False, tag="result"):
     duration_ms: float | None = None
     usage: Tokens | None = None
     total_cost_usd: float | None = None
+    cost_usd: float | None = None
+    """Of this turn alone, as older CLIs tell it."""
+    model_usage: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="modelUsage")
+    """Over the whole process; read where there is no total."""
     model_usage_since_last_result: dict[str, ModelUsage] | None = None
     permission_denials: list[PermissionDenial] | None = None
     origin: Origin | None = None
