@@ -194,8 +194,9 @@ FLAGS: tuple[Flag, ...] = (
         section=SAFETY,
         field="mode",
         metavar="MODE",
-        help="plan: read only. default: ask for all but reading. edit: edits in the workspace need no yes. "
-        "dontAsk: what would be asked is denied. full: everything is allowed.",
+        help="plan: read only. default: ask for everything but reading. edit: also edit files in the workspace. "
+        "sandboxed: work freely inside the sandbox and ask to leave it. full: ask for nothing but what rules name. "
+        "dontAsk: deny what would be asked.",
     ),
     Flag(
         "--tools",
@@ -206,6 +207,16 @@ FLAGS: tuple[Flag, ...] = (
         read=values.split_list,
         metavar="LIST",
         help="The only tools it may use, comma-separated; tools named here are not asked for. Repeatable.",
+    ),
+    Flag(
+        "--allow",
+        section=SAFETY,
+        field="allow",
+        multiple=True,
+        read=values.split_list,
+        metavar="PATTERN",
+        help='Calls that need no approval where the mode would ask, such as "Bash(npm test *)"; repeatable. '
+        "Blocks, approval rules and protected paths still hold.",
     ),
     Flag(
         "--disallowed-tools",

@@ -14,6 +14,7 @@ import click
 import msgspec
 
 from leadrope import errors
+from leadrope.cli import policy_allow
 from leadrope.cli.screen import Screen, Style
 from leadrope.core import home
 from leadrope.core.request import normal_mode
@@ -35,6 +36,7 @@ _EPILOG = """\b
 Examples:
   leadrope policy show                         what holds, and who says so
   leadrope policy explain "Bash(git push -f)"  what would happen to a call, and why
+  leadrope policy allow "Bash(npm test *)"     allow what the mode would ask about
   leadrope policy check rules.toml             errors with file and line
   leadrope policy test                         run the examples of every policy
 """
@@ -45,6 +47,9 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 @click.group("policy", help=_HELP, epilog=_EPILOG, short_help="Show, check and try the rules that hold here.")
 def command() -> None:
     pass
+
+
+command.add_command(policy_allow.command)
 
 
 def _layers(function: _F) -> _F:

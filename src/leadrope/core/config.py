@@ -49,6 +49,8 @@ class RunDefaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     instructions: bool | UnsetType = UNSET
     tools: tuple[str, ...] | UnsetType = UNSET
     disallowed_tools: tuple[str, ...] | UnsetType = UNSET
+    allow: tuple[str, ...] | UnsetType = UNSET
+    """Tool patterns that need no approval where the mode would ask; those of a profile and of a run are added."""
     mode: str | UnsetType = UNSET
     max_turns: int | UnsetType = UNSET
     max_thinking_tokens: int | UnsetType = UNSET
@@ -111,7 +113,7 @@ _ELSEWHERE = {"credential": "Credentials do not belong here: put them into the .
 _NOT_OF_A_REQUEST = ("idle_close_s",)
 # These grow from layer to layer; every other field is replaced whole.
 _MERGED = ("limits", "variables", "labels")
-_JOINED = ("secret_variables",)
+_JOINED = ("secret_variables", "allow")
 """Lists that grow, too: a mark that one layer has set must not be lost by another's."""
 
 _T = TypeVar("_T")

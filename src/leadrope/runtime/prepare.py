@@ -14,7 +14,7 @@ from leadrope.core import config as configs
 from leadrope.core import events, home
 from leadrope.core.request import Limits, McpFile, RunRequest, check, normal_mode
 from leadrope.policy import limits as caps
-from leadrope.policy import sources
+from leadrope.policy import patterns, sources
 from leadrope.policy.resolve import EffectivePolicy
 from leadrope.providers import base
 from leadrope.runtime import checks, trust
@@ -36,6 +36,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 def complete(request: RunRequest, config: configs.Config, environ: Mapping[str, str], leadrope_home: Path) -> Prepared:
     """The request with nothing left open, or the first thing that is wrong with it. Starts nothing."""
     request = check(_with_machine(request, config))
+    _check_grants(request.allow)
     cwd = checks.working_directory(request.cwd)
     layers = _layers(request, cwd, environ, leadrope_home)
     limits = _asked_limits(request.limits, environ)
@@ -69,6 +70,15 @@ def complete(request: RunRequest, config: configs.Config, environ: Mapping[str, 
         is_trusted=is_trusted and not doubts and Path(cwd, ".claude").is_dir(),
         notices=notices,
     )
+
+
+def _check_grants(allow: Sequence[str]) -> None:
+    """A grant that could never match would leave its user with questions that he believes answered."""
+    for entry in allow:
+        try:
+            patterns.parse(entry)
+        except errors.BadValue as error:
+            raise errors.BadValue("allow", error.message.partition(": ")[2], hint=error.hint) from None
 
 
 def _priced(config: configs.Config, rules: EffectivePolicy) -> configs.Config:
