@@ -19,8 +19,9 @@ from leadrope.core.events import ApprovalRequested, QuestionRequested
 from leadrope.runs.flow_values import Wait
 from leadrope.runs.service import Service
 from leadrope.runs.store import Approval
+from leadrope.runtime import call_preview
 from leadrope.runtime.approvals import Answer, QuestionAnswer
-from leadrope.runtime.shown import clean, describe, exact, one_line, whole_input
+from leadrope.runtime.shown import clean, describe, exact, one_line
 
 _HELP = """What waits for a person, answered from any terminal, also for detached runs.
 
@@ -30,6 +31,7 @@ _EPILOG = """\b
 Examples:
   leadrope approvals list
   leadrope approvals approve 3fa9c1d20b7e-1-approval-1
+  leadrope approvals approve 3fa9c1d20b7e-1-approval-1 --pattern
   leadrope approvals deny 3fa9c1d20b7e-1-approval-1 --reason "use the test database"
   leadrope approvals edit 3fa9c1d20b7e-1-approval-1 '{"command": "git push --dry-run"}'
   leadrope approvals approve k3j5x7q2mzd4 --choose staging     what a workflow asks
@@ -121,7 +123,9 @@ def show(approval: str) -> int:
             click.echo(f"{exact(asked.call.name)}  risk {asked.risk}\nheld because {exact(asked.reason)}")
             if asked.reading:
                 click.echo("read as:\n" + textwrap.indent(exact(asked.reading), "    "))
-            click.echo("the call:\n" + textwrap.indent(whole_input(asked.call.input), "    "))
+            click.echo("the call:\n" + textwrap.indent(call_preview.of_call(asked.call), "    "))
+            if asked.pattern and row.state == "pending":
+                click.echo(f"`--pattern` allows {exact(asked.pattern)} for the rest of the run")
             return 0
         if asked.kind == "plan":
             click.echo(exact(asked.plan))
@@ -136,11 +140,12 @@ def show(approval: str) -> int:
 
 @command.command("approve")
 @click.argument("approval")
-@click.option("--for-run", is_flag=True, help="This call, to the letter, for the rest of the run.")
+@click.option("--for-run", is_flag=True, help="Also every later call in this run that is exactly the same.")
+@click.option("--pattern", is_flag=True, help="Also every later call in this run that the offered pattern covers.")
 @click.option("--answer", "answers", multiple=True, metavar="QUESTION=LABEL", help="For a question; repeatable.")
 @click.option("--choose", default="", metavar="CHOICE", help="What a workflow offers; see `approvals show`.")
 @click.option("--reason", default="", help="Kept with the answer to a workflow.")
-def approve(approval: str, for_run: bool, answers: tuple[str, ...], choose: str, reason: str) -> int:
+def approve(approval: str, for_run: bool, pattern: bool, answers: tuple[str, ...], choose: str, reason: str) -> int:
     """Say yes to a call, a plan, or answer a question."""
 
     async def act(service: Service) -> int:
@@ -154,8 +159,14 @@ def approve(approval: str, for_run: bool, answers: tuple[str, ...], choose: str,
             await service.answer(found.id, QuestionAnswer(answered=True, answers=given, by=_me()))
         else:
             scope: Any = "run" if for_run else "once"
-            told = Answer(approved=True, by=_me(), scope=scope, fingerprint=found.fingerprint)
-            await service.answer(found.id, told)
+            granted = _offered(found) if pattern else None
+            await service.answer(
+                found.id,
+                Answer(approved=True, by=_me(), scope=scope, pattern=granted, fingerprint=found.fingerprint),
+            )
+            if granted:
+                click.echo(f"{found.id} approved; {exact(granted)} is allowed until run {found.run_id[:8]} ends")
+                return 0
         click.echo(f"{found.id} approved")
         return 0
 
@@ -210,6 +221,15 @@ def edit(approval: str, call: str | None) -> int:
         return 0
 
     return with_service(act)
+
+
+def _offered(found: Approval) -> str:
+    asked = _asked(found)
+    if isinstance(asked, ApprovalRequested) and asked.pattern:
+        return asked.pattern
+    raise errors.BadValue(
+        "--pattern", "none is offered for this call", hint="--for-run allows this exact call for the rest of the run."
+    )
 
 
 def _find(service: Service, prefix: str) -> str:

@@ -13,14 +13,18 @@ from typing import Any, Self
 import msgspec
 
 from leadrope.core.events import ApprovalRequested, Question, QuestionRequested
+from leadrope.runtime import call_preview
 from leadrope.runtime.approvals import Answer, QuestionAnswer
-from leadrope.runtime.shown import clean, exact, whole_input
+from leadrope.runtime.shown import clean, exact
 
-# A call that fills more than a screen would scroll its own beginning away; the rest is shown on demand, and said so.
-SHOWN_LINES = 30
-SHOWN_CHARACTERS = 4000
+# Around the call on a screen: the headline, how it is read, why it is asked, the choices.
+OTHER_ROWS = 12
+# Above this a screen is taller than anybody reads before answering.
+MOST_ROWS = 40
+READING_ROWS = 6
+_INDENT = "    "
 _READ_BYTES = 64 * 1024
-_YES, _ALWAYS, _NO = ("y", "yes"), ("a", "always"), ("n", "no")
+_YES, _ALWAYS, _PATTERN, _NO = ("y", "yes"), ("a", "always"), ("p", "pattern"), ("n", "no")
 
 
 class NoTerminal(OSError):
@@ -102,13 +106,20 @@ class Console:
             is_cut = self._show_call(asked, edited, everything=everything)
             why = f"{self._reason(asked.reason)} · {asked.risk} risk"
             self.say(self.dim(f"  {why}{_time_left(asked.expires_s, since)}"))
-            choices = "[y]es / [a]lways in this run / [n]o / [e]dit" + (" / [s]how all" if is_cut else "")
-            said = (await self.ask(f"  Allow? {choices}: ")).lower()
+            pattern = asked.pattern if edited is None else ""
+            choices = ["[y]es", "[a]lways this exact call"]
+            if pattern:
+                choices.append(f"[p]attern: any {_any_of(pattern)} in this run")
+            choices += ["[n]o", "[e]dit", *(["[s]how all"] if is_cut else [])]
+            said = (await self.ask(f"  Allow? {' · '.join(choices)}: ")).lower()
             if said in _YES:
                 return Answer(approved=True, edited=edited)
             if said in _ALWAYS:
                 # The same call to the letter, not every call of this tool.
                 return Answer(approved=True, edited=edited, scope="run")
+            if said in _PATTERN and pattern:
+                self.say(self.dim(f"  {exact(pattern)} is allowed until this run ends; `leadrope runs show` lists it"))
+                return Answer(approved=True, pattern=pattern)
             if said in _NO:
                 return Answer(approved=False, reason=await self._why())
             if said in ("e", "edit"):
@@ -116,29 +127,52 @@ class Console:
             elif said in ("s", "show", "show all"):
                 everything = True
             else:
-                self.say("  Please say y, a, n or e.")
+                self.say(f"  Please type {'y, a, p, n or e' if pattern else 'y, a, n or e'}.")
 
     def _show_call(self, asked: ApprovalRequested, edited: dict[str, Any] | None, *, everything: bool) -> bool:
         """True when not all of it is shown."""
         who = " (a subagent)" if asked.call.agent_id else ""
         change = ", edited by you" if edited is not None else ""
         self.say()
-        wants = "wants to run" if "command" in asked.call.input else "waits for your yes"
+        wants = "wants to run" if "command" in asked.call.input else "needs your approval"
         self.say(self.bold(f"? {exact(asked.call.name)}{who} {wants}{change}:"))
-        return self.show(whole_input(asked.call.input if edited is None else edited), everything=everything)
+        input_ = asked.call.input if edited is None else edited
+        text = call_preview.preview(asked.call.name, input_)
+        is_cut = self.show(text, everything=everything, is_diff=call_preview.is_edit(asked.call.name))
+        if asked.reading and edited is None:
+            self._show_reading(asked.reading, everything=everything)
+        return is_cut
 
-    def show(self, text: str, *, everything: bool) -> bool:
-        """True when not all of it is shown."""
-        lines = text.split("\n")
-        shown = "\n".join(lines if everything else lines[:SHOWN_LINES])
-        if not everything:
-            shown = shown[:SHOWN_CHARACTERS]
-        for line in shown.split("\n"):
-            self.say(f"    {line}")
-        hidden = len(text) - len(shown)
-        if hidden:
-            self.say(f"    … {hidden:,} more characters that you have not seen")
-        return bool(hidden)
+    def _show_reading(self, reading: str, *, everything: bool) -> None:
+        """How the command is read, in a few lines: what a long line does may stand far from its beginning."""
+        lines = exact(reading).split("\n")
+        if len(lines) > READING_ROWS and not everything:
+            left = len(lines) - READING_ROWS + 1
+            lines = [*lines[: READING_ROWS // 2], f"… {left} more …", *lines[left + READING_ROWS // 2 :]]
+        width = self._size().columns - len(_INDENT)
+        for line in lines:
+            self.say(self.dim(f"  {line if everything or len(line) <= width else line[: width - 1] + '…'}"))
+
+    def show(self, text: str, *, everything: bool, is_diff: bool = False) -> bool:
+        """True when not all of it is shown. What is left out is in the middle: the end stands above the question."""
+        size = self._size()
+        rows = min(size.lines - OTHER_ROWS, MOST_ROWS)
+        fitted = call_preview.fit(text, rows=rows, columns=size.columns - len(_INDENT))
+        for line in text.split("\n") if everything else fitted.lines:
+            self.say(_INDENT + (self._coloured(line) if is_diff else line))
+        return bool(fitted.hidden) and not everything
+
+    def _coloured(self, line: str) -> str:
+        """Added and removed lines of a diff."""
+        colour = {"+": "32", "-": "31", "@": "36"}.get(line[:1]) if self._colour else None
+        return f"\x1b[{colour}m{line}\x1b[0m" if colour else line
+
+    def _size(self) -> os.terminal_size:
+        with contextlib.suppress(OSError, ValueError):
+            found = os.get_terminal_size(self._fd)
+            if found.columns and found.lines:
+                return found
+        return os.terminal_size((80, 24))
 
     def _reason(self, reason: str) -> str:
         return f"asked because {clean(reason)}" if reason else "asked by the policy"
@@ -328,7 +362,13 @@ def _time_left(expires_s: float, since: float) -> str:
         return ""
     left = max(0.0, expires_s - (asyncio.get_running_loop().time() - since))
     words = f"{left / 60:.0f} min" if left >= 90 else f"{left:.0f} s"
-    return f" · {words} to answer, then it is a no"
+    return f" · denied in {words} without an answer"
+
+
+def _any_of(pattern: str) -> str:
+    """`Bash(npm test *)` as `"npm test …"`; a tool's name stands for itself."""
+    inner = pattern.partition("(")[2].removesuffix(")") or pattern
+    return f'"{exact(inner.removesuffix(" *"))}{" …" if inner.endswith(" *") else ""}"'
 
 
 def _wake(waiter: asyncio.Future[None]) -> None:

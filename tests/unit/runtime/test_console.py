@@ -6,13 +6,15 @@ import asyncio
 import os
 import pty
 from collections.abc import Iterator
+from pathlib import Path
 
+import msgspec
 import pytest
 
 from leadrope.core.events import ApprovalRequested, Option, Question, QuestionRequested
 from leadrope.core.tools import ToolCall
 from leadrope.runtime.approvals import Answer, Approver, QuestionAnswer
-from leadrope.runtime.console import SHOWN_LINES, Console, chosen
+from leadrope.runtime.console import MOST_ROWS, Console, chosen
 
 
 class Person:
@@ -74,7 +76,7 @@ async def test_yes_approves_what_was_shown(terminal: Terminal, word: str) -> Non
     await terminal.person.reads("Allow?")
     assert "Bash wants to run" in terminal.person.seen
     assert "    make test\r\n" in terminal.person.seen
-    assert "asked because it is a command · high risk · 5 min to answer" in terminal.person.seen
+    assert "asked because it is a command · high risk · denied in 5 min without an answer" in terminal.person.seen
     terminal.person.types(f"{word}\n")
     assert await answer == Answer(approved=True)
 
@@ -85,6 +87,44 @@ async def test_always_stands_for_the_same_call_in_this_run(terminal: Terminal) -
     terminal.person.types("a\n")
     answer = await answering
     assert (answer.approved, answer.scope) == (True, "run")
+
+
+async def test_an_offered_pattern_is_shown_in_full_and_given_back(terminal: Terminal) -> None:
+    question = msgspec.structs.replace(asked(), pattern="Bash(make test *)")
+    answering = asyncio.create_task(terminal.console.approve(question))
+    await terminal.person.reads("Allow?")
+    await terminal.person.reads('[p]attern: any "make test …" in this run')
+    terminal.person.types("p\n")
+    await terminal.person.reads("Bash(make test *) is allowed until this run ends")
+    assert await answering == Answer(approved=True, pattern="Bash(make test *)")
+
+
+async def test_without_an_offered_pattern_p_is_no_answer(terminal: Terminal) -> None:
+    answering = asyncio.create_task(terminal.console.approve(asked()))
+    await terminal.person.reads("Allow?")
+    terminal.person.types("p\n")
+    await terminal.person.reads("Please type y, a, n or e.")
+    terminal.person.types("n\n\n")
+    assert (await answering).approved is False
+
+
+async def test_the_question_says_how_the_command_is_read(terminal: Terminal) -> None:
+    question = msgspec.structs.replace(asked(command="x=1; touch MARK"), reading="runs touch MARK\nwrites MARK")
+    answering = asyncio.create_task(terminal.console.approve(question))
+    await terminal.person.reads("  runs touch MARK\r\n  writes MARK\r\n")
+    await terminal.person.reads("Allow?")
+    terminal.person.types("y\n")
+    await answering
+
+
+async def test_an_edit_is_shown_as_a_diff(terminal: Terminal, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("one\ntwo\nthree\n")
+    question = asked("Write", file_path=str(tmp_path / "a.py"), content="one\n2\nthree\n")
+    answering = asyncio.create_task(terminal.console.approve(question))
+    await terminal.person.reads("Allow?")
+    assert "     one\r\n    -two\r\n    +2\r\n     three\r\n" in terminal.person.seen
+    terminal.person.types("y\n")
+    await answering
 
 
 async def test_no_denies_with_the_reason_that_the_agent_reads(terminal: Terminal) -> None:
@@ -101,7 +141,7 @@ async def test_anything_else_is_asked_again_and_never_a_yes(terminal: Terminal, 
     answer = asyncio.create_task(terminal.console.approve(asked()))
     await terminal.person.reads("Allow?")
     terminal.person.types(f"{word}\n")
-    await terminal.person.reads("Please say y, a, n or e.")
+    await terminal.person.reads("Please type y, a, n or e.")
     await terminal.person.reads("Allow?")
     terminal.person.types("n\n\n")
     assert (await answer).approved is False
@@ -197,14 +237,16 @@ async def test_hidden_characters_are_written_out(terminal: Terminal) -> None:
     await answer
 
 
-async def test_a_long_call_says_what_is_not_seen_and_shows_it_on_demand(terminal: Terminal) -> None:
-    command = "\n".join(f"echo {number}" for number in range(SHOWN_LINES)) + "\nrm -rf /"
-    answer = asyncio.create_task(terminal.console.approve(asked(command=command)))
+async def test_of_a_long_call_the_end_is_seen_and_the_middle_on_demand(terminal: Terminal) -> None:
+    lines = [f"echo {number}" for number in range(MOST_ROWS * 2)]
+    answer = asyncio.create_task(terminal.console.approve(asked(command="\n".join([*lines, "rm -rf /"]))))
     await terminal.person.reads("[s]how all")
-    assert "more characters that you have not seen" in terminal.person.seen
-    assert "rm -rf" not in terminal.person.seen
+    assert "echo 0\r\n" in terminal.person.seen
+    assert "are not shown" in terminal.person.seen
+    assert f"echo {MOST_ROWS}\r\n" not in terminal.person.seen
+    assert "rm -rf /" in terminal.person.seen
     terminal.person.types("s\n")
-    await terminal.person.reads("rm -rf /")
+    await terminal.person.reads(f"echo {MOST_ROWS}\r\n")
     await terminal.person.reads("Allow?")
     terminal.person.types("n\n\n")
     assert (await answer).approved is False

@@ -1,0 +1,73 @@
+"""What a person sees of a call before approving it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leadrope.runtime.call_preview import LEAST_ROWS, fit, preview, read_present
+
+EDIT = {"file_path": "/w/a.py", "old_string": "x = 1", "new_string": "x = 2"}
+
+
+@pytest.mark.parametrize(
+    ("name", "input_", "before", "shown"),
+    [
+        ("Bash", {"command": "make\ntest"}, None, "make\ntest"),
+        ("Edit", EDIT, None, "/w/a.py\n@@ -1 +1 @@\n-x = 1\n+x = 2"),
+        ("Edit", EDIT | {"replace_all": True}, None, "/w/a.py\nevery occurrence:\n@@ -1 +1 @@\n-x = 1\n+x = 2"),
+        ("Edit", EDIT | {"other": "z"}, None, "/w/a.py\n@@ -1 +1 @@\n-x = 1\n+x = 2\nother: z"),
+        ("Edit", EDIT | {"old_string": ""}, None, "/w/a.py\n+x = 2"),
+        ("Edit", EDIT | {"new_string": "x = 1"}, None, "/w/a.py\n(no change)"),
+        ("Edit", EDIT | {"new_string": "x\u202e"}, None, "/w/a.py\n@@ -1 +1 @@\n-x = 1\n+x<U+202E>"),
+        ("Edit", EDIT | {"new_string": 3}, None, "file_path: /w/a.py\nold_string: x = 1\nnew_string: 3"),
+        ("Write", {"file_path": "/w/a", "content": "a\nb"}, None, "/w/a (new file)\n+a\n+b"),
+        ("Write", {"file_path": "/w/a", "content": "a\nb"}, "a\nc", "/w/a\n@@ -1,2 +1,2 @@\n a\n-c\n+b"),
+        ("MultiEdit", {"file_path": "/w/a", "edits": [EDIT]}, None, None),
+        ("MultiEdit", {"file_path": "/w/a", "edits": "no"}, None, "file_path: /w/a\nedits: no"),
+        ("NotebookEdit", {"notebook_path": "/w/n", "new_source": "1"}, None, "/w/n\n+1"),
+        ("WebFetch", {"url": "https://a.b/"}, None, "url: https://a.b/"),
+    ],
+)
+def test_preview(name: str, input_: dict[str, Any], before: str | None, shown: str | None) -> None:
+    found = preview(name, input_, lambda _: before)
+    if shown is None:
+        # An edit of a list that holds more than texts to replace is shown as it came.
+        assert "old_string" in found
+        assert "file_path" in found
+    else:
+        assert found == shown
+
+
+def test_several_edits_are_shown_one_after_another() -> None:
+    edits = [{"old_string": "a", "new_string": "b"}, {"old_string": "c", "new_string": "d", "replace_all": True}]
+    found = preview("MultiEdit", {"file_path": "/w/a", "edits": edits})
+    assert found == "/w/a\n@@ -1 +1 @@\n-a\n+b\nevery occurrence:\n@@ -1 +1 @@\n-c\n+d"
+
+
+def test_what_an_agent_left_under_the_name_is_neither_followed_nor_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "link").symlink_to(tmp_path / "secret")
+    os.mkfifo(tmp_path / "fifo")
+    assert read_present(str(tmp_path / "secret")) == "secret"
+    assert read_present(str(tmp_path / "link")) is None
+    assert read_present(str(tmp_path / "fifo")) is None
+    assert read_present(str(tmp_path)) is None
+    assert read_present(str(tmp_path / "missing")) is None
+
+
+@given(st.text(max_size=4000), st.integers(1, 60), st.integers(1, 120))
+def test_what_is_fitted_has_its_end_and_fills_no_more_than_the_screen(text: str, rows: int, columns: int) -> None:
+    found = fit(text, rows=rows, columns=columns)
+    if not found.hidden:
+        assert found.lines == text.split("\n")
+        return
+    assert len(found.lines) <= max(rows, LEAST_ROWS)
+    last = text.rsplit("\n", maxsplit=1)[-1]
+    assert last.endswith(found.lines[-1])
+    assert "not shown" in "".join(found.lines)
