@@ -89,8 +89,11 @@ class AgentConfig(Config, frozen=True, kw_only=True):
         ),
     ] = None
     disallowed_tools: Annotated[list[str], Meta(description="Tools or patterns that it may not use.")] = []
+    allow: Annotated[
+        list[str], Meta(description="Patterns of calls that need no approval where the mode would ask.")
+    ] = []
     mode: Annotated[
-        Literal["plan", "default", "edit", "full", "dontAsk", "acceptEdits", "bypassPermissions"] | None,
+        Literal["plan", "default", "edit", "sandboxed", "full", "dontAsk", "acceptEdits", "bypassPermissions"] | None,
         Meta(description="What happens with calls that no rule has settled; default where left out."),
     ] = None
     max_turns: Annotated[int, Meta(ge=1, le=100, description="At least 2 with a schema.")] = 50
@@ -138,7 +141,7 @@ def mistakes(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _tool_mistakes(known: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for name in ("allowed_tools", "disallowed_tools"):
+    for name in ("allowed_tools", "disallowed_tools", "allow"):
         entries = known.get(name)
         for entry in entries if isinstance(entries, list) else ():
             if isinstance(entry, str) and (wrong := _no_pattern(entry)):
@@ -199,6 +202,7 @@ async def run(config: AgentConfig, context: Context) -> Done:
         "append_system_prompt": config.append_system_prompt,
         "tools": config.allowed_tools,
         "disallowed_tools": config.disallowed_tools or None,
+        "allow": config.allow or None,
         "mode": config.mode,
         "connections": config.connections or None,
         "sandbox": None if config.sandbox is None else msgspec.to_builtins(config.sandbox),
