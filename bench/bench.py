@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+import asking
 import flows
 import gating
 import memory
@@ -37,6 +38,7 @@ PARTS: dict[str, Callable[[Stage], Table]] = {
     "i": store.measure,
     "j": storm.measure,
     "k": flows.measure,
+    "l": asking.measure,
 }
 MARK = "<!-- the last table; written by bench.py --save -->"
 

@@ -1,0 +1,264 @@
+"""What runs without a question now, and beside each such call what still does not happen. Nobody is there to approve.
+
+Each scenario is one start of the real CLI. The first list ran; of the second nothing may be seen on the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leadrope import errors, events
+
+needs_sandbox = pytest.mark.skipif(
+    shutil.which("bwrap") is None and os.environ.get("CI", "").lower() != "true", reason="bubblewrap is not installed"
+)
+SANDBOX = [pytest.param("off", id="no sandbox"), pytest.param("workspace", id="sandbox", marks=needs_sandbox)]
+
+
+def bash(command: str, **more: Any) -> dict[str, Any]:
+    return {"tool": {"name": "Bash", "input": {"command": command, "description": "try", **more}}}
+
+
+def write(path: Path, content: str = "x") -> dict[str, Any]:
+    return {"tool": {"name": "Write", "input": {"file_path": str(path), "content": content}}}
+
+
+async def decisions(stage: Any, calls: Sequence[dict[str, Any]], **fields: Any) -> list[tuple[str, str]]:
+    """What the gate said about each call in turn, with the rule."""
+    played = await stage.play([*calls, {"text": "done"}], **fields)
+    assert played.result.outcome == "succeeded", played.result
+    assert played.of(events.ApprovalRequested) == [] or fields.get("approver") is not None or not played.result.denials
+    return [(found.decision, found.rule) for found in played.of(events.ToolDecided)]
+
+
+@pytest.fixture
+def repository(stage: Any) -> Path:
+    """A git repository with a file, a CI folder and a folder that the policy blocks."""
+    ws: Path = stage.ws
+    (ws / "README.md").write_text("hello\n")
+    (ws / ".github" / "workflows").mkdir(parents=True)
+    (ws / ".github" / "workflows" / "ci.yml").write_text("on: push\n")
+    (ws / "secrets").mkdir()
+    (ws / "secrets" / "key").write_text("the-secret-text\n")
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.com", "-C", str(ws)]
+    subprocess.run([*git[:1], "init", "-q", str(ws)], check=True)
+    subprocess.run([*git, "add", "README.md"], check=True)
+    subprocess.run([*git, "commit", "-qm", "one"], check=True)
+    return ws
+
+
+@pytest.mark.parametrize("walls", SANDBOX)
+@pytest.mark.parametrize("mode", ["plan", "default", "edit", "dontAsk"])
+async def test_reading_commands_run_in_every_mode_and_only_read(
+    stage: Any, repository: Path, mode: str, walls: str
+) -> None:
+    reads = ["cat README.md", "git log --oneline -1", "ls -la | head -3", "grep -rn hello README.md"]
+    others = [
+        "cat README.md > made",
+        "ls $(touch made)",
+        "git diff --output=made",
+        "find . -name README.md -delete",
+        "sort -o made README.md",
+        "./cat README.md",
+        "LD_PRELOAD=./x.so ls",
+        "cat README.md; touch made",
+    ]
+    (repository / "cat").write_text("#!/bin/sh\ntouch made\n")
+    (repository / "cat").chmod(0o755)
+    found = await decisions(stage, [bash(line) for line in (*reads, *others)], mode=mode, walls=walls)
+    assert [decision for decision, _ in found[: len(reads)]] == ["allow"] * len(reads), found
+    assert [decision for decision, _ in found[len(reads) :]] == ["deny"] * len(others), found
+    assert not (repository / "made").exists()
+    assert (repository / "README.md").exists()
+
+
+async def test_a_reading_git_command_starts_nothing_that_its_settings_name(stage: Any, repository: Path) -> None:
+    made = repository / "made"
+    (repository / "monitor.sh").write_text(f"#!/bin/sh\ntouch {made}\n")
+    (repository / "monitor.sh").chmod(0o755)
+    with (repository / ".git" / "config").open("a") as settings:
+        settings.write("[core]\n\tfsmonitor = ./monitor.sh\n")
+    found = await decisions(stage, [bash("git status"), bash("cat README.md")], mode="edit", walls="off")
+    assert [decision for decision, _ in found] == ["deny", "allow"]
+    assert not made.exists()
+
+
+async def test_a_reading_command_does_not_read_what_is_blocked(stage: Any, repository: Path) -> None:
+    lines = [
+        "cat secrets/key",
+        "cat < secrets/key",
+        "cat secr?ts/key",
+        "cat sec{rets,x}/key",
+        "cd secrets && cat key",
+        "grep -r text .",
+    ]
+    calls = [bash(line) for line in lines]
+    played = await stage.play(
+        [*calls, {"text": "done", "expect": {"lacks": "the-secret-text"}}],
+        mode="plan",
+        walls="off",
+        policy={"blocked_paths": ["secrets/"]},
+    )
+    assert {found.decision for found in played.of(events.ToolDecided)} == {"deny"}
+    assert "the-secret-text" not in str(played.events)
+
+
+INLINE = """python3 - <<'END'
+import pathlib, subprocess
+def attempt(work):
+    try:
+        print(work())
+    except Exception as error:
+        print(type(error).__name__)
+attempt(lambda: pathlib.Path("made-inside").write_text("yes"))
+attempt(lambda: pathlib.Path({outside!r}).write_text("no"))
+attempt(lambda: pathlib.Path(".github/workflows/ci.yml").write_text("no"))
+attempt(lambda: pathlib.Path("secrets/key").read_text())
+attempt(lambda: subprocess.run(["unlink", "README.md"], check=True))
+END"""
+
+
+@needs_sandbox
+@pytest.mark.parametrize("mode", ["full", "sandboxed"])
+async def test_in_a_sandbox_a_program_runs_unasked_and_does_only_what_the_sandbox_allows(
+    stage: Any, repository: Path, mode: str
+) -> None:
+    outside = stage.home / "outside"
+    calls = [
+        bash(INLINE.format(outside=str(outside))),
+        bash("sh ./missing.sh; gradle test; echo ran >> made-by-line"),
+        bash("rm README.md"),
+        bash("git push origin main"),
+        bash("unlink README.md"),
+    ]
+    played = await stage.play(
+        [*calls, {"text": "done", "expect": {"lacks": "the-secret-text"}}],
+        mode=mode,
+        policy={"blocked_paths": ["secrets/"], "blocked_commands": ["unlink"]},
+    )
+    assert [found.decision for found in played.of(events.ToolDecided)] == ["allow", "allow", "deny", "deny", "deny"]
+    assert (repository / "made-inside").read_text() == "yes"
+    assert not outside.exists()
+    assert (repository / ".github" / "workflows" / "ci.yml").read_text() == "on: push\n"
+    assert (repository / "README.md").exists()
+    assert "the-secret-text" not in str(played.events)
+
+
+@needs_sandbox
+async def test_what_cannot_be_read_is_asked_about_in_full_and_runs_in_sandboxed(stage: Any, repository: Path) -> None:
+    line = "x=touch; $x made"
+    assert [found for found, _ in await decisions(stage, [bash(line)], mode="full")] == ["deny"]
+    assert not (repository / "made").exists()
+    assert [found for found, _ in await decisions(stage, [bash(line)], mode="sandboxed")] == ["allow"]
+    assert (repository / "made").exists()
+
+
+@needs_sandbox
+async def test_what_the_users_policy_lets_the_sandbox_hold_runs_in_full(stage: Any, repository: Path) -> None:
+    config = stage.home / ".config" / "leadrope" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text('[policy]\nopaque = "sandbox"\n')
+    outside = stage.home / "outside"
+    found = await decisions(stage, [bash(f"x=touch; $x made; $x {outside}")], mode="full")
+    assert [decision for decision, _ in found] == ["allow"]
+    assert (repository / "made").exists()
+    assert not outside.exists()
+
+
+@pytest.fixture
+async def listener() -> AsyncIterator[tuple[int, list[bytes]]]:
+    """A service of this machine, which no web tool may reach."""
+    heard: list[bytes] = []
+
+    async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append(await reader.read(200))
+        writer.close()
+
+    server = await asyncio.start_server(hear, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1], heard
+
+
+@needs_sandbox
+async def test_sandboxed_asks_to_leave(stage: Any, repository: Path, listener: tuple[int, list[bytes]]) -> None:
+    port, heard = listener
+    outside = stage.home / "outside"
+    ask = f"import socket; socket.create_connection(('127.0.0.1', {port}), 5).send(b'x')"
+    calls = [
+        write(repository / "made"),
+        write(outside),
+        write(repository / ".envrc"),
+        bash(f'python3 -c "{ask}" || true'),
+        bash(f"echo x > {outside} || true"),
+    ]
+    found = await decisions(stage, calls, mode="sandboxed")
+    assert [decision for decision, _ in found] == ["allow", "deny", "deny", "allow", "allow"]
+    assert (repository / "made").exists()
+    assert not outside.exists()
+    assert not (repository / ".envrc").exists()
+    assert heard == []
+
+
+@pytest.mark.parametrize("walls", ["off"])
+async def test_sandboxed_is_refused_where_no_sandbox_holds(stage: Any, walls: str) -> None:
+    with pytest.raises(errors.LeadropeError, match="sandboxed") as refused:
+        await stage.play([], mode="sandboxed", walls=walls)
+    assert "edit" in str(refused.value.hint)
+
+
+@pytest.mark.parametrize("walls", SANDBOX)
+async def test_a_grant_covers_its_pattern_and_nothing_else(stage: Any, repository: Path, walls: str) -> None:
+    (repository / "Makefile").write_text("test:\n\t@echo run >> made\n")
+    lines = ["make test", "make test && touch other", "make test > other", "touch other", "rm README.md"]
+    found = await decisions(
+        stage, [bash(line) for line in lines], mode="edit", walls=walls, allow=("Bash(make test *)", "Bash(rm *)")
+    )
+    assert [decision for decision, _ in found] == ["allow", "deny", "deny", "deny", "deny"]
+    assert (repository / "made").read_text() == "run\n"
+    assert not (repository / "other").exists()
+    assert (repository / "README.md").exists()
+
+
+async def test_a_pattern_in_tools_grants_a_program_that_is_not_known_here(stage: Any, repository: Path) -> None:
+    tool = stage.home / "bin" / "mytool"
+    tool.parent.mkdir()
+    tool.write_text('#!/bin/sh\necho "$@" >> made\n')
+    tool.chmod(0o755)
+    stage.environ["PATH"] = f"{tool.parent}:{stage.environ['PATH']}"
+    found = await decisions(
+        stage,
+        [bash("mytool test"), bash("mytool deploy")],
+        mode="default",
+        walls="off",
+        tools=("Bash(mytool test)",),
+    )
+    assert [decision for decision, _ in found] == ["allow", "deny"]
+    assert (repository / "made").read_text() == "test\n"
+
+
+@pytest.mark.parametrize("mode", ["plan", "default", "edit", "full", "dontAsk"])
+async def test_the_web_is_open_but_for_this_machine_and_its_network(
+    stage: Any, listener: tuple[int, list[bytes]], mode: str
+) -> None:
+    port, heard = listener
+    urls = [
+        f"http://127.0.0.1:{port}/",
+        f"http://localhost:{port}/",
+        f"http://[::ffff:127.0.0.1]:{port}/",
+        f"http://2130706433:{port}/",
+        "http://169.254.169.254/latest/meta-data/",
+        "file:///etc/passwd",
+    ]
+    calls = [{"tool": {"name": "WebFetch", "input": {"url": url, "prompt": "read"}}} for url in urls]
+    found = await decisions(stage, calls, mode=mode, walls="off")
+    assert [decision for decision, _ in found] == ["deny"] * len(urls)
+    assert {rule for _, rule in found} == {"web"}
+    assert heard == []
