@@ -15,6 +15,7 @@ from leadrope.confined.values import Entry, Kind, kind_of
 Relative = str | os.PathLike[str]
 
 _MOST_LINKS = 16
+_GIVEN_DEPTH = 128
 
 
 class Folder:
@@ -204,6 +205,10 @@ class Folder:
         except FileNotFoundError:
             if not missing_ok:
                 raise
+
+    def give(self, uid: int, gid: int) -> None:
+        """This folder with the folders and regular files in it, to a user; links and special files stay as they are."""
+        trees.give(self._handle, self.path, uid, gid, _GIVEN_DEPTH)
 
     def copy_tree(
         self,

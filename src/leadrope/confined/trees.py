@@ -149,6 +149,30 @@ class Copying:
         self._files += 1
 
 
+def give(handle: int, path: str, uid: int, gid: int, depth: int) -> None:
+    """The folder and its regular files to this user. What has a second name stays: it may be somebody else's.
+
+    What lies deeper than `depth` was made by the user of an earlier run and is left as it is.
+    """
+    os.fchown(handle, uid, gid)
+    for entry in entries(handle, path, "", sys.maxsize):
+        if (entry.stat.st_uid, entry.stat.st_gid) == (uid, gid) and entry.kind != "folder":
+            continue
+        with contextlib.suppress(errors.UnsafeFile, FileNotFoundError):
+            if entry.kind == "folder" and depth:
+                below = handles.step(handle, entry.name, entry.path)
+                try:
+                    give(below, f"{path}/{entry.name}", uid, gid, depth - 1)
+                finally:
+                    os.close(below)
+            elif entry.kind == "file":
+                file = handles.open_file(handle, entry.name, entry.path, hard_links=False)
+                try:
+                    os.fchown(file, uid, gid)
+                finally:
+                    os.close(file)
+
+
 def remove(handle: int, name: str) -> None:
     """A file, a link or a whole folder. As much as possible is deleted; the first failure is raised at the end.
 

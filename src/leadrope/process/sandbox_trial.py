@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from leadrope import errors
+from leadrope.confined import Folder
 from leadrope.process import child, hold, sandbox_folders, sandbox_settings
 from leadrope.process.sandbox import plan, variables
 from leadrope.process.sandbox_look import look
@@ -132,15 +133,14 @@ def hand_over(spec: Sandbox, machine: Machine) -> None:
 
 
 def _give(path: str, user: User) -> None:
-    os.chown(path, user.uid, user.gid, follow_symlinks=False)
-    if not stat.S_ISDIR(os.lstat(path).st_mode):
-        return
-    for _, folders, files, handle in os.fwalk(path):  # by handles: a name could become a link meanwhile
-        for name in (*folders, *files):
-            found = os.stat(name, dir_fd=handle, follow_symlinks=False)
-            is_shared = not stat.S_ISDIR(found.st_mode) and found.st_nlink > 1  # a hard link to somebody's file
-            if not is_shared and (found.st_uid, found.st_gid) != (user.uid, user.gid):
-                os.chown(name, user.uid, user.gid, dir_fd=handle, follow_symlinks=False)
+    with Folder.open(Path(path).parent) as parent:
+        name = Path(path).name
+        found = parent.stat(name)
+        if stat.S_ISDIR(found.st_mode):
+            with parent.folder(name) as folder:
+                folder.give(user.uid, user.gid)
+        elif found.st_nlink == 1:  # else a hard link to somebody's file
+            os.chown(name, user.uid, user.gid, dir_fd=parent.fileno(), follow_symlinks=False)
 
 
 _known: Availability | None = None
