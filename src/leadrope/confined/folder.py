@@ -142,7 +142,7 @@ class Folder:
     def lines(self, relative: Relative, *, most: int, longest: int = 64 * 1024 * 1024) -> Iterator[bytes]:
         """The lines of a file without their ends, as far as its first `most` bytes go; a longer line is left out."""
         with self.open_read(relative) as file:
-            yield from handles.lines(file, most, longest)
+            yield from handles.lines(file.fileno(), most, longest)
 
     def read_bytes(self, relative: Relative, *, most: int) -> bytes:
         """All of a file; UnsafeFile if it is larger than `most` bytes."""

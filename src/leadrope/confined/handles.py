@@ -154,14 +154,26 @@ def read_chunks(file: int, most: int, path: str) -> Iterator[bytes]:
         yield chunk
 
 
-def lines(file: BinaryIO, most: int, longest: int) -> Iterator[bytes]:
+def lines(file: int, most: int, longest: int) -> Iterator[bytes]:
+    """Lines of at most `longest` bytes among the first `most`; the last one need not have an end."""
+    held = bytearray()
+    is_too_long = False
     left = most
-    is_whole = True
-    while left > 0 and (line := file.readline(min(longest, left))):
-        left -= len(line)
-        if is_whole and (line.endswith(b"\n") or len(line) < longest):
-            yield line.rstrip(b"\n")
-        is_whole = line.endswith(b"\n")  # else the rest of this line is still to come
+    while left > 0 and (chunk := os.read(file, min(CHUNK, left))):
+        left -= len(chunk)
+        *whole, rest = chunk.split(b"\n")
+        for piece in whole:
+            if not is_too_long and len(held) + len(piece) <= longest:
+                yield bytes(held) + piece
+            held.clear()
+            is_too_long = False
+        is_too_long = is_too_long or len(held) + len(rest) > longest
+        if is_too_long:
+            held.clear()
+        else:
+            held += rest
+    if held and left > 0:
+        yield bytes(held)
 
 
 def open_named(path: str | os.PathLike[str]) -> BinaryIO:

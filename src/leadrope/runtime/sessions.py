@@ -179,6 +179,8 @@ class Sessions:
                         log.warning("%s/%s is a %s and is left out", session_id, entry.path, entry.kind)
         except FileNotFoundError:
             return []
+        except errors.UnsafeFile as error:
+            log.warning("%s; what lies there is left out", error.message)
         return found
 
     def _lines(self, session_id: str, name: str) -> Iterator[bytes]:

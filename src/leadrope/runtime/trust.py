@@ -14,10 +14,12 @@ from typing import Any, Literal
 import msgspec
 
 from leadrope import errors
+from leadrope.confined import Folder
 from leadrope.core import home
 from leadrope.runtime.trust_files import collect
 
 FILE = "trust.json"
+_MOST_BYTES = 64 * 1024 * 1024
 STATES = Literal["nothing", "untrusted", "trusted", "changed"]
 
 
@@ -95,15 +97,12 @@ def forget(leadrope_home: Path, folder: str) -> bool:
 
 def _read(leadrope_home: Path) -> dict[str, _Record]:
     try:
-        return msgspec.json.decode((leadrope_home / FILE).read_bytes(), type=dict[str, _Record])
-    except (OSError, msgspec.MsgspecError):
+        with Folder.open(leadrope_home) as folder:
+            return msgspec.json.decode(folder.read_bytes(FILE, most=_MOST_BYTES), type=dict[str, _Record])
+    except (OSError, errors.UnsafeFile, msgspec.MsgspecError):
         return {}  # no record is no trust
 
 
 def _write(leadrope_home: Path, records: dict[str, Any]) -> None:
-    path = home.ensure(leadrope_home) / FILE
-    fresh = path.with_suffix(f".{os.getpid()}")
-    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "wb") as out:
-        out.write(msgspec.json.format(msgspec.json.encode(records), indent=1))
-    fresh.replace(path)
+    with Folder.open(home.ensure(leadrope_home)) as folder:
+        folder.replace(FILE, msgspec.json.format(msgspec.json.encode(records), indent=1))

@@ -179,3 +179,37 @@ def test_root_leaves_the_file_to_its_owner() -> None:
         found = desk.config.stat()
         assert (found.st_uid, found.st_gid) == (NOBODY, NOBODY)
         assert desk.value("user.name") == ["B"]
+
+
+@pytest.mark.parametrize("trap", ["link", "pipe", "folder", "hard link", "large"])
+def test_a_copy_that_is_none_any_more_is_dropped(desk: Desk, tmp_path: Path, trap: str) -> None:
+    (tmp_path / "other").write_text("[user]\nname = X\n")
+    desk.copy.unlink()
+    match trap:
+        case "link":
+            desk.copy.symlink_to(tmp_path / "other")
+        case "pipe":
+            os.mkfifo(desk.copy)
+        case "folder":
+            desk.copy.mkdir()
+        case "hard link":
+            os.link(tmp_path / "other", desk.copy)
+        case "large":
+            desk.copy.write_bytes(b"#" * (sandbox_settings.MOST_BYTES + 1))
+    before = desk.config.read_bytes()
+    (notice,) = desk.settle()
+    assert notice.code == walls_settings.DROPPED
+    assert desk.config.read_bytes() == before
+
+
+def test_settings_that_became_a_link_are_not_written_through(desk: Desk, tmp_path: Path) -> None:
+    desk.agent("user.name", "B")
+    victim = tmp_path / "victim"
+    victim.write_bytes(desk.config.read_bytes())
+    desk.config.unlink()
+    desk.config.symlink_to(victim)
+    before = victim.read_bytes()
+    (notice,) = desk.settle()
+    assert "is a link" in notice.message
+    assert victim.read_bytes() == before
+    assert desk.config.is_symlink()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from leadrope import errors
-from leadrope.confined import Folder
+from leadrope.confined import Folder, open_named
 
 SECRET = b"the user's own"
 
@@ -280,3 +280,28 @@ def test_what_root_makes_belongs_to_the_owner_of_the_folder(folder: Folder, root
     folder.make("d/e")
     for name in ("a", "b", "c", "d", "d/e"):
         assert ((root / name).stat().st_uid, (root / name).stat().st_gid) == (12345, 12346), name
+
+
+def test_lines_have_their_bounds(folder: Folder, root: Path) -> None:
+    (root / "file").write_bytes(b"one\n\n" + b"x" * 20 + b"\ntwo\r\nlast")
+    assert list(folder.lines("file", most=1000)) == [b"one", b"", b"x" * 20, b"two\r", b"last"]
+    assert list(folder.lines("file", most=1000, longest=19)) == [b"one", b"", b"two\r", b"last"]
+    assert list(folder.lines("file", most=10)) == [b"one", b""], "a line that was cut is none"
+    (root / "long").write_bytes(b"y" * (3 * 1024 * 1024) + b"\nend\n")
+    assert list(folder.lines("long", most=1 << 30, longest=2 * 1024 * 1024)) == [b"end"]
+    assert [len(line) for line in folder.lines("long", most=1 << 30)] == [3 * 1024 * 1024, 3]
+    with pytest.raises(FileNotFoundError):
+        list(folder.lines("none", most=1))
+
+
+def test_a_named_file_is_regular_whatever_leads_to_it(root: Path, outside: Path) -> None:
+    (root / "link").symlink_to(outside / "secret")
+    with open_named(root / "link") as file:
+        assert file.read() == SECRET
+    os.mkfifo(root / "pipe")
+    (root / "to-pipe").symlink_to("pipe")
+    for name in ("pipe", "to-pipe", ""):
+        with pytest.raises(errors.UnsafeFile, match="not a regular file"):
+            open_named(root / name)
+    with pytest.raises(FileNotFoundError):
+        open_named(root / "none")
