@@ -153,6 +153,11 @@ class Folder:
         """The same, as UTF-8."""
         return self.read_bytes(relative, most=most).decode("utf-8", errors)
 
+    def read_link(self, relative: Relative) -> str:
+        """Where a link leads, as it is written; OSError for what is none."""
+        with self._parent(relative) as (parent, name, _):
+            return os.readlink(name, dir_fd=parent)
+
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def write_new(self, relative: Relative, data: bytes, *, mode: int = 0o600) -> None:
@@ -181,10 +186,35 @@ class Folder:
             os.replace(fresh, name, src_dir_fd=parent, dst_dir_fd=parent)
 
     def append(self, relative: Relative, *, mode: int = 0o600) -> BinaryIO:
-        """A regular file for writing at its end, made if it is missing; unbuffered, so that a write is one write."""
+        """A regular file for writing at its end, made if it is missing; unbuffered, so that a write is one write.
+
+        One with a second name is refused everywhere: what is written would be in the other file too.
+        """
         with self._parent(relative) as (parent, name, path):
-            file = handles.open_file(parent, name, path, hard_links=self._hard_links, appends=mode)
+            file = handles.open_file(parent, name, path, hard_links=False, appends=mode)
             return os.fdopen(file, "ab", buffering=0)
+
+    def copy_file(self, relative: Relative, to: Folder, new: Relative, *, most: int, mode: int | None = None) -> int:
+        """One regular file into `to`, in place of what is there, with its permissions and time; gives its size.
+
+        UnsafeFile, and nothing is changed, if it is larger than `most` bytes.
+        """
+        with self.open_read(relative) as source, to._parent(new) as (parent, name, _):
+            found = os.fstat(source.fileno())
+            bits = found.st_mode & 0o777 if mode is None else mode
+            with handles.temporary(parent, bits) as (file, fresh):
+                size = 0
+                for chunk in handles.read_chunks(source.fileno(), most, f"{self.path}/{os.fspath(relative)}"):
+                    handles.write_all(file, chunk)
+                    size += len(chunk)
+                os.utime(file, ns=(found.st_atime_ns, found.st_mtime_ns))
+                os.replace(fresh, name, src_dir_fd=parent, dst_dir_fd=parent)
+            return size
+
+    def link(self, relative: Relative, target: str) -> None:
+        """A link with this text in place of what is there; nothing looks at where it leads."""
+        with self._parent(relative) as (parent, name, _):
+            handles.new_link(parent, name, target)
 
     def make(self, relative: Relative, *, mode: int = 0o700) -> None:
         """A folder, with those above it; nothing happens if it is there."""
@@ -209,6 +239,24 @@ class Folder:
     def give(self, uid: int, gid: int) -> None:
         """This folder with the folders and regular files in it, to a user; links and special files stay as they are."""
         trees.give(self._handle, self.path, uid, gid, _GIVEN_DEPTH)
+
+    def unlink(self, relative: Relative, *, missing_ok: bool = True) -> None:
+        """A file or a link, never a folder."""
+        try:
+            with self._parent(relative) as (parent, name, _):
+                os.unlink(name, dir_fd=parent)
+        except FileNotFoundError:
+            if not missing_ok:
+                raise
+
+    def remove_empty(self, relative: Relative) -> bool:
+        """A folder with nothing in it; False for anything else, which stays."""
+        try:
+            with self._parent(relative) as (parent, name, _):
+                os.rmdir(name, dir_fd=parent)
+        except (OSError, errors.UnsafeFile):
+            return False
+        return True
 
     def copy_tree(
         self,

@@ -138,6 +138,21 @@ def temporary(handle: int, mode: int) -> Iterator[tuple[int, str]]:
         os.close(file)
 
 
+def new_link(handle: int, name: str, target: str) -> None:
+    """In place of what is there; a folder stays, and is an OSError."""
+    fresh = f".leadrope-{secrets.token_hex(8)}.tmp"
+    os.symlink(target, fresh, dir_fd=handle)
+    try:
+        owner = os.fstat(handle)
+        if os.geteuid() == 0 and (owner.st_uid, owner.st_gid) != (0, 0):
+            os.chown(fresh, owner.st_uid, owner.st_gid, dir_fd=handle, follow_symlinks=False)
+        os.replace(fresh, name, src_dir_fd=handle, dst_dir_fd=handle)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(fresh, dir_fd=handle)
+        raise
+
+
 def write_all(file: int, data: bytes) -> None:
     rest = memoryview(data)
     while rest:

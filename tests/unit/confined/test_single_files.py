@@ -1,0 +1,79 @@
+"""Single files and links below a folder that an agent can write: copied, linked, unlinked, never followed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from leadrope import errors
+from leadrope.confined import Folder
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> tuple[Path, Path]:
+    for name in ("ws", "own", "outside"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "outside" / "secret").write_text("secret")
+    return tmp_path / "ws", tmp_path / "own"
+
+
+def test_a_file_is_copied_with_its_permissions_and_time(folders: tuple[Path, Path]) -> None:
+    ws, own = folders
+    (ws / "a").write_text("content")
+    (ws / "a").chmod(0o640)
+    os.utime(ws / "a", ns=(1, 5_000_000_000))
+    with Folder.open(ws) as source, Folder.open(own) as target:
+        assert source.copy_file("a", target, "b", most=7) == 7
+        assert source.copy_file("a", target, "c", most=7, mode=0o600) == 7
+        with pytest.raises(errors.UnsafeFile, match="larger than 6 bytes"):
+            source.copy_file("a", target, "b", most=6)
+    found = (own / "b").stat()
+    assert ((own / "b").read_text(), found.st_mode & 0o777, found.st_mtime_ns) == ("content", 0o640, 5_000_000_000)
+    assert (own / "c").stat().st_mode & 0o777 == 0o600
+    assert sorted(path.name for path in own.iterdir()) == ["b", "c"]
+
+
+def test_what_is_replaced_is_not_written_to(folders: tuple[Path, Path]) -> None:
+    ws, own = folders
+    secret = ws.parent / "outside" / "secret"
+    (own / "new").write_text("new")
+    (ws / "link").symlink_to(secret)
+    (ws / "hard").hardlink_to(secret)
+    with Folder.open(own) as source, Folder.open(ws, hard_links=True) as target:
+        source.copy_file("new", target, "link", most=10)
+        source.copy_file("new", target, "hard", most=10)
+        (ws / "other").hardlink_to(secret)
+        with pytest.raises(errors.UnsafeFile, match="second name"):
+            target.append("other")
+    assert secret.read_text() == "secret"
+    assert not (ws / "link").is_symlink()
+    assert (ws / "hard").read_text() == "new"
+
+
+def test_links_are_read_made_and_removed_themselves(folders: tuple[Path, Path]) -> None:
+    ws, _ = folders
+    secret = ws.parent / "outside" / "secret"
+    (ws / "file").write_text("x")
+    with Folder.open(ws) as folder:
+        folder.link("file", str(secret))
+        assert folder.read_link("file") == str(secret)
+        with pytest.raises(errors.UnsafeFile):
+            folder.read_bytes("file", most=100)
+        folder.unlink("file")
+        folder.unlink("file")
+        with pytest.raises(FileNotFoundError):
+            folder.unlink("file", missing_ok=False)
+        folder.make("sub")
+        with pytest.raises(OSError):
+            folder.link("sub", "x")
+        with pytest.raises(OSError):
+            folder.unlink("sub")
+        folder.link("out", str(secret.parent))
+        assert not folder.remove_empty("out")
+        assert folder.remove_empty("sub")
+        with pytest.raises(errors.UnsafeFile):
+            folder.unlink("out/secret")
+    assert secret.read_text() == "secret"
+    assert [path.name for path in ws.iterdir()] == ["out"]
