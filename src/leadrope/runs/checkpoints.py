@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import hashlib
 import os
-import shutil
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -19,13 +18,17 @@ from typing import Literal
 import msgspec
 
 from leadrope import errors
+from leadrope.confined import Folder
 from leadrope.core import home as homes
 from leadrope.runs import git as gits
+from leadrope.runs import git_folder
 from leadrope.runs.copies import Copies, look
 from leadrope.runs.git import Git, Repository
 from leadrope.runs.snapshots import Entry, Files, Shadow
 
 RECORD = "checkpoint.json"
+MOST_RECORD = 64 * 1024 * 1024
+MOST_ASIDE = 1024 * 1024 * 1024
 _SHADOWS = "shadows"
 _ASIDE = "aside"
 """What was there before and is not in the snapshot: ignored files, mostly. A run that changes .gitignore makes them
@@ -97,7 +100,8 @@ async def take(cwd: Path, store_dir: Path, run_id: str, *, environ: Mapping[str,
         state = await shadow.as_is()
         await _hold(shadow, checkpoint, "before", state.tree)
         aside = [*state.left_out, *await shadow.ignored()]
-    (homes.ensure(checkpoint.folder) / _ASIDE).write_bytes(b"\0".join(aside))
+    with Folder.open(homes.ensure(checkpoint.folder)) as own:
+        own.replace(_ASIDE, b"\0".join(aside))
     left_out = tuple(gits.show(path) for path in state.left_out)
     checkpoint = msgspec.structs.replace(checkpoint, before=state.tree, left_out=left_out)
     _record(checkpoint)
@@ -147,28 +151,40 @@ async def drop(checkpoint: Checkpoint, *, environ: Mapping[str, str] | None = No
     """Forgets it: git clears the objects away in its own time."""
     repository = checkpoint.repository
     if repository is not None and Path(repository.common_dir, "HEAD").exists():
+        git_folder.check_folder(repository.common_dir)
         git = Git(environ).within(GIT_DIR=repository.common_dir)
         for name in ("before", "after"):
             await git.run("update-ref", "-d", f"refs/leadrope/{checkpoint.run_id}/{name}", cwd=repository.common_dir)
     if checkpoint.folder.is_dir():
-        shutil.rmtree(checkpoint.folder)
+        with Folder.open(checkpoint.store) as store:
+            store.remove(checkpoint.run_id)
 
 
 async def prune(store_dir: Path, known: Collection[str], *, environ: Mapping[str, str] | None = None) -> list[str]:
     """Drops the checkpoints of runs that are not `known`; gives their ids."""
-    dropped = []
-    for record in sorted(store_dir.glob(f"*/{RECORD}")):
-        if record.parent.name not in known:
-            try:
-                checkpoint = msgspec.json.decode(record.read_bytes(), type=Checkpoint)
-            except msgspec.DecodeError as error:
-                raise errors.StoreUnreadable(
-                    f"{record} cannot be read: {error}", hint=f"If no run needs it, remove {record.parent}."
-                ) from error
-            if checkpoint.run_id == record.parent.name and Path(checkpoint.store) == store_dir:
-                await drop(checkpoint, environ=environ)
-                dropped.append(checkpoint.run_id)
+    dropped: list[str] = []
+    if not store_dir.is_dir():
+        return dropped
+    with Folder.open(store_dir) as store:
+        names = [entry.name for entry in store.entries(most=1_000_000) if entry.kind == "folder"]
+        records = {name: _recorded(store, name) for name in names if name not in known}
+    for name, checkpoint in records.items():
+        if checkpoint is not None and checkpoint.run_id == name and Path(checkpoint.store) == store_dir:
+            await drop(checkpoint, environ=environ)
+            dropped.append(checkpoint.run_id)
     return dropped
+
+
+def _recorded(store: Folder, name: str) -> Checkpoint | None:
+    try:
+        return msgspec.json.decode(store.read_bytes(f"{name}/{RECORD}", most=MOST_RECORD), type=Checkpoint)
+    except FileNotFoundError:
+        return None
+    except msgspec.DecodeError as error:
+        raise errors.StoreUnreadable(
+            f"{store.path}/{name}/{RECORD} cannot be read: {error}",
+            hint=f"If no run needs it, remove {store.path}/{name}.",
+        ) from error
 
 
 class _Work:
@@ -200,26 +216,23 @@ class _Work:
         blocked = set(self.blocked)
         cwd = self.checkpoint.cwd
         files = Files(cwd)
-        for path in self.removed:
-            if path not in blocked and files.look(path) is not None:
-                Path(cwd, os.fsdecode(path)).unlink()
-                _clear_folders(cwd, path)
-        restored = [path for path in self.restored if path not in blocked]
-        if self.shadow is not None and restored:
-            with _scratch(self.checkpoint) as folder:
-                await self.shadow.write(self.checkpoint.before, restored, folder)
-            for path in restored:
-                entry = self.before[path]
-                if not entry.mode.startswith("120"):
-                    bits = entry.bits or (0o755 if entry.mode == "100755" else 0o644)
-                    Path(cwd, os.fsdecode(path)).chmod(bits)
-        copies = self.checkpoint.copies
-        known = copies.all()
-        for name in self.copied:
-            if os.fsencode(name) not in blocked:
-                copies.put_back(known[name])
-                if known[name].state.kind == "absent":
-                    _clear_folders(cwd, os.fsencode(name))
+        with Folder.open(cwd, hard_links=True) as there:
+            for path in self.removed:
+                if path not in blocked and files.look(path) is not None:
+                    there.unlink(os.fsdecode(path))
+                    clear_folders(there, path)
+            restored = [path for path in self.restored if path not in blocked]
+            if self.shadow is not None and restored:
+                with _scratch(self.checkpoint) as folder:
+                    bits = {path: self.before[path].permissions for path in restored}
+                    await self.shadow.write(self.checkpoint.before, bits, folder)
+            copies = self.checkpoint.copies
+            known = copies.all()
+            for name in self.copied:
+                if os.fsencode(name) not in blocked:
+                    copies.put_back(known[name])
+                    if known[name].state.kind == "absent":
+                        clear_folders(there, os.fsencode(name))
 
 
 async def _plan(checkpoint: Checkpoint, environ: Mapping[str, str] | None) -> _Work:
@@ -231,7 +244,8 @@ async def _plan(checkpoint: Checkpoint, environ: Mapping[str, str] | None) -> _W
         left = await shadow.entries(checkpoint.after) if checkpoint.after else {}
         now = await shadow.entries((await shadow.as_is(before.keys() | left.keys())).tree)
         after = left if checkpoint.after else now
-        aside = set((checkpoint.folder / _ASIDE).read_bytes().split(b"\0"))
+        with Folder.open(checkpoint.folder) as own:
+            aside = set(own.read_bytes(_ASIDE, most=MOST_ASIDE).split(b"\0"))
         covered = before.keys() | after.keys() | now.keys()
         for path in sorted(before.keys() | after.keys()):
             was, end, here = before.get(path), after.get(path), now.get(path)
@@ -241,59 +255,56 @@ async def _plan(checkpoint: Checkpoint, environ: Mapping[str, str] | None) -> _W
                 work.changed_since.append(path)
             (work.removed if was is None else work.restored).append(path)
     closed = checkpoint.copies.closed()
-    for name, copy in sorted(checkpoint.copies.all().items()):
-        path = os.fsencode(name)
-        if path in covered:
-            continue
-        found = look(Path(checkpoint.cwd, name))
-        if found == copy.state:
-            continue
-        if not copy.is_covered:
-            work.blocked.append(path)
-        elif found != closed.get(name):
-            work.changed_since.append(path)
-        work.copied.append(name)
-    _find_blocked(work)
+    with Folder.open(checkpoint.cwd, hard_links=True) as there:
+        for name, copy in sorted(checkpoint.copies.all().items()):
+            path = os.fsencode(name)
+            if path in covered:
+                continue
+            found = look(there, name)
+            if found == copy.state:
+                continue
+            if not copy.is_covered:
+                work.blocked.append(path)
+            elif found != closed.get(name):
+                work.changed_since.append(path)
+            work.copied.append(name)
+        _find_blocked(work, there)
     return work
 
 
-def _find_blocked(work: _Work) -> None:
+def _find_blocked(work: _Work, there: Folder) -> None:
     """A folder that holds something unknown stays, also when a file was there before; a link is never gone through."""
-    cwd = work.checkpoint.cwd
-    files = Files(cwd)
+    files = Files(work.checkpoint.cwd)
     going = set(work.removed)
     known = work.checkpoint.copies.all()
     going |= {os.fsencode(name) for name in work.copied if known[name].state.kind == "absent"}
     for path in [*work.restored, *(os.fsencode(name) for name in work.copied)]:
-        full = Path(cwd, os.fsdecode(path))
-        above = [parent for parent in full.parents if Path(cwd) in parent.parents]
-        bad_parent = any(
-            os.path.lexists(parent)
-            and (parent.is_symlink() or not parent.is_dir())
-            and os.fsencode(parent.relative_to(cwd)) not in going
-            for parent in above
-        )
-        if bad_parent or (files.is_folder(path) and not _all_going(cwd, full, going)):
+        bad_parent = any(files.is_other(parent) and parent not in going for parent in gits.above(path))
+        if bad_parent or (files.is_folder(path) and not is_all(there, path, going)):
             work.blocked.append(path)
 
 
-def _all_going(cwd: str, folder: Path, going: set[bytes]) -> bool:
-    for where, folders, names in os.walk(folder):
-        links = [name for name in folders if Path(where, name).is_symlink()]
-        if any(os.fsencode(Path(where, name).relative_to(cwd)) not in going for name in (*names, *links)):
-            return False
-        if not folders and not names and Path(where) != folder:
-            return False  # an empty folder is nobody's file, and so nobody's to remove
-    return True
+def is_all(there: Folder, folder: bytes, going: Collection[bytes]) -> bool:
+    """Whether everything in the folder is among `going`. What is too deep or too much to look at is not."""
+    prefix = os.fsdecode(folder)
+    filled = {prefix}
+    empty: set[str] = set()
+    try:
+        for entry in there.walk(prefix):
+            filled.add(os.path.dirname(entry.path))  # noqa: PTH120  # a text, which Path would tidy
+            if entry.kind == "folder":
+                empty.add(entry.path)
+            elif os.fsencode(entry.path) not in going:
+                return False
+    except (errors.UnsafeFile, OSError):
+        return False
+    return empty <= filled  # an empty folder is nobody's file, and so nobody's to remove
 
 
-def _clear_folders(cwd: str, path: bytes) -> None:
-    for parent in Path(cwd, os.fsdecode(path)).parents:
-        if Path(cwd) not in parent.parents:
-            return
-        try:
-            parent.rmdir()
-        except OSError:
+def clear_folders(there: Folder, path: bytes) -> None:
+    """Those above a file that it leaves empty."""
+    for parent in gits.above(path):
+        if not there.remove_empty(os.fsdecode(parent)):
             return
 
 
@@ -309,6 +320,7 @@ async def _shadow(checkpoint: Checkpoint, environ: Mapping[str, str] | None) -> 
             f"the repository of {checkpoint.cwd} is gone, and the checkpoint of run {checkpoint.run_id} with it",
             hint="Bring its .git folder back, or drop the checkpoint.",
         )
+    git_folder.check(repository.top, repository.git_dir, repository.common_dir)
     name = hashlib.sha256(os.fsencode(checkpoint.cwd)).hexdigest()[:24]
     shadow = Shadow(Git(environ), repository, checkpoint.cwd, homes.ensure(Path(checkpoint.store, _SHADOWS)) / name)
     await shadow.prepare()
@@ -327,10 +339,8 @@ def _scratch(checkpoint: Checkpoint) -> Iterator[Path]:
 
 
 def _record(checkpoint: Checkpoint) -> None:
-    homes.ensure(checkpoint.folder)
-    part = checkpoint.folder / "checkpoint.part"
-    part.write_bytes(msgspec.json.encode(checkpoint))
-    part.replace(checkpoint.folder / RECORD)
+    with Folder.open(homes.ensure(checkpoint.folder)) as own:
+        own.replace(RECORD, msgspec.json.encode(checkpoint))
 
 
 def _shown(paths: list[bytes]) -> tuple[str, ...]:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-import stat
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from leadrope import errors
+from leadrope.confined import Folder
 from leadrope.core import home as homes
 
 MOST_FILE = 64 * 1024 * 1024
 MOST_TOTAL = 256 * 1024 * 1024
+MOST_LIST = 64 * 1024 * 1024
 
 LIST = "copies.jsonl"
 CLOSED = "closed.json"
@@ -64,27 +65,20 @@ class Copies:
         known = self.all()
         if name in known:
             return known[name].is_covered
-        full = Path(self.cwd, name)
-        size = full.lstat().st_size if os.path.lexists(full) else 0
-        total = sum(entry.stat().st_size for entry in self.folder.iterdir()) if self.folder.is_dir() else 0
-        fits = size <= MOST_FILE and total + size <= MOST_TOTAL
-        state = look(full, digest=fits)
-        homes.ensure(self.folder)
-        copy = Copy(path=_text(name), state=state, name=f"{len(known)}.copy" if state.kind == "file" and fits else "")
-        if copy.name:
-            shutil.copyfile(full, self.folder / copy.name)
-            (self.folder / copy.name).chmod(0o600)
-        with (self.folder / LIST).open("ab") as file:
-            file.write(msgspec.json.encode(copy) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        with Folder.open(self.cwd, hard_links=True) as there, Folder.open(homes.ensure(self.folder)) as own:
+            state, data = _look(there, name)
+            total = sum(entry.stat.st_size for entry in own.entries())
+            fits = state.kind == "file" and data is not None and total + len(data) <= MOST_TOTAL
+            copy = Copy(path=_text(name), state=state, name=f"{len(known)}.copy" if fits else "")
+            if data is not None and fits:
+                own.replace(copy.name, data)
+            with own.append(LIST) as file:
+                file.write(msgspec.json.encode(copy) + b"\n")
+                os.fsync(file.fileno())
         return copy.is_covered
 
     def all(self) -> dict[str, Copy]:
-        try:
-            lines = (self.folder / LIST).read_bytes().splitlines()
-        except FileNotFoundError:
-            return {}
+        lines = self._own(LIST).splitlines()
         found = [msgspec.json.decode(line, type=Copy) for line in lines if line.endswith(b"}")]
         return {_path(copy.path): copy for copy in found}
 
@@ -92,30 +86,35 @@ class Copies:
         """How each of them looks when the run has ended; what differs later was changed by somebody else."""
         known = self.all()
         if known:
-            states = {_text(name): look(Path(self.cwd, name)) for name in known}
-            (self.folder / CLOSED).write_bytes(msgspec.json.encode(states))
+            with Folder.open(self.cwd, hard_links=True) as there, Folder.open(self.folder) as own:
+                states = {_text(name): look(there, name) for name in known}
+                own.replace(CLOSED, msgspec.json.encode(states))
 
     def closed(self) -> dict[str, State]:
-        try:
-            raw = (self.folder / CLOSED).read_bytes()
-        except FileNotFoundError:
-            return {}
+        raw = self._own(CLOSED) or b"{}"
         return {_path(text): state for text, state in msgspec.json.decode(raw, type=dict[str, State]).items()}
 
     def put_back(self, copy: Copy) -> None:
-        full = Path(self.cwd, _path(copy.path))
-        if copy.state.kind == "absent":
-            full.unlink(missing_ok=True)
-            return
-        full.parent.mkdir(parents=True, exist_ok=True)
-        part = full.with_name(f".{full.name[:100]}.leadrope-part")
-        part.unlink(missing_ok=True)
-        if copy.state.kind == "link":
-            part.symlink_to(_path(copy.state.target))
-        else:
-            shutil.copyfile(self.folder / copy.name, part)
-            part.chmod(copy.state.bits)
-        part.replace(full)
+        """UnsafeFile if a folder above it has become a link meanwhile."""
+        name = _path(copy.path)
+        with Folder.open(self.cwd, hard_links=True) as there:
+            if copy.state.kind == "absent":
+                there.unlink(name)
+                return
+            there.make(os.path.dirname(name), mode=0o777)  # noqa: PTH120  # a text, which Path would tidy
+            if copy.state.kind == "link":
+                there.link(name, _path(copy.state.target))
+                return
+            with Folder.open(self.folder) as own:
+                there.replace(name, own.read_bytes(copy.name, most=MOST_FILE), mode=copy.state.bits)
+
+    def _own(self, name: str) -> bytes:
+        """Of leadrope's own folder; empty where there is no such file."""
+        try:
+            with Folder.open(self.folder) as own:
+                return own.read_bytes(name, most=MOST_LIST)
+        except FileNotFoundError:
+            return b""
 
     def _name(self, path: str | Path) -> str | None:
         """Relative, and no part of it above the last is a link: what is behind one is not ours to write."""
@@ -127,22 +126,34 @@ class Copies:
         return str(real.relative_to(root))
 
 
-def look(path: Path, *, digest: bool = True) -> State:
+def look(there: Folder, name: str) -> State:
+    return _look(there, name)[0]
+
+
+def _look(there: Folder, name: str) -> tuple[State, bytes | None]:
+    """The state and, of a file that is not too large, its content: both of the same open file."""
     try:
-        found = path.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return State(kind="absent")
-    if stat.S_ISLNK(found.st_mode):
-        return State(kind="link", target=_text(str(path.readlink())))
-    if stat.S_ISDIR(found.st_mode):
-        return State(kind="folder")
-    if not stat.S_ISREG(found.st_mode):
-        return State(kind="other")
-    bits = stat.S_IMODE(found.st_mode)
-    if not digest:
-        return State(kind="file", bits=bits, digest=f"{found.st_size} bytes")
-    with path.open("rb") as file:
-        return State(kind="file", bits=bits, digest=hashlib.file_digest(file, "sha256").hexdigest())
+        kind = there.kind(name)
+        if kind == "link":
+            return State(kind="link", target=_text(there.read_link(name))), None
+        if kind == "folder":
+            return State(kind="folder"), None
+        if kind != "file":
+            return State(kind="absent" if kind is None else "other"), None
+        with there.open_read(name) as file:
+            found = os.fstat(file.fileno())
+            bits = found.st_mode & 0o7777
+            data = file.read(MOST_FILE + 1) if found.st_size <= MOST_FILE else None
+    except FileNotFoundError:
+        return State(kind="absent"), None
+    except errors.UnsafeFile as error:
+        # Below a file there is nothing, and what is below a link is not of this folder.
+        return State(kind="absent" if error.reason.endswith("not a folder") else "other"), None
+    except OSError:
+        return State(kind="other"), None
+    if data is None or len(data) > MOST_FILE:
+        return State(kind="file", bits=bits, digest=f"{found.st_size} bytes of {found.st_mtime_ns}"), None
+    return State(kind="file", bits=bits, digest=hashlib.sha256(data).hexdigest()), data
 
 
 def _text(path: str) -> str:

@@ -15,7 +15,7 @@ import re
 import shutil
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, cast
 
@@ -23,10 +23,14 @@ import msgspec
 
 from leadrope import errors
 from leadrope.core import home as homes
+from leadrope.runs import git_folder
 from leadrope.runs.leases import Exclusive
 
 TIMEOUT_S = 300.0
 """A checkout of a very large tree on a slow disk takes minutes; a git that hangs (a dead network disk) never ends."""
+
+PIPE_S = 5.0
+"""After so long a look is taken whether git waits for a pipe that somebody has put in its way."""
 
 LOCK_S = 600.0
 MOST_OUTPUT = 256 * 1024 * 1024
@@ -60,6 +64,19 @@ _SETTINGS = {
     "submodule.recurse": "false",
     "diff.ignoreSubmodules": "dirty",
     "commit.gpgSign": "false",
+    # Of a signature that an agent has put on its commit git would ask a program that the repository names.
+    "merge.verifySignatures": "false",
+    "log.showSignature": "false",
+    "gpg.program": "false",
+    "gpg.openpgp.program": "false",
+    "gpg.x509.program": "false",
+    "gpg.ssh.program": "false",
+    "gpg.ssh.defaultKeyCommand": "false",
+    "pull.twohead": "ort",
+    "diff.external": "",
+    "core.askPass": "false",
+    "core.gitProxy": "false",
+    "core.alternateRefsCommand": "false",
     "gc.auto": "0",
     "maintenance.auto": "false",
     "advice.detachedHead": "false",
@@ -67,6 +84,9 @@ _SETTINGS = {
 }
 
 _PROGRAM = re.compile(r"(filter\..+)\.(?:clean|smudge|process|required)|(merge\..+)\.driver", re.DOTALL)
+_EMPTIED = re.compile(r"branch\..+\.mergeoptions|alias\..+|diff\..+\.(?:command|textconv)", re.DOTALL)
+"""More that names programs, or options that do."""
+_HOOK = re.compile(r"(hook\..+)\.[a-z]+", re.DOTALL)
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,8 +131,14 @@ class Git:
         other = self.within()
         found: set[str] = set()
         for scope, name in zip(scopes, map(os.fsdecode, names), strict=True):
+            if scope not in (b"local", b"worktree"):
+                continue
+            if _EMPTIED.fullmatch(name):
+                other.settings[name] = ""
+            if hook := _HOOK.fullmatch(name):
+                other.settings |= {f"{hook[1]}.command": "true", f"{hook[1]}.enabled": "false"}
             match = _PROGRAM.fullmatch(name)
-            if match is None or scope not in (b"local", b"worktree"):
+            if match is None:
                 continue
             section = match[1] or match[2]
             found.add(section)
@@ -156,7 +182,7 @@ class Git:
         is_over = False
         try:
             async with asyncio.timeout(self.timeout_s):
-                out, err = await _talk(process, stdin)
+                out, err = await self._watched(process, stdin, words, cwd)
             is_over = True
         except TimeoutError:
             raise errors.GitFailed(
@@ -176,6 +202,27 @@ class Git:
                 hint=_hint(said),
             )
         return Done(code=code, out=out, err=said)
+
+    async def _watched(
+        self, process: asyncio.subprocess.Process, stdin: bytes, words: str, cwd: str | Path
+    ) -> tuple[bytes, bytes]:
+        talking = asyncio.ensure_future(_talk(process, stdin))
+        try:
+            done, _ = await asyncio.wait({talking}, timeout=PIPE_S)
+            if not done:
+                names = ("GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE")
+                folders = dict.fromkeys([*(self.env[name] for name in names if name in self.env), str(cwd)])
+                pipe = await asyncio.to_thread(git_folder.find_pipe, folders)
+                if pipe is not None and not talking.done():
+                    raise errors.GitFailed(
+                        f"git {words} in {cwd} was stopped: it waits for {pipe}, which is a pipe",
+                        hint="If you did not put it there, remove it.",
+                    )
+            return await talking
+        finally:
+            if not talking.done():
+                talking.cancel()
+                await asyncio.wait({talking})
 
     def _environment(self) -> dict[str, str]:
         pairs = list(self.settings.items())
@@ -218,7 +265,9 @@ async def find(git: Git, folder: str | Path) -> Repository:
             f"the repository of {folder} says that its files lie in {top}, which has no .git",
             hint="Look at core.worktree in its configuration.",
         )
-    return Repository(top=top, common_dir=os.path.realpath(Path(folder, common)), git_dir=git_dir, prefix=prefix)
+    found = Repository(top=top, common_dir=os.path.realpath(Path(folder, common)), git_dir=git_dir, prefix=prefix)
+    await asyncio.to_thread(git_folder.check, top, git_dir, found.common_dir)
+    return found
 
 
 @contextlib.asynccontextmanager
@@ -253,6 +302,13 @@ def names(paths: Sequence[bytes], most: int = 10) -> str:
 def show(path: bytes) -> str:
     text = os.fsdecode(path)
     return text if text.isprintable() else repr(text)[1:-1]
+
+
+def above(path: bytes) -> Iterator[bytes]:
+    """The folders that a path lies in, from the nearest on."""
+    while b"/" in path:
+        path = path.rpartition(b"/")[0]
+        yield path
 
 
 async def _talk(process: asyncio.subprocess.Process, stdin: bytes) -> tuple[bytes, bytes]:

@@ -7,15 +7,16 @@ on the disk, without line end conversion or filters: it can be put back.
 
 from __future__ import annotations
 
+import asyncio
 import os
-import shutil
 import stat
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 import msgspec
 
 from leadrope import errors
+from leadrope.confined import Folder
 from leadrope.core import home as homes
 from leadrope.runs.git import Git, Repository
 
@@ -24,6 +25,12 @@ MOST_TOTAL = 1024 * 1024 * 1024
 """Of files that git does not track yet: a data set that somebody forgot to ignore must not fill the disk twice."""
 
 MOST_LEFT_OUT = 1000
+MOST_INDEX = 1024 * 1024 * 1024
+MOST_TRACKED = 4 * 1024 * 1024 * 1024
+"""Of one file that git tracks; whoever keeps larger ones does so with a filter."""
+_BATCH_FILES = 2000
+_BATCH_BYTES = 64 * 1024 * 1024
+"""Staged at once: so much more disk is used while a state is written down."""
 
 _AS_IS = "* -text !eol -filter -ident -working-tree-encoding -crlf\n"
 _USUAL_MODES = (0o644, 0o755)
@@ -50,6 +57,10 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     bits: int = 0
     """The permissions, where they are not the usual ones."""
 
+    @property
+    def permissions(self) -> int:
+        return self.bits or (0o755 if self.mode == "100755" else 0o644)
+
 
 async def as_git(
     git: Git, *, top: str, seed: Path, folder: Path, only_others: Collection[bytes] | None = None
@@ -59,10 +70,7 @@ async def as_git(
     `only_others` bounds which untracked files are looked at. The index that is made stays in `folder`.
     """
     index = folder / "index"
-    if seed.exists():
-        # With its time: git looks into files that are as young as their index, and a copy's own time would tell it
-        # that none is. An edit of the same length within the second of the checkout was missed that way.
-        shutil.copy2(seed, index)
+    copy_index(seed, index)
     git = git.within(GIT_INDEX_FILE=index)
     # "Assume unchanged" and "skip" are promises about a file, and here the file itself is asked.
     await git.run("update-index", "-q", "--really-refresh", cwd=top, codes=(0, 1))
@@ -81,9 +89,22 @@ async def as_git(
     modified = set(changed[1::2])
     present = [path for path in modified if files.look(path) is not None]
     await _feed(git, modified.difference(present), "--force-remove", cwd=top)
-    await _feed(git, [*present, *kept], "--add", "--replace", cwd=top)
+    await _add(git, top, [*present, *kept], folder)
     tree = (await git.run("write-tree", cwd=top)).text
     return Snapshot(tree=tree, left_out=tuple(left_out))
+
+
+def copy_index(seed: Path, index: Path) -> None:
+    """An index of a git folder that an agent may write to; nothing where there is none.
+
+    With its time: git looks into files that are as young as their index, and a copy's own time would tell it that none
+    is. An edit of the same length within the second of the checkout was missed that way.
+    """
+    try:
+        with Folder.open(seed.parent, hard_links=True) as source, Folder.open(index.parent) as target:
+            source.copy_file(seed.name, target, index.name, most=MOST_INDEX)
+    except FileNotFoundError:
+        return
 
 
 class Shadow:
@@ -114,7 +135,8 @@ class Shadow:
         arguments = ("init", "-q", "--bare", "--template=", f"--object-format={kind}", str(self.folder))
         await plain.run(*arguments, cwd=self.folder)
         homes.ensure(self.folder / "info")
-        (self.folder / "info" / "attributes").write_text(_AS_IS)
+        with Folder.open(self.folder) as own:
+            own.replace("info/attributes", _AS_IS.encode())
 
     async def as_is(self, also: Collection[bytes] = ()) -> Snapshot:
         """Tracked files, untracked ones that are not ignored, and `also`, as a commit that also holds permissions."""
@@ -131,8 +153,9 @@ class Shadow:
             await self._index(kept)
         except errors.GitFailed:
             # An index that a crash has cut is ours alone, and is made again from the files.
-            for name in ("index", "index.lock"):
-                (self.folder / name).unlink(missing_ok=True)
+            with Folder.open(self.folder) as own:
+                for name in ("index", "index.lock"):
+                    own.unlink(name)
             await self._index(kept)
         tree = (await self.git.run("write-tree", cwd=self.cwd)).text
         modes = {path.decode("latin-1"): bits for path in kept if (bits := files.unusual_bits(path))}
@@ -142,9 +165,19 @@ class Shadow:
         return Snapshot(tree=commit.text, left_out=tuple(left_out))
 
     async def _index(self, kept: list[bytes]) -> None:
-        known = (await self.git.run("ls-files", "-z", "--cached", cwd=self.cwd)).items
-        await _feed(self.git, set(known).difference(kept), "--force-remove", cwd=self.cwd)
-        await _feed(self.git, kept, "--add", "--replace", cwd=self.cwd)
+        known = set((await self.git.run("ls-files", "-z", "--cached", cwd=self.cwd)).items)
+        await _feed(self.git, known.difference(kept), "--force-remove", cwd=self.cwd)
+        await self._refresh()
+        changed = set((await self.git.run("diff-files", "-z", "--name-only", cwd=self.cwd)).items)
+        added = await _add(
+            self.git, self.cwd, [path for path in kept if path in changed or path not in known], self.folder
+        )
+        if added:
+            await self._refresh()
+
+    async def _refresh(self) -> None:
+        """The times of the files into the index, where their content is what the index says: git looks for itself."""
+        await self.git.run("update-index", "-q", "--really-refresh", cwd=self.cwd, codes=(0, 1))
 
     async def ignored(self) -> list[bytes]:
         """Files, and with a slash at their end folders of which everything is ignored."""
@@ -162,11 +195,43 @@ class Shadow:
             found[path] = Entry(mode=mode, object=name, bits=modes.get(path.decode("latin-1"), 0))
         return found
 
-    async def write(self, commit: str, paths: Iterable[bytes], folder: Path) -> None:
-        """Puts files back as they were; the caller has made sure that nothing else is in their way."""
+    async def write(self, commit: str, paths: Mapping[bytes, int | None], folder: Path) -> None:
+        """Puts files back as they were, with these permissions; the caller has made sure that nothing else is there."""
         git = self.git.within(GIT_INDEX_FILE=folder / "index")
         await git.run("read-tree", commit, cwd=self.cwd)
-        await git.run("checkout-index", "-f", "-q", "-z", "--stdin", cwd=self.cwd, stdin=_lines(paths))
+        await write_files(git, self.cwd, paths, folder)
+
+
+async def write_files(git: Git, top: str, paths: Mapping[bytes, int | None], folder: Path) -> None:
+    """Files of the index of `git` into the checkout at `top`; None: with the permissions that git gives them.
+
+    git writes them into `folder`, which is ours: in the checkout a folder may become a link at any moment, and git
+    would go through it. From there they are moved without following one.
+    """
+    out = homes.ensure(folder / "out")
+    await git.run("checkout-index", "-f", "-q", "-z", "--stdin", f"--prefix={out}/", cwd=top, stdin=_lines(paths))
+
+    def move() -> None:
+        with Folder.open(out) as source, Folder.open(top, hard_links=True) as target:
+            for path, bits in paths.items():
+                _put(source, target, os.fsdecode(path), bits)
+        with Folder.open(folder) as own:
+            own.remove("out")
+
+    await asyncio.to_thread(move)
+
+
+def _put(source: Folder, target: Folder, name: str, bits: int | None) -> None:
+    kind = source.kind(name)
+    if kind is None:  # a repository of its own: git writes none
+        return
+    target.make(os.path.dirname(name), mode=0o777)  # noqa: PTH120  # a text, which Path would tidy
+    if target.kind(name) == "folder":
+        target.remove_empty(name)
+    if kind == "link":
+        target.link(name, source.read_link(name))
+    elif kind == "file":
+        source.copy_file(name, target, name, most=2**63, mode=bits)
 
 
 class Files:
@@ -184,6 +249,11 @@ class Files:
     def is_folder(self, path: bytes) -> bool:
         found = self._lstat(path.rstrip(b"/"))
         return found is not None and stat.S_ISDIR(found.st_mode)
+
+    def is_other(self, path: bytes) -> bool:
+        """Something that is no folder: a file, a link, or below one of them."""
+        found = self._lstat(path)
+        return found is not None and not stat.S_ISDIR(found.st_mode)
 
     def unusual_bits(self, path: bytes) -> int:
         found = self.look(path)
@@ -234,6 +304,51 @@ class Files:
 
 def _below(root: str, path: bytes) -> bytes:
     return os.path.join(os.fsencode(root), path)  # noqa: PTH118  # bytes
+
+
+async def _add(git: Git, top: str, paths: Iterable[bytes], folder: Path) -> bool:
+    """Files of the checkout at `top` into the index of `git`; False if there are none.
+
+    git opens a file by its name and follows whatever is there by then: a file outside would become an object that the
+    agent can read. So files are first copied, without following a link, into a folder of ours, and git reads those.
+    """
+    todo = sorted(set(paths))
+    at = 0
+    while at < len(todo):
+        stage = homes.ensure(folder / "stage")
+        staged, count = await asyncio.to_thread(_stage, top, todo[at:], stage)
+        at += count
+        await _feed(git.within(GIT_WORK_TREE=stage), staged, "--add", "--replace", cwd=str(stage))
+        with Folder.open(folder) as own:
+            own.remove("stage")
+    return bool(todo)
+
+
+def _stage(top: str, paths: list[bytes], stage: Path) -> tuple[list[bytes], int]:
+    """One batch: what was copied, and how many of the paths are dealt with."""
+    staged: list[bytes] = []
+    left = _BATCH_BYTES
+    count = 0
+    made = {""}
+    with Folder.open(top, hard_links=True) as source, Folder.open(stage) as target:
+        for path in paths[:_BATCH_FILES]:
+            count += 1
+            name = os.fsdecode(path)
+            parent = os.path.dirname(name)  # noqa: PTH120  # a text, which Path would tidy
+            if parent not in made:
+                target.make(parent)
+                made.add(parent)
+            try:
+                if source.kind(name) == "link":
+                    target.link(name, source.read_link(name))
+                else:
+                    left -= source.copy_file(name, target, name, most=MOST_TRACKED)
+            except (errors.UnsafeFile, FileNotFoundError):
+                continue  # no file of this folder any more: it counts as gone
+            staged.append(path)
+            if left < 0:
+                break
+    return staged, count
 
 
 async def _feed(git: Git, paths: Iterable[bytes], *options: str, cwd: str) -> None:

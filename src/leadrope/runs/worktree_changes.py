@@ -9,14 +9,17 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
 
 from leadrope import errors
+from leadrope.confined import Folder
+from leadrope.core import home as homes
 from leadrope.runs import git as gits
-from leadrope.runs import snapshots, worktrees
+from leadrope.runs import git_folder, snapshots, worktrees
+from leadrope.runs.checkpoints import clear_folders, is_all
 from leadrope.runs.git import Git, Repository
 from leadrope.runs.worktrees import Worktree
 
@@ -135,6 +138,7 @@ def _scratch(tree: Worktree) -> Iterator[Path]:
 
 
 async def _state(tree: Worktree, folder: Path, environ: Mapping[str, str] | None) -> tuple[Git, snapshots.Snapshot]:
+    git_folder.check_folder(tree.common_dir)
     git = await worktrees.bound(tree, environ).distrust(tree.common_dir)
     # The index of the beginning, not the agent's: flags in that one could hide a file.
     seed = Path(tree.folder, worktrees.INDEX)
@@ -147,8 +151,7 @@ async def _squash(
     touched = await _paths(user, tree.start, changed, target)
     if not touched:
         return Applied(notes=(*notes, "the run changed nothing"))
-    mine = folder / "mine"
-    mine.mkdir()
+    mine = homes.ensure(folder / "mine")
     seed = Path(target.git_dir, "index")
     state = await snapshots.as_git(user, top=target.top, seed=seed, folder=mine, only_others=set(touched))
     await _refuse_unsaved(tree, user, target, state.tree, changed, touched)
@@ -192,19 +195,13 @@ async def _three_way(user: Git, target: Repository, trees: tuple[str, str, str],
             del result[path]
         else:
             result[path] = wanted
-    conflicts |= {path for path in result if any(parent in result for parent in _above(path))}
+    conflicts |= {path for path in result if any(parent in result for parent in gits.above(path))}
     if conflicts:
         return _Merged(conflicts=tuple(sorted(conflicts)))
     index = user.within(GIT_INDEX_FILE=folder / "merged")
     lines = b"".join(mode + b" " + name + b"\t" + path + b"\0" for path, (mode, name) in result.items())
     await index.run("update-index", "-z", "--index-info", cwd=target.top, stdin=lines)
     return _Merged(tree=(await index.run("write-tree", cwd=target.top)).text)
-
-
-def _above(path: bytes) -> Iterator[bytes]:
-    while b"/" in path:
-        path = path.rpartition(b"/")[0]
-        yield path
 
 
 async def _merge_file(
@@ -218,8 +215,9 @@ async def _merge_file(
         return None
     files = []
     for place, (_, name) in (("ours", ours), ("base", base), ("theirs", theirs)):
-        with (folder / place).open("wb") as file:
-            await user.run("cat-file", "blob", name.decode(), cwd=target.top, into=file)
+        blob = await user.run("cat-file", "blob", name.decode(), cwd=target.top)
+        with Folder.open(folder) as own:
+            own.replace(place, blob.out)
         files.append(str(folder / place))
     done = await user.run("merge-file", "-p", "-q", *files, cwd=folder, codes=range(256))
     if done.code:
@@ -260,42 +258,35 @@ async def _write(user: Git, target: Repository, before: str, after: str, folder:
         else:
             written.append(path)
             new += [path] if kind == b"A" else []
-    _refuse_blocked(target, gone, new)
-    for path in gone:
-        _unlink(target.top, path)
-    try:
-        await _checkout(user, target, after, written, folder)
-    except errors.GitFailed:
-        # A full disk, most likely: what was there comes back, what is new goes.
-        for path in new:
-            _unlink(target.top, path)
-        await _checkout(user, target, before, [*gone, *(path for path in written if path not in set(new))], folder)
-        raise
+    with Folder.open(target.top, hard_links=True) as there:
+        _refuse_blocked(there, target, gone, new)
+        for path in gone:
+            _unlink(there, path)
+        try:
+            await _checkout(user, target, after, written, folder)
+        except (errors.GitFailed, errors.UnsafeFile, OSError):
+            # A full disk, most likely: what was there comes back, what is new goes.
+            for path in new:
+                with suppress(errors.UnsafeFile, OSError):
+                    _unlink(there, path)
+            await _checkout(user, target, before, [*gone, *(path for path in written if path not in set(new))], folder)
+            raise
     show = gits.show
     return Applied(written=tuple(map(show, written)), removed=tuple(map(show, gone)), notes=tuple(notes))
 
 
-def _refuse_blocked(target: Repository, gone: Sequence[bytes], new: Sequence[bytes]) -> None:
+def _refuse_blocked(there: Folder, target: Repository, gone: Sequence[bytes], new: Sequence[bytes]) -> None:
     """Ignored files, folders and links in the place of a new file: git's lists do not know them."""
     going = set(gone)
+    files = snapshots.Files(target.top)
     blocked = []
     for path in new:
-        full = Path(target.top, os.fsdecode(path))
-        above = [parent for parent in full.parents if Path(target.top) in parent.parents]
-        real = [os.fsencode(os.path.relpath(parent, target.top)) for parent in above]
-        in_the_way = any(
-            os.path.lexists(parent) and (parent.is_symlink() or not parent.is_dir()) and name not in going
-            for parent, name in zip(above, real, strict=True)
-        )
-        if full.is_dir() and not full.is_symlink():
-            inside = [Path(where, name) for where, _, files in os.walk(full) for name in files]
-            links = [
-                Path(where, name) for where, dirs, _ in os.walk(full) for name in dirs if Path(where, name).is_symlink()
-            ]
-            in_the_way = any(os.fsencode(os.path.relpath(one, target.top)) not in going for one in (*inside, *links))
-        elif os.path.lexists(full) and path not in going:
-            # Below a link that goes, what is seen is the link's other end.
-            in_the_way = in_the_way or not any(name in going for name in real)
+        above = list(gits.above(path))
+        in_the_way = any(files.is_other(parent) and parent not in going for parent in above)
+        if files.is_folder(path):
+            in_the_way = in_the_way or not is_all(there, path, going)
+        elif files.is_other(path) and path not in going:
+            in_the_way = True
         if in_the_way:
             blocked.append(path)
     if blocked:
@@ -311,8 +302,7 @@ async def _checkout(user: Git, target: Repository, tree: str, paths: Sequence[by
         return
     index = user.within(GIT_INDEX_FILE=folder / "writing")
     await index.run("read-tree", tree, cwd=target.top)
-    lines = b"".join(path + b"\0" for path in paths)
-    await index.run("checkout-index", "-f", "-q", "-z", "--stdin", cwd=target.top, stdin=lines)
+    await snapshots.write_files(index, target.top, dict.fromkeys(paths), folder)
 
 
 async def _merge(tree: Worktree, git: Git, user: Git, target: Repository, changed: str, notes: list[str]) -> Applied:
@@ -337,12 +327,14 @@ async def _merge(tree: Worktree, git: Git, user: Git, target: Repository, change
         "merge", "-q", "--no-edit", "--no-verify", *message, tip, cwd=target.top, codes=(0, 1, 2, 128)
     )
     if done.code:
-        unmerged = (await user.run("diff", "-z", "--name-only", "--diff-filter=U", cwd=target.top)).items
+        # Not by a diff: that starts a git in each submodule, whose own settings hold there.
+        listed = (await user.run("ls-files", "-u", "-z", cwd=target.top)).items
+        unmerged = {line.partition(b"\t")[2] for line in listed}
         if Path(target.git_dir, "MERGE_HEAD").exists():
             await user.run("merge", "--abort", cwd=target.top)
         raise errors.GitConflict(
-            f"{tree.branch} cannot be merged into {target.top}: {done.err or gits.names(unmerged)}",
-            tuple(map(gits.show, sorted(set(unmerged)))),
+            f"{tree.branch} cannot be merged into {target.top}: {done.err or gits.names(sorted(unmerged))}",
+            tuple(map(gits.show, sorted(unmerged))),
             hint="Nothing was changed. Merge it by hand, or apply without --commits.",
         )
     now = (await user.run("rev-parse", "HEAD", cwd=target.top)).text
@@ -353,14 +345,7 @@ async def _paths(git: Git, one: str, other: str, target: Repository) -> list[byt
     return (await git.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", one, other, cwd=target.top)).items
 
 
-def _unlink(top: str, path: bytes) -> None:
+def _unlink(there: Folder, path: bytes) -> None:
     """The file, and the folders that it leaves empty."""
-    full = Path(top, os.fsdecode(path))
-    full.unlink(missing_ok=True)
-    for parent in full.parents:
-        if Path(top) not in parent.parents or parent.is_symlink():
-            break
-        try:
-            parent.rmdir()
-        except OSError:
-            break
+    there.unlink(os.fsdecode(path))
+    clear_folders(there, path)

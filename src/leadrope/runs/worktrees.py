@@ -6,24 +6,24 @@ import asyncio
 import contextlib
 import os
 import re
-import shutil
-import stat
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from leadrope import errors
+from leadrope.confined import Folder
 from leadrope.core import home as homes
 from leadrope.runs import git as gits
-from leadrope.runs import snapshots, worktree_setup
+from leadrope.runs import git_folder, snapshots, worktree_setup
 from leadrope.runs.git import Git
 
 FOLDER = "worktrees"
 RECORD = "worktree.json"
 INDEX = "index"
+MOST_WORKTREES = 100_000
+MOST_RECORD = 16 * 1024 * 1024
 YOUNG_S = 600.0
 """Prune leaves what is younger: its run may not have been written down yet."""
 
@@ -140,6 +140,7 @@ async def _discard(tree: Worktree, home: Path, environ: Mapping[str, str] | None
     notes: list[str] = []
     tip = ""
     if Path(tree.common_dir, "HEAD").exists():
+        git_folder.check_folder(tree.common_dir)
         git = Git(environ).within(GIT_DIR=tree.common_dir)
         async with gits.alone(home, tree.common_dir):
             _remove_admin(tree, notes)
@@ -163,26 +164,36 @@ async def prune(
     """Discards the trees of runs that are not `known`; a folder without a readable record is only named."""
     removed: list[Discarded] = []
     place = folder or home / FOLDER
-    for entry in sorted(place.iterdir()) if place.is_dir() else ():
-        if entry.name in known or entry.is_symlink() or not entry.is_dir():
-            continue
-        record = entry / RECORD
-        try:
-            newest = max(entry.stat().st_mtime, record.stat().st_mtime if record.exists() else 0)
-            if time.time() - newest < older_than_s:
+    if not place.is_dir():
+        return removed
+    with Folder.open(place) as store:
+        names = [entry.name for entry in store.entries(most=1_000_000) if entry.kind == "folder"]
+        for name in names:
+            if name in known:
                 continue
-            tree = msgspec.json.decode(record.read_bytes(), type=Worktree)
-        except FileNotFoundError:
-            if entry.is_dir() and not any(entry.iterdir()):
-                entry.rmdir()
-            continue
-        except (msgspec.DecodeError, OSError) as error:
-            note = f"{entry} was left alone: its record cannot be read ({error})"
-            removed.append(Discarded(run_id=entry.name, branch="", tip="", notes=(note,)))
-            continue
-        if tree.run_id == entry.name and Path(tree.folder) == entry.resolve():
-            removed.append(await discard(tree, home=home, environ=environ))
+            try:
+                tree = _recorded(store, name, older_than_s)
+            except (msgspec.DecodeError, errors.UnsafeFile, OSError) as error:
+                note = f"{place / name} was left alone: its record cannot be read ({error})"
+                removed.append(Discarded(run_id=name, branch="", tip="", notes=(note,)))
+                continue
+            if tree is not None and tree.run_id == name and Path(tree.folder) == (place / name).resolve():
+                removed.append(await discard(tree, home=home, environ=environ))
     return removed
+
+
+def _recorded(store: Folder, name: str, older_than_s: float) -> Worktree | None:
+    """None for one that is young, or has no record; an empty folder goes."""
+    try:
+        newest = store.stat(name).st_mtime
+        if store.kind(f"{name}/{RECORD}") is not None:
+            newest = max(newest, store.stat(f"{name}/{RECORD}").st_mtime)
+        if time.time() - newest < older_than_s:
+            return None
+        return msgspec.json.decode(store.read_bytes(f"{name}/{RECORD}", most=MOST_RECORD), type=Worktree)
+    except FileNotFoundError:
+        store.remove_empty(name)
+        return None
 
 
 def bound(tree: Worktree, environ: Mapping[str, str] | None) -> Git:
@@ -198,21 +209,11 @@ async def head(tree: Worktree, git: Git) -> str:
 
 def remove(path: Path) -> None:
     """Everything below, read-only folders too; links are removed, not followed."""
-    if not os.path.lexists(path):
-        return
-
-    def again(function: Callable[..., Any], name: str, _: Any) -> None:
-        parent = Path(name).parent
-        for folder in (parent, Path(name)):
-            if folder.is_dir() and not folder.is_symlink():
-                folder.chmod(stat.S_IRWXU)
-        if Path(name).is_dir() and not Path(name).is_symlink():
-            shutil.rmtree(name)
-        else:
-            Path(name).unlink(missing_ok=True)
-
     try:
-        shutil.rmtree(path, onerror=again)
+        with Folder.open(path.parent) as folder:
+            folder.remove(path.name)
+    except FileNotFoundError:
+        return
     except OSError as error:
         raise errors.GitFailed(
             f"{path} cannot be removed: {error.strerror or error}",
@@ -266,7 +267,7 @@ async def _settled(git: Git, tree: Worktree, prefix: str, *, carry: bool) -> Wor
             f"submodules are empty in the new tree: {gits.names(modules)};"
             ' add "git submodule update --init" to [worktree] setup if the run needs them'
         )
-    shutil.copy2(Path(git_dir, "index"), Path(tree.folder, INDEX))  # with its time, as a snapshot needs it
+    snapshots.copy_index(Path(git_dir, "index"), Path(tree.folder, INDEX))
     cwd = Path(tree.path, prefix)
     return msgspec.structs.replace(
         tree, git_dir=git_dir, start=start, cwd=str(cwd if cwd.is_dir() else tree.path), notes=tuple(notes)
@@ -295,10 +296,8 @@ async def _carried(git: Git, own: Git, tree: Worktree) -> tuple[str, list[str]]:
 
 
 def _write_record(tree: Worktree) -> None:
-    target = Path(tree.folder, RECORD)
-    part = target.with_suffix(".part")
-    part.write_bytes(msgspec.json.encode(tree))
-    part.replace(target)
+    with Folder.open(tree.folder) as folder:
+        folder.replace(RECORD, msgspec.json.encode(tree))
 
 
 async def _undo_create(tree: Worktree, home: Path, environ: Mapping[str, str] | None) -> None:
@@ -311,19 +310,18 @@ async def _undo_create(tree: Worktree, home: Path, environ: Mapping[str, str] | 
 
 def _remove_admin(tree: Worktree, notes: list[str]) -> None:
     """The repository's note of this tree and of no other: `git worktree prune` would also clear those of the user."""
-    worktrees = Path(tree.common_dir, "worktrees")
-    for entry in sorted(worktrees.iterdir()) if worktrees.is_dir() else ():
-        if entry.is_symlink() or not entry.is_dir():
-            continue
-        told = ""
-        with contextlib.suppress(OSError, UnicodeDecodeError):
-            told = (entry / "gitdir").read_text().strip()
-        if told == f"{tree.path}/.git":
-            remove(entry)
-        elif str(entry) == tree.git_dir:
-            notes.append(f"{entry} does not name this tree any more and was left alone")
-    with contextlib.suppress(OSError):
-        worktrees.rmdir()  # only when it is empty
+    with contextlib.suppress(FileNotFoundError), Folder.open(tree.common_dir, hard_links=True) as common:
+        for entry in common.entries("worktrees", most=MOST_WORKTREES):
+            if entry.kind != "folder":
+                continue
+            told = ""
+            with contextlib.suppress(OSError, errors.UnsafeFile, UnicodeDecodeError):
+                told = common.read_text(f"{entry.path}/gitdir", most=64 * 1024).strip()
+            if told == f"{tree.path}/.git":
+                common.remove(entry.path)
+            elif f"{tree.common_dir}/{entry.path}" == tree.git_dir:
+                notes.append(f"{tree.git_dir} does not name this tree any more and was left alone")
+        common.remove_empty("worktrees")
 
 
 async def _remove_branch(git: Git, tree: Worktree, notes: list[str], *, is_new: bool) -> str:

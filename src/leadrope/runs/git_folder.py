@@ -1,0 +1,112 @@
+"""Whether a repository's own folder is what it seems: git follows links in it, and waits for pipes.
+
+An agent can write to most of `.git`. With a link there, git would write refs, objects or notes of worktrees somewhere
+else, or copy a file of the user (`info/sparse-checkout`) to where the agent can read it. Such a repository is refused
+before git works in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from leadrope import errors
+from leadrope.confined import Entry, Folder
+
+MOST_ENTRIES = 500_000
+"""Looked at; a repository with more loose refs is packed first."""
+MOST_SETTINGS = 1024 * 1024
+
+_TREES = ("refs", "logs")
+_FOLDERS = ("", "info", "objects", "objects/info", "objects/pack", "worktrees")
+_MAY_BE_LINKS = ("hooks", "info/exclude")
+"""Common, and harmless: hooks are switched off, and patterns are only compared with names."""
+_READ_BY_GIT = (".gitignore", ".gitattributes", ".gitmodules")
+
+
+def check(top: str, git_dir: str, common_dir: str) -> None:
+    """BadDirectory says what is wrong: with the way from the checkout to its repository, or in the repository."""
+    _check_way(top, git_dir)
+    for folder in dict.fromkeys((git_dir, common_dir)):
+        check_folder(folder)
+
+
+def check_folder(git_dir: str) -> None:
+    """No link, pipe or device where git reads and writes."""
+    try:
+        with Folder.open(git_dir, hard_links=True) as folder:
+            for entry in _entries(folder):
+                if entry.kind in ("file", "folder", "socket") or _is_harmless(git_dir, entry):
+                    continue
+                raise errors.BadDirectory(
+                    f"{git_dir}/{entry.path} is a {entry.kind}, and git would follow it or wait for it",
+                    hint="Look at where it leads. If you did not put it there, remove it.",
+                )
+    except errors.UnsafeFile as error:
+        raise errors.BadDirectory(f"git cannot be used here: {error.message}", hint=error.hint) from None
+    except OSError as error:
+        raise errors.BadDirectory(f"{git_dir} cannot be looked at: {error.strerror}") from None
+
+
+def find_pipe(folders: Iterable[str]) -> str | None:
+    """Something that a git which does not end may be waiting for."""
+    for path in folders:
+        with contextlib.suppress(OSError, errors.UnsafeFile), Folder.open(path) as folder:
+            is_git = Path(path, "HEAD").exists() or Path(path).name == ".git"
+            for entry in folder.walk(most=4 * MOST_ENTRIES):
+                is_read = is_git or entry.name in _READ_BY_GIT or ".git" in entry.path.split("/")
+                if entry.kind == "pipe" and is_read:
+                    return f"{path}/{entry.path}"
+    return None
+
+
+def _entries(folder: Folder) -> Iterator[Entry]:
+    for name in _FOLDERS:
+        if folder.kind(name) == "folder" or not name:
+            for entry in folder.entries(name, most=MOST_ENTRIES):
+                yield entry
+                if name == "worktrees" and entry.kind == "folder":
+                    yield from folder.entries(entry.path, most=MOST_ENTRIES)
+    for name in _TREES:
+        if folder.kind(name) == "folder":
+            yield from folder.walk(name, most=MOST_ENTRIES)
+
+
+def _is_harmless(git_dir: str, entry: Entry) -> bool:
+    if entry.kind != "link" or entry.path not in _MAY_BE_LINKS:
+        return False
+    target = Path(git_dir, entry.path)
+    return target.is_dir() if entry.path == "hooks" else target.is_file()
+
+
+def _check_way(top: str, git_dir: str) -> None:
+    """A `.git` that is a file or a link names any folder: one outside of the checkout has to name the checkout too."""
+    real = os.path.realpath(git_dir)
+    here = os.path.realpath(top)
+    if Path(here) in Path(real).parents:
+        return
+    if here not in _named_by(Path(real)):
+        raise errors.BadDirectory(
+            f"{top}/.git leads to {real}, a repository that does not name {top} as its checkout",
+            hint="A worktree or a submodule does. If the repository is meant, work in its own checkout.",
+        )
+
+
+def _named_by(git_dir: Path) -> set[str]:
+    """The checkouts that a git folder names: as a linked worktree, or as the repository of a submodule."""
+    found: set[str] = set()
+    try:
+        with Folder.open(git_dir, hard_links=True) as folder:
+            with contextlib.suppress(FileNotFoundError):
+                told = folder.read_text("gitdir", most=MOST_SETTINGS, errors="surrogateescape").strip()
+                found.add(os.path.realpath(git_dir / os.path.dirname(told)))  # noqa: PTH120
+            with contextlib.suppress(FileNotFoundError):
+                for line in folder.read_text("config", most=MOST_SETTINGS, errors="surrogateescape").splitlines():
+                    name, _, value = line.partition("=")
+                    if name.strip().lower() == "worktree":
+                        found.add(os.path.realpath(git_dir / value.strip().strip('"')))
+    except (OSError, errors.UnsafeFile):
+        return set()
+    return found
