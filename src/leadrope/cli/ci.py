@@ -11,7 +11,6 @@ import re
 import secrets
 import stat
 import sys
-import tempfile
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Self, TextIO
 
 import msgspec
 
-from leadrope import errors
+from leadrope.cli import values
 from leadrope.cli.exits import exit_code
 from leadrope.cli.screen import PIPED_WIDTH, Screen
 from leadrope.core import redaction
@@ -308,24 +307,7 @@ def write(found: Report, environ: Mapping[str, str], out: TextIO, *, junit_file:
             # The run's own outcome counts, not whether its summary could be written.
             out.write(_command("warning", "leadrope", f"the job summary cannot be written: {error.strerror}") + "\n")
     if junit_file is not None:
-        _write_whole(Path(junit_file), junit(found))
-
-
-def _write_whole(path: Path, text: str) -> None:
-    """Under another name first: a reader never sees half a file."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            Path(name).chmod(0o644)
-            Path(name).replace(path)
-        except OSError:
-            Path(name).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise errors.BadValue("--junit", f"{str(path)!r} cannot be written: {error.strerror}") from None
+        values.write_file("--junit", junit_file, junit(found).encode(), mode=0o644, makes=True)
 
 
 def _line(text: str, width: int) -> str:

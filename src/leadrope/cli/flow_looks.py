@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from leadrope import errors
-from leadrope.cli import table
+from leadrope.cli import table, values
 from leadrope.cli.screen import PIPED_WIDTH, Style, wants_colour
 from leadrope.core import home
 from leadrope.workflows import library, model
@@ -52,12 +52,7 @@ def written(data: str, target: str | None) -> None:
     if target is None or target == "-":
         click.echo(data, nl=False)
         return
-    try:
-        handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    except OSError as error:
-        raise errors.BadValue("--out", f"{target} cannot be written: {error.strerror}") from None
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(data)
+    values.write_file("--out", target, data.encode())
     click.echo(f"{target}: {len(data.encode())} bytes", err=True)
 
 

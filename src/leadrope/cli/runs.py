@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from leadrope import errors
-from leadrope.cli import table
+from leadrope.cli import table, values
 from leadrope.cli.exits import exit_code
 from leadrope.cli.render import Renderer, ending_lines
 from leadrope.cli.screen import Screen
@@ -240,8 +240,7 @@ def export(run: str, html: bool, target: str | None) -> int:
     if target is None:
         sys.stdout.buffer.write(data)
         return 0
-    with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(data)
+    values.write_file("--out", target, data)
     click.echo(f"{target}: {len(data)} bytes", err=True)
     return 0
 

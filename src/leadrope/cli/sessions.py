@@ -11,7 +11,9 @@ import click
 import msgspec
 
 from leadrope import errors
+from leadrope.cli import values
 from leadrope.cli.screen import PIPED_WIDTH
+from leadrope.confined import read_named
 from leadrope.runtime.sessions import SessionInfo, Sessions
 from leadrope.runtime.shown import clean, one_line
 
@@ -97,7 +99,9 @@ def export(session_id: str) -> int:
 def import_(file: str) -> int:
     """Take in an exported session; `-` reads standard input."""
     try:
-        lines = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        lines = sys.stdin.buffer.read() if file == "-" else read_named(file, workspaces=values.workspaces())
+    except errors.UnsafeFile as error:
+        raise errors.BadValue("FILE", f"{file!r} {error.reason}", hint=error.hint) from None
     except OSError as error:
         raise errors.BadValue("FILE", f"{file!r} cannot be read: {error.strerror}") from None
     info = Sessions.of().import_(lines.splitlines(keepends=True))

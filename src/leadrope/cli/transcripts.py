@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -15,6 +14,8 @@ import click
 import msgspec
 
 from leadrope import errors
+from leadrope.cli.values import workspaces
+from leadrope.confined import Folder, open_named, writing_named
 from leadrope.core import events
 from leadrope.core.universal import Universal
 from leadrope.core.universal_types import UniversalEvent
@@ -28,6 +29,7 @@ LOOK_AHEAD = 200
 one JSON object that we know are another kind of file."""
 
 _LOOK_AHEAD_BYTES = 64 * 1024
+_MOST_NOTE = 1024 * 1024
 _encode = msgspec.json.Encoder().encode
 _OWN = msgspec.json.Decoder(events.Recorded)
 
@@ -93,11 +95,13 @@ def form_of(line: bytes) -> Form | None:
 
 def _head(path: Path) -> list[bytes]:
     try:
-        with path.open("rb") as file:
+        with open_named(path, workspaces=workspaces()) as file:
             if b"\0" in file.read(_LOOK_AHEAD_BYTES):
                 raise errors.BadValue("FILE", f"{path} is a binary file, not a transcript", hint="Give a .jsonl file.")
             file.seek(0)
             head = [line for line in islice(file, LOOK_AHEAD) if line.strip()]
+    except errors.UnsafeFile as error:
+        raise errors.BadValue("FILE", f"{path} {error.reason}", hint=error.hint) from None
     except OSError as error:
         raise errors.BadValue("FILE", f"{path} cannot be read: {error.strerror}") from None
     if not head:
@@ -107,16 +111,17 @@ def _head(path: Path) -> list[bytes]:
 
 def _events_of(path: Path, form: Form, head: Sequence[bytes]) -> Iterator[Read]:
     with contextlib.ExitStack() as files:
-        lines = files.enter_context(path.open("rb"))
+        lines = files.enter_context(open_named(path, workspaces=workspaces()))
         if form == "events":
             yield from read_log(lines)
             return
         start = next((time for line in head if (time := transcripts.time_of(line)) is not None), None)
-        start = path.stat().st_mtime if start is None else start
+        start = os.fstat(lines.fileno()).st_mtime if start is None else start
         if form == "session":
+            folder = files.enter_context(Folder.open(path.parent))
             agents = [
-                msgspec.structs.replace(_described(each), lines=files.enter_context(each.open("rb")))
-                for each in sorted((path.with_suffix("") / "subagents").glob("agent-*.jsonl"))
+                msgspec.structs.replace(_described(folder, name), lines=files.enter_context(folder.open_read(name)))
+                for name in _subagents(folder, f"{path.stem}/subagents")
             ]
             yield from session_file.read_session(lines, run_id=path.stem, start=start, agents=agents)
         else:
@@ -145,11 +150,26 @@ class _AgentNote(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     tool_use_id: str = ""
 
 
-def _described(path: Path) -> session_file.AgentFile:
+def _subagents(folder: Folder, name: str) -> list[str]:
+    """Their files, which the agent's program has written beside the session's; links among them are not."""
+    try:
+        entries = folder.entries(name)
+    except (FileNotFoundError, errors.UnsafeFile):
+        return []
+    return [
+        entry.path
+        for entry in entries
+        if entry.kind == "file" and entry.name.startswith("agent-") and entry.name.endswith(".jsonl")
+    ]
+
+
+def _described(folder: Folder, name: str) -> session_file.AgentFile:
     """A subagent's file with what lies beside it; the note may be missing or of another version."""
     note = _AgentNote()
-    with contextlib.suppress(OSError, *unreadable.ERRORS):
-        note = msgspec.json.decode(path.with_suffix(".meta.json").read_bytes(), type=_AgentNote)
+    path = Path(name)
+    with contextlib.suppress(OSError, errors.UnsafeFile, *unreadable.ERRORS):
+        raw = folder.read_bytes(str(path.with_suffix(".meta.json")), most=_MOST_NOTE)
+        note = msgspec.json.decode(raw, type=_AgentNote)
     return session_file.AgentFile(
         agent_id=path.stem.removeprefix("agent-"),
         call_id=note.tool_use_id,
@@ -179,16 +199,11 @@ def write(values: Iterable[Any], out: str | None = None) -> None:
             sys.stdout.buffer.write(_encode(value) + b"\n")
         sys.stdout.buffer.flush()
         return
-    path = Path(out).expanduser()
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    except OSError as error:
-        raise errors.BadValue("--out", f"{out!r} cannot be written: {error.strerror}") from None
-    try:
-        with os.fdopen(handle, "wb") as file:
+        with writing_named(Path(out).expanduser(), workspaces=workspaces()) as file:
             for value in values:
                 file.write(_encode(value) + b"\n")
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink()
-        raise
+    except errors.UnsafeFile as error:
+        raise errors.BadValue("--out", f"{out!r} cannot be written: {error.message}", hint=error.hint) from None
+    except OSError as error:
+        raise errors.BadValue("--out", f"{out!r} cannot be written: {error.strerror}") from None

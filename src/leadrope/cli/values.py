@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import click
 import msgspec
 
 from leadrope import errors
@@ -72,11 +73,36 @@ def budget(flag: str, given: str) -> float | Literal["none"]:
 
 
 def read_text(flag: str, path: str) -> str:
+    from leadrope import confined  # noqa: PLC0415  # few commands read a file
+
     try:
-        return Path(path).expanduser().read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = confined.read_named(Path(path).expanduser(), workspaces=workspaces()).decode("utf-8")
+    except errors.UnsafeFile as error:
+        raise errors.BadValue(flag, f"{path!r} {error.reason}", hint=error.hint) from None
+    except (OSError, UnicodeDecodeError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise errors.BadValue(flag, f"{path!r} cannot be read: {why}") from None
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def write_file(flag: str, path: str, data: bytes, *, mode: int = 0o600, makes: bool = False) -> None:
+    """Whole or not at all; in a workspace a link in its place is replaced and not followed."""
+    from leadrope import confined  # noqa: PLC0415  # few commands write a file
+
+    try:
+        with confined.writing_named(Path(path).expanduser(), workspaces=workspaces(), mode=mode, makes=makes) as file:
+            file.write(data)
+    except errors.UnsafeFile as error:
+        raise errors.BadValue(flag, f"{path!r} cannot be written: {error.message}", hint=error.hint) from None
+    except OSError as error:
+        raise errors.BadValue(flag, f"{path!r} cannot be written: {error.strerror}") from None
+
+
+def workspaces() -> tuple[Path, ...]:
+    """Where an agent may have written: `--cwd`, and the folder that the command is used in."""
+    context = click.get_current_context(silent=True)
+    given = context.params.get("cwd") if context is not None else None
+    return (*((Path(given).expanduser(),) if isinstance(given, str) and given else ()), Path.cwd())
 
 
 def json_object(flag: str, value: str) -> dict[str, Any]:

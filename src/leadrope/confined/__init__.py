@@ -13,8 +13,8 @@ OSError.
 """
 
 from leadrope.confined.folder import Folder
-from leadrope.confined.handles import open_named
+from leadrope.confined.named import open_named, read_named, writing_named
 from leadrope.confined.trees import Copied
 from leadrope.confined.values import Dropped, Entry, Kind
 
-__all__ = ["Copied", "Dropped", "Entry", "Folder", "Kind", "open_named"]
+__all__ = ["Copied", "Dropped", "Entry", "Folder", "Kind", "open_named", "read_named", "writing_named"]

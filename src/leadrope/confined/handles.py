@@ -8,7 +8,6 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator
-from typing import BinaryIO
 
 from leadrope import errors
 from leadrope.confined.values import kind_of, objection
@@ -189,21 +188,6 @@ def lines(file: int, most: int, longest: int) -> Iterator[bytes]:
             held += rest
     if held and left > 0:
         yield bytes(held)
-
-
-def open_named(path: str | os.PathLike[str]) -> BinaryIO:
-    """A regular file under a name that is the user's choice, links followed; never waits.
-
-    Only for what is not handed on to anybody: a link here may lead to any file of the user.
-    """
-    check(os.stat(path), os.fspath(path), hard_links=True)  # noqa: PTH116
-    file = os.open(path, READ & ~getattr(os, "O_NOFOLLOW", 0))
-    try:
-        check(os.fstat(file), os.fspath(path), hard_links=True)
-    except BaseException:
-        os.close(file)
-        raise
-    return os.fdopen(file, "rb")
 
 
 def give(made: int, owner: os.stat_result) -> None:

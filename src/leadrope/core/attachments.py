@@ -5,16 +5,14 @@ What cannot be handed over is refused before anything starts: a model that never
 
 from __future__ import annotations
 
-import contextlib
-import os
-import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO, Literal
 
 import msgspec
 
 from leadrope import errors
+from leadrope.confined import open_named
 from leadrope.core import attachments_image
 
 Kind = Literal["image", "pdf", "text"]
@@ -70,30 +68,16 @@ def read(paths: Iterable[str], cwd: Path) -> tuple[Attachment, ...]:
 def _read_one(given: str, cwd: Path, room: int) -> Attachment:
     try:
         path = Path(cwd, Path(given).expanduser())
-        with _opened(path) as file:
-            if file is None:
-                raise errors.BadAttachment(given, "it is not a regular file", hint="Attach the files themselves.")
+        with open_named(path, workspaces=(cwd,)) as file:
             return _judge(given, path.name, file, room)
     except FileNotFoundError:
         raise errors.BadAttachment(
             given, f"it does not exist (looked for from {cwd})", hint="Paths are relative to the working directory."
         ) from None
+    except errors.UnsafeFile as error:
+        raise errors.BadAttachment(given, f"it {error.reason}", hint="Attach the files themselves.") from None
     except (OSError, ValueError, RuntimeError) as error:  # a NUL in the name, a home that nobody has
         raise errors.BadAttachment(given, f"it cannot be read: {getattr(error, 'strerror', None) or error}") from None
-
-
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO | None]:
-    """None for what is no regular file. The open file is asked: a name can change its meaning in between."""
-    # Not blocking, or the opening of a pipe would wait for its other side. Not every system has each of them.
-    flags = sum(getattr(os, name, 0) for name in ("O_RDONLY", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
-    fd = os.open(path, flags)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        yield None
-        return
-    with os.fdopen(fd, "rb") as file:
-        yield file
 
 
 def _judge(given: str, name: str, file: BinaryIO, room: int) -> Attachment:

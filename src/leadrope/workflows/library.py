@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from leadrope import errors
+from leadrope.confined import Folder, open_named
+from leadrope.core import home as homes
 from leadrope.runs.flow_values import NewFlow
 from leadrope.workflows import inputs as given_inputs
 from leadrope.workflows import markdown, model
@@ -23,6 +23,7 @@ from leadrope.workflows.steps import registry
 if TYPE_CHECKING:
     from leadrope.workflows.check_inside import Called
 
+_MOST_LISTED = 1_000_000
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
@@ -128,8 +129,8 @@ def names_beside(name: str, *, folder: Path, leadrope_home: Path, but: Path | No
         if path is None:
             paths = [path for path in files_in(folder) if path != but]
             return list(dict.fromkeys([name_of(path) for path in paths] + [one for one, _ in saved(leadrope_home)]))
-        found = sorted(one for one in path.parent.iterdir() if one != but) if path.parent.is_dir() else []
-    except (errors.BadValue, OSError):
+        found = [one for one in _listed(path.parent) if one != but]
+    except (errors.BadValue, errors.UnsafeFile, OSError):
         return []  # a folder that may not be looked at has no names to offer
     return [str(Path(name).parent / one.name) for one in found if markdown.is_workflow_file(one.name)]
 
@@ -158,11 +159,15 @@ def judged(
 
 def text_of(path: Path) -> str:
     try:
-        if path.stat().st_size > 4 * markdown.CHARS_LIMIT:
+        with open_named(path) as file:
+            raw = file.read(4 * markdown.CHARS_LIMIT + 1)
+        if len(raw) > 4 * markdown.CHARS_LIMIT:
             raise errors.BadValue("workflow", f"{path} is too large for a workflow")
-        return path.read_text(encoding="utf-8")
+        return raw.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError:
         raise errors.BadValue("workflow", f"{path} is not UTF-8 text") from None
+    except errors.UnsafeFile as error:
+        raise errors.BadValue("workflow", f"{path} {error.reason}", hint=error.hint) from None
     except OSError as error:
         raise errors.BadValue("workflow", f"{path} cannot be read: {error.strerror}") from None
 
@@ -186,15 +191,19 @@ def places_in(folder: Path) -> tuple[Path, ...]:
 def files_in(folder: Path) -> Iterator[Path]:
     """The workflows of a project."""
     for place in places_in(folder):
-        if place.is_dir():
-            yield from sorted(
-                path for path in place.iterdir() if markdown.is_workflow_file(path.name) and path.is_file()
-            )
+        yield from (path for path in _listed(place) if markdown.is_workflow_file(path.name) and path.is_file())
+
+
+def _listed(folder: Path) -> list[Path]:
+    """By name; nothing where there is no such folder."""
+    if not folder.is_dir():
+        return []
+    with Folder.open(folder) as place:
+        return [folder / entry.name for entry in place.entries(most=_MOST_LISTED)]
 
 
 def saved(leadrope_home: Path) -> list[tuple[str, Path]]:
-    folder = folder_of(leadrope_home)
-    found = sorted(folder.iterdir()) if folder.is_dir() else []
+    found = _listed(folder_of(leadrope_home))
     return [(name_of(path), path) for path in found if markdown.is_workflow_file(path.name)]
 
 
@@ -205,18 +214,15 @@ def save(loaded: Loaded, leadrope_home: Path, *, name: str | None = None, replac
         raise errors.BadValue(
             "name", f"{name!r} is no name of a workflow", hint="Use letters, digits, `.`, `_` and `-`."
         )
-    folder = folder_of(leadrope_home)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = homes.ensure(folder_of(leadrope_home))
     path = folder / f"{name}{markdown.SUFFIXES[0]}"
-    if path.exists() and not replace and path.read_text(encoding="utf-8") != loaded.text:
+    if path.exists() and not replace and text_of(path) != loaded.text:
         raise errors.BadValue(
             "name", f"a workflow {name!r} is saved already", hint="Give another --name, or --replace."
         )
     _check_calls(loaded, path, leadrope_home)
-    handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(loaded.text)
-    Path(temporary).replace(path)
+    with Folder.open(folder) as own:
+        own.replace(path.name, loaded.text.encode())
     return path
 
 

@@ -226,7 +226,7 @@ def test_a_file_that_is_no_transcript_is_refused_with_its_name(
         (["import-transcript", str(SMOKE), "--raw"], "only the universal form has a place for it"),
         (["import-transcript", str(SMOKE), "-o", str(SMOKE)], "is the file that is read"),
         (["import-transcript", str(SMOKE), "-o", "/no/such/place/x"], "cannot be written: No such file or directory"),
-        (["import-transcript", str(RECORDINGS)], "cannot be read: Is a directory"),
+        (["import-transcript", str(RECORDINGS)], "is a folder, not a regular file"),
     ],
 )
 def test_wrong_usage_is_told(args: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -173,7 +173,7 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / "dangling").symlink_to("nowhere")
     (tmp_path / "round").symlink_to("round")
     cases = {"pipe": "not a regular file", "folder": "not a regular file", "/dev/zero": "not a regular file"}
-    cases |= {"missing": "does not exist", "dangling": "does not exist", "round": "cannot be read", "a\0b": "be read"}
+    cases |= {"missing": "does not exist", "dangling": "does not exist", "round": "in a circle", "a\0b": "be read"}
     for name, says in cases.items():
         with pytest.raises(errors.BadAttachment, match=says):
             attachments.read([name], tmp_path)
@@ -183,3 +183,18 @@ def test_a_link_to_a_file_is_that_file(tmp_path: Path) -> None:
     (tmp_path / "real").write_text("hi")
     (tmp_path / "link").symlink_to("real")
     assert attachments.read(["link"], tmp_path)[0].text == "hi"
+
+
+def test_a_link_out_of_the_working_directory_is_not_followed(tmp_path: Path) -> None:
+    """An agent that works there may have put it in place of the file that the user means."""
+    (tmp_path / "key").write_text("private")
+    ws = tmp_path / "ws"
+    (ws / "sub").mkdir(parents=True)
+    (ws / "notes.txt").symlink_to("../key")
+    (ws / "sub" / "up").symlink_to(tmp_path)
+    (tmp_path / "alias").symlink_to(ws)
+    for name in ("notes.txt", str(ws / "notes.txt"), "sub/up/key", str(tmp_path / "alias" / "notes.txt")):
+        with pytest.raises(errors.BadAttachment, match="leads out of the folder") as caught:
+            attachments.read([name], ws)
+        assert "private" not in str(caught.value)
+    assert attachments.read([str(tmp_path / "key"), "../key"], ws)[0].text == "private"
