@@ -14,13 +14,16 @@ from collections.abc import Iterator
 
 import msgspec
 
+from leadrope.policy.leftovers import Leftovers, leftovers
 from leadrope.policy.shell_words import UNKNOWN_PATH, Word, names
 from leadrope.policy.wrappers import Role
 
 # Each write is compared with each program; this bounds the work of a text that is nothing but redirections.
 MAX_WRITES = 200
 _STREAMS = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"))
-_OUTPUTS = re.compile(r"[^*?\[]*\.(?:txt|log|out|err|csv|tap|md|html)\Z")
+# Not .txt or .md: test runners take examples from them.
+_OUTPUTS = re.compile(r"[^*?\[]*\.(?:log|out|err|csv|tap|html)\Z")
+_LATER = 1 << 30
 _PROGRAM_FOLDERS = frozenset(("bin", "sbin", "libexec"))
 _SYSTEM = ("/usr", "/lib", "/etc", "/bin", "/sbin", "/opt", "/proc", "/sys")
 # Its settings, its hooks, and the files that common hooks obey.
@@ -34,7 +37,8 @@ _DOTTED = re.compile(r"\.[A-Za-z]\w*\Z")
 # Variables that make known programs start others, or change which program a name means. Compiled when a variable is
 # first set: that takes 15 ms, a tenth of a short workflow.
 _DANGEROUS = (
-    r"(?:PATH|HOME|ENV|SHELL|SHELLOPTS|BASHOPTS|PS4|PROMPT_COMMAND|CDPATH|EXECIGNORE|FUNCNEST|POSIXLY_CORRECT|PAGER"
+    r"(?:GCONV_PATH|OPENSSL_\w+|LOCPATH|NLSPATH|MAN\w+|BAT_\w+|CURL_HOME|WGETRC|INPUTRC|TERMINFO\w*|TERMCAP|MAKEFILES"
+    r"|\w+_(?:PAGER|EDITOR|BROWSER|ASKPASS|COMMAND|CMD|WRAPPER|SHELL|HOOK)|PATH|HOME|ENV|SHELL|SHELLOPTS|BASHOPTS|PS4|PROMPT_COMMAND|CDPATH|EXECIGNORE|FUNCNEST|POSIXLY_CORRECT|PAGER"
     r"|MANPAGER|BROWSER|EDITOR|VISUAL|FCEDIT|LESS|LESSOPEN|LESSCLOSE|LESSKEY\w*|MORE|MAKEFLAGS|MFLAGS|GNUMAKEFLAGS"
     r"|TAR_OPTIONS|TAPE|RSYNC_\w+|RSH|GIT_\w+|SSH_\w+|GPG\w*|LD_\w+|DYLD_\w+|BASH\w*|PERL\w*|RUBY\w*|NODE_OPTIONS"
     r"|NODE_PATH|NPM_\w+|JAVA\w*|_JAVA\w*|JDK_\w+|XDG_\w+|GREP_\w+|RIPGREP_\w+|ZDOTDIR|FPATH|TMUX\w*|AWK\w*|GAWK\w*"
@@ -45,8 +49,12 @@ _HARMLESS = names(
     """NODE_ENV CI DEBUG LANG LANGUAGE TZ FORCE_COLOR NO_COLOR TERM PORT RUST_BACKTRACE RUST_LOG LOG_LEVEL COLUMNS
     LINES IFS PYTHONPATH PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED PYTHONHASHSEED PYTHONWARNINGS
     PYTHONIOENCODING PYTHONUTF8 DISPLAY CGO_ENABLED GOOS GOARCH DJANGO_SETTINGS_MODULE FLASK_APP FLASK_ENV
-    APP_ENV RAILS_ENV TMPDIR CLICOLOR OPTARG REPLY"""
+    APP_ENV RAILS_ENV TMPDIR CLICOLOR OPTARG REPLY CARGO_TERM_COLOR CARGO_INCREMENTAL DEBIAN_FRONTEND VERBOSE
+    HUSKY NEXT_TELEMETRY_DISABLED PIP_NO_INPUT PYTHONNOUSERSITE PYTEST_XDIST_WORKER"""
 )
+# Rules of make and builds of other kinds run what these say.
+_TOOLS = names("CC CXX LD AR AS CPP FC LINKER CFLAGS CXXFLAGS LDFLAGS RUSTFLAGS GOFLAGS RUSTC CARGO GO")
+_MENTIONS_GIT = re.compile(r"\.git|COMMIT_EDITMSG|[*?\[]")
 _PLAIN_VALUE = re.compile(r"[\d.:-]*\Z|(?:true|false|yes|no|on|off)\Z", re.IGNORECASE)
 
 
@@ -69,6 +77,9 @@ class _Start(msgspec.Struct, frozen=True):
     name: str
     texts: tuple[str, ...]
     cwd: str | None
+    is_sure: bool
+    """Each of its words is known, and none is a pattern."""
+    leaves: Leftovers
 
 
 class Aftermath:
@@ -81,6 +92,9 @@ class Aftermath:
         self._starts: list[_Start] = []
         self._reasons: dict[str, None] = {}
         self._carried: list[str] = []
+        """Set to more than a number, and perhaps in the environment already."""
+        self._passed: list[str] = []
+        """Certainly in the environment of what follows."""
 
     def open_group(self) -> None:
         """A pipeline: its parts run side by side and count as one moment."""
@@ -90,10 +104,20 @@ class Aftermath:
     def close_group(self) -> None:
         self._groups -= 1
 
-    def start(self, role: Role, words: list[Word], *, cwd: str | None, loose: bool) -> None:
+    def start(self, role: Role, words: list[Word], *, cwd: str | None, loose: bool, fed: bool) -> None:
         self._order += not self._groups
         texts = tuple(word.text for word in words if word.text is not None)
-        self._starts.append(_Start(self._order + (1 << 30) * loose, role, words[0].text or "", texts, cwd))
+        self._starts.append(
+            _Start(
+                order=self._order + _LATER * loose,
+                role=role,
+                name=words[0].text or "",
+                texts=texts,
+                cwd=cwd,
+                is_sure=len(texts) == len(words) and not any(word.glob for word in words),
+                leaves=leftovers(role, words, fed=fed),
+            )
+        )
 
     def redirect(self, target: Word, cwd: str | None, *, loose: bool) -> None:
         """The output of the program whose start follows. It holds what that program says, so it is no danger to it."""
@@ -118,7 +142,11 @@ class Aftermath:
             self._reasons[f"{name} is set, which may change what is started"] = None
         elif name in _HARMLESS or name.startswith("LC_"):
             return
-        elif (exported or name.isupper()) and (value.text is None or not _PLAIN_VALUE.match(value.text)):
+        elif name in _TOOLS and (value.text is None or re.search(r"[\s;&|$`<>(]", value.text)):
+            self._reasons[f"{name} is set to a text that a build may run"] = None
+        if exported and not (name in _HARMLESS or name.startswith("LC_")):
+            self._passed.append(name)
+        if (exported or name.isupper()) and (value.text is None or not _PLAIN_VALUE.match(value.text)):
             self._carried.append(name)
 
     def export(self, name: str) -> None:
@@ -133,6 +161,10 @@ class Aftermath:
             yield reason, True
         if self._carried and any(start.role not in ("inert", "builtin", "writer") for start in self._starts):
             yield f"{self._carried[0]} is set, which a program may run", False
+        elif self._passed and any(start.role in ("inert", "writer", "git") for start in self._starts):
+            yield f"{self._passed[0]} is set, and what a program makes of it is not known here", False
+        for reason in self._left_behind():
+            yield reason, any(start.name in ("source", ".") for start in self._starts)
         for start in self._starts:
             if start.role == "script" and start.cwd is not None and (start.cwd[:1] in "/~?" or ".." in start.cwd):
                 yield f"{start.name} in a folder that is not known", False
@@ -143,6 +175,20 @@ class Aftermath:
         for write in self._writes:
             if reason := self._after(write, moments):
                 yield reason, reason.endswith(_HIDES)
+
+    def _left_behind(self) -> Iterator[str]:
+        """Why a runner or a script may run what an earlier program of this line has left behind."""
+        for start in self._starts:
+            if start.role not in ("runner", "script"):
+                continue
+            for other in self._starts:
+                if other is start or (other.order >= start.order and other.order < _LATER):
+                    continue
+                reads_git = not start.is_sure or start.cwd is not None or any(map(_MENTIONS_GIT.search, start.texts))
+                if other.leaves == "anything" or (other.leaves == "git" and reads_git):
+                    yield f"{start.name} after {other.name}, which may have written what it runs"
+                elif not start.is_sure and other.leaves not in ("nothing", "project"):
+                    yield f"{start.name} with a pattern, after {other.name} may have made files that it matches"
 
     def _after(self, write: _Write, moments: Counter[int]) -> str:
         """Why a program that starts after this write, or beside it, may be another one than it seems."""
@@ -159,6 +205,8 @@ class Aftermath:
             if start.role == "git" and (where in ("anywhere", "named") or _REACHES_GIT.search(write.path)):
                 return f"{start.name} after files that it may obey were written"
             if start.role in ("runner", "script", "unknown") and not _is_output(write, start):
+                if start.name in ("source", "."):
+                    return f"{start.name} of a file that this line may have written, {_HIDES}"
                 return f"{start.name} after files that it may run were written"
         return ""
 
@@ -180,8 +228,8 @@ def _where(write: _Write) -> str:
 
 
 def _is_output(write: _Write, start: _Start) -> bool:
-    """A text file that the program is not told about."""
-    if not _OUTPUTS.match(write.path):
+    """A text file that the program is not told about, and that no pattern of its words could be."""
+    if not _OUTPUTS.match(write.path) or not start.is_sure:
         return False
     name = posixpath.basename(write.path)
     return not any(name in text for text in start.texts)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from leadrope.policy.scripts import judge_awk, judge_sed
-from leadrope.policy.shell_words import UNKNOWN, names
+from leadrope.policy.awk_text import judge_awk
+from leadrope.policy.scripts import judge_sed
+from leadrope.policy.shell_words import UNKNOWN, Word, names
 from leadrope.policy.wrappers import Grammar, Told, Words, is_stream, other_options, parse, unknown_options
 
 _PYTHON = Grammar("uBOsSEIqvbdP", "", ("--version", "--help"), (), r"-V|-W(?:ignore|error|default)|-OO")
@@ -52,12 +53,26 @@ def _python(words: Words) -> Told:
             module = words[place + 1].text if place + 1 < len(words) else None
             if module in _MODULE_PROGRAMS:
                 return Told(role="runner", starts=(tuple(words[place + 1 :]),))
+            known_module = module in _MODULES
             return Told(
-                role="runner", unknown="" if module in _MODULES else "python -m with a module that is not known here"
+                role="runner",
+                unknown="" if known_module else "python -m with a module that is not known here",
+                writes=_module_writes(module, words[place + 2 :]) if known_module else (),
             )
         if word.text is None or not word.text.startswith("-"):
             break
     return _file_of("python", words, _PYTHON)
+
+
+def _module_writes(module: str | None, words: Words) -> tuple[Word, ...]:
+    """Files that a module of Python's own writes with what its words or its input say."""
+    operands = tuple(word for word in words if word.text == "-" or not (word.text or "").startswith("-"))
+    if module == "json.tool":
+        return operands[1:2]
+    if module == "venv":
+        # Its scripts hold the prompt that the words give.
+        return (UNKNOWN if any(word.text is None or word.glob for word in operands) else Word("pyvenv.cfg"),)
+    return ()
 
 
 def _interpreter(name: str, words: Words) -> Told:

@@ -15,17 +15,22 @@ from leadrope.policy.wrappers import Grammar, Told, Words, parse, wrapper
 # These start nothing whatever their words are, and write nothing that could be run.
 _INERT = names(
     """ls cat head tail wc true false whoami id uname hostname sleep seq basename dirname realpath readlink stat
-    file du df which cut tr nl paste join comm cmp diff rev tac fold fmt expand unexpand column md5sum
+    du df which zipinfo cut tr nl paste join comm cmp rev tac fold fmt expand unexpand column md5sum
     sha1sum sha224sum sha256sum sha384sum sha512sum b2sum cksum sum od hexdump strings ps pgrep pkill
     killall free uptime nproc lscpu lsblk lsof ss netstat printenv jq grep egrep fgrep mkdir rmdir touch rm
     unlink chmod chown chgrp chattr tput clear locale getconf groups tty who w last arch bc expr factor
-    numfmt shred truncate mktemp mkfifo sync ping host dig nslookup whereis lsattr findmnt mount umount
+    numfmt shred truncate mktemp mkfifo sync ping host dig nslookup whereis lsattr findmnt
     dos2unix zcat xzcat bzcat zstdcat getent stty logname users pidof vmstat iostat mkfs wipefs tokei scc
-    pstree fuser yes tsort ldconfig reset ifconfig mdfind pbpaste reboot shutdown poweroff halt"""
+    pstree fuser yes tsort reset ifconfig mdfind pbpaste reboot shutdown poweroff halt"""
 )
 _BUILTINS = names(
     """echo : true false cd pushd popd dirs pwd bg fg kill
     ulimit umask shift return break continue exit times type disown"""
+)
+# After these a name, of a program or of a file, may mean something else.
+_RENAMERS = names(
+    """mount umount ldconfig pivot_root switch_root update-alternatives alternatives dpkg-divert losetup swapon
+    modprobe insmod rmmod sysctl setcap depmod systemd-nspawn overlay fusermount fusermount3 sshfs fuse-overlayfs"""
 )
 _RUNNERS = names(
     """pytest py.test tsc eslint prettier jest vitest mocha ruff black isort flake8 vue-tsc biome rustfmt gofmt
@@ -41,7 +46,7 @@ _OBEDIENT = names(
 )
 _ASKS = frozenset(("--version", "--help", "-V", "-h", "version", "help"))
 _SYSTEM = ("/bin/", "/usr/bin/", "/usr/local/bin/", "/sbin/", "/usr/sbin/", "/usr/local/sbin/", "/opt/homebrew/bin/")
-_SHOPTS = names("nullglob globstar dotglob failglob nocaseglob")
+_SHOPTS = names("nullglob globstar dotglob failglob")
 _SET_LETTERS = re.compile(r"[-+][eufxvCE]*o?\Z")
 _SET_NAMES = names("pipefail errexit nounset xtrace noglob noclobber verbose")
 
@@ -62,6 +67,8 @@ def tell(words: Words, functions: frozenset[str]) -> Told:
         return Told(role="builtin")
     if "/" not in path and name in _SHELL_OWN:
         return _SHELL_OWN[name](rest)
+    if name in _RENAMERS and rest and not all(word.text in _ASKS | {"-l", "-p"} for word in rest):
+        return Told(role="wrapper", opaque=f"{name} changes what names mean")
     told = wrapper(name, rest) or toolchain(name, rest)
     if told is None and name in _WRITERS:
         told = _WRITERS[name](rest)
@@ -69,8 +76,12 @@ def tell(words: Words, functions: frozenset[str]) -> Told:
         name in _INERT or name.startswith("mkfs.") or name in ("echo", "printf", "pwd", "test", "[", "kill")
     ):
         told = Told()
+    if told is None and name in _RENAMERS:
+        told = Told()
     if told is None and name in _RUNNERS:
         told = Told(role="runner")
+    if told is not None and not told.opaque and len(rest) == 1 and rest[0].text in ("--version", "--help"):
+        told = Told(role=told.role if told.role == "runner" else "inert")
     if told is not None:
         return told if "/" not in path or path.startswith(_SYSTEM) else _as_script(told)
     if "/" in path and not path.startswith(("/", "~")) and ".." not in path.split("/"):
@@ -113,6 +124,8 @@ def _each(words: Words) -> Told:
 
 
 def _dd(words: Words) -> Told:
+    if any(word.glob or word.splits for word in words):
+        return Told(role="writer", opaque="dd with a pattern that may become an operand", writes=(UNKNOWN,))
     targets = [word for word in words if word.text is None or word.text.startswith("of=")]
     return Told(role="writer", writes=tuple(known(w.text[3:]) if w.text else UNKNOWN for w in targets))
 
@@ -134,7 +147,7 @@ _WRITERS: dict[str, Callable[[Words], Told]] = {
     "dd": _dd,
     "uniq": _uniq,
     **dict.fromkeys(
-        names("patch unzip gunzip bunzip2 unxz bzip2 xz zstd csplit xxd base64 sponge cpio 7z ar objcopy strip rename"),
+        names("patch csplit sponge cpio 7z ar objcopy strip rename"),
         _anywhere,
     ),
 }

@@ -1,4 +1,4 @@
-"""Texts for sed and awk: whether such a text can start a program or write a file. Knows no other language."""
+"""Texts for sed: whether such a text can start a program or write a file. Knows no other language."""
 
 from __future__ import annotations
 
@@ -9,21 +9,11 @@ import msgspec
 _ADDRESS = re.compile(r"\s*(?:\d+(?:~\d+)?|\$|[+~]\d+)")
 _PLAIN_COMMANDS = "pdDgGhHnNPxFz="
 _FLAGS = re.compile(r"[gpiImM0-9]*")
-_AWK_LIVE = re.compile(r"\bsystem\b|\bgetline\b|@|\||\bclose\b")
 
 
 class Judged(msgspec.Struct, frozen=True):
     opaque: str = ""
     writes: bool = False
-
-
-def judge_awk(text: str) -> Judged:
-    """A `|` outside of `||` starts a command; `@` calls by name; a `>` may be a redirection."""
-    bare = text.replace("||", " ")
-    if _AWK_LIVE.search(bare):
-        return Judged("an awk program that may start others")
-    # A `>` before any print compares; one after it may name a file.
-    return Judged(writes=re.search(r"print(?:.|\n)*>", bare) is not None)
 
 
 def judge_sed(script: str) -> Judged:

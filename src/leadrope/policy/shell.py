@@ -18,7 +18,7 @@ from leadrope.policy.aftermath import Aftermath
 from leadrope.policy.reading import Deletion, PathWord, Program, Reading
 from leadrope.policy.shell_scope import Scope
 from leadrope.policy.shell_tree import MAX_DEPTH, MAX_PROGRAMS, Tree
-from leadrope.policy.shell_words import Variables, Word
+from leadrope.policy.shell_words import Variables, Word, known
 
 if TYPE_CHECKING:
     from tree_sitter import Language, Node
@@ -107,6 +107,9 @@ class Scan:
     def reading(self, command: str) -> Reading:
         if self.variables.counted & self.variables.texts:
             self.tell("arithmetic with a variable whose value may run")
+        for name in self.variables.computed:
+            self.after.assign(name, known("1"), exported=False)
+            self.assigned[name, None] = None
         for reason, is_opaque in self.after.reasons():
             (self.opaque if is_opaque else self.unknown)[reason] = None
         return Reading(

@@ -10,7 +10,7 @@ from leadrope.policy.deletions import deletions
 from leadrope.policy.path_words import named_by, path_words
 from leadrope.policy.programs import obeys_input, tell
 from leadrope.policy.shell_scope import Scope, document, moved
-from leadrope.policy.shell_words import UNKNOWN, UNKNOWN_PATH, Word, WordReader, is_name, is_number, names
+from leadrope.policy.shell_words import UNKNOWN, UNKNOWN_PATH, Word, WordReader, is_name, is_number, known, names
 from leadrope.policy.wrappers import only_bash
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ MAX_DEPTH = 60
 _COMPARISONS = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
 _PLAIN_STATEMENTS = names(
     """command list pipeline redirected_statement comment subshell negated_command compound_statement
-    variable_assignment variable_assignments"""
+    variable_assignment variable_assignments test_command if_statement elif_clause else_clause"""
 )
 _TOKENS = names("; & && || | |& ;; ( ) { } if then elif else fi while until do done for in case esac function ! select")
 
@@ -172,6 +172,8 @@ class Tree:
         values: list[Word] = []
         name = ""
         for child in node.named_children:
+            if child.type == "do_group" and name:
+                self._scan.variables.assign(name, known("1") if values and all(map(is_number, values)) else UNKNOWN)
             if child.type == "do_group" or node.type == "while_statement":
                 self._statement(child, inner, depth + 1)
             elif node.type == "c_style_for_statement":
@@ -180,8 +182,6 @@ class Tree:
                 name = self._text(child)
             else:
                 values.append(self._words.word(child))
-        if name and not (values and all(is_number(value) for value in values)):
-            self._scan.variables.texts.add(name)
         if name:
             self._scan.after.assign(name, UNKNOWN, exported=False)
             self._scan.assigned[name, None] = None
@@ -254,7 +254,8 @@ class Tree:
                     self._words.word(item)
             else:
                 value = self._words.word(part)
-        self._scan.variables.assign(name, value)
+        appends = any(child.type == "+=" for child in node.children)
+        self._scan.variables.assign(name, value, appends=appends)
         self._scan.after.assign(name, value, exported=exported)
         self._scan.assigned[name, None if value.splits or target is not node.named_children[0] else value.text] = None
         if rest:
@@ -474,7 +475,7 @@ class Tree:
             self._scan.assigned[name, None if value.splits else value.text] = None
             self._scan.variables.assign(name, value)
             self._scan.after.assign(name, value, exported=told.role == "wrapper")
-        self._scan.after.start(told.role, words, cwd=scope.cwd, loose=scope.loose)
+        self._scan.after.start(told.role, words, cwd=scope.cwd, loose=scope.loose, fed=scope.fed)
         for target in told.writes:
             self._scan.after.write(target, scope.cwd, loose=scope.loose)
         inner = scope.inner(wrappers=(posixpath.basename(first.text),))

@@ -27,7 +27,16 @@ _NUMBER = re.compile(r"-?\d+\Z", re.ASCII)
 # A `$` or backtick that starts something; where the grammar shows it as plain text, grammar and bash disagree.
 _LIVE = re.compile(r"(?<!\\)(?:\\\\)*(?:`|\$[\w({?!@*#$\[\-])", re.ASCII)
 _LIVE_UNQUOTED = re.compile(r"(?<!\\)(?:\\\\)*[`$]")
-_IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_IDENTIFIER = re.compile(r"(?P<live>\$?)(?<!\w)(?P<name>[A-Za-z_]\w*)(?P<given>\s*=(?!=))?", re.ASCII)
+# The shell's own, and always a number: to set one of them is opaque.
+_ALWAYS_NUMBERS = frozenset(
+    ("RANDOM", "SRANDOM", "SECONDS", "LINENO", "BASHPID", "PPID", "UID", "EUID", "EPOCHSECONDS")
+)
+_RANGE = re.compile(r"\{\d{1,9}\.\.\d{1,9}\}\Z", re.ASCII)
+# What follows the `:` of `${x:1:2}`; `${x:-y}` and its kin are no slices.
+_SLICE = re.compile(
+    r"\$\{(?:[A-Za-z_]\w*(?:\[[^\]]*\])?|\d+|[@*#?$!-]):(?![-=?+])(?P<slice>.*)\}\Z", re.ASCII | re.DOTALL
+)
 # Letters after a digit (`0x1f`, `10#z`) never name a variable that holds text; strings, indices, braces are left out.
 _ARITHMETIC = re.compile(r"(?:[\s\d+\-*/%<>=!&|^~?:(),]|\$?[A-Za-z_]\w*|\$[#?])*\Z", re.ASCII)
 _COUNTED_ONLY = re.compile(r"(?:\$[#?$!]|\$\{#[A-Za-z_]\w*(?:\[[@*]\])?\})\Z", re.ASCII)
@@ -90,11 +99,17 @@ class Variables:
         """Evaluated as arithmetic: bash runs a `$(...)` that such a value holds as an index."""
         self.texts: set[str] = set()
         """Given something other than a number."""
+        self.numbers: set[str] = set()
+        """Given a number by this line, before the place that is being read."""
+        self.computed: set[str] = set()
+        """Given a number by arithmetic."""
         self.assigned: set[str] = set()
 
-    def assign(self, name: str, value: Word) -> None:
+    def assign(self, name: str, value: Word, *, appends: bool = False) -> None:
         self.assigned.add(name)
-        if not is_number(value):
+        if is_number(value) and (not appends or name in self.numbers):
+            self.numbers.add(name)
+        else:
             self.texts.add(name)
 
 
@@ -132,6 +147,8 @@ class WordReader:
             if decoded is None:
                 return self._unclear("a $'...' string with an escape that is not known here")
             return Word(decoded, decoded, decoded)
+        if kind == "brace_expression" and _RANGE.match(self.text_of(node)):
+            return Word(None, splits=True, counted=True)
         if kind == "command_substitution":
             self._inside(node)
             return UNKNOWN
@@ -167,7 +184,16 @@ class WordReader:
         if not _ARITHMETIC.match(text) or not _balanced(text):
             self._tell("arithmetic that may run what its values say")
             return
-        self._variables.counted.update(_IDENTIFIER.findall(text))
+        for found in _IDENTIFIER.finditer(text):
+            name = found["name"]
+            if found["given"] and not found["live"]:
+                self._variables.numbers.add(name)
+                self._variables.computed.add(name)
+                continue
+            self._variables.counted.add(name)
+            if name not in self._variables.numbers and name not in _ALWAYS_NUMBERS:
+                # It may come from the environment, or from the shell itself (REPLY, MAPFILE, BASH_REMATCH).
+                self._tell(f"arithmetic with {name}, which this line gives no number")
 
     def _unclear(self, reason: str) -> Word:
         self._tell(reason)
@@ -182,7 +208,7 @@ class WordReader:
         if _PLAIN.match(text):
             return Word(text, text, text, bare=True)
         if "{" in text and ("," in text or ".." in text):
-            return _braces(text)
+            return Word(None, splits=True, counted=True) if _RANGE.match(text) else _braces(text)
         out: list[str] = []
         glob, bare, escaped = False, True, False
         for char in text:
@@ -241,8 +267,14 @@ class WordReader:
 
     def _braced(self, node: Node) -> None:
         operator = ""
+        if slice_ := _SLICE.match(self.text_of(node).strip()):
+            self.arithmetic(slice_["slice"])
         for child in node.children[1:-1]:
             kind = child.type
+            if operator == ":":
+                if slice_ is None:
+                    self._tell("an expansion with arithmetic in it")
+                break
             if kind in ("variable_name", "special_variable_name"):
                 continue
             if kind == "subscript":
@@ -250,15 +282,10 @@ class WordReader:
             elif not child.is_named:
                 if operator == "@" and kind in _TRANSFORMS:
                     operator = "@x"
-                elif operator == ":" and kind in (":", "-"):
-                    continue
                 elif kind in _EDITS or (kind in ("@", ":") and not operator):
                     operator = kind
                 else:
                     self._tell("an expansion that may run what its value says")
-            elif operator == ":":
-                if kind != "number":
-                    self._tell("an expansion with arithmetic in it")
             elif kind in ("raw_string", "ansi_c_string"):
                 # Inside double quotes these quotes are plain text, and what they seem to hide is live.
                 if "$" in self.text_of(child) or "`" in self.text_of(child):

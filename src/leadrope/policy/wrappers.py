@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 import msgspec
@@ -115,6 +115,34 @@ def _cluster(text: str, after: Words, grammar: Grammar, options: list[tuple[str,
     return 0
 
 
+def _is_one_of(text: str, options: Iterable[str]) -> bool:
+    """Is this word one of the long options, or a beginning of one?"""
+    if not text.startswith("--") or len(text) < 3:
+        return False
+    name = text.partition("=")[0]
+    return any(option.startswith(name) for option in options)
+
+
+def options_used(words: Words, options: Iterable[str], letters: str) -> bool:
+    """Could one of `words` be one of these options? A word that is not known could be.
+
+    `--` ends nothing here: it may be the value of the option before it (`sort -k -- --compress-program=x`).
+    """
+    options = tuple(options)
+    if not options and not letters:
+        return False
+    for word in words:
+        text = word.text
+        if text is None or word.glob:
+            if word.splits or word.could_be_option:
+                return True
+        elif _is_one_of(text, options) or (
+            text[:1] == "-" and text[1:2] != "-" and any(letter in text for letter in letters)
+        ):
+            return True
+    return False
+
+
 def unknown_options(name: str) -> Told:
     """For a program that may start what an option, or a word after one, says."""
     return Told(role="wrapper", opaque=f"{name} with options that are not known here")
@@ -186,6 +214,7 @@ _XARGS = Grammar(
     ("--max-args", "--max-procs", "--max-lines", "--delimiter", "--arg-file", "--max-chars", "--replace"),
 )
 _FIND_STARTS = ("-exec", "-execdir", "-ok", "-okdir")
+_FIND_MANY = ("-exec", "-execdir")
 _FIND_ACTS = (*_FIND_STARTS, "-delete", "-fprint", "-fprint0", "-fprintf", "-fls")
 
 
@@ -236,9 +265,10 @@ def _wrapped(name: str, words: Words) -> Told:
         assigns.append((label, known(value) if rest[0].text is not None else Word(None)))
         rest = rest[1:]
     starts = (tuple(rest),) if rest else ()
+    written = [value or UNKNOWN for option, value in parsed.options if name == "time" and option in ("-o", "--output")]
     if name == "coverage run":
         starts = ((known("python"), *rest),)
-    return Told(role="wrapper", starts=starts, assigns=tuple(assigns))
+    return Told(role="wrapper", starts=starts, assigns=tuple(assigns), writes=tuple(written))
 
 
 def _shell(name: str, words: Words) -> Told:
@@ -302,7 +332,11 @@ def _find(words: Words) -> Told:
                 return Told(role="wrapper", opaque="find with a pattern that may become an action")
         elif word.text in _FIND_STARTS:
             end = index
-            while end < len(words) and words[end].text not in (";", "+"):
+            # A `+` ends the action only right after `{}`; anywhere else it is a word like others.
+            while end < len(words) and not (
+                words[end].text == ";"
+                or (words[end].text == "+" and end > index and words[end - 1].text == "{}" and word.text in _FIND_MANY)
+            ):
                 end += 1
             inner = tuple(_place(w) for w in words[index:end])
             if not inner or end == len(words):

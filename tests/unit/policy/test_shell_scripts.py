@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from leadrope.policy.scripts import judge_awk, judge_sed
+from leadrope.policy.awk_text import judge_awk
+from leadrope.policy.scripts import judge_sed
 
 
 @pytest.mark.parametrize(
@@ -34,16 +35,29 @@ def test_sed_that_may_start_or_write(script: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["{print $1}", 'NR > 1 && $3 != "" || $2', "BEGIN { x = 1 } END { print x }", "length > 80"]
-)
+    "text",
+    [
+        "{print $1}", 'NR > 1 && $3 != "" || $2', "BEGIN { x = 1 } END { print x }", "length > 80", "/a|b/",
+        '{print "a|b"}', "# system()\n{print}", "$1 ~ /x\\/y/ {print}", "{n = $1 / $2 / 3; print n}",
+        "{print (a > b)}", '{print "x" > "/dev/stderr"}', "{if ($1 > 2) print; else print $3}",
+        '{print "system(x)"}', "{a[$1]++} END {for (k in a) print k, a[k]}", "{print length($0) / 2}", "{close(f)}",
+    ],
+)  # fmt: skip
 def test_plain_awk(text: str) -> None:
     judged = judge_awk(text)
     assert (judged.opaque, judged.writes) == ("", False)
 
 
 @pytest.mark.parametrize(
-    "text", ['BEGIN{system("x")}', '{print | "x"}', '{"x" | getline}', "{@f()}", '{print |& "x"}', "/a|b/", "{a||| b}"]
-)
+    "text",
+    [
+        'BEGIN{system("x")}', '{print | "x"}', '{"x" | getline}', "{@f()}", '{print |& "x"}', "{a||| b}",
+        'BEGIN{x=1system("x")}', 'BEGIN{x=1.5system("x")}', 'BEGIN{x=0xasystem("x")}', 'BEGIN{"x"|getline y}',
+        '@load "x"', '@include "x"', '{a/system("x")/b}', '{print /"/; system("x"); "/"}', '{x++ /"/; system("x") "/"}',
+        '/[/]/; system("x") /"/', '{print "a\\"; system("x")}', '{while ((getline line < "f") > 0) n++}',
+        '{print "a', "/a", '{print $1/"2"/system("x")}', '{x = 1e2system("x")}', '{f = "system"; @f("x")}',
+    ],
+)  # fmt: skip
 def test_awk_that_may_start(text: str) -> None:
     assert judge_awk(text).opaque
 
