@@ -23,7 +23,8 @@ from leadrope.core.redaction import Secret
 from leadrope.core.usage import Usage
 from leadrope.runtime import http1, tally
 from leadrope.runtime.budget import Meter
-from leadrope.runtime.exchange import Client, Exchange, Refusal
+from leadrope.runtime.exchange import Client, Exchange, Passing, Refusal
+from leadrope.runtime.reservations import Reservations, estimate
 from leadrope.runtime.upstream import Upstream
 
 Kind = Literal["api_key", "oauth_token", "auth_token"]
@@ -46,6 +47,14 @@ _TOKEN_STARTS: dict[Kind, str] = {
     "oauth_token": "sk-ant-oat01-leadrope-",
     "auth_token": "sk-ant-leadrope-",
 }
+
+
+# Some servers take another method or path from these than from the request line that was judged.
+_OVERRIDES = ("x-http-method-override", "x-http-method", "x-method-override", "x-original-url", "x-rewrite-url")
+_WAITS = (
+    "requests wait for one another: what those in flight may cost, and what is left of the budget, do not let all of"
+    " them pass at once"
+)
 
 
 class Broker:
@@ -75,12 +84,14 @@ class Broker:
         self._prefix = "" if kind == "api_key" else "Bearer "
         self._expected = (self._prefix + self.token).encode()
         self._meter = meter
+        self._reservations = Reservations(meter) if meter is not None else None
         self._notify = notify
         self._server: asyncio.Server | None = None
         self._clients: set[asyncio.Task[None]] = set()
         self._owners: dict[str, int] = {}
         """Which request a message id came with."""
-        self._complaint = ""
+        self._complaints: dict[str, str] = {}
+        """By code, the last one that the run was told of."""
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
@@ -142,10 +153,6 @@ class Broker:
 
     # -- for the exchange ---------------------------------------------------------------------------------------------
 
-    def number(self) -> int:
-        self.requests += 1
-        return self.requests
-
     def refuse(self, request: http1.RequestHead) -> Refusal | None:
         """Why this request goes nowhere: the token first, so that nobody without it learns anything else."""
         given = http1.values(request.headers, self._header)
@@ -156,50 +163,83 @@ class Broker:
                 message="leadrope: this is not the token of this run",
                 is_final=True,
             )
-        path = request.target.partition("?")[0]
+        path = _path(request)
         if request.method != "POST" or path not in PATHS:
             return Refusal(
                 status=404,
                 type="not_found_error",
                 message=f"leadrope: {request.method} {path[:200]} does not pass; only the model's own paths do",
             )
-        if self._meter is not None and self._meter.is_over:
-            return Refusal(status=402, type="billing_error", message=f"leadrope: {self._meter.reason}", is_final=True)
-        return None
+        return self._refuse_spending() if self._meter is not None and self._meter.is_over else None
+
+    def _refuse_spending(self) -> Refusal:
+        reason = self._meter.reason if self._meter is not None else ""
+        return Refusal(status=402, type="billing_error", message=f"leadrope: {reason}", is_final=True)
+
+    async def admit(self, request: http1.RequestHead, body: bytes | None) -> Passing | Refusal:
+        """Wait until what this request may cost fits beside what those in flight may cost, or until it is alone."""
+        passing = Passing(request=request)
+        if self._reservations is not None and self._meter is not None and _path(request) == MESSAGES:
+            passing.estimate = estimate(body, self._meter)
+            if not self._reservations.fits_now(passing.estimate.usd):
+                self.complain("budget_reserved", _WAITS, level="info")
+            passing.reservation = await self._reservations.admit(passing.estimate.usd)
+            if passing.reservation is None:
+                return self._refuse_spending()
+        self.requests += 1
+        passing.number = self.requests
+        return passing
 
     def swapped(self, request: http1.RequestHead) -> http1.Headers:
         """The request's headers as the model's server shall see them; those that we do not know stay as they are."""
-        dropped = ("host", "accept-encoding", "x-api-key", "authorization", "expect")
+        dropped = ("host", "accept-encoding", "x-api-key", "authorization", "expect", *_OVERRIDES)
         return [
             ("Host", self.upstream.authority),
-            *http1.without(request.headers, *dropped),
+            *http1.end_to_end(request.headers, *dropped),
             # A compressed answer could not be metered without unpacking it.
             ("Accept-Encoding", "identity"),
             (self._header, self._prefix + self._credential.reveal()),
         ]
 
-    def tally(self, request: http1.RequestHead, answer: http1.AnswerHead, number: int) -> tally.Tally | None:
+    def tally(self, passing: Passing, answer: http1.AnswerHead) -> tally.Tally | None:
         """Who counts this answer, if it is one that costs something."""
-        if self._meter is None or answer.status != 200 or request.target.partition("?")[0] != MESSAGES:
+        if self._meter is None or not 200 <= answer.status < 300 or _path(passing.request) != MESSAGES:
             return None
-        meter = self._meter
-        agent_id = (http1.first(request.headers, AGENT_HEADER) or "")[:200] or None
 
         def told(message_id: str, model: str, usage: Usage) -> None:
-            # A gateway may give every answer the same id, or none; each request is still paid for.
-            if not message_id or self._owners.setdefault(message_id, number) != number:
-                message_id = f"{message_id} of request {number}".strip()
-            meter.count(message_id, model, usage, agent_id)
+            self._count(passing, message_id, model, usage)
 
+        expected = tally.Expected(model=passing.estimate.model, prompt=passing.estimate.prompt)
         kind = (http1.first(answer.headers, "content-type") or "").lower()
-        return tally.StreamTally(told) if kind.startswith("text/event-stream") else tally.WholeTally(told)
+        make = tally.StreamTally if kind.startswith("text/event-stream") else tally.WholeTally
+        return make(told, expected)
+
+    def hung_up(self, passing: Passing) -> None:
+        """The model has read the prompt, whether or not anybody waits for its answer."""
+        if self._meter is not None and _path(passing.request) == MESSAGES:
+            self._count(passing, "", passing.estimate.model, passing.estimate.prompt)
+
+    def _count(self, passing: Passing, message_id: str, model: str, usage: Usage) -> None:
+        if self._meter is None:
+            return
+        # A gateway may give every answer the same id, or none; each request is still paid for.
+        if not message_id or self._owners.setdefault(message_id, passing.number) != passing.number:
+            message_id = f"{message_id} of request {passing.number}".strip()
+        agent_id = (http1.first(passing.request.headers, AGENT_HEADER) or "")[:200] or None
+        self._meter.count(message_id, model, usage, agent_id)
+        if passing.reservation is not None:
+            passing.reservation.counted(self._meter.cost_of(message_id))
 
     def cannot_meter(self, answer: http1.AnswerHead) -> bool:
         packed = http1.tokens(answer.headers, "content-encoding") - {"identity"}
         return bool(packed) and self._meter is not None and self._meter.cap_usd is not None
 
-    def complain(self, code: str, message: str) -> None:
+    def complain(self, code: str, message: str, *, level: Literal["info", "warning"] = "warning") -> None:
         """Tell the run once; the agent's own retries would say the same thing ten times."""
-        if self._notify is not None and message != self._complaint:
-            self._complaint = message
-            self._notify(events.Notice(level="warning", code=code, message=message))
+        if self._notify is not None and message != self._complaints.get(code):
+            self._complaints[code] = message
+            self._notify(events.Notice(level=level, code=code, message=message))
+
+
+def _path(request: http1.RequestHead) -> str:
+    return request.target.partition("?")[0]

@@ -81,6 +81,15 @@ class Meter:
     def by_model(self) -> dict[str, float]:
         return dict(self._by_model)
 
+    def price(self, model: str, usage: Usage) -> float:
+        """What a message with these tokens costs; nothing is counted."""
+        return self._prices.price(model, usage).usd
+
+    def cost_of(self, message_id: str) -> float:
+        """What was counted for one message so far."""
+        message = self._messages.get(message_id)
+        return message.usd if message is not None else 0.0
+
     def take(self, event: events.Event) -> None:
         """An event of the run; most say nothing about money."""
         kind = type(event)

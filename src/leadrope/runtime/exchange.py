@@ -1,18 +1,20 @@
 """Requests and answers on one connection of the agent's: passed on piece by piece, cut on one side when the other is.
 
-Knows neither the credential nor the budget: the broker says what is refused, what is swapped and who counts.
+Knows no credential and judges no budget: the broker says what is refused, what waits, what is swapped and who counts.
+What goes out on either side is framed by us, from what was parsed; a connection is not used again after an error.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Protocol
 
 import msgspec
 
 from leadrope.runtime import http1, tally
+from leadrope.runtime.reservations import Estimate, Reservation
 from leadrope.runtime.upstream import Connection, Unreachable, Upstream
 
 # A body up to this size is held until the answer begins, so that a connection which the server had closed in the
@@ -37,7 +39,7 @@ class Client(asyncio.StreamReaderProtocol):
     """
 
     is_gone = False
-    on_gone: Callable[[], None] | None = None
+    on_gone: Callable[[], object] | None = None
 
     def eof_received(self) -> bool | None:
         keep = super().eof_received()
@@ -54,19 +56,38 @@ class Client(asyncio.StreamReaderProtocol):
             self.on_gone()
 
 
+class Passing:
+    """A request that was admitted, and what is set aside for it until it is released."""
+
+    def __init__(self, request: http1.RequestHead) -> None:
+        self.request = request
+        self.number = 0
+        """Each request that is passed on has its own."""
+        self.estimate = Estimate(usd=0.0)
+        self.reservation: Reservation | None = None
+
+    def release(self) -> None:
+        if self.reservation is not None:
+            self.reservation.release()
+
+
 class Host(Protocol):
     """What a broker knows and an exchange asks for."""
 
     upstream: Upstream
 
-    def number(self) -> int:
-        """The number of a request that is passed on; each has its own."""
-
     def refuse(self, request: http1.RequestHead) -> Refusal | None: ...
 
-    def swapped(self, request: http1.RequestHead) -> http1.Headers: ...
+    async def admit(self, request: http1.RequestHead, body: bytes | None) -> Passing | Refusal:
+        """Wait for this request's turn. `body` is None where it is too large to be read before it is sent."""
 
-    def tally(self, request: http1.RequestHead, answer: http1.AnswerHead, number: int) -> tally.Tally | None: ...
+    def swapped(self, request: http1.RequestHead) -> http1.Headers:
+        """The headers for the model's server, without those that say where the body ends."""
+
+    def tally(self, passing: Passing, answer: http1.AnswerHead) -> tally.Tally | None: ...
+
+    def hung_up(self, passing: Passing) -> None:
+        """The request was sent, and its sender left before an answer came."""
 
     def cannot_meter(self, answer: http1.AnswerHead) -> bool: ...
 
@@ -84,7 +105,6 @@ class Exchange:
         if not isinstance(protocol, Client):
             raise TypeError("a connection of the broker's with a foreign protocol")
         self._client = protocol
-        self._number = 0
 
     async def serve(self) -> bool:
         """One request; False when it was the last one of this connection."""
@@ -96,102 +116,139 @@ class Exchange:
             if request.minor == 0:
                 raise http1.BadHttp("HTTP/1.0 is not spoken here")
         except http1.BadHttp as error:
-            self._answer(Refusal(status=400, type="invalid_request_error", message=f"leadrope: {error}"), keep=False)
+            self._answer(Refusal(status=400, type="invalid_request_error", message=f"leadrope: {error}"))
             return False
-        if (http1.first(request.headers, "expect") or "").lower() == "100-continue":
-            self._writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        expects = http1.values(request.headers, "expect")
         refusal = self._host.refuse(request)
+        if refusal is None and expects and [word.lower() for word in expects] != ["100-continue"]:
+            refusal = Refusal(status=417, type="invalid_request_error", message="leadrope: an unknown expectation")
         if refusal is None:
+            if expects:
+                self._writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             return await self._pass_on(request)
-        # An answer before the whole question would reach a client that is still writing as a broken connection.
-        async with asyncio.timeout(_BODY_S):
-            async for _ in http1.pieces(self._reader, request.body):
-                pass
-        self._answer(refusal, keep=request.keeps_alive)
+        if not expects:
+            # An answer before the whole question would reach a client that is still writing as a broken connection.
+            async with asyncio.timeout(_BODY_S):
+                async for _ in http1.pieces(self._reader, request.body):
+                    pass
+        self._answer(refusal)
         await self._writer.drain()
-        return request.keeps_alive
+        return False
 
-    def _answer(self, refusal: Refusal, *, keep: bool) -> None:
+    def _answer(self, refusal: Refusal) -> None:
+        """The last words on this connection: after an error nobody can be sure where the next request begins."""
         body = msgspec.json.encode(
             {"type": "error", "error": {"type": refusal.type, "message": refusal.message}},
         )
-        headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+        headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body))), ("Connection", "close")]
         if refusal.is_final:
             headers.append(("x-should-retry", "false"))
-        if not keep:
-            headers.append(("Connection", "close"))
         self._writer.write(http1.write_head(http1.status_line(refusal.status), headers) + body)
 
     # -- passing on -------------------------------------------------------------------------------------------------
 
     async def _pass_on(self, request: http1.RequestHead) -> bool:
-        body = request.body
-        is_held = body.kind == "none" or (body.kind == "length" and body.length <= _HELD_BODY)
-        held = b""
-        if is_held and body.length:
-            async with asyncio.timeout(_BODY_S):
-                try:
-                    held = await self._reader.readexactly(body.length)
-                except asyncio.IncompleteReadError as error:
-                    raise http1.Closed("the request was cut") from error
-        upstream = self._host.upstream
-        path = upstream.base_path + request.target
-        head = http1.write_head(f"POST {path} HTTP/1.1", self._host.swapped(request))
+        content = http1.pieces(self._reader, request.body)
         try:
-            connection = await upstream.take(fresh=not is_held)
-            self._number = self._host.number()
-            if is_held:
-                return await self._with_held(request, connection, head + held)
-            return await self._with_stream(request, connection, head)
+            async with asyncio.timeout(_BODY_S):
+                held, is_whole = await _collect(content, request.body)
+            passing = await self._admitted(request, held if is_whole else None)
+            if isinstance(passing, Refusal):
+                if not is_whole:
+                    async with asyncio.timeout(_BODY_S):
+                        async for _ in content:
+                            pass
+                self._answer(passing)
+                await self._writer.drain()
+                return False
+            try:
+                return await self._send(passing, held, None if is_whole else content)
+            finally:
+                passing.release()
+        finally:
+            await content.aclose()
+
+    async def _admitted(self, request: http1.RequestHead, body: bytes | None) -> Passing | Refusal:
+        """Waits while others in flight may need what is left of the budget; a client that leaves waits no more."""
+        waiting = asyncio.ensure_future(self._host.admit(request, body))
+        self._client.on_gone = waiting.cancel
+        try:
+            if self._client.is_gone:
+                waiting.cancel()
+            return await waiting
+        except asyncio.CancelledError:
+            if self._client.is_gone:
+                raise http1.Closed("the agent has gone") from None
+            raise
+        finally:
+            self._client.on_gone = None
+
+    async def _send(self, passing: Passing, held: bytes, rest: AsyncIterator[bytes] | None) -> bool:
+        """`rest` is what follows `held` of a large body, which goes up while the answer may already come down."""
+        upstream, request = self._host.upstream, passing.request
+        body = request.body if rest is not None else http1.Body(kind="length", length=len(held))
+        headers = [*self._host.swapped(request), *http1.framing(body)]
+        head = http1.write_head(f"POST {upstream.base_path}{request.target} HTTP/1.1", headers)
+        try:
+            connection = await upstream.take(fresh=rest is not None)
+            if rest is None:
+                return await self._with_held(passing, connection, head + held)
+            return await self._with_stream(passing, connection, head, held, rest)
         except Unreachable as error:
             self._host.complain("model_unreachable", f"the model's server {upstream.authority}: {error}")
-            # What is left of a large body is not read any more.
-            keep = request.keeps_alive and is_held
             message = f"leadrope: the model's server {upstream.authority} cannot be reached: {error}"
-            self._answer(Refusal(status=502, type="api_error", message=message), keep=keep)
+            self._answer(Refusal(status=502, type="api_error", message=message))
             await self._writer.drain()
-            return keep
+            return False
 
-    async def _with_held(self, request: http1.RequestHead, connection: Connection, data: bytes) -> bool:
+    async def _with_held(self, passing: Passing, connection: Connection, data: bytes) -> bool:
         upstream = self._host.upstream
         with self._watching(connection):
             connection.writer.write(data)
             answer = await self._answer_head(connection)
             if answer is not None:
-                return await self._relay(request, answer, connection)
+                is_early = connection.writer.transport.get_write_buffer_size() > 0
+                return await self._relay(passing, answer, connection, may_reuse=not is_early)
         connection.abort()
         if self._client.is_gone:
+            self._host.hung_up(passing)
             raise http1.Closed("the agent has gone")
         if connection.is_reused:
             # The server had closed the idle connection; it has not seen this request.
-            return await self._with_held(request, await upstream.take(fresh=True), data)
+            return await self._with_held(passing, await upstream.take(fresh=True), data)
         raise Unreachable("it closed the connection without an answer")
 
-    async def _with_stream(self, request: http1.RequestHead, connection: Connection, head: bytes) -> bool:
-        """A large body goes up while the answer may already come down, as it does for a body that is too large."""
+    async def _with_stream(
+        self, passing: Passing, connection: Connection, head: bytes, held: bytes, rest: AsyncIterator[bytes]
+    ) -> bool:
         with self._watching(connection):
-            sending = asyncio.ensure_future(self._send_body(request, connection, head))
+            sending = asyncio.ensure_future(self._send_body(passing.request.body, connection, head, held, rest))
             try:
                 answer = await self._answer_head(connection)
                 if answer is None:
                     if self._client.is_gone:
+                        self._host.hung_up(passing)
                         raise http1.Closed("the agent has gone")
                     raise Unreachable("it closed the connection without an answer")
-                keep = await self._relay(request, answer, connection, may_keep=sending.done)
+                # An answer before the end of the question says nothing about where the server takes that end to be.
+                keep = await self._relay(passing, answer, connection, may_reuse=sending.done())
             finally:
                 is_sent = sending.done()
                 sending.cancel()
                 await asyncio.gather(sending, return_exceptions=True)
             return keep and is_sent
 
-    async def _send_body(self, request: http1.RequestHead, connection: Connection, head: bytes) -> None:
+    async def _send_body(
+        self, body: http1.Body, connection: Connection, head: bytes, held: bytes, rest: AsyncIterator[bytes]
+    ) -> None:
         writer = connection.writer
-        writer.write(head)
+        framed = http1.chunk if body.kind == "chunked" else bytes
+        writer.write(head + (framed(held) if held else b""))
         try:
-            async for piece in http1.pieces(self._reader, request.body):
-                writer.write(http1.chunk(piece) if request.body.kind == "chunked" else piece)
+            async for piece in rest:
+                writer.write(framed(piece))
                 await writer.drain()
-            if request.body.kind == "chunked":
+            if body.kind == "chunked":
                 writer.write(http1.LAST_CHUNK)
         except (http1.Closed, http1.BadHttp):
             connection.abort()  # the question is cut, so there will be no answer
@@ -217,41 +274,40 @@ class Exchange:
             raise Unreachable(f"its answer cannot be read: {error}") from error
 
     async def _relay(
-        self,
-        request: http1.RequestHead,
-        answer: http1.AnswerHead,
-        connection: Connection,
-        *,
-        may_keep: Callable[[], bool] = lambda: True,
+        self, passing: Passing, answer: http1.AnswerHead, connection: Connection, *, may_reuse: bool
     ) -> bool:
         if self._host.cannot_meter(answer):
             connection.abort()
             message = "leadrope: the model's server sends a compressed answer, which cannot be held to a budget"
             self._host.complain("unmetered", message)
-            self._answer(Refusal(status=502, type="api_error", message=message, is_final=True), keep=False)
+            self._answer(Refusal(status=502, type="api_error", message=message, is_final=True))
             return False
-        is_framed = answer.body.kind != "until_close"
-        keep = request.keeps_alive and is_framed
-        headers = http1.without(answer.headers)
+        is_good = 200 <= answer.status < 300
+        keep = is_good and may_reuse and passing.request.keeps_alive and answer.body.kind != "until_close"
+        headers = http1.end_to_end(answer.headers)
         if answer.status == 401:
             # Left alone, the agent repeats a refused login for three minutes.
-            headers = [*http1.without(headers, "x-should-retry"), ("x-should-retry", "false")]
+            headers = [*http1.end_to_end(headers, "x-should-retry"), ("x-should-retry", "false")]
+        if answer.status not in (204, 304):
+            headers += http1.framing(answer.body)
         if not keep:
             headers.append(("Connection", "close"))
         self._writer.write(http1.write_head(http1.status_line(answer.status, answer.phrase), headers))
-        is_clean = await self._relay_body(request, answer, connection)
-        if is_clean and answer.keeps_alive and may_keep():
+        is_clean = await self._relay_body(passing, answer, connection)
+        if is_good and may_reuse and is_clean and answer.keeps_alive:
             self._host.upstream.give(connection)
         else:
             connection.abort()
         return keep
 
-    async def _relay_body(self, request: http1.RequestHead, answer: http1.AnswerHead, connection: Connection) -> bool:
-        """Pass the bytes on as they come, framing included; False if the server said more than its answer."""
+    async def _relay_body(self, passing: Passing, answer: http1.AnswerHead, connection: Connection) -> bool:
+        """Pass the content on as it comes, framed by us; False if the server said more than its answer."""
         framing = http1.Framing(answer.body)
-        counter = self._host.tally(request, answer, self._number)
+        is_chunked = answer.body.kind == "chunked"
+        counter = self._host.tally(passing, answer)
         loop = asyncio.get_running_loop()
         read, write, drain = connection.reader.read, self._writer.write, self._writer.drain
+        is_cut = True
         try:
             async with asyncio.timeout(_SILENCE_S) as clock:
                 while not framing.is_done:
@@ -260,16 +316,18 @@ class Exchange:
                         if answer.body.kind == "until_close" and not self._client.is_gone:
                             break
                         raise http1.Closed("the answer was cut")
-                    content = framing.feed(data)
-                    write(data[: len(data) - framing.extra])
-                    if counter is not None:
-                        for piece in content:
+                    for piece in framing.feed(data):
+                        write(http1.chunk(piece) if is_chunked else piece)
+                        if counter is not None:
                             counter.feed(piece)
                     await drain()
                     clock.reschedule(loop.time() + _SILENCE_S)
+            if is_chunked:
+                write(http1.LAST_CHUNK)
+            is_cut = False
         finally:
             if counter is not None:
-                counter.end()
+                counter.end(is_cut=is_cut)
         return not framing.extra
 
     @contextlib.contextmanager
@@ -285,3 +343,17 @@ class Exchange:
             raise
         finally:
             self._client.on_gone = None
+
+
+async def _collect(content: AsyncIterator[bytes], body: http1.Body) -> tuple[bytes, bool]:
+    """The body, if it is small enough to be held; else its beginning, and False."""
+    if body.length > _HELD_BODY:
+        return b"", False
+    held: list[bytes] = []
+    size = 0
+    async for piece in content:
+        held.append(piece)
+        size += len(piece)
+        if size > _HELD_BODY:
+            return b"".join(held), False
+    return b"".join(held), True

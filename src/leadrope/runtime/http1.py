@@ -1,14 +1,15 @@
-"""HTTP/1.1 for a proxy: heads parsed and written, bodies passed on piece by piece. Knows no API and no credential.
+"""HTTP/1.1 for a proxy: heads parsed and written, bodies read piece by piece. Knows no API and no credential.
 
-Whoever reads differently from the next one in line can be lied to, so what is ambiguous is refused: two lengths, a
-length beside chunks, a folded header, a name with a space.
+Two readers that disagree about where a message ends can be made to see different requests, so what is ambiguous is
+refused: two lengths, a length beside chunks, a folded header, a name with a space. And what is passed on is framed
+anew from what was parsed: `end_to_end` drops every header that says where a message ends, `framing` writes them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from http import HTTPStatus
 from typing import Literal
 
@@ -22,13 +23,16 @@ _MOST_CHUNK = 1 << 40
 Headers = list[tuple[str, str]]
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-# A line break or a NUL inside of a value would end it early for somebody further on.
-_BAD_VALUE = re.compile(r"[\x00\r\n]")
-_REQUEST = re.compile(r"([A-Z]{1,20}) (\S{1,8000}) HTTP/1\.([01])")
+# A line break or a NUL inside a value would end it early for somebody further on; so would the other control
+# characters, which some programs take for the end of a line.
+_BAD_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_BAD_REQUEST_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
+_REQUEST = re.compile(r"([A-Z]{1,20}) ([!-~]{1,8000}) HTTP/1\.([01])")
 _STATUS = re.compile(r"HTTP/1\.([01]) ([1-5][0-9]{2})(?: ([^\r\n]*))?")
 _LENGTH = re.compile(r"[0-9]{1,15}")
+_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,11})[ \t]*(;.*)?", re.DOTALL)
 
-# These belong to one connection and not to the message. `transfer-encoding` does too; it is decided with the body.
+# These belong to one connection and not to the message.
 HOP_BY_HOP = frozenset(
     {
         "connection",
@@ -38,9 +42,13 @@ HOP_BY_HOP = frozenset(
         "proxy-connection",
         "te",
         "trailer",
+        "transfer-encoding",
         "upgrade",
     }
 )
+# What a `Connection` header of a request may name. Not the two that say where the body ends: they are not the
+# client's to take away.
+_CONNECTION_OPTIONS = HOP_BY_HOP - {"transfer-encoding"} | {"close"}
 
 
 class BadHttp(Exception):
@@ -97,68 +105,87 @@ def tokens(headers: Headers, name: str) -> set[str]:
     return {word.strip().lower() for value in values(headers, name) for word in value.split(",")} - {""}
 
 
-def without(headers: Headers, *names: str) -> Headers:
-    """Without the named headers and without those that belong to one connection only."""
-    dropped = HOP_BY_HOP | tokens(headers, "connection") | set(names)
+def end_to_end(headers: Headers, *names: str) -> Headers:
+    """The headers of the message itself: not those of one connection, not its framing, not the `names`."""
+    dropped = HOP_BY_HOP | tokens(headers, "connection") | {"content-length", *names}
     return [(key, value) for key, value in headers if key.lower() not in dropped]
 
 
-def _lines(head: bytes) -> tuple[str, Headers]:
-    start, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
+def framing(body: Body) -> Headers:
+    """The one header that says where this body ends. Send the content itself with `chunk` where it is chunked."""
+    if body.kind == "chunked":
+        return [("Transfer-Encoding", "chunked")]
+    return [] if body.kind == "until_close" else [("Content-Length", str(body.length))]
+
+
+def _lines(head: bytes, bad_value: re.Pattern[str]) -> tuple[str, Headers]:
+    start, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
     headers: Headers = []
     for line in lines:
         name, colon, value = line.partition(":")
         value = value.strip(" \t")
-        if not colon or not _NAME.fullmatch(name) or _BAD_VALUE.search(value):
+        if not colon or not _NAME.fullmatch(name) or bad_value.search(value):
             raise BadHttp("a header cannot be read")
         headers.append((name, value))
     return start, headers
 
 
 def _length(headers: Headers) -> int | None:
-    lengths = {word.strip() for value in values(headers, "content-length") for word in value.split(",")}
+    lengths = values(headers, "content-length")
     if not lengths:
         return None
-    if len(lengths) > 1 or not _LENGTH.fullmatch(length := lengths.pop()):
+    if len(lengths) > 1 or not _LENGTH.fullmatch(lengths[0]):
         raise BadHttp("the length of the body is not one number")
-    return int(length)
+    return int(lengths[0])
+
+
+def _is_chunked(headers: Headers, minor: int) -> bool:
+    encodings = values(headers, "transfer-encoding")
+    if not encodings:
+        return False
+    if [word.lower() for word in encodings] != ["chunked"] or values(headers, "content-length") or minor == 0:
+        raise BadHttp("the end of the body is given in two ways, or in an unknown one")
+    return True
+
+
+def _check_connection(headers: Headers) -> None:
+    """A header that is named here is dropped by everyone who passes the message on, whoever relies on it."""
+    unknown = tokens(headers, "connection") - _CONNECTION_OPTIONS
+    if unknown:
+        raise BadHttp(f"Connection names {min(unknown)[:80]!r}, which is not a header of one connection only")
 
 
 def parse_request(head: bytes) -> RequestHead:
-    start, headers = _lines(head)
+    start, headers = _lines(head, _BAD_REQUEST_VALUE)
     match = _REQUEST.fullmatch(start)
     if match is None:
         raise BadHttp("not a request line")
-    length = _length(headers)
-    encodings = tokens(headers, "transfer-encoding")
-    if encodings:
-        if encodings != {"chunked"} or length is not None or match[3] == "0":
-            raise BadHttp("the end of the body is told in two ways, or in an unknown one")
+    _check_connection(headers)
+    minor = int(match[3])
+    if _is_chunked(headers, minor):
         body = Body(kind="chunked")
     else:
+        length = _length(headers)
         body = Body(kind="length", length=length) if length else NO_BODY
-    return RequestHead(method=match[1], target=match[2], minor=int(match[3]), headers=headers, body=body)
+    return RequestHead(method=match[1], target=match[2], minor=minor, headers=headers, body=body)
 
 
 def parse_answer(head: bytes) -> AnswerHead:
-    start, headers = _lines(head)
+    start, headers = _lines(head, _BAD_VALUE)
     match = _STATUS.fullmatch(start)
-    if match is None:
+    if match is None or match[2] == "101":  # nobody asked for another protocol
         raise BadHttp("not a status line")
-    status = int(match[2])
-    length = _length(headers)
-    encodings = tokens(headers, "transfer-encoding")
+    status, minor = int(match[2]), int(match[1])
+    is_chunked, length = _is_chunked(headers, minor), _length(headers)
     if status < 200 or status in (204, 304):
         body = NO_BODY
-    elif encodings:
-        if encodings != {"chunked"} or length is not None:
-            raise BadHttp("the end of the body is told in two ways, or in an unknown one")
+    elif is_chunked:
         body = Body(kind="chunked")
     elif length is None:
         body = Body(kind="until_close")
     else:
         body = Body(kind="length", length=length) if length else NO_BODY
-    return AnswerHead(status=status, phrase=match[3] or "", minor=int(match[1]), headers=headers, body=body)
+    return AnswerHead(status=status, phrase=match[3] or "", minor=minor, headers=headers, body=body)
 
 
 async def read_head(reader: asyncio.StreamReader) -> bytes | None:
@@ -186,7 +213,7 @@ def status_line(status: int, phrase: str = "") -> str:
     return f"HTTP/1.1 {status} {phrase}"
 
 
-async def pieces(reader: asyncio.StreamReader, body: Body) -> AsyncIterator[bytes]:
+async def pieces(reader: asyncio.StreamReader, body: Body) -> AsyncGenerator[bytes, None]:
     """The content of a body as it comes, without its framing; raises Closed if it is cut."""
     framing = Framing(body)
     while not framing.is_done:
@@ -202,14 +229,15 @@ async def pieces(reader: asyncio.StreamReader, body: Body) -> AsyncIterator[byte
 
 
 class Framing:
-    """Finds the content and the end of a body in the bytes as they came; the bytes themselves can be passed on."""
+    """Finds the content and the end of a body in the bytes as they come."""
 
     def __init__(self, body: Body) -> None:
         self._kind = body.kind
         self._left = body.length
-        """Of the body, or of the chunk at hand with the line break behind it."""
+        """Of the body, or of the chunk at hand with the line break after it."""
         self._line = b""
         self._state: Literal["size", "data", "trailer"] = "size"
+        self._trailers = 0
         self.is_done = body.kind == "none"
         self.extra = 0
         """Bytes at the end of what was fed that do not belong to this body."""
@@ -238,12 +266,15 @@ class Framing:
             if self._state == "data":
                 part = data[at : at + self._left]
                 at += len(part)
-                content = part[: max(0, self._left - 2)]
+                size = max(0, self._left - 2)
                 self._left -= len(part)
-                if content:
-                    found.append(content)
+                if part[:size]:
+                    found.append(part[:size])
+                self._line += part[size:]
                 if not self._left:
-                    self._state = "size"
+                    if self._line != b"\r\n":
+                        raise BadHttp("a chunk is longer than its size says")
+                    self._state, self._line = "size", b""
                 continue
             end = data.find(b"\n", at)
             if end < 0:
@@ -251,19 +282,24 @@ class Framing:
                 if len(self._line) > HEAD_LIMIT:
                     raise BadHttp("a line between chunks is too long")
                 break
-            line, self._line = (self._line + data[at:end]).rstrip(b"\r"), b""
+            line, self._line = self._line + data[at:end], b""
             at = end + 1
-            self._end_line(line)
+            if not line.endswith(b"\r"):
+                raise BadHttp("a line between chunks does not end as it should")
+            self._end_line(line[:-1])
         return found
 
     def _end_line(self, line: bytes) -> None:
         if self._state == "trailer":
             self.is_done = not line
+            self._trailers += len(line)
+            if self._trailers > HEAD_LIMIT:
+                raise BadHttp("the framing after the last chunk is too long")
             return
-        digits = line.split(b";", 1)[0].strip()
-        if not re.fullmatch(rb"[0-9A-Fa-f]{1,11}", digits):
+        match = _CHUNK_SIZE.fullmatch(line)
+        if match is None or b"\r" in line:
             raise BadHttp("the size of a chunk cannot be read")
-        size = int(digits, 16)
+        size = int(match[1], 16)
         if size > _MOST_CHUNK:
             raise BadHttp("the size of a chunk cannot be right")
         self._state = "data" if size else "trailer"

@@ -262,7 +262,9 @@ async def _once(
     far_writer: asyncio.StreamWriter,
 ) -> None:
     """One plain request for the host that was judged: its Host header is ours, and nothing may follow it."""
-    headers = [("Host", wanted.authority), *http1.without(request.headers, "host"), ("Connection", "close")]
+    headers = [("Host", wanted.authority), *http1.end_to_end(request.headers, "host"), ("Connection", "close")]
+    if request.body.kind != "none" or http1.values(request.headers, "content-length"):
+        headers += http1.framing(request.body)
     far_writer.write(http1.write_head(f"{request.method} {wanted.target} HTTP/1.1", headers))
 
     async def send() -> None:

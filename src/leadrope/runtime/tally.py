@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import msgspec
@@ -55,8 +56,17 @@ class _Event(msgspec.Struct, frozen=True):
     usage: _Tokens | None = None
 
 
+_EVENT = re.compile(rb"event: ?([a-z_]+)")
+_TYPE = re.compile(rb'"type" ?: ?"(message_start|message_delta|content_block_delta)"')
 _event = msgspec.json.Decoder(_Event).decode
 _whole = msgspec.json.Decoder(_Message).decode
+
+
+class Expected(msgspec.Struct, frozen=True, kw_only=True):
+    """What the request lets expect, for an answer that was cut before it said anything about its cost."""
+
+    model: str = ""
+    prompt: Usage = Usage()
 
 
 class StreamTally:
@@ -65,8 +75,9 @@ class StreamTally:
     Only those two are decoded. Everything else is looked at just long enough to find its end.
     """
 
-    def __init__(self, told: Told) -> None:
+    def __init__(self, told: Told, expected: Expected = Expected()) -> None:  # noqa: B008  # frozen
         self._told = told
+        self._expected = expected
         self._rest = b""
         self._skipped = 0
         """Bytes of a long block that is not kept."""
@@ -74,6 +85,7 @@ class StreamTally:
         self._id = ""
         self._model = ""
         self._usage = Usage()
+        self._has_started = False
         self._is_counted = False
         self._written = 0
         """Tokens that an answer would have, had it ended here."""
@@ -88,7 +100,7 @@ class StreamTally:
         if len(self._rest) > _MOST_BLOCK:
             # The last byte stays: the empty line that ends the block may lie across two pieces.
             if not self._skipped:
-                self._skips_delta = self._rest.startswith(b"event: content_block_delta")
+                self._skips_delta = _kind(self._rest) == b"content_block_delta"
             self._skipped += len(self._rest) - 1
             self._rest = self._rest[-1:]
 
@@ -97,9 +109,11 @@ class StreamTally:
             size, self._skipped = self._skipped + len(block), 0
             if self._skips_delta:
                 self._wrote(size)
-        elif block.startswith(b"event: content_block_delta"):
+            return
+        kind = _kind(block)
+        if kind == b"content_block_delta":
             self._wrote(len(block))
-        elif block.startswith((b"event: message_start", b"event: message_delta")):
+        elif kind in (b"message_start", b"message_delta"):
             self._read(block)
 
     def _wrote(self, size: int) -> None:
@@ -120,19 +134,23 @@ class StreamTally:
         elif event.usage is not None:
             self._is_counted = True
             self._usage = self._usage.at_least(event.usage.usage())
+        self._has_started = True
         self._told(self._id, self._model, self._usage)
 
-    def end(self) -> None:
+    def end(self, *, is_cut: bool = False) -> None:
         """The stream is over, or was cut. What was written before a cut is owed, and is told nowhere else."""
-        if self._id and not self._is_counted and self._written:
+        if self._has_started and not self._is_counted and self._written:
             self._told(self._id, self._model, self._usage.at_least(Usage(output_tokens=self._written)))
+        elif is_cut and not self._has_started:
+            self._told("", self._expected.model, self._expected.prompt)
 
 
 class WholeTally:
     """An answer in one piece."""
 
-    def __init__(self, told: Told) -> None:
+    def __init__(self, told: Told, expected: Expected = Expected()) -> None:  # noqa: B008  # frozen
         self._told = told
+        self._expected = expected
         self._parts: list[bytes] = []
         self._size = 0
 
@@ -141,15 +159,24 @@ class WholeTally:
         if self._size <= _MOST_WHOLE:
             self._parts.append(data)
 
-    def end(self) -> None:
-        if self._size > _MOST_WHOLE:
+    def end(self, *, is_cut: bool = False) -> None:
+        """What was cut, or is too long to be read, is owed by its length."""
+        if is_cut or self._size > _MOST_WHOLE:
+            written = Usage(output_tokens=self._size // _TOKEN_BYTES)
+            self._told("", self._expected.model, self._expected.prompt + written)
             return
         try:
             message = _whole(b"".join(self._parts))
         except msgspec.DecodeError:
-            return  # cut, or not a message; nothing in it says what was used
+            return  # not a message; nothing in it says what was used
         if message.usage is not None:
             self._told(message.id, message.model, message.usage.usage())
 
 
 Tally = StreamTally | WholeTally
+
+
+def _kind(block: bytes) -> bytes:
+    """The event's type: from its first line, or for a server that leaves that out, from its data."""
+    match = _EVENT.match(block) or _TYPE.search(block, 0, 200)
+    return match[1] if match else b""

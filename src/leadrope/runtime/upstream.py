@@ -32,10 +32,24 @@ class _Reader(asyncio.StreamReader):
 
     is_idle = False
     is_spoilt = False
+    unread = 0
+    """Bytes that have come and that nobody has taken."""
 
     def feed_data(self, data: Iterable[SupportsIndex]) -> None:
+        came = bytes(data)
         self.is_spoilt = self.is_spoilt or self.is_idle
-        super().feed_data(data)
+        self.unread += len(came)
+        super().feed_data(came)
+
+    async def read(self, n: int = -1) -> bytes:
+        data = await super().read(n)
+        self.unread -= len(data)
+        return data
+
+    async def readuntil(self, separator: bytes = b"\n") -> bytes:  # type: ignore[override]  # a tuple, since Python 3.13
+        data = await super().readuntil(separator)
+        self.unread -= len(data)
+        return data
 
 
 class Connection:
@@ -94,7 +108,8 @@ class Upstream:
             raise Unreachable(getattr(error, "strerror", None) or str(error) or type(error).__name__) from error
 
     def give(self, connection: Connection) -> None:
-        if connection.is_open and len(self._idle) < _MOST_IDLE:
+        """Only after a clean exchange. What the server said beyond its answer would be taken for the next one."""
+        if connection.is_open and not connection.reader.unread and len(self._idle) < _MOST_IDLE:
             connection.reader.is_idle = True
             self._idle.append(connection)
         else:

@@ -30,13 +30,12 @@ async def test_answers_are_metered_by_agent_whether_they_stream_or_not(ends: Any
 async def test_once_the_budget_is_reached_everything_is_refused(ends: Any) -> None:
     over: list[str] = []
     meter = Meter(0.6, on_over=over.append)
-    async with (
-        ends.brokered([{"text": "x", "usage": ends.DEAR, "repeat": 2}], meter=meter) as (broker, model),
-        ends.calling(broker.url) as caller,
-    ):
-        assert [(await caller.ask(broker)).status for _ in range(2)] == [200, 200]
+    async with ends.brokered([{"text": "x", "usage": ends.DEAR, "repeat": 2}], meter=meter) as (broker, model):
+        async with ends.calling(broker.url) as caller:
+            assert [(await caller.ask(broker)).status for _ in range(2)] == [200, 200]
         for agent, path in (("", "/v1/messages"), ("sub", "/v1/messages"), ("", "/v1/messages/count_tokens")):
-            answer = await caller.ask(broker, start=f"POST {path} HTTP/1.1", x_claude_code_agent_id=agent)
+            async with ends.calling(broker.url) as caller:
+                answer = await caller.ask(broker, start=f"POST {path} HTTP/1.1", x_claude_code_agent_id=agent)
             assert (answer.status, answer.error["type"]) == (402, "billing_error")
             assert answer.headers["x-should-retry"] == "false"
             assert answer.error["message"].startswith("leadrope: the run's budget of 0.6 USD is reached")

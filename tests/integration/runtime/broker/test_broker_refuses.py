@@ -29,11 +29,12 @@ from leadrope.runtime.budget import Meter
 async def test_without_the_token_nothing_passes(ends: Any, headers: dict[str, str]) -> None:
     async with ends.brokered([]) as (broker, model), ends.calling(broker.url) as caller:
         given = {name: value.replace("TOKEN", broker.token) for name, value in headers.items()}
-        for _ in range(2):
-            answer = await caller.ask(broker, more=given)
-            assert answer.status == 401
-            assert answer.headers["x-should-retry"] == "false"
-            assert answer.error["type"] == "authentication_error"
+        answer = await caller.ask(broker, more=given)
+        assert answer.status == 401
+        assert answer.headers["x-should-retry"] == "false"
+        assert answer.error["type"] == "authentication_error"
+        assert answer.headers["connection"] == "close"
+        assert await caller.is_closed(), "nothing follows an error on the same connection"
     assert model.requests == []
 
 
@@ -109,8 +110,13 @@ async def test_a_refused_login_ends_at_once_and_a_limit_stays_as_it_is(ends: Any
         {"error": {"status": 429, "headers": {"retry-after": 7}}},
         {"error": {"status": 529}},
     ]
-    async with ends.brokered(script) as (broker, _), ends.calling(broker.url) as caller:
-        refused, limited, busy = [await caller.ask(broker) for _ in range(3)]
+    answers = []
+    async with ends.brokered(script) as (broker, _):
+        for _ in range(3):
+            async with ends.calling(broker.url) as caller:
+                answers.append(await caller.ask(broker))
+                assert await caller.is_closed(), "nothing follows an error on the same connection"
+    refused, limited, busy = answers
     assert (refused.status, refused.headers["x-should-retry"]) == (401, "false")
     assert (limited.status, limited.headers["retry-after"], limited.headers.get("x-should-retry")) == (429, "7", None)
     assert (busy.status, busy.error["type"]) == (529, "overloaded_error")
@@ -121,12 +127,10 @@ async def test_a_server_that_is_not_there(ends: Any) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
-        async with (
-            Broker(url, Secret(ends.REAL), "api_key", notify=told.append) as broker,
-            ends.calling(broker.url) as caller,
-        ):
+        async with Broker(url, Secret(ends.REAL), "api_key", notify=told.append) as broker:
             for _ in range(3):
-                answer = await caller.ask(broker)
+                async with ends.calling(broker.url) as caller:
+                    answer = await caller.ask(broker)
                 assert (answer.status, answer.error["type"]) == (502, "api_error")
                 assert url.removeprefix("http://") in answer.error["message"]
                 assert "x-should-retry" not in answer.headers, "the agent's own retries decide"
@@ -142,13 +146,10 @@ async def test_a_server_that_does_not_answer(ends: Any, said: bytes) -> None:
         writer.close()
         await writer.wait_closed()
 
-    async with (
-        ends.far_end(serve) as url,
-        Broker(url, Secret(ends.REAL), "api_key") as broker,
-        ends.calling(broker.url) as caller,
-    ):
+    async with ends.far_end(serve) as url, Broker(url, Secret(ends.REAL), "api_key") as broker:
         for _ in range(2):
-            answer = await caller.ask(broker)
+            async with ends.calling(broker.url) as caller:
+                answer = await caller.ask(broker)
             assert (answer.status, answer.error["type"]) == (502, "api_error")
 
 

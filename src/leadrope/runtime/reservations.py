@@ -1,0 +1,135 @@
+"""What requests in flight may still cost, set aside from the budget, so that many at once cannot spend it many times.
+
+    reservations = Reservations(meter)
+    reservation = await reservations.admit(estimate)    # waits while others in flight may need what is left
+    ...
+    reservation.counted(usd)                            # as the answer comes: no longer an estimate, but spent
+    reservation.release()
+
+A request is admitted at once where its estimate fits beside the estimates of all that are in flight, and otherwise as
+soon as nothing is in flight any more and money is left. It is never refused for its estimate, which is on the high
+side: near the end of a budget, requests take turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+
+import msgspec
+
+from leadrope.core.usage import Usage
+from leadrope.runtime.budget import Meter
+
+# Prose has about four bytes of JSON for a token, code about three. Dense text has fewer, so the estimate takes two.
+_BYTES_PER_TOKEN_RESERVED = 2
+BYTES_PER_TOKEN = 4
+"""Of text whose tokens nobody has counted."""
+
+
+class _Ask(msgspec.Struct, frozen=True):
+    model: str = ""
+    max_tokens: int | None = None
+
+
+_ask = msgspec.json.Decoder(_Ask).decode
+
+
+class Estimate(msgspec.Struct, frozen=True, kw_only=True):
+    usd: float
+    """At the most; infinite where the request does not say."""
+    model: str = ""
+    prompt: Usage = Usage()
+    """What the prompt is likely to count, for a request whose answer was cut before any count came."""
+
+
+def estimate(body: bytes | None, meter: Meter) -> Estimate:
+    """From a request's body: its size is the prompt, written to the cache; its `max_tokens` the answer.
+
+    None is a body that is too large to be read before it is sent: it may cost anything, so it goes alone.
+    """
+    if body is None:
+        return Estimate(usd=math.inf)
+    prompt = Usage(input_tokens=len(body) // BYTES_PER_TOKEN)
+    try:
+        ask = _ask(body)
+    except (msgspec.DecodeError, RecursionError):
+        return Estimate(usd=math.inf, prompt=prompt)
+    if ask.max_tokens is None:
+        return Estimate(usd=math.inf, model=ask.model, prompt=prompt)
+    tokens = math.ceil(len(body) / _BYTES_PER_TOKEN_RESERVED)
+    most = Usage(
+        cache_creation_input_tokens=tokens,
+        cache_creation_1h_input_tokens=tokens if b'"1h"' in body else 0,
+        output_tokens=max(0, ask.max_tokens),
+    )
+    return Estimate(usd=meter.price(ask.model, most), model=ask.model, prompt=prompt)
+
+
+class Reservation:
+    """What one request in flight may still cost."""
+
+    def __init__(self, owner: Reservations, usd: float) -> None:
+        self._owner = owner
+        self._usd = usd
+        self._counted = 0.0
+
+    @property
+    def left_usd(self) -> float:
+        return max(0.0, self._usd - self._counted)
+
+    def counted(self, usd: float) -> None:
+        """So much of it is spent, and in the meter."""
+        self._counted = usd
+        self._owner.wake()
+
+    def release(self) -> None:
+        self._owner.release(self)
+
+
+class Reservations:
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+        self._held: set[Reservation] = set()
+        self._waiting: deque[asyncio.Event] = deque()
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._held)
+
+    async def admit(self, usd: float) -> Reservation | None:
+        """Wait for this request's turn, first come, first served; None once the budget is reached."""
+        turn = asyncio.Event()
+        self._waiting.append(turn)
+        try:
+            while self._waiting[0] is not turn or not self._fits(usd):
+                turn.clear()
+                await turn.wait()
+        finally:
+            self._waiting.remove(turn)
+            self.wake()
+        if self._meter.is_over:
+            return None
+        reservation = Reservation(self, usd)
+        self._held.add(reservation)
+        return reservation
+
+    def fits_now(self, usd: float) -> bool:
+        return not self._waiting and self._fits(usd)
+
+    def release(self, reservation: Reservation) -> None:
+        self._held.discard(reservation)
+        self.wake()
+
+    def wake(self) -> None:
+        """Something has been spent, or is no longer in flight: the first in line looks again."""
+        if self._waiting:
+            self._waiting[0].set()
+
+    def _fits(self, usd: float) -> bool:
+        """Also where the budget is reached: whoever waits is then told so."""
+        cap = self._meter.cap_usd
+        if cap is None or not self._held or self._meter.is_over:
+            return True
+        return self._meter.spent_usd + sum(held.left_usd for held in self._held) + usd <= cap
