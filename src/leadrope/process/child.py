@@ -155,6 +155,7 @@ async def start(
     spool_dir: str,
     box: Sequence[str] = (),
     guardian: bool = True,
+    socket_input: bool = False,
     high_water: int = HIGH_WATER,
     low_water: int = LOW_WATER,
     on_stderr_line: Callable[[str], None] | None = None,
@@ -163,6 +164,8 @@ async def start(
 
     `box` is what `sandbox.plan` gave: the agent runs inside of it, and an exit code of 128+n may be its signal n.
     Without `guardian`, or where there is none (not Linux), the tree is held by session and tag alone.
+    `socket_input` makes its stdin a socket: unlike a pipe, it cannot be opened through /proc by another process of the
+    same user. Not for a shell: bash takes a socket for a remote login and reads ~/.bashrc.
     """
     env = {reaper.TAG: secrets.token_hex(8), **env}
     tag = env[reaper.TAG]
@@ -182,7 +185,11 @@ async def start(
         on_process_exited=lambda: holder.exited() if isinstance(holder, hold.Bare) else None,
     )
     child = Child(streams)
-    holder = hold.Guarded(child, tag=tag, boxed=bool(box)) if has_guardian else hold.Bare(child, tag=tag)
+    holder = (
+        hold.Guarded(child, tag=tag, boxed=bool(box), socket_input=socket_input)
+        if has_guardian
+        else hold.Bare(child, tag=tag)
+    )
     child._hold = holder  # noqa: SLF001  # the two know each other: orders go down, reports come up
     try:
         await holder.start(command, env=env, cwd=cwd, streams=streams)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import math
 import os
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 from leadrope.process import guardian, reaper
-from leadrope.process.streams import Pipe, Streams
+from leadrope.process.streams import Input, Pipe, Streams
 
 Rung = Literal["exited", "closed", "stopped", "killed"]
 """How far the ladder had to go: it ended by itself, after its stdin was closed, after SIGTERM, or by SIGKILL."""
@@ -124,11 +125,12 @@ class Guarded:
     thread per process that asyncio's watcher takes on Python 3.11.
     """
 
-    def __init__(self, owner: Owner, *, tag: str, boxed: bool = False) -> None:
+    def __init__(self, owner: Owner, *, tag: str, boxed: bool = False, socket_input: bool = False) -> None:
         self._loop = asyncio.get_running_loop()
         self._owner = owner
         self._tag = tag
         self._boxed = boxed
+        self._socket_input = socket_input
         self.pid = 0
         self._session = 0
         self._started: asyncio.Future[int | Exception] = self._loop.create_future()
@@ -145,14 +147,15 @@ class Guarded:
     async def start(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: str, streams: Streams) -> None:
         late()
         ours, theirs = socket.socketpair()
-        with theirs:
+        to_agent, its_input = socket.socketpair() if self._socket_input else (None, None)
+        with theirs, its_input or contextlib.nullcontext():
             try:
                 process = subprocess.Popen(  # noqa: ASYNC220  # fork and exec, as asyncio does it; nothing waits
                     [
                         *(sys.executable, "-I", "-S", "-X", "utf8", _script()),
                         *(str(theirs.fileno()), "boxed" if self._boxed else "plain", "--", *argv),
                     ],
-                    stdin=subprocess.PIPE,
+                    stdin=subprocess.PIPE if its_input is None else its_input.fileno(),
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
                     bufsize=0,
@@ -163,21 +166,28 @@ class Guarded:
                 )
             except OSError:
                 ours.close()
+                if to_agent is not None:
+                    to_agent.close()
                 raise
         self._process = process
         self._control = ours
         ours.setblocking(False)
         self._loop.add_reader(ours.fileno(), self._read_control)
         # Shielded: a start that is cancelled half-way would leave pipes that nobody closes.
-        self._connecting = asyncio.ensure_future(self._connect(process, streams))
+        self._connecting = asyncio.ensure_future(self._connect(process, to_agent, streams))
         await asyncio.shield(self._connecting)
         async with asyncio.timeout(START_S):
             started = await self._started
         if isinstance(started, Exception):
             raise started
 
-    async def _connect(self, process: subprocess.Popen[bytes], streams: Streams) -> None:
-        await self._loop.connect_write_pipe(lambda: Pipe(0, streams), process.stdin)
+    async def _connect(
+        self, process: subprocess.Popen[bytes], to_agent: socket.socket | None, streams: Streams
+    ) -> None:
+        if to_agent is None:
+            await self._loop.connect_write_pipe(lambda: Pipe(0, streams), process.stdin)
+        else:
+            await self._loop.connect_accepted_socket(lambda: Input(streams), to_agent)
         await self._loop.connect_read_pipe(lambda: Pipe(1, streams), process.stdout)
         await self._loop.connect_read_pipe(lambda: Pipe(2, streams), process.stderr)
 

@@ -1,8 +1,9 @@
-"""The three pipes of a child: batches of lines out, bytes in, stderr kept; knows no pid and ends nothing."""
+"""The three streams of a child: batches of lines out, bytes in, stderr kept; knows no pid and ends nothing."""
 
 from __future__ import annotations
 
 import asyncio
+import select
 import sys
 from collections import deque
 from collections.abc import Callable
@@ -251,6 +252,27 @@ class Pipe(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._streams.resume_writing()
+
+
+class Input(Pipe):
+    """The socket that is the child's stdin. Nothing comes back on it but its end."""
+
+    def __init__(self, streams: Streams) -> None:
+        super().__init__(0, streams)
+        self._socket = -1
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._socket = transport.get_extra_info("socket").fileno()
+        super().connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        """A child may write to its stdin; no program does, and it is no output."""
+
+    def eof_received(self) -> bool:
+        """True keeps the socket: a child that has only ended its own side of it still reads."""
+        look = select.poll()
+        look.register(self._socket, select.POLLHUP)
+        return not any(event & select.POLLHUP for _, event in look.poll(0))
 
 
 def _enlarge(pipe: IO[Any] | None) -> None:

@@ -348,6 +348,7 @@ class Run:
             cwd=launch.cwd,
             spool_dir=str(self._spool),
             box=self._walls.argv,
+            socket_input=True,
         )
         return launch, child
 
