@@ -66,6 +66,12 @@ class Withdrawn(msgspec.Struct, frozen=True, kw_only=True):
     request_id: str
 
 
+class Foreign(msgspec.Struct, frozen=True, kw_only=True):
+    """The agent shows that something came to its input which we have not sent."""
+
+    what: str
+
+
 class Replied(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to something we asked of the agent, an interrupt for instance."""
 
@@ -92,7 +98,9 @@ class Unanswerable(msgspec.Struct, frozen=True, kw_only=True):
     answer: bytes
 
 
-Signal = Ready | Started | CallHeld | PermissionAsked | Withdrawn | Replied | Background | State | Unanswerable
+Signal = (
+    Ready | Started | CallHeld | PermissionAsked | Withdrawn | Foreign | Replied | Background | State | Unanswerable
+)
 
 # -- starting -------------------------------------------------------------------------------------------------------
 
@@ -131,6 +139,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """The how-manieth refused login ends the run: an agent that refreshes its own login may need two."""
     attachments: tuple[Attachment, ...] = ()
     """Read before the start, said with the first prompt."""
+    shown: tuple[str, ...] = ()
+    """Folders of ours that the agent must find in a sandbox, where it may only read them."""
 
     def __repr__(self) -> str:
         return f"Launch(argv={list(self.argv)!r}, env={sorted(self.env)!r}, cwd={self.cwd!r})"
@@ -167,6 +177,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     open_broker: OpenBroker | None = None
     is_trusted: bool = False
     """The user has said yes to the repository's own settings, hooks, servers and agents as they are."""
+    blocked_programs: tuple[str, ...] = ()
+    """By the policy; a sandbox has them masked."""
     is_root: bool = hasattr(os, "geteuid") and os.geteuid() == 0
 
 

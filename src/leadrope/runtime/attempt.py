@@ -113,6 +113,7 @@ class Attempt:
             base.PermissionAsked: calls.asked,
             base.Withdrawn: self._on_withdrawn,
             base.Replied: self._replies.came,
+            base.Foreign: self._on_foreign,
             base.Background: self._on_background,
             base.State: self._on_state,
             base.Unanswerable: self._on_unanswerable,
@@ -220,6 +221,16 @@ class Attempt:
         told = preflight.session_started(started, self._request, self._launch)
         self._keep(msgspec.structs.replace(told, origin=self._origin, walls=self._walls))
         preflight.check_key(self, started, self._launch)
+
+    def _on_foreign(self, foreign: base.Foreign) -> None:
+        """Whoever writes to the agent's input can take the gate away, so nothing more is decided."""
+        self.end(
+            "failed",
+            "gate_bypassed",
+            f"something that leadrope did not send has reached the agent's input: {foreign.what}",
+            hint="A command, a hook or a connection of this run may have written there: look at what has run. "
+            "`leadrope doctor` says whether commands are kept apart from the agent on this machine.",
+        )
 
     def _on_withdrawn(self, withdrawn: base.Withdrawn) -> None:
         self.gate.withdrawn(withdrawn.request_id)

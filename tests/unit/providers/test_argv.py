@@ -43,6 +43,7 @@ PLAIN = [
     "--permission-prompt-tool",
     "stdio",
     "--include-partial-messages",
+    "--replay-user-messages",
     "--setting-sources",
     "",
     "--strict-mcp-config",

@@ -140,11 +140,25 @@ TABLE: list[tuple[str, dict[str, Any], list[Any]]] = [
         ),
         [events.ToolCompleted(call_id="t1", text="<tool_use_error>x", is_error=True)],
     ),
-    ("a prompt that is replayed says nothing", {**user({"type": "text", "text": "hi"}), "isReplay": True}, []),
+    (
+        "a prompt that is replayed says whose it is",
+        {**user({"type": "text", "text": "hi"}), "isReplay": True, "uuid": "u1"},
+        [signals.Replay(uuid="u1")],
+    ),
+    (
+        "the report of a task is replayed with its origin",
+        {
+            **user({"type": "text", "text": "hi"}),
+            "isReplay": True,
+            "uuid": "u1",
+            "origin": {"kind": "task-notification"},
+        },
+        [signals.Replay(uuid="u1", origin="task-notification")],
+    ),
     (
         "a replay that carries a tool result is heard",
         {**user({"type": "tool_result", "tool_use_id": "t1", "content": "x"}), "isReplay": True},
-        [events.ToolCompleted(call_id="t1", text="x")],
+        [signals.Replay(uuid=""), events.ToolCompleted(call_id="t1", text="x")],
     ),
     (
         "a heartbeat of a pending hook belongs to its call",

@@ -73,13 +73,18 @@ def settings(request: RunRequest) -> dict[str, Any]:
     return result
 
 
-def mcp_config(connections: Mapping[str, McpServer]) -> dict[str, Any]:
-    """The program takes a server without a type for a command, so a bare url is named http."""
+def mcp_config(connections: Mapping[str, McpServer], run_server: str = "") -> dict[str, Any]:
+    """The program takes a server without a type for a command, so a bare url is named http.
+
+    `run_server` is put before the command of each server that is a process.
+    """
     servers: dict[str, Any] = {}
     for name, server in connections.items():
         kind = server.type or ("http" if server.url else "stdio")
         told = msgspec.to_builtins(msgspec.structs.replace(server, type=None))
         told.pop("required", None)  # ours to judge
+        if run_server and kind == "stdio" and server.command:
+            told |= {"command": run_server, "args": [server.command, *server.args]}
         servers[name] = {"type": kind, **told}
     return {"mcpServers": servers}
 
@@ -98,11 +103,14 @@ def command(
     launch_dir: Path,
     instructions_text: str = "",
     is_trusted: bool = False,
+    run_server: str = "",
 ) -> Command:
     """The whole command of a run. `session_id` names the new session (or the fork's); a plain resume keeps its own."""
     line = _Line(launch_dir)
     line.words(binary, "-p", "--verbose", "--output-format", "stream-json", "--input-format", "stream-json")
     line.words("--permission-prompt-tool", "stdio", "--include-partial-messages")
+    # Every message that comes to its input is told again: one that we have not sent is noticed by that.
+    line.words("--replay-user-messages")
     # Both keep a repository's own hooks and servers from running before anyone was asked. The servers of a trusted one
     # are handed over as connections, where they can be named and judged.
     line.words("--setting-sources", "project,local" if is_trusted else "", "--strict-mcp-config")
@@ -127,7 +135,7 @@ def command(
         line.option("limits.budget_usd", "--max-budget-usd", digits)
     line.json("sandbox", "--settings", settings(request), file="settings.json")
     if request.connections:
-        line.private("connections", "--mcp-config", _json(mcp_config(request.connections)), file="mcp.json")
+        line.private("connections", "--mcp-config", _json(mcp_config(request.connections, run_server)), file="mcp.json")
     for folder in request.extra_dirs:
         line.option("extra_dirs", "--add-dir", folder)
     if request.subagents:

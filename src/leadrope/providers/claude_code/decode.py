@@ -206,8 +206,11 @@ class Decoder:
         return True
 
     def _user(self, line: wire.User, raw: bytes | bytearray, out: Out) -> None:
+        if line.is_replay:
+            origin = (line.origin.kind or "") if line.origin is not None else ""
+            self._tell(out, signals.Replay(uuid=line.uuid or "", origin=origin))
         content = line.message.content
-        said = False
+        said = line.is_replay is True
         if isinstance(content, list):
             agent_id = line.agent_id if line.parent_tool_use_id is None else self._agent_of(line)
             for block in content:

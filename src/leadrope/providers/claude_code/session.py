@@ -7,6 +7,7 @@ read lets the tool run.
 
 from __future__ import annotations
 
+import uuid
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -34,6 +35,9 @@ GATE_FOREVER_S = 10**9
 # that request carries the answer back.
 _ASKING = ("AskUserQuestion", "ExitPlanMode")
 
+# Tools after which a turn may begin by itself: at a time, at an event, at another's message.
+_WAKING = ("Cron", "Schedule", "Monitor", "RemoteTrigger", "SendMessage", "Team", "Workflow", "PushNotification")
+
 
 class _McpStatus(msgspec.Struct, frozen=True, kw_only=True):
     servers: tuple[Connection, ...] = msgspec.field(default=(), name="mcpServers")
@@ -46,19 +50,31 @@ class ClaudeSession:
         self._approval_s = request.limits.approval_s
         self._mode = cli_mode(request.mode)
         self._decoder = decode.Decoder(tell=self._tell)
-        self._meanings: dict[type, Callable[[Any], base.Signal]] = {
-            signals.Init: _started,
-            signals.HookCall: _held,
+        # What we have said, so that whatever else the CLI takes from its input is noticed.
+        self._prompts: set[str] = set()
+        self._requests = {OPENING_ID}
+        self._answers: dict[str, str] = {}
+        self._turns_due = 0
+        self._may_wake = False
+        """Something was seen that can begin a turn without a prompt of ours."""
+        self._servers: set[str] | None = None
+        self._given = frozenset(request.connections)
+        self._meanings: dict[type, Callable[[Any], base.Signal | None]] = {
+            signals.Init: self._started,
+            signals.HookCall: self._held,
             signals.PermissionAsked: lambda asked: base.PermissionAsked(
                 request_id=asked.request_id, call=asked.call, reason=asked.reason
             ),
             signals.ControlReply: self._replied,
+            signals.Replay: self._replayed,
             signals.ControlCancelled: lambda gone: base.Withdrawn(request_id=gone.request_id),
-            signals.McpMessage: lambda asked: _refusal(
+            signals.McpMessage: lambda asked: self._refusal(
                 asked.request_id, f"no connection {asked.server!r} is served here"
             ),
-            signals.OtherControl: lambda asked: _refusal(asked.request_id, f"{asked.subtype} is not supported here"),
-            signals.BackgroundTasks: lambda open_: base.Background(agents=open_.agents, commands=open_.commands),
+            signals.OtherControl: lambda asked: self._refusal(
+                asked.request_id, f"{asked.subtype} is not supported here"
+            ),
+            signals.BackgroundTasks: self._tasks_changed,
             signals.SessionState: lambda now: base.State(idle=now.state == "idle"),
         }
 
@@ -71,8 +87,12 @@ class ClaudeSession:
 
     def prompt(self, text: str) -> bytes:
         """`client_composed` sends the text as it is: without it `/name` runs a command and `@path` reads a file, both
-        past the gate. Attachments belong to the request's own prompt and are said once, before it.
+        past the gate. Attachments belong to the request's own prompt and are said once, before it. The `uuid` comes
+        back with the message (--replay-user-messages); nobody else knows it before that.
         """
+        own_id = str(uuid.uuid4())
+        self._prompts.add(own_id)
+        self._turns_due += 1
         content: str | list[dict[str, Any]] = text
         if self._attachments and text == self._first_prompt:
             content = [block for one in self._attachments for block in content_blocks(one)]
@@ -85,12 +105,13 @@ class ClaudeSession:
                 "message": {"role": "user", "content": content},
                 "parent_tool_use_id": None,
                 "client_composed": True,
+                "uuid": own_id,
             }
         )
 
     def answer_held(self, request_id: str, call: ToolCall, *, allowed: bool, reason: str, edited: Any) -> bytes:
         if allowed and call.name in _ASKING:
-            return _answer(request_id, {})
+            return self._answer(request_id, {})
         output: dict[str, Any] = {
             "hookEventName": "PreToolUse",
             "permissionDecision": "allow" if allowed else "deny",
@@ -98,17 +119,19 @@ class ClaudeSession:
         }
         if edited is not None:
             output["updatedInput"] = edited
-        return _answer(request_id, {"hookSpecificOutput": output})
+        return self._answer(request_id, {"hookSpecificOutput": output})
 
     def answer_asked(self, request_id: str, *, allowed: bool, reason: str, input_: Any) -> bytes:
         if allowed:
-            return _answer(request_id, {"behavior": "allow", "updatedInput": input_})
-        return _answer(request_id, {"behavior": "deny", "message": reason or "denied"})
+            return self._answer(request_id, {"behavior": "allow", "updatedInput": input_})
+        return self._answer(request_id, {"behavior": "deny", "message": reason or "denied"})
 
     def interrupt(self, request_id: str) -> bytes:
+        self._requests.add(request_id)
         return _request(request_id, {"subtype": "interrupt"})
 
     def ask_connections(self, request_id: str) -> bytes:
+        self._requests.add(request_id)
         return _request(request_id, {"subtype": "mcp_status"})
 
     def connections_of(self, payload: Any) -> tuple[Connection, ...]:
@@ -118,6 +141,17 @@ class ClaudeSession:
             return ()
         return told.servers
 
+    def _answer(self, request_id: str, response: dict[str, Any]) -> bytes:
+        answer = {"subtype": "success", "request_id": request_id, "response": response}
+        self._answers[request_id] = _decision(response)
+        return _line({"type": "control_response", "response": answer})
+
+    def _refusal(self, request_id: str, error: str) -> base.Unanswerable:
+        """Unanswered, the request would hold the agent for ever."""
+        answer = {"subtype": "error", "request_id": request_id, "error": error}
+        self._answers[request_id] = _decision(None)
+        return base.Unanswerable(answer=_line({"type": "control_response", "response": answer}))
+
     # -- what it said -----------------------------------------------------------------------------------------------
 
     def receive(self, lines: Sequence[Any]) -> list[Event | base.Signal]:
@@ -126,17 +160,57 @@ class ClaudeSession:
         return out
 
     def _tell(self, out: list[Any], signal: signals.Control) -> None:
-        out.append(self._meanings[type(signal)](signal))
+        meant = self._meanings[type(signal)](signal)
+        if meant is not None:
+            out.append(meant)
 
     def explain(self, stderr: Iterable[str]) -> Problem | None:
         return failures.explain_lines(stderr)
 
-    def _replied(self, reply: signals.ControlReply) -> base.Signal:
-        if reply.request_id != OPENING_ID:
-            return base.Replied(request_id=reply.request_id, ok=reply.ok, error=reply.error, payload=reply.payload)
+    def _replied(self, reply: signals.ControlReply) -> base.Signal | None:
+        """Its reply to a request of ours, or our own answer to one of its requests, which it tells again."""
+        request_id = reply.request_id
+        if request_id in self._answers:
+            decision = self._answers.pop(request_id)
+            if decision == _decision(reply.payload if reply.ok else None):
+                return None
+            return base.Foreign(what=f"an answer to its request {request_id} that is not the one that was given")
+        if request_id not in self._requests:
+            return base.Foreign(what=f"request or answer {request_id}")
+        self._requests.remove(request_id)
+        if request_id != OPENING_ID:
+            return base.Replied(request_id=request_id, ok=reply.ok, error=reply.error, payload=reply.payload)
         if not reply.ok:
             return base.Ready(gate=False, reason=reply.error or "it refused the opening")
         return ready_from(reply.payload, self._mode)
+
+    def _replayed(self, replay: signals.Replay) -> base.Signal | None:
+        """None for a prompt of ours, and for the report of a task that was seen to start."""
+        if replay.uuid in self._prompts or (replay.origin == "task-notification" and self._may_wake):
+            return None
+        return base.Foreign(what="a message of the user that is none of this run's prompts")
+
+    def _tasks_changed(self, tasks: signals.BackgroundTasks) -> base.Background:
+        self._may_wake = self._may_wake or tasks.agents + tasks.commands > 0
+        return base.Background(agents=tasks.agents, commands=tasks.commands)
+
+    def _held(self, held: signals.HookCall) -> base.CallHeld:
+        self._may_wake = self._may_wake or held.call.name.startswith(_WAKING)
+        # A `cd` of an earlier call is still in force: the CLI says where its shell is with every call.
+        call = msgspec.structs.replace(held.call, cwd=held.cwd) if held.cwd else held.call
+        return base.CallHeld(request_id=held.request_id, call=call)
+
+    def _started(self, init: signals.Init) -> base.Signal:
+        """A turn has begun. With --strict-mcp-config the servers of the first one are all that there will ever be."""
+        if not self._turns_due and not self._may_wake:
+            return base.Foreign(what="a turn that none of this run's prompts has begun")
+        self._turns_due = max(0, self._turns_due - 1)
+        names = {one.name for one in init.connections}
+        if self._servers is None:
+            self._servers = names | self._given
+        if added := sorted(names - self._servers):
+            return base.Foreign(what=f"a connection that this run was not given: {', '.join(added)}")
+        return _started(init)
 
 
 def content_blocks(attachment: Attachment) -> list[dict[str, Any]]:
@@ -159,25 +233,13 @@ def _request(request_id: str, request: dict[str, Any]) -> bytes:
     return _line({"type": "control_request", "request_id": request_id, "request": request})
 
 
-def _answer(request_id: str, response: dict[str, Any]) -> bytes:
-    return _line(
-        {
-            "type": "control_response",
-            "response": {"subtype": "success", "request_id": request_id, "response": response},
-        }
-    )
-
-
-def _refusal(request_id: str, error: str) -> base.Unanswerable:
-    """Unanswered, the request would hold the agent for ever."""
-    answer = {"subtype": "error", "request_id": request_id, "error": error}
-    return base.Unanswerable(answer=_line({"type": "control_response", "response": answer}))
-
-
-def _held(hook: signals.HookCall) -> base.CallHeld:
-    """A `cd` of an earlier call is still in force: the CLI says where its shell is with every call."""
-    call = msgspec.structs.replace(hook.call, cwd=hook.cwd) if hook.cwd else hook.call
-    return base.CallHeld(request_id=hook.request_id, call=call)
+def _decision(response: Any) -> str:
+    """What an answer decides. Its texts and numbers are not compared: the CLI may have written them otherwise."""
+    if not isinstance(response, dict):
+        return "refused"
+    output = response.get("hookSpecificOutput")
+    decision = output.get("permissionDecision") if isinstance(output, dict) else response.get("behavior")
+    return decision if isinstance(decision, str) else "none"
 
 
 def _started(init: signals.Init) -> base.Started:

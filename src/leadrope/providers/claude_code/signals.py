@@ -54,6 +54,14 @@ class ControlReply(_Control, frozen=True, kw_only=True):
     error: str = ""
 
 
+class Replay(_Control, frozen=True, kw_only=True):
+    """A message that came to the CLI's input, told again."""
+
+    uuid: str
+    origin: str = ""
+    """Of one that the CLI has made itself, of the end of a background task for instance."""
+
+
 class ControlCancelled(_Control, frozen=True, kw_only=True):
     """Stop showing it, and do not answer it."""
 
@@ -89,6 +97,7 @@ Control = (
     | HookCall
     | PermissionAsked
     | ControlReply
+    | Replay
     | ControlCancelled
     | McpMessage
     | OtherControl

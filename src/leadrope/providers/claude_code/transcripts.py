@@ -174,6 +174,8 @@ class _Stream:
                 return taken or [debug("control_cancel_request", item.request_id)]
             case signals.HookCall():
                 return [debug("hook_callback", item.call.name)]
+            case signals.Replay():
+                return []
             case signals.ControlReply():
                 return [debug("control_response", item.error or ("ok" if item.ok else "refused"))]
             case signals.McpMessage():

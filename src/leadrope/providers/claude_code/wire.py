@@ -62,10 +62,17 @@ class ToolResultMeta(_Wire, frozen=True, kw_only=True, gc=False):
     non_execution_kind: str | None = None
 
 
+class Origin(_Wire, frozen=True, kw_only=True, gc=False):
+    kind: str | None = None
+
+
 class User(_Line, frozen=True, kw_only=True, gc=False, tag="user"):
     message: UserMessage
     parent_tool_use_id: str | None = None
     agent_id: str | None = None
+    uuid: str | None = None
+    is_replay: bool | None = msgspec.field(default=None, name="isReplay")
+    origin: Origin | None = None
     # Only a failed call's is read; left as text, the others cost nothing.
     tool_result_meta: msgspec.Raw = msgspec.Raw()
 
@@ -151,10 +158,6 @@ class PermissionDenial(_Wire, frozen=True, kw_only=True, gc=False):
     tool_name: str
     tool_use_id: str | None = None
     tool_input: Any = None
-
-
-class Origin(_Wire, frozen=True, kw_only=True, gc=False):
-    kind: str | None = None
 
 
 class Result(_Line, frozen=True, kw_only=True, gc=False, tag="result"):
