@@ -169,6 +169,7 @@ class Run:
             config=self._config,
             open_broker=self._gateway.open_broker,
             is_trusted=ready.is_trusted,
+            blocked_programs=tuple(sorted(self._rules.blocked_programs)),
         )
         self._spool = leadrope_home / "spool" / self.id
         self._started_at = asyncio.get_running_loop().time()

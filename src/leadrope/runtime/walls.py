@@ -208,6 +208,7 @@ def _spec(
             *(word for server in servers for word in (*server.args, *server.env.values())),
             *given.values(),
         ),
+        readable=launch.shown,
         writable=request.extra_dirs,
         readable=tuple(dict.fromkeys(str(Path(file.path).parent) for file in launch.files)),
         masked=tuple(sorted(rules.blocked_programs)),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from leadrope import errors
 from leadrope.core.request import RunRequest, normal_mode
+from leadrope.process.command_domain import Domain
 from leadrope.providers.claude_code.credentials import Credential
 
 ALLOWED = (
@@ -171,7 +172,9 @@ def child_env(
     is_root: bool,
     default_home: Path,
     forward_env: Iterable[str] = (),
+    is_trusted: bool = False,
     shell: str | None = None,
+    domain: Domain = Domain(),  # noqa: B008  # frozen
 ) -> dict[str, str]:
     """Everything the child will see. `config_dir` None means the program's own login in the user's own folder."""
     check_variables(request.variables)
@@ -198,6 +201,11 @@ def child_env(
     if shell is not None:
         # Commands are judged as bash reads them; another shell would read some of them otherwise.
         env["SHELL"] = shell
+    if domain.shell:
+        env |= {"SHELL": domain.shell, **domain.env}
+        if is_trusted:
+            # Hooks are run by /bin/sh, whatever SHELL says, unless there is a prefix for everything.
+            env["CLAUDE_CODE_SHELL_PREFIX"] = domain.line
     if config_dir is not None:
         env["CLAUDE_CONFIG_DIR"] = str(config_dir)
     elif environ.get("CLAUDE_CONFIG_DIR"):

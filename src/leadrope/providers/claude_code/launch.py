@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from leadrope.core.request import RunRequest
+from leadrope.process.command_domain import Domain
 from leadrope.providers.base import LaunchFile
 from leadrope.providers.claude_code.argv import command
 from leadrope.providers.claude_code.credentials import Credential
@@ -45,6 +46,7 @@ def plan_launch(
     forward_env: Iterable[str] = (),
     is_trusted: bool = False,
     shell: str | None = None,
+    domain: Domain = Domain(),  # noqa: B008  # frozen
 ) -> Plan:
     """Plan one start. The child's temporary files go into the `tmp` of `run_dir`, the files of the plan into
     `launch_dir`.
@@ -57,6 +59,7 @@ def plan_launch(
         launch_dir=launch_dir,
         instructions_text=instructions_text,
         is_trusted=is_trusted,
+        run_server=domain.run,
     )
     tmp_dir = run_dir / "tmp"
     env = child_env(
@@ -69,7 +72,9 @@ def plan_launch(
         is_root=is_root,
         default_home=default_home,
         forward_env=forward_env,
+        is_trusted=is_trusted,
         shell=shell,
+        domain=domain,
     )
     folders = (run_dir, tmp_dir) if config_dir is None else (run_dir, tmp_dir, config_dir)
     return Plan(argv=line.argv, env=env, files=line.files, folders=tuple(map(str, folders)))

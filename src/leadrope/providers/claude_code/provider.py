@@ -6,7 +6,7 @@ import contextlib
 import shutil
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -17,6 +17,7 @@ from leadrope.core import attachments, connections, home
 from leadrope.core.events import Notice
 from leadrope.core.models import TIERS, resolve_model
 from leadrope.core.request import RunRequest
+from leadrope.process import command_domain
 from leadrope.providers import base
 from leadrope.providers.claude_code import credentials, env, instructions, locate
 from leadrope.providers.claude_code.launch import plan_launch
@@ -81,6 +82,7 @@ class ClaudeCode:
         )
         told = instructions.read(Path(request.cwd or "."), user_home, environ) if request.instructions else None
         model = resolve_model(request.model, request.purpose, {**TIERS, **place.config.models})
+        domain = _domain(request, place)
         plan = plan_launch(
             request,
             binary=binary,
@@ -98,6 +100,7 @@ class ClaudeCode:
             forward_env=place.config.forward_env,
             is_trusted=place.is_trusted,
             shell=shutil.which("bash", path="/bin:/usr/bin"),
+            domain=domain,
         )
         notices = (*credential.notices, *dropped, *(told.notices if told else ()))
         return base.Launch(
@@ -112,11 +115,12 @@ class ClaudeCode:
             credential=used,
             secrets=(*filled.secrets, *secrets),
             instructions=tuple(told.files) if told else (),
-            notices=tuple(Notice(level="warning", code="setup", message=text) for text in notices),
+            notices=(*(Notice(level="warning", code="setup", message=text) for text in notices), *_not_apart(domain)),
             key_sources=credentials.expected_key_source(credential),
             # The program refreshes its own login after a first refusal; a forwarded credential stays as it is.
             patience_401=2 if is_own_login else 1,
             attachments=attached,
+            shown=(domain.folder,) if domain.folder else (),
         )
 
     def session(self, request: RunRequest, launch: base.Launch) -> ClaudeSession:
@@ -131,6 +135,20 @@ class ClaudeCode:
                 if entry.name != TRANSCRIPTS or entry.kind != "folder":
                     with contextlib.suppress(OSError):
                         folder.remove(entry.name)
+
+
+def _domain(request: RunRequest, place: base.Place) -> command_domain.Domain:
+    found = command_domain.look(place.blocked_programs)
+    if (request.sandbox or {}).get("enabled") and found.version < command_domain.SCOPES_SINCE:
+        # Where no mount is allowed the agent cannot build it. It has a process table of its own, without the agent.
+        return msgspec.structs.replace(found, missing="the agent's own sandbox does not work in such a domain here")
+    return command_domain.install(place.home, place.blocked_programs)
+
+
+def _not_apart(domain: command_domain.Domain) -> Iterator[Notice]:
+    if domain.missing:
+        told = f"commands are not kept apart from the agent that runs them: {domain.missing}"
+        yield Notice(level="info", code="commands_not_apart", message=told)
 
 
 def config_folder(
