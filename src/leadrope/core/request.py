@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from leadrope import errors
-from leadrope.core import schema
+from leadrope.core import agent_sandbox, schema
 from leadrope.core.redaction import SHORTEST, Secret
 
 Mode = Literal["plan", "default", "edit", "sandboxed", "full", "dontAsk"]
@@ -147,18 +147,6 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """How often a run that has used up its turns goes on in its session; never where the caller set max_turns."""
 
 
-SANDBOX_KEYS = (
-    "enabled",
-    "autoAllowBashIfSandboxed",
-    "excludedCommands",
-    "allowUnsandboxedCommands",
-    "network",
-    "ignoreViolations",
-    "enableWeakerNestedSandbox",
-)
-"""What the agent's own sandbox knows. An unknown key it would ignore, and run without what was meant."""
-
-
 class _Range(msgspec.Struct, frozen=True):
     low: int
     high: int
@@ -222,8 +210,8 @@ def check(request: RunRequest) -> RunRequest:
         raise errors.BadValue("base_url", f"{request.base_url!r} must start with http:// or https://")
     for name, server in request.connections.items():
         check_connection(name, server)
-    for key in request.sandbox or ():
-        _one_of("sandbox", key, SANDBOX_KEYS)
+    if request.sandbox is not None:
+        agent_sandbox.check(request.sandbox)
     for name in request.secret_variables:
         if 0 < len(request.variables.get(name, "")) < SHORTEST:
             raise errors.BadValue(

@@ -15,9 +15,10 @@ from typing import Literal
 import msgspec
 
 from leadrope import errors
+from leadrope.core.agent_sandbox import AgentSandbox
 from leadrope.core.request import Mode
 from leadrope.core.tools import BASELINE_TOOLS, ToolCall, ToolClass
-from leadrope.policy import paths, patterns, web
+from leadrope.policy import agent_sandbox, paths, patterns, web
 from leadrope.policy.findings import Finding
 from leadrope.policy.look import SHELL_TOOLS, Facts, Look
 from leadrope.policy.resolve import EffectivePolicy
@@ -82,6 +83,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """Grants that a person gave at a question, for the rest of this run."""
     protected: tuple[str, ...] = ()
     """Further absolute paths that count as `protected_paths`: files of the workspace that git's settings name."""
+    agent_sandbox: AgentSandbox = AgentSandbox()
+    """The agent program's own sandbox, as this run asked for it."""
     rules: EffectivePolicy = EffectivePolicy()
 
     @property
@@ -117,6 +120,8 @@ def _judge(policy: Policy, look: Look, facts: Facts) -> Verdict:
     if isinstance(found, Deny):
         return found
     # Every rule is heard before an ask counts: a later one may deny.
+    if agent_sandbox.leaves(look.call) and (policy.agent_sandbox.is_enabled or not facts.sandboxed):
+        found = found or Ask("agent_sandbox", "it asks to run outside of the agent's own sandbox", "run")
     for verdict in _by_rules(policy, look, facts):
         if isinstance(verdict, Deny):
             return verdict
@@ -178,8 +183,6 @@ def _by_rules(policy: Policy, look: Look, facts: Facts) -> list[Ask | Deny]:
                 found.append(verdict)
     if rules.gates_commands and look.reading is not None and (verdict := _by_reading(policy, look, facts)):
         found.append(verdict)
-    if look.leaves_agent_sandbox and not facts.sandboxed:
-        found.append(Ask("sandbox", "the command asks to run outside of the agent's own sandbox"))
     return found
 
 
@@ -233,8 +236,10 @@ def _unread(rules: EffectivePolicy, rule: str, why: str, layer: str, facts: Fact
 def _by_modes(policy: Policy, look: Look, facts: Facts) -> Verdict:
     """The run's own mode, under every mode that a layer has named as the most it may be."""
     own = _stance(policy.mode, look, facts)
-    if own in ("ask", "unasked") and (grant := _granted(policy, look)):
-        verdict: Verdict = grant
+    if own in ("ask", "unasked") and agent_sandbox.is_held(policy.agent_sandbox, look):
+        verdict: Verdict = Allow("agent_sandbox", "it runs in the agent's own sandbox", "run")
+    elif own in ("ask", "unasked") and (grant := _granted(policy, look)):
+        verdict = grant
     else:
         verdict = _as_verdict(own, policy.mode, look, "run")
     for mode in policy.rules.permission_mode:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from leadrope import errors
-from leadrope.core.request import SANDBOX_KEYS, RunRequest
+from leadrope.core.request import RunRequest
 from leadrope.providers.claude_code import credentials, failures
 from leadrope.workflows.steps import agent
 from leadrope.workflows.steps.base import StepFailed
@@ -70,10 +70,6 @@ async def test_every_parameter_reaches_the_run(
     with contextlib.suppress(errors.LeadropeError):
         await request_of(here, tmp_path, "agent", **{name: value})
     assert getattr(here.service.requests[0], field) == wanted
-
-
-def test_the_sandbox_of_a_step_is_that_of_a_run() -> None:
-    assert agent.Sandbox.__struct_encode_fields__ == SANDBOX_KEYS
 
 
 async def test_a_sandbox_that_a_template_gave_is_checked_when_it_is_known(here: Here) -> None:

@@ -145,7 +145,10 @@ def test_a_prompt_that_changes_at_resume_is_not_ignored(fields: dict[str, Any], 
         ({"mode": "plan"}, {"disableSkillShellExecution": True, "useAutoModeDuringPlan": False}),
         (
             {"sandbox": {"enabled": True, "failIfUnavailable": False}},
-            {"disableSkillShellExecution": True, "sandbox": {"enabled": True, "failIfUnavailable": True}},
+            {
+                "disableSkillShellExecution": True,
+                "sandbox": {"allowUnsandboxedCommands": False, "enabled": True, "failIfUnavailable": True},
+            },
         ),
     ],
 )

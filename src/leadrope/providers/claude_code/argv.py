@@ -68,8 +68,9 @@ def settings(request: RunRequest) -> dict[str, Any]:
         # Else a classifier answers in the gate's place, and is unavailable as often as not.
         result["useAutoModeDuringPlan"] = False
     if request.sandbox is not None:
-        # Without this the program warns and runs unsandboxed when bubblewrap or socat is missing.
-        result["sandbox"] = {**request.sandbox, "failIfUnavailable": True}
+        # Without the last the program warns and runs unsandboxed when bubblewrap or socat is missing; and by its own
+        # default a command may ask to run outside.
+        result["sandbox"] = {"allowUnsandboxedCommands": False, **request.sandbox, "failIfUnavailable": True}
     return result
 
 

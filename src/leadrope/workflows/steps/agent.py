@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import Meta
 
 from leadrope import errors
 from leadrope.core import config as configs
 from leadrope.core import events, schema
 from leadrope.core import home as homes
+from leadrope.core.agent_sandbox import Sandbox
 from leadrope.core.request import RunRequest
 from leadrope.core.result import SCHEMA_RESOLVED_TO_NULL, RunResult
 from leadrope.providers import registry
@@ -43,32 +44,6 @@ ALONE: Mapping[str, Any] = {
 
 _AGENTS_FORM = re.compile(r"(?<=[^(\s]):\*\)\s*\Z")
 """`Bash(git:*)`, which a run takes for `Bash(git *)`."""
-
-
-class _Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """Of the agent program, by its own names. What it does not know it would ignore, and run without what was meant."""
-
-
-class SandboxNetwork(_Settings, frozen=True, kw_only=True):
-    allowed_domains: list[str] | UnsetType = UNSET
-    denied_domains: list[str] | UnsetType = UNSET
-    allow_managed_domains_only: bool | UnsetType = UNSET
-    allow_unix_sockets: list[str] | UnsetType = UNSET
-    allow_all_unix_sockets: bool | UnsetType = UNSET
-    allow_local_binding: bool | UnsetType = UNSET
-    allow_mach_lookup: list[str] | UnsetType = UNSET
-    http_proxy_port: int | UnsetType = UNSET
-    socks_proxy_port: int | UnsetType = UNSET
-
-
-class Sandbox(_Settings, frozen=True, kw_only=True):
-    enabled: bool | UnsetType = UNSET
-    auto_allow_bash_if_sandboxed: bool | UnsetType = UNSET
-    excluded_commands: list[str] | UnsetType = UNSET
-    allow_unsandboxed_commands: bool | UnsetType = UNSET
-    network: SandboxNetwork | UnsetType = UNSET
-    ignore_violations: dict[str, list[str]] | UnsetType = UNSET
-    enable_weaker_nested_sandbox: bool | UnsetType = UNSET
 
 
 class AgentConfig(Config, frozen=True, kw_only=True):
