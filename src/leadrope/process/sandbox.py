@@ -86,6 +86,7 @@ def _refuse(spec: Sandbox, machine: Machine) -> None:
                     raise errors.BadValue(
                         field, f"{path} is always hidden from agents", hint="Copy what is needed into the workspace."
                     )
+    _refuse_masks(spec, machine)
     for socket in spec.sockets:
         if not _SOCKET.fullmatch(socket.inside):
             raise errors.BadValue("sockets", f"{socket.inside} is not a plain name below /run/leadrope")
@@ -105,6 +106,18 @@ def _refuse(spec: Sandbox, machine: Machine) -> None:
         raise errors.SandboxUnavailable(
             "setpriv is not installed, and root must become another user", hint=INSTALL_HINT
         )
+
+
+def _refuse_masks(spec: Sandbox, machine: Machine) -> None:
+    """Where the run itself needs what a policy blocks, there is no sandbox that does both."""
+    needed = (spec.workspace, spec.run_dir, spec.home, spec.binary, *([spec.config_dir] if spec.config_dir else []))
+    places = [*(real(path, machine) for path in needed), *(place.real for place in machine.agent), *machine.system]
+    for place in machine.blocked:
+        if place.real in BASE or any(path == place.real or is_below(path, place.real) for path in places):
+            raise errors.SandboxUnavailable(
+                f"the sandbox cannot mask {place.real}, which the policy blocks: the run needs what lies there",
+                hint="Name the blocked path more narrowly.",
+            )
 
 
 def _views(machine: Machine) -> Iterator[str]:

@@ -57,7 +57,9 @@ def look(spec: Sandbox) -> Machine:
         _needed(path)
     places = {path: _needed(path) for path in needed}
     writable = [place.real for place in places.values()]
-    repositories = sandbox_git.git_dirs(spec.workspace, given=(spec.workspace, *spec.writable), writable=writable)
+    repositories = sandbox_git.git_dirs(
+        spec.workspace, given=(spec.workspace, *spec.writable, *spec.repositories), writable=writable
+    )
     if spec.level == "workspace":
         for folder in repositories:
             sandbox_git.fill_gaps(folder, writable=writable)
@@ -88,6 +90,7 @@ def look(spec: Sandbox) -> Machine:
         if not _is_secret(cache.place, secrets)
     ]
     open_places = set(_open_to(user, (cache.place for cache in found)))
+    masked, unmasked = _masks(spec)
     return Machine(
         bwrap=_tool("bwrap"),
         prlimit=_tool("prlimit"),
@@ -106,13 +109,16 @@ def look(spec: Sandbox) -> Machine:
         toolchains=shown,
         caches=tuple(cache for cache in found if cache.place in open_places) if spec.level == "workspace" else (),
         agent=agent,
-        git=(*pins, *_above(spec.kept, writable)),
+        git=(*pins, *_above((*spec.kept, *spec.guarded, *spec.blocked), writable)),
         protected=protected,
         settings=tuple(dict.fromkeys(settings)) if spec.level == "workspace" else (),
         plantable=sandbox_git.plantable([pin for pin in pins if spec.level == "workspace"]),
+        guarded=tuple(_existing(spec.guarded)),
+        blocked=tuple(_existing(spec.blocked)),
         secrets=secrets,
         unshown=tuple(place.name for place in named.places if _is_secret(place, secrets)),
-        masks=_masks(spec),
+        masks=masked,
+        unmasked=unmasked,
         most_open_files=_most(resource.RLIMIT_NOFILE),
         most_processes=_most(resource.RLIMIT_NPROC),
         processes=_processes_of(user.uid) if drops_root else 0,
@@ -265,13 +271,15 @@ def _is_reachable(path: str, user: User) -> bool:
     return True
 
 
-def _masks(spec: Sandbox) -> tuple[str, ...]:
+def _masks(spec: Sandbox) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The files to mask, and those of blocked programs that cannot be masked."""
     try:
-        return sandbox_programs.files_of(spec.masked, spec.path, must=spec.must_mask)
+        files = sandbox_programs.files_of(spec.masked, spec.path, must=spec.must_mask)
     except sandbox_programs.Cannot as error:
         raise errors.SandboxUnavailable(
             f"the sandbox cannot mask {error.program}: {error}", hint="Block it by a rule instead."
         ) from None
+    return files, () if spec.must_mask else sandbox_programs.shells_of(spec.masked, spec.path)
 
 
 def _most(limit: int) -> int | None:

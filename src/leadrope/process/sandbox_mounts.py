@@ -16,7 +16,7 @@ TMP_SIZE = 1024 * MIB
 managers fill some hundred MiB; without a bound a run could take half of the machine's memory."""
 SMALL_SIZE = 16 * MIB
 
-Kind = Literal["ro", "rw", "hide", "home", "link"]
+Kind = Literal["ro", "rw", "hide", "mask", "home", "link"]
 
 
 class Mount(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +43,7 @@ def mounts_of(spec: Sandbox, machine: Machine) -> dict[str, Mount]:
     for name, copy in machine.copies.items():
         nearest = _nearest(mounts, str(PurePosixPath(name).parent))
         if nearest is not None and mounts[nearest].kind == "home":
-            mounts[name] = Mount(kind="link", source=copy, is_dir=False)
+            mounts[name] = Mount(kind="link", source=copy.copy, is_dir=False)
     for cache in machine.caches:
         if not _is_writable(mounts, cache.place.real):
             add(cache.place, "ro")  # until the guardian has put a layer over it
@@ -51,6 +51,10 @@ def mounts_of(spec: Sandbox, machine: Machine) -> dict[str, Mount]:
         # The real place counts: a hooks folder that is a link must not open what it leads to.
         if _is_writable(mounts, real(path, machine)):
             add(place_of(path, machine), "ro")
+    for place in machine.guarded:
+        if _is_writable(mounts, place.real):
+            add(place, "ro")
+    _close_pins(mounts, machine)
     for place in machine.agent:
         # Also inside of a writable workspace: the same file answers `--version` outside of any box.
         if not sees(mounts, place.real, machine) or _is_writable(mounts, place.real):
@@ -63,11 +67,28 @@ def mounts_of(spec: Sandbox, machine: Machine) -> dict[str, Mount]:
     for cache in machine.caches:
         if cache.layer:  # the kernel's own business; changed behind its back a layer may show anything
             mounts[cache.layer] = Mount(kind="hide")
+    _add_masks(mounts, machine)
     _add_aliases(mounts, machine)
     above = str(PurePosixPath(spec.home).parent)
     if mounts[spec.home].kind == "home" and spec.home not in machine.places and sees(mounts, above, machine):
         del mounts[spec.home]  # it would be made on the host
     return mounts
+
+
+def _close_pins(mounts: dict[str, Mount], machine: Machine) -> None:
+    """A folder that is mounted on itself to stay in its place must not open a part of a guarded one again."""
+    guarded = [place.real for place in machine.guarded]
+    for path in machine.git:
+        if any(is_below(path, folder) for folder in guarded):
+            mounts[path] = Mount(kind="ro", source=path)
+
+
+def _add_masks(mounts: dict[str, Mount], machine: Machine) -> None:
+    for place in machine.blocked:
+        if sees(mounts, place.real, machine):
+            for path in [path for path in mounts if is_below(path, place.real)]:
+                del mounts[path]
+            mounts[place.real] = Mount(kind="mask", is_dir=place.is_dir)
 
 
 def _add_aliases(mounts: dict[str, Mount], machine: Machine) -> None:
@@ -84,6 +105,9 @@ def _add_aliases(mounts: dict[str, Mount], machine: Machine) -> None:
         is_reachable = place.name == place.real or sees(mounts, place.name, machine)
         if not is_reachable and target is not None and target.kind in ("ro", "rw"):
             mounts[place.name] = target
+            for path, mount in [*mounts.items()]:  # a bind brings along none of the mounts below its source
+                if is_below(path, place.real) and mount.kind in ("ro", "hide", "mask"):
+                    mounts[place.name + path.removeprefix(place.real)] = mount
 
 
 def placed(mounts: Mapping[str, Mount], machine: Machine) -> Iterator[str]:
@@ -96,6 +120,8 @@ def placed(mounts: Mapping[str, Mount], machine: Machine) -> Iterator[str]:
             yield from tmpfs(path, 0o777 if machine.drops_root else 0o700, TMP_SIZE)
         elif mount.kind == "hide":
             yield from hide(path, is_dir=mount.is_dir)
+        elif mount.kind == "mask":
+            yield from mask(path, is_dir=mount.is_dir)
         elif mount.kind == "link":
             yield from ("--symlink", mount.source, path)
         else:
@@ -136,6 +162,11 @@ def hide(path: str, *, is_dir: bool) -> tuple[str, ...]:
     return tmpfs(path, 0o755, SMALL_SIZE) if is_dir else ("--ro-bind", "/dev/null", path)
 
 
+def mask(path: str, *, is_dir: bool) -> tuple[str, ...]:
+    """Every attempt to open it fails with "Permission denied": /dev/null is a device, and mounts here allow none."""
+    return (*tmpfs(path, 0, 4096), "--remount-ro", path) if is_dir else ("--ro-bind", "/dev/null", path)
+
+
 def place_of(path: str, machine: Machine) -> Place:
     return machine.places.get(path) or Place(name=path, real=path)
 
@@ -154,7 +185,9 @@ def sight(spec: Sandbox, machine: Machine) -> Sight:
     for path in (*machine.system, *machine.links):
         own[path] = "ro"
     kinds: dict[Kind, Seen] = {"ro": "ro", "rw": "rw", "hide": "hidden", "home": "private", "link": "private"}
-    own |= {path: kinds[mount.kind] for path, mount in mounts_of(spec, machine).items()}
+    kinds["mask"] = "hidden"
+    mounts = mounts_of(spec, machine)
+    own |= {path: kinds[mount.kind] for path, mount in mounts.items()}
     workspace = real(spec.workspace, machine)
     return Sight(
         places=own,
@@ -163,7 +196,16 @@ def sight(spec: Sandbox, machine: Machine) -> Sight:
         network=spec.network,
         plantable=machine.plantable,
         views=machine.views,
+        own_settings=tuple(machine.copies.values()),
+        guarded=_guarded(mounts, machine),
     )
+
+
+def _guarded(mounts: Mapping[str, Mount], machine: Machine) -> frozenset[str]:
+    """Without what is read-only for another reason too, and stays so."""
+    others = {real(path, machine) for path in machine.protected} | {place.real for place in machine.agent}
+    found = {place.real for place in machine.guarded} - others
+    return frozenset(path for path in found if path in mounts and mounts[path].kind == "ro")
 
 
 def _nearest(mounts: Mapping[str, Mount], path: str) -> str | None:

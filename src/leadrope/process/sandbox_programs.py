@@ -38,11 +38,19 @@ def files_of(programs: Sequence[str], path: str, *, must: bool = True) -> tuple[
     """
     if not programs:
         return ()
-    return _search(tuple(programs), path, must, int(time.monotonic() / KEPT_S))
+    files, shells = _search(tuple(programs), path, int(time.monotonic() / KEPT_S))
+    if shells and must:
+        raise Cannot(", ".join(programs), shells[0])
+    return files
+
+
+def shells_of(programs: Sequence[str], path: str) -> tuple[str, ...]:
+    """Those of the named programs' files that `files_of` leaves out: they are the system's shell too."""
+    return _search(tuple(programs), path, int(time.monotonic() / KEPT_S))[1] if programs else ()
 
 
 @functools.lru_cache(maxsize=32)
-def _search(programs: tuple[str, ...], path: str, must: bool, moment: int) -> tuple[str, ...]:
+def _search(programs: tuple[str, ...], path: str, moment: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
     names = {program for program in programs if "/" not in program}
     folders = [*dict.fromkeys(map(os.path.realpath, [*filter(os.path.isabs, path.split(":")), *FOLDERS]))]
     wanted = frozenset({*names, *MULTI_CALL}) if names else frozenset[str]()
@@ -50,14 +58,12 @@ def _search(programs: tuple[str, ...], path: str, must: bool, moment: int) -> tu
     found |= {os.path.realpath(program) for program in programs if program.startswith("/")}
     files = {file for file in found if Path(file).is_file()}
     shell = _identity("/bin/sh")
-    for file in sorted(files):
-        if _identity(file) == shell and must:
-            raise Cannot(", ".join(programs), file)
-    files = {file for file in files if _identity(file) != shell}
+    shells = tuple(sorted(file for file in files if _identity(file) == shell))
+    files.difference_update(shells)
     linked = {_identity(file) for file in files if os.stat(file).st_nlink > 1}  # noqa: PTH116  # beside its fellows
     if linked:
         files |= {os.path.realpath(entry) for entry in _all(folders) if _identity(entry) in linked}
-    return tuple(sorted(files))
+    return tuple(sorted(files)), shells
 
 
 def _all(folders: Sequence[str], names: frozenset[str] | None = None) -> Iterator[str]:

@@ -43,6 +43,8 @@ class Box(msgspec.Struct, frozen=True, kw_only=True):
     """Named by the user's settings, and hidden all the same."""
     sight: Sight = Sight()
     """What is to be seen in there."""
+    unmasked: tuple[str, ...] = ()
+    """Files of blocked programs that can be started in there all the same."""
 
 
 class Availability(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,6 +98,7 @@ def prepare(spec: Sandbox) -> Box:
         user=machine.user,
         unshown=machine.unshown,
         sight=sight(spec, machine),
+        unmasked=machine.unmasked,
     )
 
 
@@ -105,7 +108,7 @@ def _with_copies(machine: Machine, spec: Sandbox) -> Machine:
     return msgspec.structs.replace(
         machine,
         views=sandbox_settings.make(machine.settings, spec.run_dir),
-        copies={name: made.copy for name, path in own.items() for made in sandbox_settings.make([path], spec.run_dir)},
+        copies={name: made for name, path in own.items() for made in sandbox_settings.make([path], spec.run_dir)},
         caches=tuple(_layered(cache, spec.run_dir) for cache in machine.caches),
     )
 

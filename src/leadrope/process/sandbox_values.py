@@ -127,6 +127,12 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
     """Arguments and values that the user wrote; the existing paths among them stay visible, read-only."""
     kept: tuple[str, ...] = ()
     """Inside of what is writable, and read-only all the same; nor can a folder above them be moved away."""
+    guarded: tuple[str, ...] = ()
+    """As `kept`, but the supervisor may open them for one call that a person has approved (`sandbox_guards`)."""
+    blocked: tuple[str, ...] = ()
+    """Real paths that cannot be read or written in the sandbox, whatever shows the folder around them."""
+    repositories: tuple[str, ...] = ()
+    """Folders inside the workspace with a git folder of their own, which is treated as the workspace's is."""
     hidden: tuple[str, ...] = ()
     """leadrope's own folders: absent, but for the config dir, the run dir or a workspace inside of them."""
     masked: tuple[str, ...] = ()
@@ -155,6 +161,10 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
     """To be looked for when the agent has ended."""
     views: tuple[View, ...] = ()
     """Files of which the agent has a copy; what it changed there is judged when it has ended."""
+    own_settings: tuple[View, ...] = ()
+    """Copies of the user's git settings that vanish with the run."""
+    guarded: frozenset[str] = frozenset()
+    """Read-only places that can be opened for one approved call."""
 
     def of(self, path: str) -> Seen:
         while path not in self.places:
@@ -217,14 +227,19 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     settings: tuple[str, ...] = ()
     """Of the protected files those that may have a private copy in the box."""
     views: tuple[View, ...] = ()
-    copies: Mapping[str, str] = {}
+    copies: Mapping[str, View] = {}
     """Files in the home that are replaced by a link to a copy, which vanishes with whatever was written to it."""
+    guarded: tuple[Place, ...] = ()
+    blocked: tuple[Place, ...] = ()
+    """By their real names."""
     plantable: tuple[str, ...] = ()
     """Of the same kind, but not there yet: what is there after the run was put there by the agent."""
     secrets: tuple[Place, ...] = ()
     unshown: tuple[str, ...] = ()
     """Named by the user's settings, and hidden all the same."""
     masks: tuple[str, ...] = ()
+    unmasked: tuple[str, ...] = ()
+    """Files of blocked programs that stay as they are: they are the system's shell too."""
     most_open_files: int | None = None
     most_processes: int | None = None
     """The hard limits; nobody can go above them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import msgspec
@@ -93,6 +93,8 @@ class Attempt:
         )
         self._correction: str | None = None
         """What the agent must be told next about an answer that does not fit its schema."""
+        self.after_call: Callable[[str], Awaitable[str | None] | None] | None = None
+        """What is to be done when the result of a call has come; what that gives is a warning."""
         self.tool_ran = False
         self.prompts_sent = 0
         self.last_retry: events.RetryScheduled | None = None
@@ -302,6 +304,8 @@ class Attempt:
             for held in self._watch.completed(done):
                 self._recorder.record(held)
         call_id = done.call_id
+        if self.after_call is not None and (work := self.after_call(call_id)) is not None:
+            self.spawn(self._after(work))
         if call_id in self._clocks.tools:
             self._clocks.tool_ends(call_id)
         if not done.executed:
@@ -317,6 +321,11 @@ class Attempt:
                 bypassed,
                 hint="This agent version may not honour the gate. Report it, and use a tested version.",
             )
+
+    async def _after(self, work: Awaitable[str | None]) -> None:
+        warning = await work
+        if warning:
+            self.emit(events.Notice(level="warning", code="after_effect", message=warning))
 
     def _on_retry(self, retry: events.RetryScheduled) -> None:
         self._keep(retry)

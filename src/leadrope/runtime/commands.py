@@ -170,9 +170,7 @@ class Commands:
         is_command = call.name == "Bash"
         facts = Facts(
             person=has_person,
-            sandboxed=is_command
-            and self.is_walled
-            and (self._planned().built.holds or self.rules.sandbox == "required"),
+            sandboxed=is_command and self.is_walled and self._planned().built.holds,
             home=self._user_home,
             is_own=is_own,
         )
@@ -202,7 +200,7 @@ class Commands:
             entry
             for rule, entries in (
                 ("blocked_commands", set(rules.blocked_commands) - set(rules.blocked_programs)),
-                ("blocked_paths", rules.blocked_paths),
+                ("blocked_paths", () if self._planned().built.holds else rules.blocked_paths),
                 ("disallowed_tools", [entry for entry in rules.disallowed_tools if entry.startswith("Bash(")]),
             )
             for entry in entries

@@ -428,7 +428,8 @@ class Gate:
             )
         )
         if decision.allowed and self.before_effect is not None:
-            self._host.spawn(self._tell_after(self.before_effect(call), decision, tell))
+            run = msgspec.structs.replace(call, input=decision.input if decision.input is not None else call.input)
+            self._host.spawn(self._tell_after(self.before_effect(run), decision, tell))
         else:
             tell(decision)
 

@@ -26,10 +26,12 @@ import msgspec
 from leadrope import errors
 from leadrope.core import config as configs
 from leadrope.core import events, home
+from leadrope.core.agent_sandbox import AgentSandbox
 from leadrope.core.redaction import Redactor
 from leadrope.core.request import RunRequest, check_text, normal_mode
 from leadrope.core.request_secrets import known_secrets
 from leadrope.core.result import RunResult
+from leadrope.core.tools import ToolCall
 from leadrope.policy.decide import Policy
 from leadrope.policy.resolve import EffectivePolicy
 from leadrope.process import child as processes
@@ -37,6 +39,7 @@ from leadrope.process import reaper
 from leadrope.providers import base, registry
 from leadrope.runtime import gatecheck, prepare, retries, walls
 from leadrope.runtime.approvals import Answer, Approve, Approver, QuestionAnswer, as_approver
+from leadrope.runtime.approved_writes import ApprovedWrites
 from leadrope.runtime.attempt import Attempt
 from leadrope.runtime.budget import Meter
 from leadrope.runtime.gate import BeforeEffect
@@ -118,6 +121,7 @@ class Run:
         self._prompts: deque[str] = deque([request.prompt])
         self._attempt: Attempt | None = None
         self._walls = walls.Built()
+        self._targets: walls.Targets
         self._launch: base.Launch | None = None
         self._task: asyncio.Task[None] | None = None
         self._result: RunResult | None = None
@@ -341,7 +345,10 @@ class Run:
         self._journal.tell(f"start {' '.join(launch.argv)}")
         if launch.credential:
             self._journal.tell(f"credential {launch.credential.source} {launch.credential.masked}")
-        self._walls = walls.build(wanted, self.request, launch, self._place, self._rules, self._gateway.doors)
+        self._targets = await asyncio.to_thread(walls.search, wanted, self.request, self._place, self._rules)
+        self._walls = walls.build(
+            wanted, self.request, launch, self._place, self._rules, self._gateway.doors, self._targets
+        )
         self._session.open_log(self.request, launch)
         child = await processes.start(
             launch.argv,
@@ -452,6 +459,8 @@ class Run:
             tools=self.request.tools,
             disallowed_tools=self.request.disallowed_tools,
             allow=self.request.allow,
+            protected=self._targets.git.paths,
+            agent_sandbox=AgentSandbox.of(self.request.sandbox),
             rules=self._rules,
         )
         session = self._provider.session(self.request, launch)
@@ -471,7 +480,7 @@ class Run:
             origin=self._session.origin,
             walls=self._walls.level,
             sight=self._walls.sight,
-            is_sandboxed=self._walls.holds or (bool(self._walls.level) and self._rules.sandbox == "required"),
+            is_sandboxed=self._walls.holds,
             surroundings=Surroundings(
                 workspace=policy.workspace,
                 env={**launch.env, **self._walls.env},
@@ -487,16 +496,27 @@ class Run:
         if self._stopped.is_set():
             self._attempt.end("stopped", "stopped", "stopped by the caller")
         attempt = self._attempt
-        attempt.gate.before_effect = self._before_effect
+        writes = ApprovedWrites(policy, self._walls.sight, child.pid)
+        attempt.gate.before_effect = self._before(writes) if self._walls.level else self._before_effect
+        attempt.after_call = writes.after
         if self._is_paused:
             attempt.pause()
         try:
             await attempt.live()
         finally:
             self._attempt = None
-            for notice in await walls.settled(self._walls):
+            for notice in await walls.settled(self._walls, writes.paths):
                 self._journal.record(notice)
         return attempt
+
+    def _before(self, writes: ApprovedWrites) -> BeforeEffect:
+        """What is done between the yes to a call and the call: the caller's own work, then the sandbox's."""
+
+        async def both(call: ToolCall) -> str | None:
+            first = await self._before_effect(call) if self._before_effect is not None else None
+            return "; ".join(filter(None, (first, await writes.before(call)))) or None
+
+        return both
 
     async def _try_gate(self, version: str) -> str | None:
         """Why this untested version cannot be used, or None; asked once per version and home."""

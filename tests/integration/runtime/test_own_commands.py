@@ -271,7 +271,7 @@ async def test_the_rules_of_all_layers_hold(
         ({"blocked_commands": ["curl", "nc"]}, "allow"),
         ({"blocked_commands": ["git push"]}, "ask"),
         ({"disallowed_tools": ["Bash(git push *)"]}, "ask"),
-        ({"blocked_paths": ["secrets/"]}, "ask"),
+        ({"blocked_paths": ["secrets/"]}, "allow"),
         ({"opaque": "deny"}, "deny"),
     ],
 )

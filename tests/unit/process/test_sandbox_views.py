@@ -18,9 +18,10 @@ CONFIG = f"{HOME}/project/.git/config"
 RUN = "/tmp/leadrope-run-1"  # a name
 SPEC = Sandbox(workspace=f"{HOME}/project", run_dir=RUN, home=HOME, binary="/usr/bin/agent")
 VIEW = View(path=CONFIG, run_dir=RUN, folder="git-1", was=b"", owner=(1000, 1000))
+OWN = View(path=f"{HOME}/.gitconfig", run_dir=RUN, folder="git-2", was=b"", owner=(1000, 1000))
 SHOWN = Cache(place=Place(name=f"{HOME}/.cargo/registry", real=f"{HOME}/.cargo/registry"), layer=f"{RUN}/cache-1")
 EXTRA = Cache(place=Place(name=f"{HOME}/.npm/x", real=f"{HOME}/.npm/x"), is_extra=True, layer=f"{RUN}/cache-2")
-MACHINE = Machine(protected=(CONFIG,), views=(VIEW,), caches=(SHOWN, EXTRA), copies={f"{HOME}/.gitconfig": f"{RUN}/g"})
+MACHINE = Machine(protected=(CONFIG,), views=(VIEW,), caches=(SHOWN, EXTRA), copies={f"{HOME}/.gitconfig": OWN})
 
 LINK = ["link", f"{RUN}/git-1/link", CONFIG]
 LAYERS = [
@@ -47,8 +48,8 @@ def test_the_plan_alone_leaves_everything_read_only() -> None:
     orders, command = box()
     assert orders == [*LINK, *LAYERS[0], *LAYERS[1]]
     assert {how(command, path) for path in (CONFIG, SHOWN.place.real, EXTRA.place.real)} == {"--ro-bind"}
-    at = command.index(f"{RUN}/g")
-    assert command[at - 1 : at + 2] == ["--symlink", f"{RUN}/g", f"{HOME}/.gitconfig"]
+    at = command.index(OWN.copy)
+    assert command[at - 1 : at + 2] == ["--symlink", OWN.copy, f"{HOME}/.gitconfig"]
     assert command[command.index(f"{RUN}/cache-1") - 1] == "--tmpfs", "a layer is the kernel's own business"
 
 

@@ -1,0 +1,135 @@
+"""What git's settings make git run: the files that they name, and whether a command that only reads runs any. Pure.
+
+Git takes programs from its settings: hooks, filters, drivers, helpers, aliases, editors. A file of the workspace that
+is named there runs the next time the user calls git, so whoever writes it needs approval.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+import shlex
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+FOLDERS = ("core.hookspath", "init.templatedir")
+INCLUDES = ("include.path", "includeif.*.path")
+COMMANDS = (
+    *("alias.*", "browser.*.cmd", "core.alternaterefscommand", "core.askpass", "core.editor", "core.fsmonitor"),
+    *("core.gitproxy", "core.pager", "core.sshcommand", "credential.helper", "credential.*.helper", "diff.external"),
+    *("diff.*.command", "diff.*.textconv", "difftool.*.cmd", "difftool.*.path", "filter.*.clean", "filter.*.process"),
+    *(
+        "filter.*.smudge",
+        "gpg.program",
+        "gpg.*.program",
+        "gpg.ssh.defaultkeycommand",
+        "guitool.*.cmd",
+        "hook.*.command",
+    ),
+    *("interactive.difffilter", "man.*.cmd", "merge.*.driver", "mergetool.*.cmd", "mergetool.*.path", "pager.*"),
+    *("remote.*.receivepack", "remote.*.uploadpack", "sendemail.*cmd", "sequence.editor", "submodule.*.update"),
+    *("tar.*.command", "trailer.*.cmd", "trailer.*.command", "uploadpack.packobjectshook"),
+)
+"""Settings whose value is a command line, or may be one."""
+
+# What `git status`, `git diff`, `git log` and `git show` run by themselves. No pager: their output is no terminal.
+READING = (
+    *("core.fsmonitor", "diff.external", "diff.*.command", "diff.*.textconv"),
+    *("filter.*.clean", "filter.*.process", "filter.*.smudge"),
+)
+_OFF = ("false", "no", "off", "0", "")
+_LFS = re.compile(r"git-lfs (?:clean -- %f|smudge(?: --skip)? -- %f|filter-process(?: --skip)?)")
+"""What `git lfs install` writes; a program of the system."""
+
+_WRAPPERS = frozenset({"env", "exec", "command", "nice", "time", "sudo"})
+_INTERPRETERS = re.compile(r"(?:ba|da|k|z)?sh|python[\d.]*|node|deno|bun|ruby|perl|php|uv|npx|tsx")
+_SEPARATORS = re.compile(r"&&|\|\||[;|&()\n]")
+
+
+Setting = tuple[str, str | None, str]
+"""Its name as git prints it, its value, and the file that says it (empty: none does)."""
+
+
+class Named(msgspec.Struct, frozen=True, kw_only=True):
+    """Absolute paths that settings name, whether or not they exist."""
+
+    files: tuple[str, ...] = ()
+    includes: tuple[str, ...] = ()
+    """Further files of settings."""
+    folders: tuple[str, ...] = ()
+    """Of hooks."""
+
+
+def named(settings: Iterable[Setting], *, top: str, home: str) -> Named:
+    """What the settings name by path. `top` is the folder that git runs its programs in."""
+    files: dict[str, None] = {}
+    includes: dict[str, None] = {}
+    folders: dict[str, None] = {}
+    for name, value, file in settings:
+        if not value:
+            continue
+        if _is(name, FOLDERS):
+            folders.setdefault(_absolute(value, top, home))
+        elif _is(name, INCLUDES):
+            where = os.path.dirname(file) if file else top  # noqa: PTH120
+            includes.setdefault(_absolute(value, where, home))
+        elif _is(name, COMMANDS) and (value.startswith("!") or not name.startswith("alias.")):
+            for word in _programs(value.removeprefix("!")):
+                files.setdefault(_absolute(word, top, home))
+    return Named(files=tuple(files), includes=tuple(includes), folders=tuple(folders))
+
+
+def runs_by_reading(settings: Iterable[Setting]) -> str | None:
+    """The first setting by which a command that only reads would start a program; None: there is none."""
+    shows_signatures = False
+    for name, given, _ in settings:
+        value = (given if given is not None else "true").strip()
+        is_on = value.lower() not in _OFF
+        if _is(name, READING) and is_on and not _LFS.fullmatch(value):
+            return name
+        # Objects that are missing in a partial clone are fetched when they are needed, also by `git show`.
+        if name == "extensions.partialclone" or fnmatch.fnmatchcase(name, "remote.*.promisor"):
+            return name
+        if name == "log.showsignature":
+            shows_signatures = is_on
+    return "log.showsignature" if shows_signatures else None
+
+
+def hooks_path(settings: Iterable[Setting], *, top: str, home: str) -> str | None:
+    """The last word on where hooks are; None: in the git folder."""
+    found = [value for name, value, _ in settings if name == "core.hookspath" and value]
+    return _absolute(found[-1], top, home) if found else None
+
+
+def _is(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatch.fnmatchcase(name.lower(), pattern) for pattern in patterns)
+
+
+def _absolute(path: str, folder: str, home: str) -> str:
+    if path == "~" or path.startswith("~/"):
+        path = home + path[1:]
+    return os.path.normpath(os.path.join(folder, path))  # noqa: PTH118
+
+
+def _programs(command: str) -> Iterator[str]:
+    """The words of a command line that are programs, or scripts of an interpreter, and could be files of a folder."""
+    for piece in _SEPARATORS.split(command):
+        try:
+            words = shlex.split(piece)
+        except ValueError:
+            words = piece.split()
+        is_script = False
+        for word in words:
+            name = os.path.basename(word)  # noqa: PTH119
+            if not is_script and re.fullmatch(r"\w+=.*", word, re.DOTALL):
+                continue
+            if is_script and word.startswith("-"):
+                continue
+            if "/" in word or is_script:
+                yield word
+            if name in _WRAPPERS or _INTERPRETERS.fullmatch(name):
+                is_script = True
+                continue
+            break

@@ -1,0 +1,142 @@
+"""What git's settings name inside a workspace: to be protected, and to be known before git is called a reader.
+
+The settings themselves are read by `process.git_effective`, and understood by `policy.git_programs`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from leadrope.policy import git_programs
+from leadrope.process import git_effective, sandbox_settings
+from leadrope.process.sandbox_settings import Unreadable
+from leadrope.process.sandbox_values import Sight
+
+MOST_SUBMODULES = 16
+
+
+class GitNamed(msgspec.Struct, frozen=True, kw_only=True):
+    """Absolute paths inside the workspace or an extra folder."""
+
+    files: tuple[str, ...] = ()
+    includes: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    problem: str = ""
+    """Why git's settings could not be read; empty: they were."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return (*self.files, *self.includes, *self.folders)
+
+
+def look(roots: Sequence[str], home: str, environ: Mapping[str, str]) -> GitNamed:
+    """What the settings of these folders name inside them. Some 4 ms for each folder."""
+    if shutil.which("git", path=sandbox_settings.PATH) is None:
+        return GitNamed()  # nobody would run anything
+    found: dict[str, list[str]] = {"files": [], "includes": [], "folders": []}
+    problem = ""
+    for root in roots:
+        try:
+            effective = git_effective.read(root, home, environ)
+        except (Unreadable, OSError) as error:
+            problem = f"git's settings in {root} cannot be read: {error}"
+            continue
+        named = git_programs.named(effective.settings, top=effective.top, home=home)
+        for kind, paths in found.items():
+            paths += [path for path in getattr(named, kind) if _is_inside(path, roots)]
+    unique = {kind: tuple(dict.fromkeys(paths)) for kind, paths in found.items()}
+    return GitNamed(**unique, problem=problem)
+
+
+def fill_gaps(named: GitNamed, roots: Sequence[str]) -> tuple[str, ...]:
+    """Make what is missing and would count as soon as it is there, empty; what else is missing is returned.
+
+    An empty folder of hooks and an empty file of settings change nothing, and they can be made read-only. An empty
+    program would be run.
+    """
+    for path in named.folders:
+        _make(path, roots, is_folder=True)
+    for path in named.includes:
+        _make(path, roots, is_folder=False)
+    return tuple(path for path in named.paths if not os.path.lexists(path))
+
+
+def names_programs(folder: str, home: str, environ: Mapping[str, str], sight: Sight | None = None) -> str | None:
+    """Why a git command in this folder that only reads could start a program; None: it starts none.
+
+    `sight` is that of the sandbox that the command will run in: there git reads copies, which the agent may have
+    changed. Takes some 5 ms, more where there are submodules.
+    """
+    try:
+        for view in (*sight.views, *sight.own_settings) if sight is not None else ():
+            now = sandbox_settings.changed(view)
+            if now is not None:
+                copied = [(name, value, "") for name, values in sandbox_settings.read(now).items() for value in values]
+                if any(name.startswith("include") for name, _, _ in copied):
+                    return "include.path"
+                if (wrong := git_programs.runs_by_reading(copied)) or (wrong := _hook_setting(copied)):
+                    return wrong
+        return _effective_programs(folder, home, environ)
+    except (Unreadable, OSError) as error:
+        return f"git's settings cannot be read: {error}"
+
+
+def _hook_setting(settings: Iterable[git_programs.Setting]) -> str | None:
+    return next((name for name, _, _ in settings if name == "core.hookspath"), None)
+
+
+def _effective_programs(folder: str, home: str, environ: Mapping[str, str], depth: int = 2) -> str | None:
+    found = git_effective.read(folder, home, environ)
+    if wrong := git_programs.runs_by_reading(found.settings):
+        return wrong
+    hooks = git_programs.hooks_path(found.settings, top=found.top, home=home)
+    if git_effective.has_hook(found, hooks, "post-index-change"):
+        return "the hook post-index-change"
+    modules = git_effective.submodules(found, home)
+    if modules and (not depth or len(modules) > MOST_SUBMODULES):
+        return "more submodules than are looked into"
+    for module in modules:
+        if wrong := _effective_programs(module, home, environ, depth - 1):
+            return f"{wrong} (in {module})"
+    return None
+
+
+def _is_inside(path: str, roots: Sequence[str]) -> bool:
+    real = os.path.realpath(path)
+    is_git = ".git" in path.split("/")  # the sandbox has rules of its own for what lies in there
+    return not is_git and any(real.startswith(root.rstrip("/") + "/") for root in roots)
+
+
+def _make(path: str, roots: Sequence[str], *, is_folder: bool) -> None:
+    """Step by step from the root, so that no link leads elsewhere."""
+    root = next((root for root in roots if path.startswith(root.rstrip("/") + "/")), None)
+    if root is None or os.path.lexists(path):
+        return
+    *parents, name = path[len(root.rstrip("/")) + 1 :].split("/")
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    with contextlib.ExitStack() as stack, contextlib.suppress(OSError):  # then it stays a gap, and is told as such
+        handle = os.open(root, flags)
+        stack.callback(os.close, handle)
+        owner = os.fstat(handle)
+        for parent in (*parents, *([name] if is_folder else [])):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(parent, 0o755, dir_fd=handle)
+                _give(parent, handle, owner)
+            handle = os.open(parent, flags, dir_fd=handle)
+            stack.callback(os.close, handle)
+        if not is_folder:
+            made = os.open(
+                name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=handle
+            )
+            os.close(made)
+            _give(name, handle, owner)
+
+
+def _give(name: str, handle: int, owner: os.stat_result) -> None:
+    if os.geteuid() != owner.st_uid:
+        os.chown(name, owner.st_uid, owner.st_gid, dir_fd=handle, follow_symlinks=False)
