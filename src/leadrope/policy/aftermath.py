@@ -14,9 +14,9 @@ from collections.abc import Iterator
 
 import msgspec
 
+from leadrope.policy.effects import Role
 from leadrope.policy.leftovers import Leftovers, leftovers
 from leadrope.policy.shell_words import UNKNOWN_PATH, Word, names
-from leadrope.policy.wrappers import Role
 
 # Each write is compared with each program; this bounds the work of a text that is nothing but redirections.
 MAX_WRITES = 200
@@ -90,6 +90,7 @@ class Aftermath:
         self._groups = 0
         self._writes: list[_Write] = []
         self._starts: list[_Start] = []
+        self._links: set[str] = set()
         self._reasons: dict[str, None] = {}
         self._carried: list[str] = []
         """Set to more than a number, and perhaps in the environment already."""
@@ -134,8 +135,24 @@ class Aftermath:
             path = target.text
             if cwd is not None and path[:1] not in "/~":
                 path = UNKNOWN_PATH if cwd == UNKNOWN_PATH else posixpath.join(cwd, path)
+            if self.is_moved(path, None):
+                path = UNKNOWN_PATH
         order = 0 if loose else own
         self._writes.append(_Write(order, target, path, own))
+
+    def link(self, target: Word, cwd: str | None) -> None:
+        """From here on this name leads elsewhere: it has become a link, or another file has taken its place."""
+        path = UNKNOWN_PATH if target.text is None or target.splits or target.glob else target.text
+        self._links.add(_joined(path, cwd))
+
+    def is_moved(self, path: str, cwd: str | None) -> bool:
+        """Does the way to this path lead over a name that this line has given another meaning?"""
+        if not self._links:
+            return False
+        whole = _joined(path, cwd)
+        return UNKNOWN_PATH in (whole, *self._links) or any(
+            whole == link or whole.startswith(f"{link}/") for link in self._links
+        )
 
     def assign(self, name: str, value: Word, *, exported: bool) -> None:
         if _is_dangerous(name):
@@ -209,6 +226,12 @@ class Aftermath:
                     return f"{start.name} of a file that this line may have written, {_HIDES}"
                 return f"{start.name} after files that it may run were written"
         return ""
+
+
+def _joined(path: str, cwd: str | None) -> str:
+    if path == UNKNOWN_PATH or (cwd == UNKNOWN_PATH and path[:1] not in "/~"):
+        return UNKNOWN_PATH
+    return posixpath.normpath(path if path[:1] in "/~" else posixpath.join(cwd or ".", path))
 
 
 def _where(write: _Write) -> str:

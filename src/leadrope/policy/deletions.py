@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import msgspec
 
+from leadrope.policy.effects import Words
 from leadrope.policy.path_words import path_words
 from leadrope.policy.reading import Deletion, PathWord
 from leadrope.policy.shell_words import UNKNOWN, Word, names
-from leadrope.policy.wrappers import Words
 
 _REMOVERS = names("rm rmdir unlink shred srm trash trash-put gio-trash")
 _DISCARDS = {

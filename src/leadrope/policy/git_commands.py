@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from leadrope.policy.effects import Grammar, Told, Words, options_used, other_options, parse, unknown_options
 from leadrope.policy.shell_words import UNKNOWN, Word, names
-from leadrope.policy.wrappers import Grammar, Told, Words, options_used, other_options, parse, unknown_options
 
 _PLAIN = names(
     """status diff log show add commit branch checkout switch restore reset merge tag stash fetch pull push clone

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from leadrope.policy.awk_text import judge_awk
+from leadrope.policy.effects import Grammar, Told, Words, is_stream, other_options, parse, unknown_options
 from leadrope.policy.scripts import judge_sed
 from leadrope.policy.shell_words import UNKNOWN, Word, names
-from leadrope.policy.wrappers import Grammar, Told, Words, is_stream, other_options, parse, unknown_options
 
 _PYTHON = Grammar("uBOsSEIqvbdP", "", ("--version", "--help"), (), r"-V|-W(?:ignore|error|default)|-OO")
 # Modules with code of their own, and those that are a program's other name.

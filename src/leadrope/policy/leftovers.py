@@ -11,9 +11,9 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
+from leadrope.policy.effects import Role
 from leadrope.policy.git_commands import verb_at
 from leadrope.policy.shell_words import Word, names
-from leadrope.policy.wrappers import Role
 
 Leftovers = Literal["nothing", "names", "git", "project", "anything"]
 """nothing: no file at all; names: empty files or folders, whose names the line chooses; git: texts below .git;

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 from urllib.parse import unquote
 
+from leadrope.policy.effects import Words
 from leadrope.policy.reading import PathWord
 from leadrope.policy.shell_words import Word, names
-from leadrope.policy.wrappers import Words
 
 # Their words are text, numbers or names: nothing is opened because of them.
 _NO_PATHS = names(

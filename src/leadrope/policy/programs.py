@@ -8,9 +8,10 @@ from collections.abc import Callable
 
 import msgspec
 
+from leadrope.policy.effects import Grammar, Told, Words, parse
 from leadrope.policy.shell_words import UNKNOWN, Word, is_name, is_number, known, names
 from leadrope.policy.toolchains import toolchain
-from leadrope.policy.wrappers import Grammar, Told, Words, parse, wrapper
+from leadrope.policy.wrappers import wrapper
 
 # These start nothing whatever their words are, and write nothing that could be run.
 _INERT = names(
@@ -104,9 +105,17 @@ def _as_script(told: Told) -> Told:
     return msgspec.structs.replace(told, role="runner") if told.role in ("inert", "writer") else told
 
 
+def operands_of(words: Words) -> tuple[Word, ...]:
+    """The words that are no options: `-` alone is none, and after `--` no word is."""
+    texts = [word.text for word in words]
+    end = texts.index("--") if "--" in texts else len(texts)
+    before = [word for word in words[:end] if word.text == "-" or not (word.text or "").startswith("-")]
+    return (*before, *words[end + 1 :])
+
+
 def _copies(words: Words) -> Told:
     """cp, mv and ln write their last word, or the folder of -t."""
-    operands = [word for word in words if not (word.text or "").startswith("-")]
+    operands = operands_of(words)
     into = [w for w in words if (w.text or "").startswith(("-t", "--target"))]
     if into or not operands:
         return Told(role="writer", writes=(UNKNOWN,))
@@ -120,7 +129,7 @@ def _copies(words: Words) -> Told:
 
 
 def _each(words: Words) -> Told:
-    return Told(role="writer", writes=tuple(word for word in words if not (word.text or "").startswith("-")))
+    return Told(role="writer", writes=operands_of(words))
 
 
 def _dd(words: Words) -> Told:
@@ -135,7 +144,7 @@ def _anywhere(words: Words) -> Told:
 
 
 def _uniq(words: Words) -> Told:
-    operands = [word for word in words if not (word.text or "").startswith("-")]
+    operands = operands_of(words)
     return Told(writes=tuple(operands[1:]) if all(not word.splits for word in operands) else (UNKNOWN,))
 
 

@@ -14,11 +14,11 @@ from collections.abc import Callable
 import msgspec
 
 from leadrope.policy.awk_text import judge_awk
+from leadrope.policy.effects import Grammar, Parsed, Words, parse
 from leadrope.policy.read_tables import ANY_WORDS, FIND_ACTIONS, FIND_TESTS, GIT, GRAMMARS, VERSIONED
 from leadrope.policy.reading import Program, Reading
 from leadrope.policy.scripts import judge_sed
 from leadrope.policy.shell_words import UNKNOWN, UNKNOWN_PATH, Word, names
-from leadrope.policy.wrappers import Grammar, Parsed, Words, parse
 
 _BUILTINS = names("echo printf pwd cd true false : test [ type command exit")
 _SYSTEM = ("/bin/", "/usr/bin/", "/usr/local/bin/", "/sbin/", "/usr/sbin/", "/opt/homebrew/bin/")

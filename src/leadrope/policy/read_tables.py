@@ -6,8 +6,8 @@ them, and so do GNU programs; only whole names count here.
 
 from __future__ import annotations
 
+from leadrope.policy.effects import Grammar
 from leadrope.policy.shell_words import names
-from leadrope.policy.wrappers import Grammar
 
 # No option of these writes a file, starts a program or changes anything, whichever system they come from.
 ANY_WORDS = names(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from leadrope.policy.deletions import deletions
 from leadrope.policy.path_words import named_by, path_words
 from leadrope.policy.programs import obeys_input, tell
+from leadrope.policy.reading import PathWord
 from leadrope.policy.shell_scope import Scope, document, moved
 from leadrope.policy.shell_words import UNKNOWN, UNKNOWN_PATH, Word, WordReader, is_name, is_number, known, names
 from leadrope.policy.wrappers import only_bash
@@ -16,8 +18,8 @@ from leadrope.policy.wrappers import only_bash
 if TYPE_CHECKING:
     from tree_sitter import Node
 
+    from leadrope.policy.effects import Told
     from leadrope.policy.shell import Scan
-    from leadrope.policy.wrappers import Told
 
 MAX_PROGRAMS = 200
 # Deeper than any command a person writes; the walk below calls itself about three times per level.
@@ -403,7 +405,7 @@ class Tree:
         if target.text != "/dev/null":
             self._scan.extras["a redirection"] = None
         if operator in ("<", "<&", "<>"):
-            self._scan.name(path_words(target, scope.cwd))
+            self._scan.name(self._moved(path_words(target, scope.cwd)))
         if operator not in ("<", "<&"):
             note = self._scan.after.write if after else self._scan.after.redirect
             note(target, scope.cwd, loose=scope.loose)
@@ -447,6 +449,8 @@ class Tree:
             self._start(words, scope.inner(fed=fed), depth)
             if words[0].text in ("cd", "pushd", "popd"):
                 scope.cwd = moved(scope.cwd, words)
+                if scope.cwd is not None and self._scan.after.is_moved(scope.cwd, None):
+                    scope.cwd = UNKNOWN_PATH
 
     def _start(self, words: list[Word], scope: Scope, depth: int) -> None:
         """One program, and those that it starts in turn."""
@@ -461,7 +465,7 @@ class Tree:
         self._scan.program(words, scope)
         if first.text is None or first.splits or first.glob or not first.text:
             return self._scan.tell("a program whose name is not known")
-        self._scan.name(named_by(words, scope.cwd))
+        self._scan.name(self._moved(named_by(words, scope.cwd)))
         self._scan.deletes.update(dict.fromkeys(deletions(words, scope.cwd)))
         told = tell(words, frozenset(self._scan.functions))
         if told.opaque:
@@ -478,6 +482,9 @@ class Tree:
         self._scan.after.start(told.role, words, cwd=scope.cwd, loose=scope.loose, fed=scope.fed)
         for target in told.writes:
             self._scan.after.write(target, scope.cwd, loose=scope.loose)
+        if posixpath.basename(first.text) in ("ln", "mv"):
+            for target in told.writes:
+                self._scan.after.link(target, scope.cwd)
         inner = scope.inner(wrappers=(posixpath.basename(first.text),))
         for starts in told.starts:
             self._start(list(starts), inner, depth + 1)
@@ -486,6 +493,13 @@ class Tree:
                 self._scan.tell("a text that only bash reads as it is read here")
             self._scan.text(text, scope=inner.inner(loose=True), depth=depth + 1)
         return None
+
+    def _moved(self, found: Iterable[PathWord]) -> Iterator[PathWord]:
+        """The same paths, and any path for one that leads over a link which this line has made."""
+        for path in found:
+            yield path
+            if not path.is_unknown and self._scan.after.is_moved(path.prefix, path.cwd):
+                yield PathWord("", path.cwd, is_unknown=True)
 
     def _input(self, told: Told, program: str, scope: Scope) -> None:
         """What it means for a program that this command line gives it its input."""

@@ -11,12 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from leadrope.policy.file_tools import file_tool
-from leadrope.policy.git_commands import git
-from leadrope.policy.interpreters import interpreter
-from leadrope.policy.read_tables import GRAMMARS
-from leadrope.policy.shell_words import UNKNOWN, names
-from leadrope.policy.wrappers import (
+from leadrope.policy.effects import (
     Grammar,
     Told,
     Words,
@@ -26,6 +21,11 @@ from leadrope.policy.wrappers import (
     parse,
     unknown_options,
 )
+from leadrope.policy.file_tools import file_tool
+from leadrope.policy.git_commands import git
+from leadrope.policy.interpreters import interpreter
+from leadrope.policy.read_tables import GRAMMARS
+from leadrope.policy.shell_words import UNKNOWN, names
 
 _MAKE = Grammar(
     "knsBqtwiS",
@@ -168,10 +168,12 @@ class _Verbs(msgspec.Struct, frozen=True):
     plain: frozenset[str]
     starts: tuple[str, ...] = ()
     """Long options that start programs; single-dash spellings count as well."""
+    options: frozenset[str] | None = None
+    """The options that are known; None where none of them writes a file or starts anything."""
 
 
-def _verbs(plain: str, *starts: str) -> _Verbs:
-    return _Verbs(names(plain), starts)
+def _verbs(plain: str, *starts: str, options: str = "") -> _Verbs:
+    return _Verbs(names(plain), starts, names(options) if options else None)
 
 
 _GO_STARTS = ("-exec", "-toolexec", "-vettool", "-overlay", "-ldflags", "-gcflags", "-asmflags", "-modfile")
@@ -179,11 +181,41 @@ _SUBCOMMANDS: dict[str, _Verbs] = {
     "cargo": _verbs(
         "build b check c test t run r clippy fmt doc clean update tree bench new init add fetch metadata version",
         "--config",
+        options="""release workspace all all-targets all-features features no-default-features lib bin bins tests test
+        example examples package p q quiet v verbose vv j jobs locked offline frozen no-run no-fail-fast doc
+        message-format target profile check fix allow-dirty allow-staged open no-deps dev build version help F r
+        depth edges invert i e precise benches exclude keep-going timings name edition vcs aggressive""",
     ),
-    "go": _verbs("build test vet fmt mod version list doc run get install clean", *_GO_STARTS),
-    "pip": _verbs("install list freeze show check uninstall download", "--python", "--config-settings"),
-    "uv": _verbs("sync lock add remove tree pip venv version", "--config-file", "--python"),
-    "poetry": _verbs("install update add remove show check build lock version env"),
+    "go": _verbs(
+        "build test vet fmt mod version list doc run get install clean",
+        *_GO_STARTS,
+        options="""v race run count short cover coverprofile covermode coverpkg bench benchmem benchtime o tags timeout
+        parallel json failfast mod u m d n x a p cpu trimpath work shuffle skip list cache testcache modcache i f t
+        all help""",
+    ),
+    "pip": _verbs(
+        "install list freeze show check uninstall download",
+        "--python",
+        "--config-settings",
+        options="""r e U q qq v y i c f requirement editable upgrade user no-deps no-cache-dir pre dry-run quiet verbose
+        yes index-url extra-index-url find-links no-index break-system-packages force-reinstall constraint format
+        outdated local disable-pip-version-check no-input progress-bar files no-build-isolation only-binary no-binary
+        help version ignore-installed not-required trusted-host""",
+    ),
+    "uv": _verbs(
+        "sync lock add remove tree pip version",
+        "--config-file",
+        "--python",
+        "-p",
+        options="""frozen locked dev no-dev all-extras extra group all-groups q quiet v verbose upgrade U r e
+        requirement editable optional offline depth no-cache system index-url format help outdated no-install-project
+        check""",
+    ),
+    "poetry": _verbs(
+        "install update add remove show check build lock version",
+        options="""no-root no-interaction n q v vv with without only sync dev group G D tree latest outdated o no-update
+        help all-extras extras E no-cache dry-run lock regenerate""",
+    ),
     "gh": _verbs("pr issue run release status auth search workflow"),
     "kubectl": _verbs("get describe logs version cluster-info top explain api-resources"),
     "docker": _verbs(
@@ -212,9 +244,18 @@ def _subcommand(name: str, words: Words) -> Told:
         if text is None or word.glob:
             if starts and (word.splits or word.could_be_option):
                 return other_options(name)
+        elif text == "--":
+            break
         elif text[:1] == "-" and text.lstrip("-").partition("=")[0] in starts:
             return unknown_options(name)
+        elif text[:1] == "-" and verbs.options is not None and not _is_listed(text, verbs.options):
+            return other_options(name)
     return Told(role="runner")
+
+
+def _is_listed(text: str, options: frozenset[str]) -> bool:
+    name = text.lstrip("-").partition("=")[0]
+    return name in options or (text[1:2] != "-" and name[:1] in options and name[1:].isdigit())
 
 
 _SPECIAL: dict[str, Callable[[Words], Told]] = {

@@ -4,153 +4,12 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
+from collections.abc import Callable
 
 import msgspec
 
+from leadrope.policy.effects import Grammar, Told, Words, is_stream, parse, unknown_options
 from leadrope.policy.shell_words import UNKNOWN, Word, is_name, known
-
-Role = Literal["inert", "builtin", "writer", "runner", "git", "script", "wrapper", "unknown"]
-Words = Sequence[Word]
-
-
-class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of one program, given its words."""
-
-    role: Role = "inert"
-    starts: tuple[tuple[Word, ...], ...] = ()
-    """The words of each program that it starts."""
-    texts: tuple[str, ...] = ()
-    """Shell texts that it reads."""
-    posix: bool = False
-    """Its shell is not bash: a text that only bash reads as we do is opaque."""
-    opaque: str = ""
-    """Why the programs that it starts cannot be told from its words."""
-    unknown: str = ""
-    """Why it is not known what it does, although its words hide no program."""
-    writes: tuple[Word, ...] = ()
-    """Files that it fills with something that could be run later."""
-    assigns: tuple[tuple[str, Word], ...] = ()
-
-
-class Grammar(msgspec.Struct, frozen=True):
-    """Which options a program takes; one that is not listed makes it opaque."""
-
-    bare: str = ""
-    """Letters without a value."""
-    valued: str = ""
-    long_bare: tuple[str, ...] = ()
-    long_valued: tuple[str, ...] = ()
-    pattern: str = ""
-    """A regular expression for other forms, such as `-5` of nice."""
-
-
-class Parsed(msgspec.Struct, frozen=True):
-    rest: tuple[Word, ...]
-    """The words from the first operand on."""
-    options: tuple[tuple[str, Word | None], ...]
-
-
-def parse(words: Words, grammar: Grammar, *, permute: bool = False) -> Parsed | None:
-    """Options and operands of `words` (without the program), None where one is not known. `--` ends the options.
-
-    With `permute` options may also stand after operands, as GNU programs allow.
-    """
-    options: list[tuple[str, Word | None]] = []
-    rest: list[Word] = []
-    index = 0
-    while index < len(words):
-        word = words[index]
-        text = word.text
-        index += 1
-        if text is None or word.glob:
-            if not permute:
-                return Parsed(tuple(words[index - 1 :]), tuple(options))
-            if word.could_be_option or word.splits:
-                return None
-            rest.append(word)
-        elif text == "--":
-            rest.extend(words[index:])
-            break
-        elif len(text) < 2 or text[0] != "-":
-            if not permute:
-                return Parsed(tuple(words[index - 1 :]), tuple(options))
-            rest.append(word)
-        elif grammar.pattern and re.fullmatch(grammar.pattern, text):
-            options.append((text, None))
-        elif text.startswith("--"):
-            name, equals, value = text.partition("=")
-            if equals and name in grammar.long_valued:
-                options.append((name, known(value)))
-            elif not equals and name in grammar.long_bare:
-                options.append((name, None))
-            elif not equals and name in grammar.long_valued and index < len(words) and not words[index].splits:
-                options.append((name, words[index]))
-                index += 1
-            else:
-                return None
-        else:
-            taken = _cluster(text, words[index:], grammar, options)
-            if taken is None:
-                return None
-            index += taken
-    return Parsed(tuple(rest), tuple(options))
-
-
-def _cluster(text: str, after: Words, grammar: Grammar, options: list[tuple[str, Word | None]]) -> int | None:
-    for place, letter in enumerate(text[1:], start=2):
-        if letter in grammar.bare:
-            options.append((f"-{letter}", None))
-        elif letter in grammar.valued:
-            if place < len(text):
-                options.append((f"-{letter}", known(text[place:])))
-                return 0
-            if not after or after[0].splits or after[0].glob:
-                return None
-            options.append((f"-{letter}", after[0]))
-            return 1
-        else:
-            return None
-    return 0
-
-
-def _is_one_of(text: str, options: Iterable[str]) -> bool:
-    """Is this word one of the long options, or a beginning of one?"""
-    if not text.startswith("--") or len(text) < 3:
-        return False
-    name = text.partition("=")[0]
-    return any(option.startswith(name) for option in options)
-
-
-def options_used(words: Words, options: Iterable[str], letters: str) -> bool:
-    """Could one of `words` be one of these options? A word that is not known could be.
-
-    `--` ends nothing here: it may be the value of the option before it (`sort -k -- --compress-program=x`).
-    """
-    options = tuple(options)
-    if not options and not letters:
-        return False
-    for word in words:
-        text = word.text
-        if text is None or word.glob:
-            if word.splits or word.could_be_option:
-                return True
-        elif _is_one_of(text, options) or (
-            text[:1] == "-" and text[1:2] != "-" and any(letter in text for letter in letters)
-        ):
-            return True
-    return False
-
-
-def unknown_options(name: str) -> Told:
-    """For a program that may start what an option, or a word after one, says."""
-    return Told(role="wrapper", opaque=f"{name} with options that are not known here")
-
-
-def other_options(name: str, role: Role = "runner") -> Told:
-    """For a program whose options, as far as they are known, name no program."""
-    return Told(role=role, unknown=f"{name} with options that are not known here", writes=(UNKNOWN,))
 
 
 class _Wrapper(msgspec.Struct, frozen=True):
@@ -218,11 +77,6 @@ _FIND_MANY = ("-exec", "-execdir")
 _FIND_ACTS = (*_FIND_STARTS, "-delete", "-fprint", "-fprint0", "-fprintf", "-fls")
 
 
-def is_stream(word: Word) -> bool:
-    """Is this, or could it be, no file of the project but what another program says?"""
-    return word.text is None or word.glob or word.text == "-" or word.text.startswith(("/dev/", "/proc/"))
-
-
 def only_bash(text: str) -> bool:
     return _BASH_ONLY.search(text) is not None
 
@@ -279,6 +133,9 @@ def _shell(name: str, words: Words) -> Told:
         return unknown_options(name)
     if any(option == "-c" for option, _ in parsed.options):
         text = parsed.rest[0] if parsed.rest else UNKNOWN
+        if text.text == "-" or text.lead.startswith("+"):
+            # An option, or the end of them: the text is another word.
+            return unknown_options(name)
         if text.text is None or text.splits or text.glob:
             return Told(role="wrapper", opaque=f"{name} -c with a text that is not known")
         foreign = name not in ("sh", "bash", "dash", "ash", "rbash")
@@ -288,6 +145,8 @@ def _shell(name: str, words: Words) -> Told:
             posix=name != "bash",
             opaque=f"a text for {name}, whose grammar is not known here" if foreign else "",
         )
+    if parsed.rest and parsed.rest[0].lead.startswith("+"):
+        return unknown_options(name)
     if parsed.rest and all(option != "-s" for option, _ in parsed.options):
         if is_stream(parsed.rest[0]):
             return Told(role="wrapper", opaque=f"{name} runs a text that is not known")
