@@ -176,7 +176,7 @@ def _by_rules(policy: Policy, look: Look, facts: Facts) -> list[Ask | Deny]:
         if value == rule.bottom:
             continue
         for finding in rule.check(value, look, facts):
-            verdict = _verdict(rules, rule, finding, facts)
+            verdict = _verdict(policy, rule, finding, facts)
             if isinstance(verdict, Deny):
                 return [verdict]
             if verdict is not None:
@@ -184,6 +184,11 @@ def _by_rules(policy: Policy, look: Look, facts: Facts) -> list[Ask | Deny]:
     if rules.gates_commands and look.reading is not None and (verdict := _by_reading(policy, look, facts)):
         found.append(verdict)
     return found
+
+
+def _trusts_sandbox(policy: Policy) -> bool:
+    """Mode `sandboxed` leaves every command to the sandbox; the others want to know at least what is started."""
+    return policy.mode == "sandboxed" and policy.rules.opaque != "deny"
 
 
 def _by_web(rules: EffectivePolicy, look: Look, facts: Facts) -> Iterator[Ask | Deny]:
@@ -199,8 +204,7 @@ def _by_reading(policy: Policy, look: Look, facts: Facts) -> Ask | Deny | None:
     if reading is None or reading.is_clean:
         return None
     if reading.opaque:
-        # Mode `sandboxed` trusts the sandbox with every command; the others want to know at least what is started.
-        if policy.mode == "sandboxed" and facts.sandboxed and rules.opaque != "deny":
+        if facts.sandboxed and _trusts_sandbox(policy):
             return None
         return _unread(rules, "opaque", f"the command cannot be read: {reading.opaque[0]}", layer, facts)
     # A program that is not known here does what `make` and `npm test` do: whatever its sandbox allows.
@@ -209,13 +213,14 @@ def _by_reading(policy: Policy, look: Look, facts: Facts) -> Ask | Deny | None:
     return _unread(rules, "opaque", reading.unknown[0], layer, facts)
 
 
-def _verdict(rules: EffectivePolicy, rule: Rule, finding: Finding, facts: Facts) -> Ask | Deny | None:
+def _verdict(policy: Policy, rule: Rule, finding: Finding, facts: Facts) -> Ask | Deny | None:
+    rules = policy.rules
     layer = rules.layer_of(rule.name, finding.entry)
     if finding.word == "deny":
         return Deny(rule.name, finding.reason, layer)
     if finding.word == "ask":
         return Ask(rule.name, finding.reason, layer)
-    if rule.is_held_by_sandbox and facts.sandboxed:
+    if facts.sandboxed and (rule.is_held_by_sandbox or _trusts_sandbox(policy)):
         return None
     return _unread(rules, rule.name, finding.reason, layer, facts)
 

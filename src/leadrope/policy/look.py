@@ -172,9 +172,10 @@ class Look:
         for program in self.reading.programs if self.reading is not None else ():
             name = (program.words[0] or "").rpartition("/")[2]
             operands = [word for word in program.words[1:] if word is not None and not word.startswith("-")]
-            if name == "mv":
+            walks = any(_walks(word) for word in program.words[1:])
+            if name == "mv" or (name in ("rm", "chmod", "chown") and walks):
                 found += [(word, program.cwd) for word in operands]
-            elif name == "rsync" or (name == "cp" and any(_walks(word) for word in program.words[1:])):
+            elif name == "rsync" or (name == "cp" and walks):
                 found += [(word, program.cwd) for word in operands[-1:]]
         for deletion in self.reading.deletes if self.reading is not None else ():
             if deletion.kind == "delete" and deletion.path.is_tree and not deletion.path.is_unknown:
@@ -312,7 +313,7 @@ def _path_words(program: Program) -> Iterator[str]:
 
 
 def _walks(word: str | None) -> bool:
-    """May this option of cp make it copy folders?"""
+    """May this option of cp, rm or chmod make it go through folders?"""
     if word is None or word.startswith("--"):
         return word is None or word in ("--recursive", "--archive")
     return word.startswith("-") and not {"r", "R", "a"}.isdisjoint(word)
