@@ -176,7 +176,7 @@ def _by_rules(policy: Policy, look: Look, facts: Facts) -> list[Ask | Deny]:
         if value == rule.bottom:
             continue
         for finding in rule.check(value, look, facts):
-            verdict = _verdict(policy, rule, finding, facts)
+            verdict = _verdict(policy, look, rule, finding, facts)
             if isinstance(verdict, Deny):
                 return [verdict]
             if verdict is not None:
@@ -213,7 +213,7 @@ def _by_reading(policy: Policy, look: Look, facts: Facts) -> Ask | Deny | None:
     return _unread(rules, "opaque", reading.unknown[0], layer, facts)
 
 
-def _verdict(policy: Policy, rule: Rule, finding: Finding, facts: Facts) -> Ask | Deny | None:
+def _verdict(policy: Policy, look: Look, rule: Rule, finding: Finding, facts: Facts) -> Ask | Deny | None:
     rules = policy.rules
     layer = rules.layer_of(rule.name, finding.entry)
     if finding.word == "deny":
@@ -221,6 +221,10 @@ def _verdict(policy: Policy, rule: Rule, finding: Finding, facts: Facts) -> Ask 
     if finding.word == "ask":
         return Ask(rule.name, finding.reason, layer)
     if facts.sandboxed and (rule.is_held_by_sandbox or _trusts_sandbox(policy)):
+        return None
+    # Whoever grants a program that is not known here by its words has granted what it writes as well.
+    is_unknown = look.reading is not None and look.reading.unknown and not look.reading.extras
+    if rule.name in ("protected_paths", "workspace_only") and is_unknown and _granted(policy, look, by_name=False):
         return None
     return _unread(rules, rule.name, finding.reason, layer, facts)
 

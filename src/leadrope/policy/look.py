@@ -54,7 +54,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     which: Callable[[str], str | None] | None = None
     """Where the agent's PATH finds a program. None: nobody looked, and a plain name counts as an installed program."""
     git_is_plain: bool = False
-    """Git's settings in the call's folder name no program that reading (`status`, `diff`, `log`) would start."""
+    """Git's settings where the call uses git name no program that reading (`status`, `diff`, `log`) would start."""
+    variables: frozenset[str] = frozenset()
+    """What the agent's environment sets: a variable may name a program, or a file of options."""
     finds: Callable[[str, Sequence[str]], str | None] | None = None
     """The first path below a folder that one of these patterns matches. None: nobody looked, so there may be one."""
     not_public: str = ""
@@ -239,6 +241,8 @@ class Look:
 
         needed = reads_only(reading)
         if needed is None or (needed.uses_git and not facts.git_is_plain):
+            return False
+        if not facts.variables.isdisjoint(needed.unset):
             return False
         return all(self._is_installed(name, facts) for name in needed.programs)
 

@@ -210,7 +210,9 @@ def _left_out(found: Sequence[ToolPattern], reading: Reading) -> str:
         return f"a command that cannot be read ({reading.opaque[0]})"
     if not reading.programs:
         return "a command that starts no program"
-    if writes := [path for path in reading.writes if path != "/dev/null"]:
+    # What a program that is not known may write is its own matter; a redirection is the line's.
+    ignored = ("/dev/null", "?") if reading.unknown and not reading.extras else ("/dev/null",)
+    if writes := [path for path in reading.writes if path not in ignored]:
         return "writing to a file that is not known" if writes[0] == "?" else f"writing to `{writes[0]}`"
     is_fed = bool(reading.unknown) and any(sign in reading.text for sign in "<|")
     for program in reading.programs:

@@ -10,14 +10,19 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from leadrope.core.tools import edited_path
 from leadrope.policy import paths
 from leadrope.policy.findings import Finding
 from leadrope.policy.look import SEARCHES, Facts, Look
 
 if TYPE_CHECKING:
-    from leadrope.policy.reading import PathWord
+    from leadrope.policy.reading import PathWord, Program, Reading
 
+_LISTERS = frozenset(("ls", "cd", "pwd", "echo", "printf", "true", "stat", "du", "realpath", "basename", "dirname"))
+# Options of grep and rg that take no value.
+_FLAGS = re.compile(r"-[rRnilvwcHhoEFPsqIxaUL]+|--(?:recursive|line-number|ignore-case|files-with-matches|hidden)")
 _STARS = re.compile(r"[*?\[]")
 _UNKNOWN = "?"
 
@@ -35,7 +40,7 @@ def blocked(entries: tuple[str, ...], look: Look, facts: Facts) -> Iterator[Find
     if look.writes_unknown:
         yield Finding("unknown", "it is not known which file the command writes", entries[0])
     dots = "dotglob" in look.reading.text
-    for word in look.reading.named:
+    for word in _opened(look.reading):
         yield from _word(word, entries, look, facts, dots=dots)
 
 
@@ -61,6 +66,36 @@ def protected(entries: tuple[str, ...], look: Look, facts: Facts) -> Iterator[Fi
         for path in look.ground.spellings(text, cwd=cwd):
             wide = [entry for entry in entries if not _glob(entry).is_anywhere or _finds(path, entry, facts)]
             yield from _maybe(wide, path, look, "changes", below=True)
+
+
+def _opened(reading: Reading) -> Iterator[PathWord]:
+    """The words that a line may open. A program that only lists names goes through no file, and one that is told where
+    to search does not search the folder it is in.
+    """
+    only_lists = all(_name(program) in _LISTERS for program in reading.programs)
+    starts_here = any(_starts_here(program) for program in reading.programs)
+    written = {word for program in reading.programs for word in program.words}
+    for word in reading.named:
+        if word.is_tree and word.text == "." and not starts_here and "." not in written:
+            continue
+        yield msgspec.structs.replace(word, is_tree=False) if only_lists else word
+
+
+def _starts_here(program: Program) -> bool:
+    """Does it go through the folder it is in? Only where it is certain that another one is named, it does not."""
+    name, words = _name(program), program.words[1:]
+    if name in ("grep", "egrep", "fgrep", "rg"):
+        named = 0
+        for place, word in enumerate(words):
+            before = words[place - 1] if place else ""
+            is_value = before is None or (before.startswith("-") and not _FLAGS.fullmatch(before))
+            named += word is not None and not word.startswith("-") and not is_value
+        return named < 2
+    return name != "find" or not words or words[0] is None or words[0].startswith(("-", "(", "!"))
+
+
+def _name(program: Program) -> str:
+    return (program.words[0] or "").rpartition("/")[2]
 
 
 def _searched(entries: tuple[str, ...], look: Look, facts: Facts) -> Iterator[Finding]:

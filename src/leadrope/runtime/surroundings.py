@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -47,21 +48,25 @@ class Surroundings:
     def at_hand(self, facts: Facts) -> Facts:
         """With what can be looked up when it is asked for."""
         return msgspec.structs.replace(
-            facts, which=self.which, finds=self.finds, holds_secret=self.holds_secret if self._secrets else None
+            facts,
+            which=self.which,
+            finds=self.finds,
+            variables=frozenset(self._env),
+            holds_secret=self.holds_secret if self._secrets else None,
         )
 
     def takes_time(self, call: ToolCall) -> bool:
         """Is there something about this call that has to be waited for?"""
-        return self._host_of(call) is not None or self._uses_git(call)
+        return self._host_of(call) is not None or bool(self._git_folders(call))
 
     async def looked_up(self, call: ToolCall, facts: Facts) -> Facts:
         """With what has to be waited for. A look-up that fails counts against the call."""
         facts = self.at_hand(facts)
         if (host := self._host_of(call)) is not None:
             facts = msgspec.structs.replace(facts, not_public=await self._why_not_public(host))
-        if self._uses_git(call):
-            cwd = Path(self._workspace[0], call.cwd or "")
-            facts = msgspec.structs.replace(facts, git_is_plain=await self._git_is_plain(str(cwd)))
+        if folders := self._git_folders(call):
+            plain = [await self._git_is_plain(folder) for folder in folders]
+            facts = msgspec.structs.replace(facts, git_is_plain=all(plain))
         return facts
 
     def which(self, name: str) -> str | None:
@@ -108,14 +113,19 @@ class Surroundings:
         found = await addresses.resolve_public(host, 443, resolver=self._resolver, timeout_s=RESOLVE_S)
         return found.reason if isinstance(found, addresses.NotPublic) else ""
 
-    def _uses_git(self, call: ToolCall) -> bool:
+    def _git_folders(self, call: ToolCall) -> tuple[str, ...]:
+        """Where a command that only reads would use git."""
         command = call.input.get("command")
         if call.name not in SHELL_TOOLS or not isinstance(command, str) or "git" not in command:
-            return False
+            return ()
         from leadrope.policy import read_only, shell  # noqa: PLC0415  # the shell's parser, only where there is a command
 
         needed = read_only.reads_only(shell.read(command))
-        return needed is not None and needed.uses_git
+        if needed is None or not needed.uses_git:
+            return ()
+        start = Path(self._workspace[0], call.cwd or "")
+        home = self._env.get("HOME") or paths.user_home()
+        return tuple(str(Path(start, re.sub(r"\A~(?=/|\Z)", home, folder or ""))) for folder in needed.git_folders)
 
     async def _ask_git(self, cwd: str) -> bool:
         return await git_programs.is_plain(cwd, self._env)

@@ -38,8 +38,8 @@ OUTSIDE = {"file_path": "/etc/hosts"}
         ("Write", OUTSIDE, "deny", "ask", "ask", "deny", "allow"),
         ("NotebookEdit", {"notebook_path": "/ws/n.ipynb"}, "deny", "ask", "allow", "deny", "allow"),
         ("Edit", {}, "deny", "ask", "ask", "deny", "allow"),
-        ("Bash", {"command": "ls"}, "deny", "ask", "ask", "deny", "allow"),
-        ("Monitor", {"command": "ls"}, "deny", "ask", "ask", "deny", "allow"),
+        ("Bash", {"command": "make"}, "deny", "ask", "ask", "deny", "allow"),
+        ("Monitor", {"command": "make"}, "deny", "ask", "ask", "deny", "allow"),
         ("Agent", {}, "deny", "ask", "ask", "deny", "allow"),
         ("Workflow", {}, "deny", "ask", "ask", "deny", "allow"),
         ("CronCreate", {}, "deny", "ask", "ask", "deny", "allow"),
@@ -192,17 +192,17 @@ NOBODY = Facts(person=False)
         ({**BLOCKS, **ASKS}, "full", "git push && dd if=a of=b", "deny"),
         (ASKS, "full", "git push", "ask"),
         (ASKS, "full", "git status", "allow"),
-        (ASKS, "default", "git status", "ask"),
+        (ASKS, "default", "git commit", "ask"),
         (ASKS, "plan", "git push", "deny"),
         (ASKS, "dontAsk", "git push", "deny"),
         ({**ASKS, "on_ask": "deny"}, "full", "git push", "deny"),
-        ({"on_ask": "deny"}, "default", "ls", "deny"),
+        ({"on_ask": "deny"}, "default", "make", "deny"),
         ({"on_ask": "deny"}, "full", "ls", "allow"),
         # A layer's mode is the most that a run's own mode may be.
-        ({"permission_mode": "default"}, "full", "ls", "ask"),
-        ({"permission_mode": "plan"}, "full", "ls", "deny"),
-        ({"permission_mode": "full"}, "default", "ls", "ask"),
-        ({"permission_mode": "dontAsk"}, "full", "ls", "deny"),
+        ({"permission_mode": "default"}, "full", "make", "ask"),
+        ({"permission_mode": "plan"}, "full", "make", "deny"),
+        ({"permission_mode": "full"}, "default", "make", "ask"),
+        ({"permission_mode": "dontAsk"}, "full", "make", "deny"),
         ({"permission_mode": "dontAsk", **ASKS}, "full", "git push", "deny"),
     ],
 )
@@ -225,7 +225,7 @@ def test_of_two_modes_the_stricter_counts_for_each_class(name: str, one: Mode, o
 def test_a_grant_of_the_caller_does_not_open_a_layers_mode() -> None:
     rules = resolve([Layer("global", rules_of({"permission_mode": "default"}))])
     policy = Policy(mode="full", workspace=(WS,), tools=("Bash",), rules=rules)
-    found = decide(policy, ToolCall(id="t", name="Bash", input={"command": "ls"}))
+    found = decide(policy, ToolCall(id="t", name="Bash", input={"command": "make"}))
     assert isinstance(found, Ask)
     assert (found.rule, found.layer) == ("mode:default", "global")
 

@@ -100,7 +100,7 @@ def test_a_name_that_leads_to_a_private_address_is_denied_unless_it_is_named() -
         ("WebSearch", {"query": "what is hunter2hunter2"}),
     ],
 )
-def test_an_address_or_a_search_that_holds_a_secret_is_denied(name: str, input_: dict[str, str]) -> None:
+def test_an_address_or_a_search_that_holds_a_secret_is_denied(name: str, input_: dict[str, Any]) -> None:
     facts = Facts(holds_secret=lambda text: "hunter2hunter2" in text)
     found = judged(name, facts=facts, mode="full", **input_)
     assert (found.word, "secret" in found.reason) == ("deny", True)
@@ -111,7 +111,7 @@ def test_an_address_or_a_search_that_holds_a_secret_is_denied(name: str, input_:
 @pytest.mark.parametrize(
     ("name", "input_"), [("WebFetch", {"url": "https://example.com"}), ("WebSearch", {"query": "x"})]
 )
-def test_the_rule_asks_or_denies(mode: Mode, name: str, input_: dict[str, str]) -> None:
+def test_the_rule_asks_or_denies(mode: Mode, name: str, input_: dict[str, Any]) -> None:
     asked = judged(name, {"web": "ask"}, mode, **input_)
     assert (asked.word, asked.rule) == ("deny" if mode == "dontAsk" else "ask", "web")
     assert judged(name, {"web": "deny"}, mode, **input_).word == "deny"
