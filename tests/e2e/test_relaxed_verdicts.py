@@ -35,7 +35,6 @@ async def decisions(stage: Any, calls: Sequence[dict[str, Any]], **fields: Any) 
     """What the gate said about each call in turn, with the rule."""
     played = await stage.play([*calls, {"text": "done"}], **fields)
     assert played.result.outcome == "succeeded", played.result
-    assert played.of(events.ApprovalRequested) == [] or fields.get("approver") is not None or not played.result.denials
     return [(found.decision, found.rule) for found in played.of(events.ToolDecided)]
 
 
