@@ -16,7 +16,7 @@ import pytest
 from leadrope.core.redaction import Redactor
 from leadrope.core.tools import ToolCall
 from leadrope.policy import sources
-from leadrope.policy.decide import Allow, Ask, Policy, decide
+from leadrope.policy.decide import Allow, Ask, Facts, Policy, decide
 from leadrope.workflows import templates
 from leadrope.workflows.steps import registry
 from leadrope.workflows.steps.base import Asked, Done, StepFailed, Word
@@ -75,7 +75,8 @@ class Here:
         self.asked.append(call)
         self.owned.append(is_own)
         rules = sources.gather(more=self.policies).effective()
-        verdict = decide(Policy(mode="full", workspace=(str(self.workspace),), rules=rules), call)
+        policy = Policy(mode="full", workspace=(str(self.workspace),), rules=rules)
+        verdict = decide(policy, call, Facts(is_request=call.name == "WebFetch"))
         if not isinstance(verdict, Allow) and not (self.says_yes and isinstance(verdict, Ask)):
             raise StepFailed(f"{call.name} is not allowed: {verdict.reason}", kind="denied")
         self.meanwhile()

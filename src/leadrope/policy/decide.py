@@ -260,6 +260,8 @@ def _by_modes(policy: Policy, look: Look, facts: Facts) -> Verdict:
 
 def _stance(mode: Mode, look: Look, facts: Facts) -> Stance:
     kind = "read" if look.only_reads(facts) else look.kind
+    if facts.is_request:
+        kind = "other"  # it can change what it reaches, which a web tool cannot
     if mode == "sandboxed" and kind in _HELD_BY_SANDBOX and not facts.sandboxed:
         return "ask"
     return MODES[mode][kind]

@@ -61,6 +61,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """The first path below a folder that one of these patterns matches. None: nobody looked, so there may be one."""
     not_public: str = ""
     """Why the host of a WebFetch leads to an address that is not public, as resolving its name has shown."""
+    is_request: bool = False
+    """A workflow's own HTTP request: any method and body, to addresses that the step judges before it connects."""
     holds_secret: Callable[[str], bool] | None = None
     """Does this text hold a secret of the run? None: it has none."""
 

@@ -30,7 +30,7 @@ def why_not(look: Look, facts: Facts, allowed: Lists) -> str | None:
         return "the address holds a user name or a password"
     if facts.holds_secret is not None and facts.holds_secret(url):
         return "the address holds a secret of this run"
-    if is_named(host, allowed):
+    if facts.is_request or is_named(host, allowed):
         return None
     if why := addresses.why_not_public(host):
         return f"{host} is {why}; name it in network.allowed_hosts to reach it"

@@ -173,6 +173,8 @@ class Commands:
             sandboxed=is_command and self.is_walled and self._planned().built.holds,
             home=self._user_home,
             is_own=is_own,
+            # Only `http` steps make such calls: they know which private hosts their author named (allow_private).
+            is_request=call.name == "WebFetch",
         )
         verdict = decide(policy, call, facts)
         # What the walls hide is asked for only where it could change something: it takes a look at all programs.
