@@ -39,6 +39,7 @@ READING = (
     *("core.fsmonitor", "diff.external", "diff.*.command", "diff.*.textconv"),
     *("filter.*.clean", "filter.*.process", "filter.*.smudge"),
 )
+FORMATS = ("format.pretty", "pretty.*")
 _OFF = ("false", "no", "off", "0", "")
 _LFS = re.compile(r"git-lfs (?:clean -- %f|smudge(?: --skip)? -- %f|filter-process(?: --skip)?)")
 """What `git lfs install` writes; a program of the system."""
@@ -91,6 +92,9 @@ def runs_by_reading(settings: Iterable[Setting]) -> str | None:
             return name
         # Objects that are missing in a partial clone are fetched when they are needed, also by `git show`.
         if name == "extensions.partialclone" or fnmatch.fnmatchcase(name, "remote.*.promisor"):
+            return name
+        # A format may ask for signatures, which the signing program checks.
+        if _is(name, FORMATS) and "%g" in value.lower():
             return name
         if name == "log.showsignature":
             shows_signatures = is_on

@@ -5,8 +5,10 @@ The settings themselves are read by `process.git_effective`, and understood by `
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
+import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -18,6 +20,7 @@ from leadrope.process.sandbox_settings import Unreadable
 from leadrope.process.sandbox_values import Sight
 
 MOST_SUBMODULES = 16
+_HARMLESS = re.compile(r"GIT_(?:(?:AUTHOR|COMMITTER)_\w+|TERMINAL_PROMPT|OPTIONAL_LOCKS|EDITOR|SEQUENCE_EDITOR|PAGER)")
 
 
 class GitNamed(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +67,16 @@ def fill_gaps(named: GitNamed, roots: Sequence[str]) -> tuple[str, ...]:
     for path in named.includes:
         _make(path, roots, is_folder=False)
     return tuple(path for path in named.paths if not os.path.lexists(path))
+
+
+async def is_plain(folder: str, *, env: Mapping[str, str], sight: Sight | None = None) -> bool:
+    """Whether a git command in this folder that only reads starts no program; False also where that cannot be told.
+
+    `env` is the environment of the agent, without what the sandbox adds to it.
+    """
+    if any(name.startswith("GIT_") and not _HARMLESS.fullmatch(name) for name in env):
+        return False
+    return await asyncio.to_thread(names_programs, folder, env.get("HOME", "/nonexistent"), env, sight) is None
 
 
 def names_programs(folder: str, home: str, environ: Mapping[str, str], sight: Sight | None = None) -> str | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import random
 import time
@@ -37,7 +38,7 @@ from leadrope.policy.resolve import EffectivePolicy
 from leadrope.process import child as processes
 from leadrope.process import reaper
 from leadrope.providers import base, registry
-from leadrope.runtime import gatecheck, prepare, retries, walls
+from leadrope.runtime import gatecheck, git_guards, prepare, retries, walls
 from leadrope.runtime.approvals import Answer, Approve, Approver, QuestionAnswer, as_approver
 from leadrope.runtime.approved_writes import ApprovedWrites
 from leadrope.runtime.attempt import Attempt
@@ -483,8 +484,10 @@ class Run:
             is_sandboxed=self._walls.holds,
             surroundings=Surroundings(
                 workspace=policy.workspace,
-                env={**launch.env, **self._walls.env},
+                env=launch.env,
+                sandbox_env=self._walls.env,
                 secrets=(*launch.secrets, *known_secrets(self.request)),
+                git_is_plain=functools.partial(git_guards.is_plain, env=launch.env, sight=self._walls.sight),
             ),
             corrections=self._corrections,
             can_resume=self.request.persist_session

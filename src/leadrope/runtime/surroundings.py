@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
@@ -14,7 +15,7 @@ from leadrope.core.tools import ToolCall
 from leadrope.net import addresses, url_secrets
 from leadrope.policy import hosts, paths
 from leadrope.policy.look import SHELL_TOOLS, Facts
-from leadrope.runtime import git_programs
+from leadrope.runtime import git_guards
 
 RESOLVE_S = 5.0
 MOST_ENTRIES = 20_000
@@ -32,16 +33,21 @@ class Surroundings:
         *,
         workspace: Sequence[str],
         env: Mapping[str, str] | None = None,
+        sandbox_env: Mapping[str, str] | None = None,
         secrets: Iterable[str] = (),
         resolver: addresses.Resolver | None = None,
         git_is_plain: GitIsPlain | None = None,
     ) -> None:
-        """`env` is the agent's own environment, `secrets` are texts that no web address may hold."""
+        """`env` is the agent's own environment, `sandbox_env` what its sandbox adds, which names no program.
+
+        `secrets` are texts that no web address may hold.
+        """
         self._workspace = tuple(workspace)
-        self._env = dict(env or {})
+        self._env = {**(env or {}), **(sandbox_env or {})}
+        self._variables = frozenset(env or {})
         self._secrets = tuple(secrets)
         self._resolver = resolver
-        self._git_is_plain = git_is_plain or self._ask_git
+        self._git_is_plain = git_is_plain or functools.partial(git_guards.is_plain, env=self._env)
         # A proxy resolves names itself, and may be the only one who can.
         self._has_proxy = any(self._env.get(name) for name in _PROXIES)
 
@@ -51,7 +57,7 @@ class Surroundings:
             facts,
             which=self.which,
             finds=self.finds,
-            variables=frozenset(self._env),
+            variables=self._variables,
             holds_secret=self.holds_secret if self._secrets else None,
         )
 
@@ -126,9 +132,6 @@ class Surroundings:
         start = Path(self._workspace[0], call.cwd or "")
         home = self._env.get("HOME") or paths.user_home()
         return tuple(str(Path(start, re.sub(r"\A~(?=/|\Z)", home, folder or ""))) for folder in needed.git_folders)
-
-    async def _ask_git(self, cwd: str) -> bool:
-        return await git_programs.is_plain(cwd, self._env)
 
 
 def _meets(glob: paths.Glob, entry: os.DirEntry[str], ground: paths.Ground) -> bool:
