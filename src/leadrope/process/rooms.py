@@ -67,7 +67,8 @@ class Door:
             self._listener.bind(f"/proc/self/fd/{handle}/{room.SOCKET}")
         finally:
             os.close(handle)
-        self._path.chmod(0o600)
+        # Its folder admits nobody but the user that the room runs as, who need not be the user of this process.
+        self._path.chmod(0o666)
         self._listener.listen(1)
 
     async def open(self, child: Child) -> Room:
