@@ -56,7 +56,8 @@ async def test_two_turns_need_one_process(stage: Any) -> None:
         second = [recorded.event async for recorded in conversation.say("second")]
         assert conversation.starts == 1
         assert not any(isinstance(event, events.RunEnded) for event in second)
-        assert isinstance(second[-1], events.TurnEnded)
+        # A notice about the agent's own bookkeeping may come with it.
+        assert isinstance([event for event in second if not isinstance(event, events.Notice)][-1], events.TurnEnded)
         last = conversation.last
         assert last is not None
         assert (last.text, last.turns, last.session_id) == ("Two.", 2, first.session_id)

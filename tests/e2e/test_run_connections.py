@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -63,7 +64,7 @@ async def test_a_servers_tools_are_gated_and_its_secret_appears_nowhere(
         return len(asked) > 1
 
     env_file = stage.ws / "env.txt"
-    command = f"env > {env_file}; stat -c %a $TMPDIR/../mcp.json > {env_file}.mode"
+    command = f"env > {env_file}; stat -c %a $TMPDIR/../../launch-*/mcp.json > {env_file}.mode"
     show = {"name": "Bash", "input": {"command": command, "description": "show"}}
     with caplog.at_level(logging.INFO, logger="leadrope.spawn"):
         played = await stage.play(
@@ -76,7 +77,8 @@ async def test_a_servers_tools_are_gated_and_its_secret_appears_nowhere(
     assert asked == ["mcp__files__touch", "mcp__files__touch", "Bash"]
     assert [d.decision for d in played.of(events.ToolDecided)] == ["deny", "allow", "allow"]
     assert SECRET not in env_file.read_text()
-    assert Path(f"{env_file}.mode").read_text() == "600\n"
+    # Root may work for another user, who has to read it; the run's folder around it is closed to everybody else.
+    assert Path(f"{env_file}.mode").read_text() == ("644\n" if os.geteuid() == 0 else "600\n")
     assert SECRET in seen.read_text(), "the server itself has it"
     assert SECRET not in str(played.events)
     assert SECRET not in caplog.text

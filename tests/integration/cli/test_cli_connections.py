@@ -23,7 +23,7 @@ async def test_servers_of_config_and_file_are_one_and_their_keys_are_shown_nowhe
     )
     other = {"command": sys.executable, "args": [SERVER, "stdio", f"{seen}2", "--key=${GITLAB}"]}
     (desk.project / "mcp.json").write_text(json.dumps({"mcpServers": {"other": other}}))
-    command = f"cat $TMPDIR/../mcp.json | tee {desk.project}/got | tr -d '\\n'"
+    command = f"cat $TMPDIR/../../launch-*/mcp.json | tee {desk.project}/got | tr -d '\\n'"
     show = {"name": "Bash", "input": {"command": command, "description": "show"}}
     call = {"name": "mcp__other__touch", "input": {"path": str(desk.marker)}}
     async with playing({"tool": show}, {"tool": call}, {"text": "done"}) as model:

@@ -73,6 +73,7 @@ async def test_what_was_written_before_the_close_is_still_delivered(run: Run) ->
     child.write(b"first\n" + b"x" * 3_000_000)
     child.close_stdin()
     assert await all_lines(child) == [b"3000000"]
+    await child.wait()
     assert (await child.end()).rung == "exited"
 
 

@@ -254,7 +254,8 @@ OPAQUE = 'eval "$X"'
         ({}, OPAQUE, False, True, "ask"),
         ({}, OPAQUE, False, False, "deny"),
         ({"opaque": "deny"}, OPAQUE, True, True, "deny"),
-        ({"permission_mode": "plan"}, "ls", True, True, "deny"),
+        ({"permission_mode": "plan"}, "ls", True, True, "allow"),
+        ({"permission_mode": "plan"}, "mkdir new", True, True, "deny"),
     ],
 )
 async def test_the_rules_of_all_layers_hold(

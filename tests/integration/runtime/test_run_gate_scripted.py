@@ -182,11 +182,11 @@ async def test_an_approval_for_the_run_covers_the_same_command_and_no_other(stag
 
 
 async def test_a_request_tells_how_it_was_read_how_risky_it_is_and_how_long_it_waits(stage: Stage) -> None:
-    calls = (same_call(1, "git push -f"), same_call(2, "ls"), same_call(3, "npm test"))
+    calls = (same_call(1, "git push -f"), same_call(2, "mkdir a"), same_call(3, "npm test"))
     found, _ = await stage.play([*OPEN, *calls, {"text": "ok"}, *CLOSE], approver=lambda _: True)
     asked = of(found, events.ApprovalRequested)
     assert [request.risk for request in asked] == ["high", "low", "medium"]
-    assert [request.reading for request in asked] == ["runs git push -f", "runs ls", "runs npm test"]
+    assert [request.reading for request in asked] == ["runs git push -f", "runs mkdir a", "runs npm test"]
     assert [request.expires_s for request in asked] == [300, 300, 300]
     assert len({request.fingerprint for request in asked}) == 3
 

@@ -125,7 +125,8 @@ def test_test_runs_the_examples_of_every_policy(project: Path, capsys: pytest.Ca
     [
         (["Bash(sudo ls)"], "ask", "require_approval", "default"),
         (["Bash(dd if=a of=b)"], "deny", "blocked_commands", "project"),
-        (["Bash(ls)"], "ask", "mode:default", "run"),
+        (["Bash(ls)"], "allow", "mode:default", "run"),
+        (["Bash(mkdir a)"], "ask", "mode:default", "run"),
         (["Bash(ls)", "--mode", "full"], "allow", "mode:full", "run"),
         (["Bash(ls)", "--mode", "bypassPermissions"], "allow", "mode:full", "run"),
         (['Bash(eval "$X")', "--mode", "full"], "ask", "opaque", "default"),

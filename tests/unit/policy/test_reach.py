@@ -229,6 +229,7 @@ def test_what_may_lie_anywhere_is_looked_for() -> None:
         "git archive -o .github/workflows/x.yml HEAD",
         "git update-index --add --cacheinfo 100644,abc,.github/workflows/x.yml && git checkout -- .",
         "git update-index --index-info < a",
+        "ln -s src s && echo x > s/a.py",  # where a link of the same line leads is not followed
         "find .github -name ci.yml -delete",
         "rm -r .github",
         "echo x > $F",
@@ -240,7 +241,7 @@ def test_a_write_that_reaches_a_protected_path_is_asked_for(command: str) -> Non
 
 @pytest.mark.parametrize(
     "command",
-    ["ln -s a b && echo x > c", "ln -s src s && echo x > s/a.py", "mv src lib", "cp -r src lib", "tar cf a.tar src"],
+    ["ln -s a b && echo x > c", "mv src lib", "cp -r src lib", "tar cf a.tar src"],
 )
 def test_other_writes_are_not(command: str) -> None:
     assert bash(CI, command, NOTHING) == "allow"
