@@ -59,6 +59,15 @@ async def test_an_approved_edit_of_a_protected_file_is_made_although_commands_ca
     assert not [n for n in played.of(events.Notice) if n.code in ("before_effect", "after_effect")]
 
 
+async def test_an_approved_command_writes_to_a_protected_path_from_the_folder_it_is_in(stage: Any) -> None:
+    ci = make(stage.ws / ".github/workflows/ci.yml")
+    played = await stage.play(
+        [bash("cd .github/workflows"), bash("echo approved > ci.yml"), {"text": "done"}], approver=lambda _: True
+    )
+    assert played.result.outcome == "succeeded"
+    assert ci.read_text() == "approved\n"
+
+
 SPELLINGS = {
     "plain": "cat config/prod/key",
     "input": "cat < config/prod/key",

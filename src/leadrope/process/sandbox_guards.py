@@ -17,6 +17,7 @@ CLONE_NEWUSER = 0x10000000
 NS_GET_USERNS = 0xB701
 MOUNT_SETATTR = 442  # the same number on every architecture; Linux 5.12
 AT_FDCWD = -100
+AT_SYMLINK_NOFOLLOW = 0x100
 MOUNT_ATTR_RDONLY = 1
 
 
@@ -35,7 +36,7 @@ def change(path: str, *, is_open: bool) -> None:
     """Only the one attribute: what the host's own mount forbids (nosuid, noexec …) stays forbidden."""
     cleared, added = (MOUNT_ATTR_RDONLY, 0) if is_open else (0, MOUNT_ATTR_RDONLY)
     attributes = b"".join(number.to_bytes(8, sys.byteorder) for number in (added, cleared, 0, 0))
-    call("syscall", MOUNT_SETATTR, AT_FDCWD, os.fsencode(path), 0, attributes, len(attributes))
+    call("syscall", MOUNT_SETATTR, AT_FDCWD, os.fsencode(path), AT_SYMLINK_NOFOLLOW, attributes, len(attributes))
 
 
 def call(name: str, *arguments: "int | bytes") -> None:

@@ -71,7 +71,7 @@ class ApprovedWrites:
 
     def _look(self, call: ToolCall) -> Look:
         home = self._sight.home or paths.user_home()
-        return Look(call, paths.Ground(self._policy.workspace, home=home))
+        return Look(call, paths.Ground(self._policy.workspace, home=home, cwd=call.cwd))
 
     def _guards(self, path: str) -> Iterator[str]:
         """The guarded place that decides about a path, be it the path itself or a folder above it."""
