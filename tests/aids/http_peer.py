@@ -74,16 +74,17 @@ async def serving(handler: Handler, *, tls: ssl.SSLContext | None = None) -> Asy
     found = Server(handler)
     server = await asyncio.start_server(found.serve, "127.0.0.1", 0, ssl=tls)
     found.port = server.sockets[0].getsockname()[1]
-    try:
-        async with server:
+    # Closing a server waits for its connections since Python 3.12, so these are ended first.
+    async with server:
+        try:
             yield found
-    finally:
-        for task in found.tasks:
-            task.cancel()
-        await asyncio.gather(*found.tasks, return_exceptions=True)
-        for writer in found.writers:
-            writer.transport.abort()
-        await asyncio.sleep(0)  # one round of the loop, in which they close
+        finally:
+            for task in found.tasks:
+                task.cancel()
+            await asyncio.gather(*found.tasks, return_exceptions=True)
+            for writer in found.writers:
+                writer.transport.abort()
+            await asyncio.sleep(0)  # one round of the loop, in which they close
 
 
 def answer(body: bytes | str = b"", status: int = 200, **headers: str) -> bytes:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -78,6 +79,9 @@ def _tidy(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     found = {key: _tidy(each) for key, each in value.items()}
+    if isinstance(found.get("description"), str):
+        # A docstring keeps its indentation up to Python 3.12, and loses it from 3.13 on.
+        found["description"] = inspect.cleandoc(found["description"])
     choices = found.get("enum")
     if isinstance(choices, list) and len(choices) == 1:
         del found["enum"]

@@ -144,7 +144,7 @@ def test_a_request_that_is_not_understood_is_refused_not_lost(request_: Any) -> 
 
 def test_a_request_too_deep_to_read_is_refused_too() -> None:
     deep = b'{"type":"control_request","request_id":"r-1","request":{"subtype":"hook_callback","input":'
-    refused, kept = told(deep + b"[" * 5000 + b"]" * 5000 + b"}}")
+    refused, kept = told(deep + b"[" * 100_000 + b"]" * 100_000 + b"}}")
     assert refused == signals.OtherControl(request_id="r-1", subtype="")
     assert kept.reason == "not_json"
 
