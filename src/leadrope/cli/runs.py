@@ -19,8 +19,7 @@ from leadrope.cli.exits import exit_code
 from leadrope.cli.render import Renderer, ending_lines
 from leadrope.cli.screen import Screen
 from leadrope.core import home
-from leadrope.core.redaction import Redactor
-from leadrope.core.request_secrets import known_secrets
+from leadrope.core.request_secrets import redactor_of
 from leadrope.core.result import RunResult
 from leadrope.runs import database, detached, places, recover
 from leadrope.runs.service import Service
@@ -231,7 +230,7 @@ def export(run: str, html: bool, target: str | None) -> int:
             from leadrope.runs import page  # noqa: PLC0415  # only for this
 
             texts = service.texts(row.id)
-            clean_ = Redactor(known_secrets(texts.request)).clean
+            clean_ = redactor_of(texts.request).clean
             changed = await _folder_diff(service, row, texts.place)
             return page.render(row, texts.request, records, texts.result, diff=changed, redact=clean_).encode()
         return b"".join(msgspec.json.encode(record) + b"\n" for record in records)

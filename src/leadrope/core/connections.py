@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from leadrope import errors
+from leadrope.core.argument_secrets import in_address, in_arguments
 from leadrope.core.request import McpServer
 from leadrope.core.secret_names import is_secret_name
 
@@ -19,8 +20,8 @@ _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 class Filled(msgspec.Struct, frozen=True, kw_only=True):
     servers: dict[str, McpServer]
     secrets: tuple[str, ...]
-    """What must not be shown: every value that a server is given in its environment or its headers; and of what
-    variables put into its command, arguments and address, all that is neither a path nor a name of something."""
+    """What must not be shown: see `secrets_of`; and of what variables put into its command, arguments and address, all
+    that is neither a path nor a name of something."""
 
 
 def fill(connections: Mapping[str, McpServer], values: Mapping[str, str]) -> Filled:
@@ -43,10 +44,22 @@ def fill(connections: Mapping[str, McpServer], values: Mapping[str, str]) -> Fil
             env=env,
             headers=headers,
         )
-        secrets.extend([*env.values(), *headers.values()])
-        # `Bearer KEY` is two words; the key alone must not be shown either.
-        secrets.extend(word for text in headers.values() for word in text.split() if len(word) > 8)
+        secrets.extend(secrets_of(servers[name]))
     return Filled(servers=servers, secrets=tuple(secrets))
+
+
+def secrets_of(server: McpServer) -> Iterator[str]:
+    """Every value of its environment and its headers, and what `argument_secrets` finds in arguments and address.
+
+    Of a connection that is not filled in yet: without the values that only name a variable.
+    """
+    for text in (*server.env.values(), *server.headers.values()):
+        # `Bearer KEY` is two words; the key alone must not be shown either.
+        words = (text, *(word for word in text.split() if len(word) > 8))
+        yield from (word for word in dict.fromkeys(words) if "${" not in word)
+    yield from in_arguments(server.args)
+    if server.url is not None:
+        yield from in_address(server.url)
 
 
 def _told(text: str, values: Mapping[str, str]) -> Iterator[str]:

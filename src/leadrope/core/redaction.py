@@ -121,6 +121,16 @@ class Redactor:
         self._spellings = tuple(sorted(spellings, key=len, reverse=True))
         self._known = re.compile("|".join(map(re.escape, self._spellings))) if spellings else None
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Those that it was given, for other checks of the same run; never to be shown."""
+        return self._secrets
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """Each secret that is long enough, as it is and as JSON within JSON writes it; the longest first."""
+        return self._spellings
+
     def clean(self, text: str) -> str:
         if self._known and any(spelling in text for spelling in self._spellings):
             text = self._known.sub(MASK, text)

@@ -1,18 +1,30 @@
-"""What in a request must not be shown or kept: its credential, what connections are given, secret variables."""
+"""What in a request must not be shown or kept, and the one redactor that is made of it.
+
+Every writer of a run uses this redactor: events, the store, logs, exports, traces and the terminal.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from leadrope import errors
-from leadrope.core.connections import fill
+from leadrope.core.connections import fill, secrets_of
+from leadrope.core.redaction import Redactor
 from leadrope.core.request import RunRequest
 from leadrope.core.secret_names import is_secret_name as is_secret_name  # noqa: PLC0414  # for those who look here
 
 
+def redactor_of(request: RunRequest, environ: Mapping[str, str] | None = None, launch: Iterable[str] = ()) -> Redactor:
+    """The redactor of a run. `launch`: the secrets that its provider has found or made for this start."""
+    return Redactor(dict.fromkeys((*launch, *known_secrets(request, environ))))
+
+
 def known_secrets(request: RunRequest, environ: Mapping[str, str] | None = None) -> list[str]:
-    """What the request itself holds; with `environ` also what its connections name there (`${NAME}`)."""
+    """The credential, marked and secret variables, and what connections are given.
+
+    With `environ` also what connections name there (`${NAME}`).
+    """
     found = [request.credential.reveal()] if request.credential else []
     marked = set(request.secret_variables)
     found += [value for name, value in request.variables.items() if name in marked or is_secret_name(name)]
@@ -21,8 +33,7 @@ def known_secrets(request: RunRequest, environ: Mapping[str, str] | None = None)
         with contextlib.suppress(errors.BadValue):
             found += fill(request.connections, environ).secrets
     for server in request.connections.values():
-        given = [*server.env.values(), *server.headers.values()]
-        found += [word for text in given for word in (text, *text.split()) if len(word) > 8 and "${" not in word]
+        found += secrets_of(server)
     return found
 
 

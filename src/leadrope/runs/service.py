@@ -26,7 +26,7 @@ from leadrope.core import config as configs
 from leadrope.core import events, home
 from leadrope.core.redaction import Redactor, redact
 from leadrope.core.request import RunRequest, check_text
-from leadrope.core.request_secrets import known_secrets
+from leadrope.core.request_secrets import redactor_of
 from leadrope.core.result import RunError, RunResult
 from leadrope.runs import database, jsonlog, leases, orders, places, recover, settings
 from leadrope.runs.asking import StoredApprover
@@ -218,8 +218,13 @@ class Service(Looks):
             parent=parent,
             place={"recover": recover, "pending": self.settings.pending, **(place or {})},
         )
-        redactor = Redactor(known_secrets(request, {**own, **around}))
-        return await self.store.add_run(new, self.settings.limits(), redactor=redactor)
+        return await self.store.add_run(new, self.settings.limits(), redactor=self._redactor(request, around))
+
+    def _redactor(self, request: RunRequest | None, environ: Mapping[str, str] | None) -> Redactor:
+        """That of a run which has not started; `environ`: the one that it was given, if not the service's own."""
+        if request is None:
+            return Redactor()
+        return redactor_of(request, {**home.load_env(self.home), **(self._environ if environ is None else environ)})
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
@@ -394,7 +399,7 @@ class Service(Looks):
         try:
             seq = self.store.get(run.id).last_seq + 1
             request = self._requests.get(run.id)
-            redactor = Redactor(known_secrets(request) if request is not None else ())
+            redactor = self._redactor(request, self._environs.get(run.id))
             await self.store.end_run(run, result, redactor, last=ended_event(run.id, run.attempt, seq, result))
         except errors.StoreError:
             # The store itself is what failed. Whoever waits is told all the same; the next owner puts the row right.

@@ -17,7 +17,7 @@ import msgspec
 from leadrope import errors
 from leadrope.core.events import Recorded, RunEnded
 from leadrope.core.redaction import Redactor, redact
-from leadrope.core.request_secrets import known_secrets
+from leadrope.core.request_secrets import redactor_of
 from leadrope.core.result import RunResult
 from leadrope.runs import database
 from leadrope.runs.bell import Bell
@@ -74,7 +74,7 @@ class Sqlite(Reads):
     async def add_run(self, new: NewRun, limits: Limits | None = None, *, redactor: Redactor | None = None) -> RunInfo:
         """`redactor`: of somebody who knows more secrets than the request itself holds."""
         request = msgspec.structs.replace(new.request, credential=None)
-        redactor = redactor or Redactor(known_secrets(new.request))
+        redactor = redactor or redactor_of(new.request)
         values = {
             "id": new.id,
             "created": time.time(),

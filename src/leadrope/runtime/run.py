@@ -30,7 +30,7 @@ from leadrope.core import events, home
 from leadrope.core.agent_sandbox import AgentSandbox
 from leadrope.core.redaction import Redactor
 from leadrope.core.request import RunRequest, check_text, normal_mode
-from leadrope.core.request_secrets import known_secrets
+from leadrope.core.request_secrets import redactor_of
 from leadrope.core.result import RunResult
 from leadrope.core.tools import ToolCall
 from leadrope.policy.decide import Policy
@@ -177,6 +177,7 @@ class Run:
             blocked_programs=tuple(sorted(self._rules.blocked_programs)),
         )
         self._spool = leadrope_home / "spool" / self.id
+        self._journal.redactor = redactor_of(self.request, self._environ)
         self._started_at = asyncio.get_running_loop().time()
         try:
             launch, child = await self._start()
@@ -340,7 +341,9 @@ class Run:
         await self._gateway.open_doors(wanted, self._rules)
         self._launch = launch = await self._prepare(with_broker=wanted.model_only)
         self._place.config.prices.require(launch.model)
-        self._journal.redactor = Redactor((*launch.secrets, *known_secrets(self.request)))
+        # What an earlier start has been given may still be said by this one.
+        known = (*launch.secrets, *self._journal.redactor.secrets)
+        self._journal.redactor = redactor_of(self.request, self._environ, known)
         self._run_dir.make((*launch.folders, str(self._spool)))
         self._run_dir.write(launch.files)
         self._journal.tell(f"start {' '.join(launch.argv)}")
@@ -486,7 +489,7 @@ class Run:
                 workspace=policy.workspace,
                 env=launch.env,
                 sandbox_env=self._walls.env,
-                secrets=(*launch.secrets, *known_secrets(self.request)),
+                secrets=self._journal.redactor.secrets,
                 git_is_plain=functools.partial(git_guards.is_plain, env=launch.env, sight=self._walls.sight),
             ),
             corrections=self._corrections,
