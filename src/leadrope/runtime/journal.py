@@ -19,6 +19,7 @@ from leadrope.runtime.retries import Again
 from leadrope.runtime.sessionlog import SessionLog
 from leadrope.runtime.sessions import SessionInfo
 from leadrope.runtime.shown import clean
+from leadrope.runtime.trace_lines import without_pieces
 
 log = logging.getLogger("leadrope.run")
 spawn_log = logging.getLogger("leadrope.spawn")
@@ -143,7 +144,7 @@ class Journal:
     def trace(self, kind: str, data: object) -> None:
         if self.traces:
             for line in lines.split(data) if isinstance(data, list) else [data]:
-                text = line.decode(errors="replace").rstrip() if isinstance(line, bytes | bytearray) else repr(line)
+                text = without_pieces(bytes(line)) if isinstance(line, bytes | bytearray) else repr(line)
                 self.tell(f"{kind} {text}")
 
     def tell(self, text: str) -> None:
@@ -153,7 +154,8 @@ class Journal:
 
     def _harmless(self, text: str) -> str:
         """Without secrets, and without what a terminal would act on: an agent's line could set its clipboard."""
-        return self.redactor.clean(clean(text))
+        # Twice: what has no width may stand within a secret, and without it the secret would be whole.
+        return self.redactor.clean(clean(self.redactor.clean(text)))
 
     def tell_failure(self, result: RunResult, request: RunRequest) -> None:
         """One compact line for a failed or empty run, whether or not anybody traces."""
