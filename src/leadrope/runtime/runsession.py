@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import uuid
+from pathlib import Path
 
 import msgspec
 
@@ -13,6 +14,7 @@ from leadrope.core import events, home
 from leadrope.core.request import RunRequest
 from leadrope.core.result import RunResult
 from leadrope.providers import base
+from leadrope.runtime import session_secrets
 from leadrope.runtime.journal import Journal
 from leadrope.runtime.sessions import SessionInfo, Sessions
 
@@ -74,8 +76,18 @@ class RunSession:
             forked_from=request.resume if request.fork else None,
             rebuilt=self._rebuilt,
         )
-        self._journal.open_log(self._sessions.folder / launch.session_id, info)
+        folder = self._sessions.folder / launch.session_id
+        # Before the agent starts: from then on its own record may hold what the redactor knows.
+        self._remember_secrets(folder, info.forked_from)
+        self._journal.open_log(folder, info)
         self._rebuilt = 0
+
+    def _remember_secrets(self, folder: Path, forked_from: str | None) -> None:
+        origin = self._sessions.folder / forked_from if forked_from else None
+        lost = session_secrets.remember(self._sessions.home, home.ensure(folder), self._journal.redactor, origin=origin)
+        if lost:
+            told = f"{lost}; an export of this session will leave out the agent's own record"
+            self._journal.record(events.Notice(level="warning", code="session_secrets", message=told))
 
     def end(self, result: RunResult, *, turns: int) -> None:
         """`turns` of earlier attempts are added to those of the last."""

@@ -3,6 +3,7 @@
 LEADROPE_HOME/sessions/ID/
     session.json       what a list shows
     transcript.jsonl   what was said, in short and redacted; a lost session is rebuilt from it
+    secrets.json       digests of what must be redacted in an export (session_secrets)
     config/projects    the agent program's own record, which a resume reads
 
 The events of its runs are in the run store.
@@ -26,9 +27,12 @@ from leadrope import errors
 from leadrope.confined import Folder
 from leadrope.core import events, home
 from leadrope.core.context import without_heads
+from leadrope.core.redacted_json import clean_json
 from leadrope.core.redaction import redact
 from leadrope.core.request import RunRequest
+from leadrope.core.secret_digests import Finder
 from leadrope.core.usage import CostLabel
+from leadrope.runtime import session_secrets
 
 INFO, TRANSCRIPT, CONFIG = "session.json", "transcript.jsonl", "config"
 LOST = "config.lost"
@@ -103,6 +107,7 @@ class Sessions:
     """
 
     def __init__(self, leadrope_home: Path) -> None:
+        self.home = leadrope_home
         self.folder = home.sessions_dir(leadrope_home)
 
     @classmethod
@@ -156,13 +161,26 @@ class Sessions:
     def export(self, session_id: str) -> Iterator[bytes]:
         """The session as JSON lines, redacted; `import_` takes them on another machine.
 
-        Of what the agent has left in its folder only regular files are read: a link there may lead to any file.
+        Of what the agent has left in its folder only regular files are read: a link there may lead to any file. Where
+        the session's secrets are not known, the agent's record is left out; an import is then rebuilt from ours.
         """
         info = self.find(session_id)
+        finder, names = Finder(b"", ()), [TRANSCRIPT]
+        try:
+            finder = session_secrets.finder(self.home, self.folder / info.id)
+            names += self._native(info.id)
+        except (session_secrets.Unknown, errors.BadConfig) as error:
+            why = error.message if isinstance(error, errors.BadConfig) else error
+            log.warning("the agent's own record is left out, because its secrets cannot be found: %s", why)
+
+        def clean(text: str) -> str:
+            return redact(finder.clean_text(text))
+
+        info = msgspec.structs.replace(info, title=clean(info.title))
         yield msgspec.json.encode(Export(leadrope_session=EXPORT_VERSION, info=info)) + b"\n"
-        for name in (TRANSCRIPT, *self._native(info.id)):
+        for name in names:
             for line in self._lines(info.id, name):
-                text = redact(line.decode(errors="replace"))
+                text = clean_json(line.decode(errors="replace"), clean)
                 yield msgspec.json.encode(ExportLine(file=name, line=text)) + b"\n"
 
     def _native(self, session_id: str) -> list[str]:
@@ -211,6 +229,8 @@ class Sessions:
                 with sessions.folder(fresh, makes=0o700) as unpacked:
                     self._unpack(unpacked, rows)
                 write_info(self.folder / fresh, info)
+                # What was exported is redacted already.
+                session_secrets.write(session_secrets.machine_key(self.home), self.folder / fresh)
                 sessions.rename(fresh, info.id)
             except BaseException:
                 with contextlib.suppress(OSError):

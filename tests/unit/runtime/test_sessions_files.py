@@ -10,6 +10,7 @@ import pytest
 
 from leadrope import RunRequest, errors
 from leadrope.core import home
+from leadrope.runtime import session_secrets
 from leadrope.runtime import sessions as files
 from leadrope.runtime.sessions import Export, ExportLine, Said, SessionInfo, Sessions, rebuilt_prompt
 
@@ -127,6 +128,7 @@ def test_out_and_in_again_is_the_same(sessions: Sessions, tmp_path: Path) -> Non
     folder = put(sessions, A, said("user", "hello"), said("assistant", "hi"), title="hello", turns=2)
     native = home.ensure(folder / "config" / "projects" / "-ws") / f"{A}.jsonl"
     native.write_text('{"type":"user"}\n{"type":"assistant"}\n')
+    session_secrets.write(session_secrets.machine_key(sessions.home), folder)
     other = Sessions(tmp_path / "other")
     assert other.import_(sessions.export(A)) == sessions.find(A)
     assert other.transcript(A) == sessions.transcript(A)

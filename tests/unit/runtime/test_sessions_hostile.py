@@ -12,6 +12,7 @@ import pytest
 
 from leadrope import RunRequest
 from leadrope.core import home
+from leadrope.runtime import session_secrets
 from leadrope.runtime import sessions as files
 from leadrope.runtime.sessions import ExportLine, Said, SessionInfo, Sessions
 
@@ -38,6 +39,7 @@ def sessions(tmp_path: Path) -> Sessions:
     native = folder / NATIVE
     native.parent.mkdir(parents=True)
     native.write_text('{"type":"user"}\n')
+    session_secrets.write(session_secrets.machine_key(made.home), folder)
     return made
 
 
@@ -62,7 +64,10 @@ def folder(path: Path, outside: Path) -> None:
 
 
 TRAPS = (link, folder_link, hard_link, pipe, folder)
-PLACES = ("transcript.jsonl", "session.json", "config", "config/projects", NATIVE, "config/projects/new.jsonl")
+PLACES = (
+    *("transcript.jsonl", "session.json", "secrets.json"),
+    *("config", "config/projects", NATIVE, "config/projects/new.jsonl"),
+)
 
 
 @pytest.mark.parametrize("place", PLACES)
