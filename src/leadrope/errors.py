@@ -92,10 +92,10 @@ class SessionLost(RequestError):
 
 
 class VariableRefused(RequestError):
-    def __init__(self, name: str, reason: str) -> None:
+    def __init__(self, name: str, reason: str, *, hint: str | None = None) -> None:
         super().__init__(
             f"variable {name} is refused: {reason}",
-            hint="Give the variable another name; the agent's own settings have fields of the request.",
+            hint=hint or "Give the variable another name; the agent's own settings have fields of the request.",
         )
         self.name = name
 

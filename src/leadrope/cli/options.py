@@ -112,8 +112,16 @@ FLAGS: tuple[Flag, ...] = (
         field="secret_variables",
         multiple=True,
         read=values.as_given,
-        metavar="NAME[=VALUE]",
-        help="The same, and its value is never shown or kept. Repeatable.",
+        metavar="NAME",
+        help="The same with its value here, which is never shown or kept; repeatable. NAME=VALUE also works, and is "
+        "visible in the process list.",
+    ),
+    Flag(
+        "--secret-file",
+        section=TASK,
+        multiple=True,
+        metavar="NAME=FILE",
+        help="The same with the content of a file as its value, without one newline at its end; repeatable.",
     ),
     Flag(
         "--label",
@@ -461,17 +469,22 @@ def overrides(given: Mapping[str, Any]) -> dict[str, Any]:
             found[flag.field] = value
     if limits:
         found["limits"] = limits
-    if "secret_variables" in found:
-        found |= _marked(found["secret_variables"], found.get("variables", {}))
+    if "secret_variables" in found or given.get("secret_file"):
+        in_files = values.secret_files("--secret-file", given.get("secret_file") or ())
+        found |= _marked(found.get("secret_variables", ()), in_files, found.get("variables", {}))
     if "fork" in found:
         found |= {"resume": found["fork"], "fork": True}
     return found
 
 
-def _marked(given: Sequence[str], known: Mapping[str, str]) -> dict[str, Any]:
-    """Variables and their marks out of --secret; one that --var has set already is only marked."""
-    new = values.variables("--secret", [text for text in given if text not in known])
-    return {"variables": {**known, **new}, "secret_variables": (*(text for text in given if text in known), *new)}
+def _marked(given: Sequence[str], in_files: Mapping[str, str], known: Mapping[str, str]) -> dict[str, Any]:
+    """Variables and their marks out of --secret and --secret-file; one that --var has set already is only marked."""
+    new = values.secrets("--secret", [text for text in given if text not in known])
+    for name in in_files:
+        if name in new or name in known:
+            raise errors.BadValue("--secret-file", f"{name} is given twice", hint="Give it once.")
+    names = (*(text for text in given if text in known), *new, *in_files)
+    return {"variables": {**known, **new, **in_files}, "secret_variables": names}
 
 
 def one_session(given: Mapping[str, Any]) -> None:

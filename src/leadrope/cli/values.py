@@ -40,6 +40,10 @@ def split_list(flag: str, given: Sequence[str]) -> tuple[str, ...]:
     return tuple(entry.strip() for entry in found if entry.strip())
 
 
+MOST_SECRET = 64 * 1024
+"""Bytes of a secret in a file. Keys and certificates have a few thousand; the system bounds a variable at 128 KiB."""
+
+
 def pairs(flag: str, given: Sequence[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for value in given:
@@ -60,6 +64,46 @@ def variables(flag: str, given: Sequence[str]) -> dict[str, str]:
             found[value] = os.environ[value]
         else:
             raise errors.BadValue(flag, f"{value!r} is not set here", hint=f"Write {flag} {value or 'NAME'}=VALUE.")
+    return found
+
+
+def secrets(flag: str, given: Sequence[str]) -> dict[str, str]:
+    """As `variables`. A value on the command line is taken, with a warning."""
+    for value in given:
+        name, equals, _ = value.partition("=")
+        if not name.isidentifier():  # and it is not shown: it may be the secret itself
+            raise errors.BadValue(flag, "is not given the name of a variable", hint=f"Write {flag} NAME.")
+        if equals:
+            better = f"use {flag} {name} or {flag}-file {name}=FILE"
+            click.echo(f"note: the value of {name} is visible in the process list; {better}", err=True)
+        elif value not in os.environ:
+            raise errors.BadValue(
+                flag, f"{value!r} is not set here", hint=f"Set it, or write {flag}-file {value}=FILE."
+            )
+    return variables(flag, given)
+
+
+def secret_files(flag: str, given: Sequence[str]) -> dict[str, str]:
+    """NAME=FILE: the content of the file without one newline at its end. A pipe is read too: `NAME=<(command)`."""
+    from leadrope import confined  # noqa: PLC0415  # few commands read a file
+
+    found: dict[str, str] = {}
+    for value in given:
+        name, equals, path = value.partition("=")
+        if not equals or not name.strip() or not path:
+            raise errors.BadValue(flag, f"{value!r} is not NAME=FILE")
+        try:
+            data = confined.read_named(Path(path).expanduser(), workspaces=workspaces(), most=MOST_SECRET)
+            text = data.decode("utf-8")
+        except errors.UnsafeFile as error:
+            raise errors.BadValue(flag, f"{path!r} {error.reason}", hint=error.hint) from None
+        except (OSError, UnicodeDecodeError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            raise errors.BadValue(flag, f"{path!r} cannot be read: {why}") from None
+        text = text.removesuffix("\n").removesuffix("\r")
+        if not text or "\0" in text:
+            raise errors.BadValue(flag, f"{path!r} {'holds a NUL character' if text else 'is empty'}")
+        found[name.strip()] = text
     return found
 
 

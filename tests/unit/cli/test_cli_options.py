@@ -86,6 +86,54 @@ def test_a_secret_of_the_users_environment_is_taken_by_name(monkeypatch: pytest.
         request_of("prompt", "--secret", "NOT_SET_HERE")
 
 
+def test_a_secret_is_read_from_a_file_without_its_last_newline(tmp_path: Path) -> None:
+    (tmp_path / "dsn").write_bytes(b"postgres://app\n:two lines\r\n")
+    fields = options.overrides(parse("prompt", "--secret-file", f"DSN={tmp_path}/dsn"))
+    assert fields == {"variables": {"DSN": "postgres://app\n:two lines"}, "secret_variables": ("DSN",)}
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"\n", "is empty"),
+        (b"\xff\xfe123456", "not UTF-8"),
+        (b"123\x00456", "NUL"),
+        (b"x" * 65_537, "larger than 65536 bytes"),
+        (None, "cannot be read: No such file"),
+    ],
+)
+def test_a_file_that_holds_no_secret_is_refused(tmp_path: Path, content: bytes | None, told: str) -> None:
+    if content is not None:
+        (tmp_path / "dsn").write_bytes(content)
+    with pytest.raises(errors.BadValue, match=told):
+        options.overrides(parse("prompt", "--secret-file", f"DSN={tmp_path}/dsn"))
+
+
+@pytest.mark.parametrize("given", ["DSN", "DSN=", "=x", ""])
+def test_a_secret_file_has_a_name_and_a_file(given: str) -> None:
+    with pytest.raises(errors.BadValue, match="is not NAME=FILE"):
+        options.overrides(parse("prompt", "--secret-file", given))
+
+
+def test_a_secret_is_given_once(tmp_path: Path) -> None:
+    (tmp_path / "dsn").write_text("postgres://app")
+    with pytest.raises(errors.BadValue, match="DSN is given twice"):
+        options.overrides(parse("prompt", "--secret", "DSN=abcdef", "--secret-file", f"DSN={tmp_path}/dsn"))
+
+
+def test_a_value_on_the_command_line_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    options.overrides(parse("prompt", "--secret", "DSN=abcdef"))
+    told = capsys.readouterr().err
+    assert told.startswith("note: the value of DSN is visible in the process list; use --secret DSN")
+    assert "abcdef" not in told
+
+
+def test_a_secret_in_place_of_its_name_is_not_shown() -> None:
+    with pytest.raises(errors.BadValue, match="the name of a variable") as caught:
+        options.overrides(parse("prompt", "--secret", "postgres://app:opensesame@db"))
+    assert "opensesame" not in str(caught.value)
+
+
 def test_every_field_of_a_request_has_a_flag() -> None:
     named = {flag.field for flag in options.FLAGS if flag.field}
     # A policy comes in files here; its rules as values are for programs.

@@ -191,6 +191,21 @@ def test_a_variable_that_could_turn_the_child_is_refused(name: str) -> None:
     assert caught.value.name == name
 
 
+@pytest.mark.parametrize("name", ["DATABASE_URL", "database_url", "SMTP_PASS", "GOOGLE_CLIENT_SECRET"])
+def test_a_secret_of_a_server_is_passed_on_by_a_user_who_marks_it(name: str) -> None:
+    assert child(variables={name: "opensesame"}, secret_variables=(name,))[name] == "opensesame"
+    with pytest.raises(errors.VariableRefused, match=f"--secret {name}"):
+        child(variables={name: "opensesame"}, secret_variables=("OTHER",))
+
+
+@pytest.mark.parametrize(
+    "name", ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN", "LEADROPE_SECRET", "LD_PRELOAD", "PATH"]
+)
+def test_no_mark_lets_a_credential_or_code_pass(name: str) -> None:
+    with pytest.raises(errors.VariableRefused):
+        child(variables={name: "opensesame"}, secret_variables=(name,))
+
+
 @pytest.mark.parametrize("value", ["", "0", "-1", "1e9", " 5", "5\n", "٣"])
 def test_the_output_ceiling_must_be_a_number(value: str) -> None:
     with pytest.raises(errors.VariableRefused):

@@ -40,17 +40,10 @@ DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 # Compared in upper case throughout: Windows does not tell cases apart, and a secret spelled in lower case is one too.
-_SERVER_SECRETS = frozenset(
-    {
-        "DATABASE_URL",
-        "SMTP_PASS",
-        "SMTP_PASSWORD",
-        "OPENAI_API_KEY",
-        "PERPLEXITY_API_KEY",
-        "BETTER_AUTH_SECRET",
-    }
-)
+_SERVER_SECRETS = frozenset({"DATABASE_URL", "SMTP_PASS", "SMTP_PASSWORD", "BETTER_AUTH_SECRET"})
+"""Passed on only by a user who names and marks them himself, as with `--secret DATABASE_URL`."""
 _SECRET_ENDINGS = ("CLIENT_SECRET",)
+_PROVIDER_KEYS = frozenset({"OPENAI_API_KEY", "PERPLEXITY_API_KEY"})
 
 _OWN_PREFIXES = {
     "ANTHROPIC_": "it would change the account or the model server; use credential, base_url or model of the request",
@@ -126,13 +119,15 @@ _NETWORK = frozenset(
 )
 
 
-def refused(name: str) -> str | None:
-    """Why nobody may hand this name to the child, or None."""
+def refused(name: str, *, is_marked: bool = False) -> str | None:
+    """Why nobody may hand this name to the child, or None. `is_marked`: the user has said that it is a secret."""
     upper = name.upper()
     if not _NAME.fullmatch(name):
         return "a name has letters, digits and _ only, and does not start with a digit"
-    if upper in _SERVER_SECRETS or upper.endswith(_SECRET_ENDINGS):
-        return "it is a secret of the server"
+    if upper in _PROVIDER_KEYS:
+        return "it is the key of a model service"
+    if not is_marked and (upper in _SERVER_SECRETS or upper.endswith(_SECRET_ENDINGS)):
+        return "it usually holds a secret of a server"
     if upper in _OWN_NAMES:
         return _OWN_NAMES[upper]
     for prefix, reason in _OWN_PREFIXES.items():
@@ -145,8 +140,12 @@ def refused(name: str) -> str | None:
     return None
 
 
-def check_variables(variables: Mapping[str, str]) -> None:
-    """Raise for the first variable of a run that could turn the child; `CLAUDE_CODE_MAX_OUTPUT_TOKENS` may pass."""
+def check_variables(variables: Mapping[str, str], marked: Iterable[str] = ()) -> None:
+    """Raise for the first variable of a run that could turn the child; `CLAUDE_CODE_MAX_OUTPUT_TOKENS` may pass.
+
+    `marked`: the names that the user has marked as secret.
+    """
+    known = frozenset(marked)
     for name, value in variables.items():
         if "\0" in value:
             raise errors.VariableRefused(name, "its value holds a NUL character")
@@ -154,9 +153,12 @@ def check_variables(variables: Mapping[str, str]) -> None:
             if not re.fullmatch(r"[1-9][0-9]{0,8}", value):
                 raise errors.VariableRefused(name, f"{value!r} is not a whole number of tokens")
             continue
-        reason = refused(name)
+        reason = refused(name, is_marked=name in known)
         if reason is None and name.upper() in _NETWORK:
             reason = "it redirects the agent's traffic; name it in forward_env of your config.toml instead"
+        if reason is not None and refused(name, is_marked=True) is None:
+            hint = f"If the agent needs it: `--secret {name}`, or secret_variables in the config or the request."
+            raise errors.VariableRefused(name, reason, hint=hint)
         if reason is not None:
             raise errors.VariableRefused(name, reason)
 
@@ -177,7 +179,7 @@ def child_env(
     domain: Domain = Domain(),  # noqa: B008  # frozen
 ) -> dict[str, str]:
     """Everything the child will see. `config_dir` None means the program's own login in the user's own folder."""
-    check_variables(request.variables)
+    check_variables(request.variables, request.secret_variables)
     env = {name: value for name in ALLOWED if (value := _lookup(environ, name)) is not None}
     # Without HOME the program falls back to the password file, past the home that the caller meant.
     env["HOME"] = env.get("HOME") or str(default_home)
