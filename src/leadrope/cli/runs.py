@@ -249,7 +249,7 @@ async def _folder_diff(service: Service, row: RunInfo, place: dict[str, Any]) ->
     if places.tree_of(place) is None:
         return None
     try:
-        return await places.diff(service, row)
+        return await places.readable_diff(service, row)
     except (errors.LeadropeError, OSError) as error:
         click.echo(f"the worktree's changes cannot be read: {error}", err=True)
         return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from leadrope import errors
-from leadrope.core.redaction import Redactor, redact
+from leadrope.core.redaction import Redactor
 
 VARIABLE = "LEADROPE_LOG"
 FORMS = ("text", "json")
@@ -24,6 +24,7 @@ MAX_TEXT = 10_000
 MAX_DEPTH = 6
 
 _run_id: ContextVar[str | None] = ContextVar("leadrope_run_id", default=None)
+_redactor: ContextVar[Callable[[], Redactor]] = ContextVar("leadrope_redactor", default=Redactor)
 _OWN = frozenset(vars(logging.LogRecord("", 0, "", 0, "", None, None))) | {"message", "asctime", "taskName", "run_id"}
 """What every record has; the rest was given as `extra`."""
 _BREAKS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
@@ -32,17 +33,18 @@ _encode = msgspec.json.Encoder(enc_hook=repr).encode
 
 
 @contextlib.contextmanager
-def about(run_id: str) -> Iterator[None]:
-    """What is logged inside, also in tasks that are started there, belongs to this run.
+def about(run_id: str, redactor: Callable[[], Redactor] = Redactor) -> Iterator[None]:
+    """What is logged inside, also in tasks that are started there, belongs to this run and passes its redactor.
 
     with jsonlog.about(info.id):
         log.info("started")
     """
-    token = _run_id.set(run_id)
+    token, cleaning = _run_id.set(run_id), _redactor.set(redactor)
     try:
         yield
     finally:
         _run_id.reset(token)
+        _redactor.reset(cleaning)
 
 
 def is_wanted(environ: Mapping[str, str]) -> bool:
@@ -56,7 +58,7 @@ class TextFormatter(logging.Formatter):
     """Lines for people, without keys."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return redact(super().format(record))
+        return _redactor.get()().clean(super().format(record))
 
 
 class JsonFormatter(logging.Formatter):
@@ -64,7 +66,7 @@ class JsonFormatter(logging.Formatter):
 
     def __init__(self, redactor: Redactor | None = None) -> None:
         super().__init__()
-        self._clean = (redactor or Redactor()).clean
+        self._more = redactor or Redactor(shapes=False)
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -91,7 +93,7 @@ class JsonFormatter(logging.Formatter):
     def _text(self, text: str) -> str:
         # Cleaned before it is cut, and before it is JSON: half a key is still half a key, and a pattern that eats a
         # backslash would break the line. A lone surrogate cannot be written.
-        cleaned = self._clean(text).encode("utf-8", "replace").decode()
+        cleaned = self._more.clean(_redactor.get()().clean(text)).encode("utf-8", "replace").decode()
         return cleaned if len(cleaned) <= MAX_TEXT else f"{cleaned[:MAX_TEXT]}… ({len(cleaned)} characters)"
 
     def _value(self, value: Any, depth: int) -> Any:

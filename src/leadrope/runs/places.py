@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from leadrope import errors
+from leadrope.core import home
 from leadrope.core.redaction import Redactor
 from leadrope.core.request import RunRequest
 from leadrope.core.tools import ToolCall, class_of
@@ -18,6 +19,7 @@ from leadrope.runs import checkpoints, worktree_changes, worktree_setup, worktre
 from leadrope.runs.checkpoints import Checkpoint, Plan
 from leadrope.runs.store import Filter, RunInfo
 from leadrope.runs.worktrees import Worktree
+from leadrope.runtime import session_secrets
 
 if TYPE_CHECKING:
     from leadrope.runs.service import Service
@@ -194,6 +196,21 @@ async def diff(service: Service, run: RunInfo) -> str:
     plan = await checkpoints.describe(_checkpoint_of(service, run))
     lines = [f"changed  {path}" for path in plan.restored] + [f"new      {path}" for path in plan.removed]
     return "\n".join([*lines, ""]) if lines else "nothing is changed\n"
+
+
+async def readable_diff(service: Service, run: RunInfo) -> str:
+    """What the run has changed in its worktree, without its secrets: to be read by others, not to be applied."""
+    kept = service.store.artifact(run, CHANGES)
+    if kept is not None:
+        return kept.decode()
+    # It still runs. Its redactor is in another process; its session has the digests.
+    session = home.sessions_dir(service.home) / (run.session_id or "")
+    try:
+        finder = session_secrets.finder(service.home, session)
+    except session_secrets.Unknown as error:
+        told = f"the secrets of the run are not known: {error}"
+        raise errors.WrongState(told, hint="Wait until it has ended.") from None
+    return finder.clean_text(await diff(service, run))
 
 
 async def apply(service: Service, run: RunInfo, *, commits: bool = False) -> str:

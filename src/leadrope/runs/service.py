@@ -283,7 +283,7 @@ class Service(Looks):
         job.info = run
         job.keeper = Keeper(self.store, run, show=job.show)
         job.keeper.on_limit = lambda until: self._spawn(self._hold(run, until))
-        with jsonlog.about(run.id):  # the task, and those it starts, keep it
+        with jsonlog.about(run.id, lambda: job.redactor):  # the task, and those it starts, keep it
             job.task = self._spawn(self._execute(job))
         return True
 

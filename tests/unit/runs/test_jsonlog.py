@@ -34,6 +34,16 @@ class Log:
         return [json.loads(line) for line in self.raw.splitlines()]
 
 
+def test_what_is_logged_about_a_run_passes_the_redactor_of_that_run() -> None:
+    log, text = Log(), jsonlog.TextFormatter()
+    record = logging.LogRecord("leadrope.test", logging.INFO, "", 0, "it is opensesame", None, None)
+    with jsonlog.about("a" * 32, lambda: Redactor(["opensesame"])):
+        log.logger.warning("it is opensesame", extra={"more": ["opensesame"]})
+        assert text.format(record) == "it is [redacted]"
+    assert "opensesame" not in log.raw
+    assert text.format(record) == "it is opensesame"
+
+
 @pytest.fixture
 def log() -> Log:
     return Log(Redactor(["a known secret"]))
