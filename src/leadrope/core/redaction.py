@@ -114,8 +114,8 @@ class Redactor:
         self._only_known: Redactor | None = None
         # Longest first, so that a secret that contains another is removed whole.
         long_enough = {s for s in self._secrets if len(s) >= SHORTEST}
+        spellings = long_enough | {spelling for secret in long_enough for spelling in _as_lines(secret)}
         # Most text that leaves is JSON, where a quote or a line break of the secret is written differently.
-        spellings = set(long_enough)
         for _ in range(JSON_DEPTH):
             spellings |= {json.dumps(s, ensure_ascii=is_ascii)[1:-1] for s in spellings for is_ascii in (True, False)}
         self._spellings = tuple(sorted(spellings, key=len, reverse=True))
@@ -144,6 +144,13 @@ class Redactor:
             text = _BEARER.sub(rf"\1{MASK}", text)
         return text
 
+    def clean_start(self, text: str, length: int) -> str:
+        """The first characters of a text, without a secret and without the first half of one that the cut divides."""
+        if len(text) <= length:
+            return self.clean(text)
+        start = text[:length]
+        return self.clean(start[: self.open_end(start)])
+
     def only_known(self) -> Redactor:
         """The same secrets, without the shapes."""
         if self._only_known is None:
@@ -152,7 +159,13 @@ class Redactor:
 
     def open_end(self, text: str) -> int:
         """From where on a text may be the beginning of a secret that its next piece goes on with; else its length."""
-        start = _open_shape(text) if self._shapes else len(text)
+        start = min(self.open_known(text), _open_shape(text) if self._shapes else len(text))
+        # Never within one that is here already, whole.
+        return min((found.start() for found in self._found(text) if found.start() < start < found.end()), default=start)
+
+    def open_known(self, text: str) -> int:
+        """From where on a text may be the beginning of a known secret; else its length."""
+        start = len(text)
         for spelling in self._spellings:
             place = text.find(spelling[0], max(0, len(text) - len(spelling) + 1))
             while place >= 0:
@@ -160,8 +173,11 @@ class Redactor:
                     start = min(start, place)
                     break
                 place = text.find(spelling[0], place + 1)
-        # Never within one that is here already, whole.
-        return min((found.start() for found in self._found(text) if found.start() < start < found.end()), default=start)
+        return start
+
+    def known_start(self, text: str) -> str:
+        """The known secret, in one of its spellings, that a text begins with; empty if there is none."""
+        return next((spelling for spelling in self._spellings if text.startswith(spelling)), "")
 
     def _found(self, text: str) -> Iterator[re.Match[str]]:
         if self._known:
@@ -173,6 +189,15 @@ class Redactor:
             yield from _BEARER.finditer(text)
 
 
+def _as_lines(secret: str) -> Iterator[str]:
+    """A secret of several lines as a list or a title shows it, in one, and as a diff or a search does, one by one."""
+    if "\n" in secret:
+        yield from (folded for folded in (" ".join(secret.split()),) if len(folded) >= SHORTEST)
+        yield from (line.strip() for line in secret.split("\n") if len(line.strip()) >= LONG_LINE)
+
+
+LONG_LINE = 16
+"""Characters of one line of a secret that are secret by themselves; shorter ones may be anybody's."""
 LONGEST = 8192
 """Characters that a shape may have when it comes in pieces; what has grown longer is given on as it is."""
 _OPEN_HEADER = re.compile(r"(?i)(?:authorization|x-api-key)[^\n]{0,60}\Z")

@@ -150,3 +150,19 @@ class TestSecret:
 )
 def test_mask(value: str, expected: str) -> None:
     assert mask(value) == expected
+
+
+def test_a_secret_of_several_lines_is_found_in_one_line_and_line_by_line() -> None:
+    redactor = Redactor(["the first line of it\nshort\n  the second line of it\n"])
+    assert redactor.clean("(the first line of it short the second line of it)") == "([redacted])"
+    assert redactor.clean("+the first line of it\n+short\n+  the second line of it\n") == (
+        "+[redacted]\n+short\n+  [redacted]\n"
+    )
+
+
+@pytest.mark.parametrize("length", range(1, 40))
+def test_a_text_that_is_cut_holds_no_beginning_of_a_secret(length: int) -> None:
+    text = "it is opensesame-and-more, and sk-ant-REDACTED too"
+    start = Redactor(["opensesame-and-more"]).clean_start(text, length)
+    assert "o" not in start.removeprefix("it is ").replace("[redacted]", "")
+    assert "sk-" not in start

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadrope.core.events import Event, MessageCompleted, MessageDelta, Recorded, ToolCompleted
+from leadrope.core.events import (
+    Event,
+    MessageCompleted,
+    MessageDelta,
+    Notice,
+    Recorded,
+    ThinkingCompleted,
+    ToolCompleted,
+    TurnEnded,
+)
 from leadrope.core.redaction import LONGEST, Redactor
 from leadrope.core.result import RunResult
 from leadrope.runs.masking import Masking, without_known
@@ -77,6 +86,52 @@ def test_streams_are_not_mixed_and_nothing_is_held_for_ever() -> None:
     ]
     masking = Masking(lambda: Redactor([KNOWN]))
     assert told(masking.of(recorded(*events))) == "hunter2 of the database" + "word" * LONGEST + "more"
+
+
+@pytest.mark.parametrize("name", SECRETS)
+@given(places=st.lists(st.integers(0, 10_000), max_size=30))
+def test_progress_between_the_pieces_does_not_uncover_one(name: str, places: list[int]) -> None:
+    """The agent sends a notice after every piece of its thinking."""
+    text = f"It says {SECRETS[name]}\nand then it goes on."
+    pieces = [MessageDelta(text=piece, thinking=True) for piece in cut(text, places)]
+    between = [event for piece in pieces for event in (piece, Notice(level="info", code="tokens", message="12"))]
+    records = recorded(*between, ThinkingCompleted(text="x"))
+    redactor = Redactor([KNOWN])
+    found = Masking(lambda: redactor).of(records)
+    assert [record.seq for record in found] == [record.seq for record in records]
+    assert told(found) == redactor.clean(text)
+
+
+@given(places=st.lists(st.integers(0, 10_000), max_size=30), kinds=st.lists(st.booleans(), min_size=31, max_size=31))
+def test_other_messages_and_calls_between_the_pieces_uncover_no_more_than_a_few_characters(
+    places: list[int], kinds: list[bool]
+) -> None:
+    """Agents that work side by side: their pieces and their calls come in any order."""
+    text = f"It says {KNOWN}, and then it goes on."
+    events: list[Event] = []
+    for piece, is_call in zip(cut(text, places), kinds, strict=False):
+        events.append(MessageDelta(text=piece, message_id="one"))
+        call = ToolCompleted(call_id="c", text="done", agent_id="b")
+        events.append(call if is_call else MessageDelta(text="word ", message_id="two", agent_id="b"))
+    events += [MessageCompleted(text="x", message_id="one"), TurnEnded(turn=1, is_error=False, reason="success")]
+    records = recorded(*events)
+    found = Masking(lambda: Redactor([KNOWN])).of(records)
+    assert [record.seq for record in found] == [record.seq for record in records]
+    shown = told([record for record in found if getattr(record.event, "message_id", "") == "one"])
+    assert not any(KNOWN[at : at + 8] in shown for at in range(len(KNOWN) - 7))
+    assert "[redacted]" in shown
+    assert shown.startswith("It says ")
+    assert shown.endswith(", and then it goes on.")
+
+
+def test_a_beginning_that_was_masked_too_early_is_made_good() -> None:
+    pieces: list[Event] = [
+        MessageDelta(text="hunter2 of"),
+        ToolCompleted(call_id="c", text="x"),
+        MessageDelta(text=" all"),
+    ]
+    found = Masking(lambda: Redactor([KNOWN])).of(recorded(*pieces, MessageCompleted(text="x")))
+    assert told(found) == "[redacted]hunter2 of all"
 
 
 def test_a_piece_that_begins_no_secret_does_not_wait() -> None:
