@@ -20,6 +20,7 @@ from leadrope.cli.screen import Screen
 from leadrope.core import config as configs
 from leadrope.core import events, home
 from leadrope.core.request import RunRequest, check_text
+from leadrope.core.request_secrets import redactor_of
 from leadrope.core.result import RunResult
 
 _HELP = """Run an agent on PROMPT, under supervision.
@@ -109,7 +110,7 @@ def _reported(
     from leadrope.runs import recover  # noqa: PLC0415  # the same
 
     job = ci.Job(environ, is_ci=bool(given["ci"]), output=given["output"] or "text", junit_file=given["junit"])
-    title = given["title"] or request.prompt
+    title = redactor_of(request, environ).clean(given["title"] or request.prompt)
     told: dict[str, Any] = {"strict": bool(given["strict"]), "cwd": request.cwd or str(Path.cwd())}
     try:
         with job:

@@ -17,7 +17,7 @@ def clean_json(text: str, clean: Callable[[str], str]) -> str:
     if found == text or _is_json(found) or not _is_json(text):
         return found
     # A secret that begins like the second half of an escape takes that half with it.
-    return _encode(_within(_anything.decode(text), clean)).decode()
+    return _encode(clean_value(_anything.decode(text), clean)).decode()
 
 
 def _is_json(text: str) -> bool:
@@ -28,13 +28,14 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _within(value: Any, clean: Callable[[str], str]) -> Any:
+def clean_value(value: Any, clean: Callable[[str], str]) -> Any:
+    """The same value with each of its texts cleaned, names included."""
     match value:
         case str():
             return clean(value)
         case dict():
-            return {clean(str(key)): _within(item, clean) for key, item in value.items()}
+            return {clean(str(key)): clean_value(item, clean) for key, item in value.items()}
         case list():
-            return [_within(item, clean) for item in value]
+            return [clean_value(item, clean) for item in value]
         case _:
             return value

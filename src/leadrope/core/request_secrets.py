@@ -16,8 +16,12 @@ from leadrope.core.secret_names import is_secret_name as is_secret_name  # noqa:
 
 
 def redactor_of(request: RunRequest, environ: Mapping[str, str] | None = None, launch: Iterable[str] = ()) -> Redactor:
-    """The redactor of a run. `launch`: the secrets that its provider has found or made for this start."""
-    return Redactor(dict.fromkeys((*launch, *known_secrets(request, environ))))
+    """The redactor of a run.
+
+    `environ`: what surrounds it, whose secrets it must not show either; the credential may be one of them.
+    `launch`: the secrets that its provider has found or made for this start.
+    """
+    return Redactor(dict.fromkeys((*launch, *known_secrets(request, environ), *ambient_secrets(environ or {}))))
 
 
 def known_secrets(request: RunRequest, environ: Mapping[str, str] | None = None) -> list[str]:

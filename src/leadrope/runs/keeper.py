@@ -7,8 +7,11 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from leadrope import errors
 from leadrope.core import events
+from leadrope.core.redacted_json import clean_value
 from leadrope.core.redaction import Redactor
 from leadrope.core.result import RunResult
 from leadrope.core.spending import label_of
@@ -30,6 +33,9 @@ MOST_UNWRITTEN = 20_000
 """Events that may wait for a slow or full disk; then the agent waits too."""
 AGAIN_S = 0.5
 """Between two tries at a full disk."""
+
+ACTION_TEXT = 4096
+"""Characters of a message from which the row's last action is taken."""
 
 _MUST_LAST = (
     events.SessionStarted,
@@ -68,7 +74,7 @@ class Keeper:
         self.result: RunResult | None = None
         self.show_error: Exception | None = None
         """What ended the showing, and with it the run."""
-        self.row = RowState(run)
+        self.row = RowState(run, self._redactor)
         self.is_full = False
         """The disk is; the run is held until there is room."""
 
@@ -154,7 +160,8 @@ class Keeper:
 class RowState:
     """What the row of a run says, from its events alone."""
 
-    def __init__(self, run: RunInfo) -> None:
+    def __init__(self, run: RunInfo, redactor: Callable[[], Redactor] = Redactor) -> None:
+        self._redactor = redactor
         self._asked: set[str] = set()
         self._has_started = False
         self._limited = False
@@ -191,9 +198,11 @@ class RowState:
             case events.QuestionResolved():
                 self._asked.discard(event.question_id)
             case events.ToolRequested(call=call):
-                self._action = f"{call.name}: {_short(describe(call, cwd=self._cwd))}"
+                cleaned = msgspec.structs.replace(call, input=clean_value(call.input, self._redactor().clean))
+                self._action = f"{call.name}: {_short(describe(cleaned, cwd=self._cwd))}"
             case events.MessageCompleted(agent_id=None, text=text) if text:
-                self._action = _short(text)
+                # Before it is cut: half a secret is not found any more.
+                self._action = _short(self._redactor().clean_start(text, ACTION_TEXT))
             case events.UsageUpdated():
                 self._tokens[event.message_id] = event.usage.total_tokens
             case events.LimitReached(status="rejected"):

@@ -19,6 +19,7 @@ import msgspec
 from leadrope import errors
 from leadrope.core import home
 from leadrope.core.events import ApprovalRequested, QuestionRequested, Recorded
+from leadrope.core.redacted_json import clean_value
 from leadrope.core.redaction import Redactor, Secret
 from leadrope.core.tools import ToolCall
 from leadrope.runs import webhook
@@ -149,7 +150,7 @@ def word_of(
     match event:
         case ApprovalRequested():
             # Cleaned as it came: cut first, half a key would pass.
-            call = ToolCall(id="", name=event.call.name, input=_cleaned(event.call.input, redactor))
+            call = ToolCall(id="", name=event.call.name, input=clean_value(event.call.input, redactor.clean))
             tool = one_line(clean(redactor.clean(event.call.name)), 60)
             # Our own words come first, so that no text of an agent can begin with a dash and be an option.
             body = f"Run {recorded.run_id[:12]}: {tool} {describe(call, cwd=cwd, width=300)}"
@@ -183,18 +184,6 @@ def word_of(
             )
         case _:
             return None
-
-
-def _cleaned(value: Any, redactor: Redactor) -> Any:
-    match value:
-        case str():
-            return redactor.clean(value)
-        case dict():
-            return {redactor.clean(str(key)): _cleaned(inner, redactor) for key, inner in value.items()}
-        case list():
-            return [_cleaned(inner, redactor) for inner in value]
-        case _:
-            return value
 
 
 def _labels(labels: Mapping[str, str] | None, redactor: Redactor) -> dict[str, str]:

@@ -86,7 +86,7 @@ class Sqlite(Reads):
             "account": new.account,
             "not_before": new.not_before,
             "note": redactor.clean(new.note),
-            "title": redactor.clean(new.title or _title(request.prompt)),
+            "title": redactor.clean(new.title) or _title(redactor.clean(request.prompt)),
             "cwd": request.cwd or "",
             "provider": request.provider,
             "agent": request.agent or "",

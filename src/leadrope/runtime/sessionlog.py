@@ -17,6 +17,7 @@ import msgspec
 from leadrope import errors
 from leadrope.confined import Folder
 from leadrope.core import events, home
+from leadrope.core.redacted_json import clean_value
 from leadrope.core.redaction import Redactor
 from leadrope.core.result import RunResult
 from leadrope.core.usage import sum_label
@@ -106,7 +107,7 @@ class SessionLog:
         self._last_prompt = text
         self.flush()
         self._taken += 1
-        self._waiting.append(Said(time=time.time(), run_id=self._run_id, role="user", text=_cut(text)))
+        self._waiting.append(Said(time=time.time(), run_id=self._run_id, role="user", text=self._cut(text)))
         self.flush()
 
     def flush(self) -> None:
@@ -167,18 +168,19 @@ class SessionLog:
     def _entry_of(self, item: events.Recorded) -> Said | None:
         match item.event:
             case events.MessageCompleted(agent_id=None, is_error=False, text=text) if text.strip():
-                return self._entry(item.time, "assistant", _cut(text))
+                return self._entry(item.time, "assistant", self._cut(text))
             case events.ToolDecided(call=call, decision=decision) if call.agent_id is None:
                 self._calls[call.id] = call.name
                 verdict = "" if decision == "allow" else " (denied)"
-                shown = describe(call, cwd=self._cwd, width=200)
+                cleaned = msgspec.structs.replace(call, input=clean_value(call.input, self.redactor.clean))
+                shown = describe(cleaned, cwd=self._cwd, width=200)
                 return self._entry(item.time, "tool", f"{call.name} {shown}{verdict}")
             case events.ToolCompleted(agent_id=None, call_id=call_id, text=text, is_error=is_error):
                 name = self._calls.pop(call_id, "")
                 if not name:
                     return None
                 failed = " failed" if is_error else ""
-                shown = one_line(clean(text[: 2 * TOOL_TEXT]), TOOL_TEXT)
+                shown = one_line(clean(self.redactor.clean_start(text, 2 * TOOL_TEXT)), TOOL_TEXT)
                 return self._entry(item.time, "tool", f"{name}{failed}: {shown}")
             case events.SessionStarted(cwd=cwd):
                 self._cwd = cwd
@@ -198,7 +200,7 @@ class SessionLog:
         now = time.time()
         if known is None:
             known = msgspec.structs.replace(
-                info, created=now, title=self.redactor.clean(one_line(clean(info.title), TITLE))
+                info, created=now, title=one_line(clean(self.redactor.clean(info.title)), TITLE)
             )
         runs = known.runs if self._run_id in known.runs else (*known.runs, self._run_id)
         rebuilt = known.rebuilt + info.rebuilt
@@ -228,6 +230,8 @@ class SessionLog:
         except OSError as error:
             self._on_trouble(f"{self.folder} cannot be written: {error.strerror or error}")
 
-
-def _cut(text: str) -> str:
-    return text if len(text) <= LONG_TEXT else f"{text[:LONG_TEXT]}… ({len(text) - LONG_TEXT:,} more characters)"
+    def _cut(self, text: str) -> str:
+        if len(text) <= LONG_TEXT:
+            return text
+        # Half a secret is not found any more: cleaned before it is cut.
+        return f"{self.redactor.clean_start(text, LONG_TEXT)}… ({len(text) - LONG_TEXT:,} more characters)"
