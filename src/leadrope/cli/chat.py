@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import click
@@ -19,7 +19,9 @@ from leadrope.cli.run import with_config
 from leadrope.cli.screen import Screen
 from leadrope.core import config as configs
 from leadrope.core import events, home
+from leadrope.core.redaction import Redactor
 from leadrope.core.request import RunRequest, normal_mode
+from leadrope.runs.masking import Masking, without_known
 from leadrope.runs.service import Service
 from leadrope.runtime.conversation import Conversation, open_conversation
 from leadrope.runtime.sessions import Sessions
@@ -94,6 +96,7 @@ async def _chat(
             Service(config=config) as service,
             open_conversation(request, approver=in_order, config=config, opener=service.open) as conversation,
         ):
+            console.clean = lambda text: conversation.redactor.only_known().clean(text)
             chat = _Chat(conversation, request, prompts, in_order, screen, quiet=quiet)
             main = asyncio.current_task()
             loop = asyncio.get_running_loop()
@@ -195,14 +198,24 @@ class _Chat:
 
     async def _said(self, text: str) -> None:
         async with contextlib.aclosing(self._conversation.say(text)) as turn:
-            async for recorded in turn:
+            async for recorded in self._masked(turn):
                 if not isinstance(recorded.event, events.RunEnded):
                     self._renderer.show(recorded)
                 self._in_order.shown(recorded.event)
                 if isinstance(recorded.event, events.SessionStarted):
                     self._model, self._mode = recorded.event.model, recorded.event.mode
         if self._conversation.last is not None:
-            self._renderer.show_turn(self._conversation.last)
+            self._renderer.show_turn(without_known(self._conversation.last, self._conversation.redactor))
+
+    async def _masked(self, turn: AsyncIterator[events.Recorded]) -> AsyncIterator[events.Recorded]:
+        """As at `leadrope run`: what is known to be a secret is for no screen."""
+        masking = Masking(self._known)
+        async for recorded in turn:
+            for cleaned in masking.of([recorded]):
+                yield cleaned
+
+    def _known(self) -> Redactor:
+        return self._conversation.redactor.only_known()
 
     def pressed(self) -> None:
         """Ctrl-C or Esc while the agent works: the first interrupts, the second does not wait."""

@@ -47,6 +47,9 @@ async def drive(
     `kept` is for the service: title, priority, place.
     """
     in_order = AfterShown(approver)
+    job: Job | None = None
+    if isinstance(approver, Console):
+        approver.clean = lambda text: job.redactor.only_known().clean(text) if job is not None else text
 
     def see(recorded: Recorded) -> None:
         show(recorded)

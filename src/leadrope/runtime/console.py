@@ -13,6 +13,7 @@ from typing import Any, Self
 import msgspec
 
 from leadrope.core.events import ApprovalRequested, Question, QuestionRequested
+from leadrope.core.redacted_json import clean_value
 from leadrope.runtime import call_preview
 from leadrope.runtime.approvals import Answer, QuestionAnswer
 from leadrope.runtime.shown import clean, exact
@@ -54,6 +55,8 @@ class Console:
         self._colour = colour
         self._before = before
         self._after = after
+        self.clean: Callable[[str], str] = str
+        """Takes the run's secrets out of what is shown; set by whoever knows them. The call itself stays as it is."""
         # One pair of eyes: requests that come together are asked one after another.
         self._turn = asyncio.Lock()
         self._typed = b""
@@ -91,6 +94,9 @@ class Console:
             except EOFError:
                 return QuestionAnswer(answered=False, reason="the terminal was closed")
 
+    def _exact(self, text: str) -> str:
+        return exact(self.clean(text))
+
     @contextlib.asynccontextmanager
     async def asking(self) -> AsyncIterator[None]:
         """For questions of another kind, by `say` and `ask`: nobody else asks or writes meanwhile."""
@@ -109,7 +115,7 @@ class Console:
             pattern = asked.pattern if edited is None else ""
             choices = ["[y]es", "[a]lways this exact call"]
             if pattern:
-                choices.append(f"[p]attern: any {_any_of(pattern)} in this run")
+                choices.append(f"[p]attern: any {_any_of(self.clean(pattern))} in this run")
             choices += ["[n]o", "[e]dit", *(["[s]how all"] if is_cut else [])]
             said = (await self.ask(f"  Allow? {' · '.join(choices)}: ")).lower()
             if said in _YES:
@@ -118,7 +124,8 @@ class Console:
                 # The same call to the letter, not every call of this tool.
                 return Answer(approved=True, edited=edited, scope="run")
             if said in _PATTERN and pattern:
-                self.say(self.dim(f"  {exact(pattern)} is allowed until this run ends; `leadrope runs show` lists it"))
+                told = f"{self._exact(pattern)} is allowed until this run ends; `leadrope runs show` lists it"
+                self.say(self.dim(f"  {told}"))
                 return Answer(approved=True, pattern=pattern)
             if said in _NO:
                 return Answer(approved=False, reason=await self._why())
@@ -135,12 +142,12 @@ class Console:
         change = ", edited by you" if edited is not None else ""
         self.say()
         wants = "wants to run" if "command" in asked.call.input else "needs your approval"
-        self.say(self.bold(f"? {exact(asked.call.name)}{who} {wants}{change}:"))
+        self.say(self.bold(f"? {self._exact(asked.call.name)}{who} {wants}{change}:"))
         input_ = asked.call.input if edited is None else edited
-        text = call_preview.preview(asked.call.name, input_)
+        text = self.clean(call_preview.preview(asked.call.name, clean_value(input_, self.clean)))
         is_cut = self.show(text, everything=everything, is_diff=call_preview.is_edit(asked.call.name))
         if asked.reading and edited is None:
-            self._show_reading(asked.reading, everything=everything)
+            self._show_reading(self.clean(asked.reading), everything=everything)
         return is_cut
 
     def _show_reading(self, reading: str, *, everything: bool) -> None:
@@ -175,7 +182,7 @@ class Console:
         return os.terminal_size((80, 24))
 
     def _reason(self, reason: str) -> str:
-        return f"asked because {clean(reason)}" if reason else "asked by the policy"
+        return f"asked because {clean(self.clean(reason))}" if reason else "asked by the policy"
 
     async def _why(self) -> str:
         said = await self.ask("  Tell the agent why (Enter for no reason): ")
@@ -202,11 +209,11 @@ class Console:
         answers: dict[str, str] = {}
         for question in asked.questions:
             self.say()
-            header = f"[{exact(question.header)}] " if question.header else ""
-            self.say(self.bold(f"? {header}{exact(question.question)}"))
+            header = f"[{self._exact(question.header)}] " if question.header else ""
+            self.say(self.bold(f"? {header}{self._exact(question.question)}"))
             for number, option in enumerate(question.options, start=1):
-                about = f": {exact(option.description)}" if option.description else ""
-                self.say(f"    {number}. {exact(option.label)}{self.dim(about)}")
+                about = f": {self._exact(option.description)}" if option.description else ""
+                self.say(f"    {number}. {self._exact(option.label)}{self.dim(about)}")
             how = "numbers like 1,3" if question.multi_select else "a number"
             left = _time_left(asked.expires_s, since)
             self.say(self.dim(f"  {how if question.options else 'an answer'}, or your own words; Enter for none{left}"))
@@ -227,12 +234,12 @@ class Console:
     async def _plan(self, asked: QuestionRequested, since: float) -> QuestionAnswer:
         self.say()
         self.say(self.bold("? The agent has a plan:"))
-        for line in exact(asked.plan or "(it says nothing)").split("\n"):
+        for line in self._exact(asked.plan or "(it says nothing)").split("\n"):
             self.say(f"    {line}")
         if asked.allowed_prompts:
             self.say("  It would like to run, and will still ask for each:")
             for prompt in asked.allowed_prompts:
-                self.say(f"    · {exact(prompt)}")
+                self.say(f"    · {self._exact(prompt)}")
         self.say(
             self.dim(f"  a yes lets it begin; what it does is still asked for{_time_left(asked.expires_s, since)}")
         )

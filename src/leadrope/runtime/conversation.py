@@ -25,6 +25,7 @@ from leadrope import errors
 from leadrope.core import config as configs
 from leadrope.core import events, home
 from leadrope.core.fold import Fold
+from leadrope.core.redaction import Redactor
 from leadrope.core.request import RunRequest
 from leadrope.core.result import RunResult
 from leadrope.core.usage import CostLabel, sum_label
@@ -132,6 +133,11 @@ class Conversation:
     def is_live(self) -> bool:
         """A process waits for the next word."""
         return self._run is not None
+
+    @property
+    def redactor(self) -> Redactor:
+        """Knows the secrets of the process that is live; without one only what keys look like."""
+        return self._run.redactor if self._run is not None else Redactor()
 
     async def ask(self, text: str) -> RunResult:
         """Say it, and return what the turn came to: its text, outcome, cost and denials are of this turn alone."""

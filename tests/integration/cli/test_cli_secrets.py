@@ -25,6 +25,48 @@ def delta(text: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.parametrize("command", [("run", "go"), ("chat", "go")], ids=["run", "chat"])
+async def test_a_terminal_shows_the_call_and_the_answer_without_the_secret(desk: Any, command: tuple[str, ...]) -> None:
+    """The person sees what is asked for; the agent's command is run as it was."""
+    call = {"name": "Bash", "input": {"command": f"echo {SECRET} > {desk.marker}", "description": f"use {SECRET}"}}
+    desk.environ["DATABASE_URL"] = SECRET
+    turns = [{"text": f"I use {SECRET} now", "tool": call}, {"text": f"It was {SECRET}, you know."}]
+    async with desk.playing(turns, *command, "--secret", "DATABASE_URL") as terminal:
+        await terminal.reads("I use [redacted] now", "echo [redacted]", "Allow?")
+        terminal.types("y\n")
+        await terminal.reads("It was [redacted], you know.")
+        if command[0] == "chat":
+            terminal.types("/exit\n")
+        assert await terminal.ends() == 0
+    assert desk.marker.read_text() == f"{SECRET}\n"
+    assert "opensesame" not in terminal.seen
+
+
+async def test_a_secret_of_a_file_or_a_pipe_reaches_the_agent(desk: Any, playing: Any) -> None:
+    (desk.home / "dsn").write_text(f"{SECRET}\n")
+    call = {"name": "Bash", "input": {"command": f'printf "%s" "$DSN" > {desk.marker}', "description": "use it"}}
+    for given in (f"DSN={desk.home}/dsn", "DSN=/dev/stdin"):
+        async with playing({"tool": call}, {"text": "Done."}) as model:
+            ended = await desk.leadrope(
+                *("run", "go", "--mode", "full", "--base-url", model.url, "--secret-file", given),
+                stdin=f"{SECRET}\n".encode(),
+            )
+        assert ended.code == 0, ended.err
+        assert desk.marker.read_text() == SECRET
+        assert "opensesame" not in ended.out + ended.err
+        desk.marker.unlink()
+
+
+async def test_the_keys_of_model_services_are_refused_and_named(desk: Any) -> None:
+    ended = await desk.leadrope("run", "go", "--secret", "OPENAI_API_KEY", OPENAI_API_KEY="opensesame-key")
+    assert ended.code == 2
+    assert "OPENAI_API_KEY is refused: it is the key of a model service" in ended.err
+    ended = await desk.leadrope("run", "go", "--var", "DATABASE_URL", DATABASE_URL=SECRET)
+    assert ended.code == 2
+    assert "--secret DATABASE_URL" in ended.err
+    assert "opensesame" not in ended.err
+
+
 @pytest.mark.parametrize("output", ["text", "json", "stream-json"])
 def test_a_marked_variable_is_seen_by_the_agent_alone(tmp_path: Path, output: str) -> None:
     said = f"It is {SECRET}, and {LOOKS_LIKE} is an example."
