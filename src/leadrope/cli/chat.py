@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from leadrope import errors
-from leadrope.cli import live, options
+from leadrope.cli import hangup, live, options
 from leadrope.cli.exits import INTERRUPTED
 from leadrope.cli.render import Renderer, money
 from leadrope.cli.run import with_config
@@ -100,15 +100,22 @@ async def _chat(
             chat = _Chat(conversation, request, prompts, in_order, screen, quiet=quiet)
             main = asyncio.current_task()
             loop = asyncio.get_running_loop()
-            for number in (signal.SIGTERM, signal.SIGHUP):
-                loop.add_signal_handler(number, lambda: main.cancel() if main else None)
+            ending = hangup.signals()
+            for number in ending:
+                loop.add_signal_handler(number, _leave, main)
             loop.add_signal_handler(signal.SIGINT, chat.pressed)
             try:
                 return await chat.go(prompt)
             finally:
-                for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                for number in (signal.SIGINT, *ending):
                     loop.remove_signal_handler(number)
                 chat.farewell()
+
+
+def _leave(main: asyncio.Task[Any] | None) -> None:
+    hangup.let_go()
+    if main is not None:
+        main.cancel()
 
 
 def _known(sessions: Sessions, request: RunRequest) -> tuple[RunRequest, list[str]]:

@@ -18,7 +18,7 @@ import click
 import msgspec
 
 from leadrope import errors
-from leadrope.cli import values
+from leadrope.cli import hangup, values
 from leadrope.cli.flow_view import FlowView
 from leadrope.cli.lazy import LazyGroup
 from leadrope.cli.screen import Screen
@@ -296,11 +296,12 @@ def _stoppable(stop: Callable[[str], None], screen: Screen) -> Iterator[None]:
         if presses > 1 and main is not None:
             main.cancel()
             return
+        hangup.let_go()
         stop(f"stopped by {cause}")
         by_hand = "stopping; press Ctrl-C again not to wait"
         screen.line(by_hand if cause == "Ctrl-C" else f"stopping, because of {cause}", now=True)
 
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    numbers = (signal.SIGINT, *hangup.signals())
     for number in numbers:
         loop.add_signal_handler(number, end, "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name)
     try:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from leadrope import errors
+from leadrope.cli import hangup
 from leadrope.cli.screen import Screen, ScreenLog
 from leadrope.core.config import Config
 from leadrope.core.events import ApprovalRequested, Event, QuestionRequested, Recorded, SessionStarted
@@ -123,16 +124,17 @@ class _Signals:
         self._job: Job | None = None
         self._has_session = False
         self._presses = 0
+        self._ending = hangup.signals()
         self._work: set[asyncio.Task[Any]] = set()
 
     def __enter__(self) -> Self:
         self._loop.add_signal_handler(signal.SIGINT, self._pressed)
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            self._loop.add_signal_handler(number, self._end, signal.Signals(number).name)
+        for number in self._ending:
+            self._loop.add_signal_handler(number, self._end, number.name)
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGINT, *self._ending):
             self._loop.remove_signal_handler(number)
 
     def watch(self, service: Service, job: Job) -> None:
@@ -158,9 +160,10 @@ class _Signals:
         self._spawn(self._run.interrupt())
 
     def _end(self, cause: str) -> None:
+        hangup.let_go()
         if self._run is not None:
-            self._screen.line("stopping", now=True)
             self._spawn(self._run.stop(f"stopped by {cause}"))
+            self._screen.line("stopping", now=True)
         elif self._service is not None and self._job is not None and not self._job.is_taken:
             self._spawn(self._service.stop(self._job.id, f"stopped by {cause}"))
         elif self._main is not None:

@@ -63,6 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _forget_stdout()
         return 1
     except OSError as error:
+        if error.errno == errno.EIO and _has_hung_up():
+            return 129  # 128 + SIGHUP, as shells report it
         if error.errno != errno.ENOSPC:
             raise
         _forget_stdout()
@@ -76,6 +78,12 @@ def _fill_streams() -> None:
         if getattr(sys, name) is None:
             # The lowest free number is that of the first closed stream.
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115  # until the exit
+
+
+def _has_hung_up() -> bool:
+    from leadrope.cli import hangup  # noqa: PLC0415  # only where a write has failed
+
+    return hangup.let_go()
 
 
 def _forget_stdout() -> None:
