@@ -378,7 +378,7 @@ async def test_a_key_is_billed_only_where_the_step_says_so(floor: Floor) -> None
     assert refused.code == 1
     assert "ANTHROPIC_API_KEY" in json.dumps(refused.outcome("agent")["error"])
     assert "`use_api_key: true`" in refused.outcome("agent")["error"]["hint"]
-    assert "claude auth login" in refused.outcome("agent")["error"]["hint"]
+    assert "leadrope login" in refused.outcome("agent")["error"]["hint"]
 
 
 async def test_leadropes_own_key_pays_only_where_the_step_says_so(floor: Floor) -> None:
@@ -462,7 +462,7 @@ async def test_a_model_step_fails_and_is_checked_like_an_agents(floor: Floor) ->
     async with floor.model({"error": {"status": 401}}):
         failed = await floor.flow("### ask\n\n- type: llm\n- prompt: x\n")
     assert (failed.code, failed.outcome("ask")["error"]["kind"]) == (1, "not_authenticated")
-    assert "claude auth login" in failed.outcome("ask")["error"]["hint"]
+    assert "leadrope login" in failed.outcome("ask")["error"]["hint"]
     async with floor.model({"hang": "before_headers"}, idle_s=1):
         silent = await floor.flow("### ask\n\n- type: llm\n- prompt: x\n")
     assert (silent.code, silent.outcome("ask")["error"]["kind"]) == (6, "timed_out")

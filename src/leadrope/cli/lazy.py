@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,6 +26,10 @@ class LazyGroup(click.Group):
             return None
         module, attribute, _ = self._table[cmd_name]
         command: click.Command = getattr(importlib.import_module(module), attribute)
+        if "_LEADROPE_COMPLETE" in os.environ:  # a shell asks what could follow
+            from leadrope.cli import completion  # noqa: PLC0415  # else nobody needs it
+
+            completion.attach(command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -35,9 +41,14 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if name not in self._table and not name.startswith("-"):
-            known = ", ".join(self._table)
-            # The commonest slip is a prompt without its command.
-            raise click.UsageError(
-                f"there is no command {name!r}; there are: {known}. A prompt goes to `leadrope run`.", ctx=ctx
-            )
+            raise click.UsageError(self._no_such(name, ctx), ctx=ctx)
         return super().resolve_command(ctx, args)
+
+    def _no_such(self, name: str, ctx: click.Context) -> str:
+        near = difflib.get_close_matches(name, self._table, n=1)
+        if near:
+            return f"there is no command {name!r}. Did you mean `{ctx.command_path} {near[0]}`?"
+        if ctx.parent is None and " " in name:
+            # The commonest slip is a prompt without its command.
+            return f"there is no command {name!r}. A prompt goes to `leadrope run`."
+        return f"there is no command {name!r}; the commands are: {', '.join(self._table)}."

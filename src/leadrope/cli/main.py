@@ -35,6 +35,9 @@ COMMANDS = {
     "import-transcript": ("leadrope.cli.transcripts", "command", "Read an agent's recording into events."),
     "policy": ("leadrope.cli.policy", "command", "Show, check and try the rules that hold here."),
     "trust": ("leadrope.cli.trust", "command", "Let a repository's own settings and servers have effect."),
+    "login": ("leadrope.cli.login", "login", "Log in to Claude with the agent program that leadrope uses."),
+    "setup-token": ("leadrope.cli.login", "setup_token", "Make a long-lived token for machines without a browser."),
+    "completion": ("leadrope.cli.completion", "command", "Complete commands and ids with Tab in your shell."),
     "doctor": ("leadrope.cli.doctor", "command", "Check the installation, and say what to do."),
 }
 
@@ -97,7 +100,10 @@ def _dispatch(args: list[str]) -> int:
     from leadrope.cli.lazy import LazyGroup  # noqa: PLC0415  # the same
     from leadrope.errors import LeadropeError  # noqa: PLC0415  # the same
 
-    group = LazyGroup(COMMANDS, name="leadrope", help=_HELP, epilog=_EPILOG, no_args_is_help=True)
+    settings = {"help_option_names": ["-h", "--help"]}  # inherited by every command
+    group = LazyGroup(
+        COMMANDS, name="leadrope", help=_HELP, epilog=_EPILOG, no_args_is_help=True, context_settings=settings
+    )
     group.params.append(_version_option())
     try:
         _require_text(args)

@@ -78,7 +78,7 @@ def refuse_login(host: Host, status: int) -> None:
         "not_authenticated",
         f"the model's service refused the credential ({status})",
         api_status=status,
-        hint="Log in again (claude auth login), or check the token or key that is used.",
+        hint="Log in again (`leadrope login`), or check the token or key that is used.",
     )
 
 

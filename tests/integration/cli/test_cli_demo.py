@@ -84,7 +84,7 @@ async def test_doctor_without_a_credential_names_the_ways_in(desk: Any) -> None:
     assert ended.code == 1
     assert "✓ gate" in ended.out
     assert "✗ credential" in ended.out
-    assert "claude setup-token" in ended.out
+    assert "leadrope setup-token" in ended.out
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ async def test_the_agents_own_login_is_used_in_place(stage: Stage) -> None:
 
 async def test_nothing_at_all_is_an_error_that_says_what_to_do(stage: Stage) -> None:
     stage.answers = {"auth status": {"stdout": '{"loggedIn": false}', "exit": 1}}
-    with pytest.raises(errors.NotAuthenticated, match="claude auth login"):
+    with pytest.raises(errors.NotAuthenticated, match="leadrope login"):
         await stage.play(OPEN, credential=None)
     assert not stage.started.exists()
 

@@ -411,7 +411,7 @@ class TestOwnLogin:
         assert caught.value.message == (
             "no credential for billing subscription was found (claude auth status: no answer)"
         )
-        for words in ("claude auth login", "claude setup-token", "set ANTHROPIC_API_KEY", "--billing api_key"):
+        for words in ("leadrope login", "leadrope setup-token", "set ANTHROPIC_API_KEY", "--billing api_key"):
             assert words in (caught.value.hint or "")
 
     async def test_a_key_of_leadropes_own_is_named_where_it_is_not_used(self) -> None:

@@ -34,8 +34,8 @@ def told(lines: list[Any], *, exit_code: int = 1, stderr: tuple[str, ...] = ()) 
 
 # What can go wrong, and the words of the way out.
 SOLUTIONS: list[tuple[str, list[Any], tuple[str, ...], str, str]] = [
-    ("not logged in", [b"Not logged in \xc2\xb7 Please run /login"], (), "not_authenticated", "claude auth login"),
-    ("logged out, on stderr", [], ("Error: Invalid API key",), "not_authenticated", "claude auth login"),
+    ("not logged in", [b"Not logged in \xc2\xb7 Please run /login"], (), "not_authenticated", "leadrope login"),
+    ("logged out, on stderr", [], ("Error: Invalid API key",), "not_authenticated", "leadrope login"),
     (
         "a refused key",
         [REFUSED | {"api_error_status": 401, "result": "x"}],

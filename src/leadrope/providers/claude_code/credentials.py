@@ -212,11 +212,9 @@ def not_authenticated(nothing: NothingToForward) -> errors.NotAuthenticated:
     if nothing.billing == "api_key":
         return errors.NotAuthenticated(
             message,
-            hint="Set ANTHROPIC_API_KEY, or leave out billing to use your Claude subscription (`claude auth login`).",
+            hint="Set ANTHROPIC_API_KEY, or leave out billing to use your Claude subscription (`leadrope login`).",
         )
-    login = (
-        "Log in with `claude auth login`, or make a token with `claude setup-token` and set CLAUDE_CODE_OAUTH_TOKEN."
-    )
+    login = "Log in with `leadrope login`, or make a token with `leadrope setup-token` and set CLAUDE_CODE_OAUTH_TOKEN."
     opt_in = '`--billing api_key` (billing = "api_key" in config.toml)'
     if nothing.unused_key is None:
         return errors.NotAuthenticated(

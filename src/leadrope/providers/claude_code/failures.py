@@ -12,7 +12,7 @@ from leadrope.core.events import Problem
 from leadrope.core.fold import kind_of_status
 
 _LOG_IN = (
-    "Run `claude auth login`, or `claude setup-token` and set CLAUDE_CODE_OAUTH_TOKEN; "
+    "Run `leadrope login`, or `leadrope setup-token` and set CLAUDE_CODE_OAUTH_TOKEN; "
     "to pay by API key instead, set ANTHROPIC_API_KEY and opt in with billing `api_key`."
 )
 NOT_AUTHENTICATED = Problem(kind="not_authenticated", hint=_LOG_IN)

@@ -243,7 +243,7 @@ async def _behind_broker(
         raise errors.BadValue(
             "broker",
             "the agent's own login cannot be kept out of its reach",
-            hint="Give a token (`claude setup-token`) or a key, or leave broker out.",
+            hint="Give a token (`leadrope setup-token`) or a key, or leave broker out.",
         )
     brokered = await place.open_broker(request.base_url or MODEL_URL, credential.secret, credential.kind)
     request = msgspec.structs.replace(request, base_url=brokered.url)
