@@ -157,6 +157,20 @@ async def test_files_and_connections_go_along(here: Here, tmp_path: Path) -> Non
     assert [(name, server.command) for name, server in request.connections.items()] == [("docs", "docs-server")]
 
 
+async def test_the_outputs_and_the_title_hold_no_secret_of_the_run(here: Here, tmp_path: Path) -> None:
+    secret = "tangerine-window-circus"
+    (tmp_path / ".config/leadrope").mkdir(parents=True)
+    (tmp_path / ".config/leadrope/config.toml").write_text(
+        f'[run]\nsecret_variables = ["DSN"]\nvariables = {{ DSN = "{secret}" }}\n'
+    )
+    prompt = f"{'use it ' * 10}{secret}"
+    done, _ = await asked_of(here, tmp_path, {"result": f"It is {secret}."}, "agent", prompt=prompt)
+    assert done.outputs["result"] == "It is [redacted]."
+    kept = b"".join(path.read_bytes() for path in (tmp_path / "leadrope").rglob("*") if path.is_file())
+    assert b"use it" in kept
+    assert secret[:4].encode() not in kept, "not its beginning either, where the title is cut"
+
+
 async def test_what_a_model_is_told(here: Here, tmp_path: Path) -> None:
     (here.workspace / "notes.txt").write_text("hello")
     request = await request_of(

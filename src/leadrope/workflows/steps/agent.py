@@ -18,9 +18,11 @@ from leadrope.core import events, schema
 from leadrope.core import home as homes
 from leadrope.core.agent_sandbox import Sandbox
 from leadrope.core.request import RunRequest
+from leadrope.core.request_secrets import redactor_of
 from leadrope.core.result import SCHEMA_RESOLVED_TO_NULL, RunResult
 from leadrope.providers import registry
 from leadrope.runs.job import Job
+from leadrope.runs.masking import without_known
 from leadrope.runtime import checks
 from leadrope.runtime.retries import HEALABLE
 from leadrope.workflows import templates
@@ -221,17 +223,18 @@ def request_for(given: dict[str, Any], context: Context, *, usual_s: float | Non
 
 
 async def ask(request: RunRequest, context: Context) -> RunResult:
-    """One run to its end; where the step itself is ended, the run is ended first."""
+    """One run to its end, without the run's secrets; where the step itself is ended, the run is ended first."""
     watcher = _Watcher(context)
+    prompt = redactor_of(request, context.environ).clean(request.prompt)
     job = watcher.job = await context.service.start(
         request,
         approver=context.approver,
         show=watcher.show,
         environ=context.environ,
-        title=f"{context.key.step}: {brief(request.prompt, 80)}",
+        title=f"{context.key.step}: {brief(prompt, 80)}",
     )
     try:
-        return await job.result()
+        return without_known(await job.result(), job.redactor)
     except errors.LeadropeError as error:
         error.hint = in_words_of_a_step(error.hint)
         raise
