@@ -252,6 +252,10 @@ def machine(claude: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[M
             waiting = json.loads(found.leadrope("approvals", "list", "-o", "json"))["id"]
             found.leadrope("approvals", "show", waiting, name="approvals show")
             until(lambda: listener.of("/hook"))
+            # Words for a run in another process go through the store.
+            found.leadrope(
+                "runs", "send", second, "use " + PLANTED["a connection's argument"], name="runs send", ok=(2,)
+            )
             found.leadrope("approvals", "approve", waiting)
             found.leadrope("runs", "logs", "-f", second, name="runs logs -f")
         except BaseException:
@@ -325,6 +329,10 @@ def test_nothing_that_is_shown_or_exported_holds_one(machine: Machine) -> None:
             assert b"[redacted]" in data, name
     assert len(exports) == 2
     assert all(b"config/projects" in data for data in exports.values()), "with the agent's own record"
+
+
+def test_words_for_a_run_in_the_background_are_not_stored_with_a_secret(machine: Machine) -> None:
+    assert b"secrets are not stored" in machine.shown["runs send"]
 
 
 def test_no_report_of_a_ci_job_holds_one(machine: Machine) -> None:

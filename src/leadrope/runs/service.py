@@ -16,7 +16,7 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -39,6 +39,7 @@ from leadrope.runs.observers import Observers
 from leadrope.runs.sqlite import Sqlite, ended_event
 from leadrope.runs.store import Approval, NewRun, Order, RunInfo
 from leadrope.runs.stored_requests import account_of, placed, whole
+from leadrope.runtime import session_secrets
 from leadrope.runtime.approvals import Answer, Approve, Approver, DenyAll, QuestionAnswer, as_approver
 
 if TYPE_CHECKING:
@@ -442,18 +443,30 @@ class Service(Looks):
     async def stop(self, run_id: str, reason: str = "stopped by a person") -> None:
         """A run that waits is ended here and now; one that runs is ended by its owner."""
         run = self.store.find(run_id)
+        clean = self._cleaner(run)
         job = self._jobs.get(run.id)
         # One that another process has queued is that one's to end: somebody may wait for it there.
         is_here = run.owner in (None, self.lease.owner.id) and not (job is not None and job.is_taken)
         if run.state in ("queued", "parked") and is_here:
-            result = _stopped(run, reason)
+            result = _stopped(run, clean(reason))
             last = ended_event(run.id, run.attempt, run.last_seq + 1, result)
             if await self.store.end_run(run, result, Redactor(), last=last, only=("queued", "parked")):
                 if job is not None:
                     self._forget(job)
                     job.settle(result)
                 return
-        await self.order(run.id, "stop", reason=redact(reason))
+        await self.order(run.id, "stop", reason=clean(reason))
+
+    def _cleaner(self, run: RunInfo) -> Callable[[str], str]:
+        """For what others say to a run. Where another process has its redactor, its session has the digests."""
+        job = self._jobs.get(run.id)
+        if job is not None:
+            return job.redactor.clean
+        try:
+            finder = session_secrets.finder(self.home, home.sessions_dir(self.home) / (run.session_id or ""))
+        except (session_secrets.Unknown, errors.BadConfig):
+            return redact
+        return lambda text: redact(finder.clean_text(text))
 
     async def interrupt(self, run_id: str) -> None:
         await self.order(run_id, "interrupt")
@@ -461,7 +474,7 @@ class Service(Looks):
     async def send(self, run_id: str, text: str) -> None:
         if not text.strip():
             raise errors.EmptyPrompt("the prompt is empty")
-        if redact(text) != text:
+        if self._cleaner(self.store.find(run_id))(text) != text:
             raise errors.BadValue(
                 "text", "holds what looks like a secret, and secrets are not stored", hint="Say it at the run itself."
             )
@@ -478,8 +491,7 @@ class Service(Looks):
         """One word on a pending request; refused when it is no longer pending."""
         found = self.store.approval(approval_id)
         text = msgspec.json.encode(answer)
-        job = self._jobs.get(found.run_id)
-        if (job.redactor if job is not None else Redactor()).clean(text.decode()).encode() != text:
+        if self._cleaner(self.store.find(found.run_id))(text.decode()).encode() != text:
             raise errors.BadValue(
                 "answer", "holds what looks like a secret, and secrets are not stored", hint="Answer at the run itself."
             )
