@@ -56,6 +56,9 @@ class Masking:
         found: list[Recorded] = []
         for record in records:
             event = record.event
+            if not self._open and not self._begun and not isinstance(event, MessageDelta):
+                found.append(record if self._only_pieces else _cleaned(record, redactor))  # as nearly all of them
+                continue
             if isinstance(event, MessageDelta):
                 self._take(record, event, redactor)
             else:
@@ -117,6 +120,9 @@ class Masking:
 
     def _ready(self) -> list[Recorded]:
         """Those before the first that waits for its next piece."""
+        if not self._open:
+            ready, self._waiting = self._waiting, []
+            return ready
         count = min((place for place, _ in self._open.values()), default=len(self._waiting))
         ready, self._waiting = self._waiting[:count], self._waiting[count:]
         self._open = {stream: (place - count, text) for stream, (place, text) in self._open.items()}
