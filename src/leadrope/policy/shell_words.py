@@ -150,7 +150,7 @@ class WordReader:
         if kind == "brace_expression" and _RANGE.match(self.text_of(node)):
             return Word(None, splits=True, counted=True)
         if kind == "command_substitution":
-            self._inside(node)
+            self._substituted(node)
             return UNKNOWN
         if kind == "process_substitution":
             self._inside(node)
@@ -171,13 +171,22 @@ class WordReader:
             if child.type in ("simple_expansion", "expansion", "arithmetic_expansion"):
                 pieces.append(self._expansion(child, quoted=True))
             elif child.type == "command_substitution":
-                self._inside(child)
+                self._substituted(child)
                 pieces.append(Word(None))
             else:
                 pieces.append(self._unclear(f"a {child.type.replace('_', ' ')} inside a string"))
             at = child.end_byte
         pieces.append(self._dead(self._source[at:end].decode()))
         return pieces
+
+    def _substituted(self, node: Node) -> None:
+        """A command substitution, or what the grammar takes for one: in a here-document that is arithmetic, too."""
+        text = self.text_of(node).strip()
+        if text.startswith("$((") and text.endswith("))"):
+            self.arithmetic(text[3:-2])
+            if _ARITHMETIC.match(text[3:-2]) and _balanced(text[3:-2]):
+                return
+        self._inside(node)
 
     def arithmetic(self, text: str) -> None:
         """`text` is evaluated as arithmetic; anything but numbers, names and operators is unclear."""

@@ -43,7 +43,8 @@ TAKERS = items(
     "¦test -v {n}¦echo $[{n}]¦let {n}¦printf %d {n}¦echo ${{@:{n}}}¦echo $(( {n} > 1 ? 2 : 3 ))¦echo $((1+1))"
     '¦echo ${{E:0:2}}¦(( {n}++ ))¦echo $(( ${n} ))¦echo ${{E: -{n}}}¦[[ -v {n} ]]¦echo ${n}¦echo "${n}"'
     "¦echo ${{{n}@P}}¦echo ${{!{n}}}¦(( 1 ))¦while (({n}<0)); do break; done¦echo ${{{n}:1}}¦echo ${{{n}:-{n}}}"
-    "¦shift {n}¦return {n}¦ls¦echo $((x+y))¦(({n}=={n}))"
+    "¦shift {n}¦return {n}¦ls¦echo $((x+y))¦(({n}=={n}))¦cat <<E\n$(({n}))\nE\n¦cat <<E\n$((1+1)) ${{E:{n}}}\nE\n"
+    "¦cat <<E\n$((1+1))\nE\n¦a=([{n}]=1)¦declare -i z={n}¦unset 'a[{n}]'¦read 'a[{n}]' <<< 1¦mapfile -O {n} b < a"
 )
 FEEDERS = items(
     "exec <<< 'evil'¦exec <<< '!evil'¦echo evil > f; exec < f¦exec < <(echo evil)¦exec 3<<< evil; exec <&3"
@@ -208,7 +209,8 @@ ARITHMETIC_USES = items(
     "((@))¦echo $((@))¦echo ${{E:@}}¦echo ${{E:0:@}}¦echo ${{E:@:1}}¦((z=@))¦(( @ + 1 ))¦echo ${{HOME:@}}"
     '¦echo "${{E:@}}"¦[[ @ -eq 1 ]]¦a[@]=1¦echo ${{a[@@]}}¦for ((;@;)); do break; done¦echo ${{E: @}}'
     "¦echo $(( (@) ))¦((1+@))¦((@==1))¦echo ${{E:$@}}¦echo $(( $@ ))¦((z+=@))¦echo ${{1:@}}¦echo ${{PWD:@}}"
-    "¦((@ ? 1 : 2))¦let @"
+    "¦((@ ? 1 : 2))¦let @¦cat <<E\n$((@))\nE\n¦cat <<E\nx $(( 1 + @ )) ${{E:-$((@))}}\nE\n¦cat <<-E\n\t$((@))\n\tE\n"
+    "¦declare -i z=@¦printf -v 'a[@]' x¦test -v 'a[@]'¦z=$[@]"
 )
 FEEDING_RECIPES = items(
     "exec <<< '!evil'; ed¦exec <<< 'exec evil'; tclsh¦exec <<< '.shell evil'; sqlite3¦exec <<< evil; bash"
@@ -359,12 +361,17 @@ def names_evil(reading: Reading) -> bool:
     return any(posixpath.basename(program.words[0] or "") == "evil" for program in reading.programs)
 
 
+@pytest.mark.fault
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_line_of_these_classes_is_judged_clean_and_starts_evil(
-    seed: int, is_soak: bool, started_evil: Callable[[Sequence[str]], list[bool]]
+    seed: int,
+    is_soak: bool,
+    started_evil: Callable[[Sequence[str]], list[bool]],
+    record_property: Callable[[str, object], None],
 ) -> None:
     count = FULL_COUNT if is_soak else FULL_COUNT // 10
+    record_property("count", count)
     made = cases(seed, count)
     clean = sorted({text for text in made if (reading := read(text)).is_clean and not names_evil(reading)})
     print(f"seed {seed}: {count} lines, {len(set(made))} distinct, {len(clean)} judged clean and run")
