@@ -23,7 +23,7 @@ from leadrope.core import config as configs
 from leadrope.core import home
 from leadrope.policy import sources
 from leadrope.policy.resolve import EffectivePolicy
-from leadrope.process import sandbox_trial
+from leadrope.process import command_domain, sandbox_trial
 from leadrope.providers.claude_code import credentials, locate
 from leadrope.runtime import gatecheck
 from leadrope.version import __version__
@@ -75,6 +75,7 @@ async def examine(environ: Mapping[str, str]) -> Report:
         checks.append(await _gate(binary, environ))
         checks.append(await _credential(binary, config, environ, settings))
     checks.append(await _sandbox(environ, rules))
+    checks.append(commands(command_domain.look(rules.blocked_programs)))
     return Report(version=__version__, ok=all(c.status != "failed" for c in checks), checks=tuple(checks))
 
 
@@ -224,6 +225,23 @@ async def _sandbox(environ: Mapping[str, str], rules: EffectivePolicy) -> Check:
         name="sandbox",
         status=status,
         message=f"runs have walls ({rules.sandbox_level}{reach}); {found.say()}",
+        hint=hint,
+    )
+
+
+def commands(domain: command_domain.Domain) -> Check:
+    """Can a command that was approved reach into the agent that runs it?"""
+    if not domain.missing:
+        message = f"commands cannot reach into the agent that runs them (Landlock version {domain.version})"
+        return Check(name="commands", status="ok", message=message)
+    hint = (
+        "Needed are Linux 5.19 or newer with Landlock switched on, bash, and perl or python3 in the system's folders."
+        " Until then an approved command can write to the agent's input; leadrope ends the run when it notices."
+    )
+    return Check(
+        name="commands",
+        status="warning",
+        message=f"commands are not kept apart from the agent that runs them: {domain.missing}",
         hint=hint,
     )
 
