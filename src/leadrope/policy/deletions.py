@@ -13,7 +13,8 @@ from leadrope.policy.path_words import path_words
 from leadrope.policy.reading import Deletion, PathWord
 from leadrope.policy.shell_words import UNKNOWN, Word, names
 
-_REMOVERS = names("rm rmdir unlink shred srm trash trash-put gio-trash")
+_REMOVERS = names("rm rmdir unlink shred srm trash trash-put gio-trash rimraf del-cli")
+_STARTERS = names("npx bunx pnpx")
 _DISCARDS = {
     "checkout": names("-f --force . --"),
     "restore": names(""),
@@ -39,6 +40,8 @@ def deletions(words: Words, cwd: str | None) -> Iterator[Deletion]:
         yield from _each("rsync --delete", operands if source else operands[-1:], cwd, is_tree=True)
     elif name in ("pytest", "py.test"):
         for place, word in enumerate(rest):
+            if "addopts" in word.lead and "--baset" in word.lead:
+                yield from _each("pytest --basetemp", (UNKNOWN,), cwd, is_tree=True)
             if word.lead.startswith("--baset"):
                 _, equals, value = word.lead.partition("=")
                 target = rest[place + 1] if not equals and place + 1 < len(rest) else Word(value, value, value)
@@ -48,6 +51,10 @@ def deletions(words: Words, cwd: str | None) -> Iterator[Deletion]:
         yield from _each("tar --remove-files", _operands(rest), cwd, is_tree=True)
     elif name == "zip" and (_begins(rest, ("--move",)) or _has_letter(rest, "m")):
         yield from _each("zip -m", _operands(rest)[1:], cwd, is_tree=True)
+    elif name == "gio" and rest and rest[0].text in ("trash", "remove"):
+        yield from _each(f"gio {rest[0].text}", _operands(rest[1:]), cwd)
+    elif name in _STARTERS and (found := _operands(rest)) and found[0].text in _REMOVERS:
+        yield from _each(found[0].text or "", found[1:], cwd)
     elif name == "truncate":
         yield from _each("truncate", _operands(rest), cwd, discards=True)
 

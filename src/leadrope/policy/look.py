@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import posixpath
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import msgspec
 
@@ -32,7 +35,10 @@ SEARCHES = ("Grep", "Glob", "LS")
 """Tools that go through a folder: the one that they name, or the working directory."""
 # Where a search names files in another field than the folder to begin at.
 _PATH_PATTERNS = {"Glob": "pattern", "Grep": "glob"}
+_LINKING_COPY = re.compile(r"-[A-Za-z]*[ls]|--(?:li|sy)")
 _STARS = frozenset("*?[")
+_FILE_ADDRESS = re.compile(r"file:(?://[^/]*)?", re.IGNORECASE)
+_MOST_STRINGS = 1000
 _UNKNOWN = "?"
 
 
@@ -59,6 +65,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What the agent's environment sets: a variable may name a program, or a file of options."""
     finds: Callable[[str, Sequence[str]], str | None] | None = None
     """The first path below a folder that one of these patterns matches. None: nobody looked, so there may be one."""
+    expands: Callable[[str], Sequence[str] | None] | None = None
+    """What a pattern of absolute paths names on the disk, as the shell would find it; None: more than was looked at."""
     not_public: str = ""
     """Why the host of a WebFetch leads to an address that is not public, as resolving its name has shown."""
     is_request: bool = False
@@ -142,8 +150,11 @@ class Look:
     @functools.cached_property
     def paths(self) -> tuple[tuple[str, ...], ...]:
         """The spellings of each path that the call's own fields name."""
-        named = (value for field in PATH_FIELDS if isinstance(value := self.call.input.get(field), str))
-        return tuple(found for path in named if (found := self.ground.spellings(path)))
+        named = [value for field in PATH_FIELDS if isinstance(value := self.call.input.get(field), str)]
+        if class_of(self.call.name) == "other" or self.call.name == "LSP":
+            # Whose fields are not known: any of its texts may be a path, or the address of a file.
+            named += itertools.islice(_strings(self.call.input), _MOST_STRINGS)
+        return tuple(found for path in dict.fromkeys(named) if (found := self.ground.spellings(_as_path(path))))
 
     @functools.cached_property
     def searched_paths(self) -> tuple[tuple[str, ...], ...]:
@@ -155,7 +166,9 @@ class Look:
     @functools.cached_property
     def written(self) -> tuple[tuple[str, ...], ...]:
         """The spellings of each path that the call would write or change, as far as its text tells."""
-        return self.paths if self.is_edit else tuple(self._spelled(self._written_words()))
+        if self.is_edit or self.kind == "other":
+            return self.paths
+        return tuple(self._spelled(self._written_words()))
 
     @functools.cached_property
     def writes_unknown(self) -> bool:
@@ -193,8 +206,12 @@ class Look:
         yield from ((path, None) for path in self.reading.writes if path not in NOWHERE)
         for program in self.reading.programs:
             name = (program.words[0] or "").rpartition("/")[2]
-            if name in _CHANGERS or (name == "git" and not _GIT_CHANGERS.isdisjoint(program.words)):
+            if name in _CHANGERS:
                 yield from ((path, program.cwd) for path in _path_words(program))
+                if None in program.words:
+                    yield _UNKNOWN, program.cwd
+            if name == "git" and not _GIT_CHANGERS.isdisjoint(program.words):
+                yield from ((path, _git_folder(program)) for path in _path_words(program))
             if name == "git" and not _GIT_FED.isdisjoint(program.words):
                 yield _UNKNOWN, program.cwd
 
@@ -203,7 +220,7 @@ class Look:
         """Second names that the line itself makes: what is meant, the new name, and the folder both are seen from."""
         found: list[tuple[str | None, str, str | None]] = []
         for program in self.reading.programs if self.reading is not None else ():
-            if (program.words[0] or "").rpartition("/")[2] != "ln":
+            if not _makes_links(program):
                 continue
             operands = [word for word in program.words[1:] if word is None or not word.startswith("-")]
             if None in operands or program.cwd == _UNKNOWN or any(_has_target(word) for word in program.words[1:]):
@@ -293,6 +310,19 @@ class Look:
         return "\n".join(lines) or "runs nothing"
 
 
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _strings(inner)
+
+
+def _as_path(text: str) -> str:
+    found = _FILE_ADDRESS.match(text)
+    return unquote(text[found.end() :]) if found else text
+
+
 def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
         for key, inner in value.items():
@@ -323,6 +353,21 @@ def _walks(word: str | None) -> bool:
     if word is None or word.startswith("--"):
         return word is None or word in ("--recursive", "--archive")
     return word.startswith("-") and not {"r", "R", "a"}.isdisjoint(word)
+
+
+def _makes_links(program: Program) -> bool:
+    name = (program.words[0] or "").rpartition("/")[2]
+    return name == "ln" or (name == "cp" and any(_LINKING_COPY.match(word or "") for word in program.words[1:]))
+
+
+def _git_folder(program: Program) -> str | None:
+    """Where git works: each `-C` is seen from the one before it."""
+    where = program.cwd
+    for place, word in enumerate(program.words[:-1]):
+        if word == "-C":
+            value = program.words[place + 1]
+            where = _UNKNOWN if value is None or where == _UNKNOWN else posixpath.join(where or "", value)
+    return where
 
 
 def _has_target(word: str | None) -> bool:

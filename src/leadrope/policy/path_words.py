@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from urllib.parse import unquote
 
+import msgspec
+
 from leadrope.policy.effects import Words
 from leadrope.policy.reading import PathWord
 from leadrope.policy.shell_words import Word, names
@@ -37,14 +39,46 @@ _LONG_WALKS = names("--recursive --archive --dereference-recursive --directories
 _GIT_WALKS = names("grep archive")
 _ALWAYS_TREES = names("tar mv")
 _MESSAGES = names("-m -am --message")
+_SENDS = names("-C --directory --chdir --cwd --prefix --work-tree --project-directory")
+# Their value is a file that names further files.
+_LISTS = re.compile(r"--files0?-from|--null-files-from|--pathspec-from-file")
+_UNKNOWN = "?"
+# curl takes these for a set of addresses, also in `file:`.
+_CURL_SETS = re.compile(r"[{}\[\]]")
 _INNER = re.compile(r"[=:@,<]")
 _CLUSTER = re.compile(r"-[A-Za-z0-9]+")
 # More separators than this in one word: data, not paths. Its beginning and end are still looked at.
 _MAX_PARTS = 12
 
 
-def named_by(words: Words, cwd: str | None) -> Iterator[PathWord]:
-    """The paths that a program with these words may name. The first word is its name."""
+def named_by(words: Words, cwd: str | None, *, may_change: bool = False) -> Iterator[PathWord]:
+    """The paths that a program with these words may name, seen from `cwd` and from where an option sends it.
+
+    The first word is its name.
+    """
+    for folder in (cwd, *_sent_to(words, cwd)):
+        for word in _named_from(words, folder):
+            yield msgspec.structs.replace(word, may_change=True) if may_change else word
+
+
+def _sent_to(words: Words, cwd: str | None) -> Iterator[str]:
+    """The folders that options make it work in: `git -C DIR`, `make --directory=DIR`. Several add up."""
+    where = cwd or ""
+    for place, word in enumerate(words[1:], start=1):
+        option, equals, value = word.lead.partition("=")
+        if option in _SENDS and equals:
+            target: str | None = value if word.text is not None else None
+        elif option in _SENDS:
+            target = words[place + 1].text if place + 1 < len(words) else ""
+        elif option.startswith("-C"):
+            target = word.text[2:] if word.text is not None else None
+        else:
+            continue
+        where = _UNKNOWN if target is None or where == _UNKNOWN else posixpath.join(where, target)
+        yield where
+
+
+def _named_from(words: Words, cwd: str | None) -> Iterator[PathWord]:
     name = posixpath.basename(words[0].text or "")
     if "/" in (words[0].text or ""):
         yield from path_words(words[0], cwd)
@@ -58,6 +92,9 @@ def named_by(words: Words, cwd: str | None) -> Iterator[PathWord]:
             continue
         skip = name == "git" and word.text in _MESSAGES
         yield from path_words(word, cwd, is_tree=walks)
+        is_set = name == "curl" and "file:" in word.lead.lower() and _CURL_SETS.search(word.lead)
+        if is_set or _LISTS.match(word.lead):
+            yield PathWord("", cwd, is_unknown=True)
     if walks and (name in _START_HERE or name == "git"):
         yield PathWord(".", cwd, is_tree=True)
 
@@ -122,6 +159,8 @@ def _walks(name: str, words: Words) -> bool:
     letters = _WALKS_IF.get(name)
     if letters is None:
         return False
+    if "grep" in name and any(re.fullmatch(r"(?:-\w*d|--dir[a-z]*=?)(?:rec\w*)?", text or "") for text in texts):
+        return True
     for word in words[1:]:
         text = word.text
         if text is None or word.glob:

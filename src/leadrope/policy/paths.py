@@ -15,7 +15,17 @@ Resolve = Callable[[str], str]
 MAX_LENGTH = 4096
 
 
-def is_inside(path: str, roots: Iterable[str], *, cwd: str, resolve: Resolve = os.path.realpath) -> bool:
+def real_path(path: str) -> str:
+    """With every link followed; as it is written where a link on the way cannot be read (`/proc/1/root`) or the name
+    is not one that the system knows. It is compared by its text in that case.
+    """
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):
+        return os.path.normpath(path)
+
+
+def is_inside(path: str, roots: Iterable[str], *, cwd: str, resolve: Resolve = real_path) -> bool:
     """True if `path`, as seen from `cwd` and with every link followed, is one of `roots` or below one.
 
     A path that cannot be understood (empty, a NUL byte, a `~` that only a shell would expand) is outside.
@@ -42,7 +52,7 @@ class Ground:
     """Where paths are seen from: the workspace's folders, the working directory, the user's home."""
 
     def __init__(
-        self, roots: Sequence[str], *, home: str, cwd: str | None = None, resolve: Resolve = os.path.realpath
+        self, roots: Sequence[str], *, home: str, cwd: str | None = None, resolve: Resolve = real_path
     ) -> None:
         """`cwd` is the folder that the agent's shell is in, the first of the workspace's where nobody said."""
         self.cwd = os.path.join(roots[0], cwd) if cwd else roots[0]
@@ -116,8 +126,8 @@ class Glob:
 
     @property
     def is_anywhere(self) -> bool:
-        """A single name, which may lie in every folder."""
-        return self._floating and self._single
+        """A single name, or one after `**/`: it may lie in every folder."""
+        return self._floating and (self._single or self._names[:1] == ("**",))
 
     def overlaps(self, path: str, ground: Ground, *, below: bool = False, dots: bool = True) -> bool:
         """Could something match both this pattern and `path`, an absolute path that may itself be a pattern?

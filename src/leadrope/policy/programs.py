@@ -21,7 +21,7 @@ _INERT = names(
     killall free uptime nproc lscpu lsblk lsof ss netstat printenv jq grep egrep fgrep mkdir rmdir touch rm
     unlink chmod chown chgrp chattr tput clear locale getconf groups tty who w last arch bc expr factor
     numfmt shred truncate mktemp mkfifo sync ping host dig nslookup whereis lsattr findmnt
-    dos2unix zcat xzcat bzcat zstdcat getent stty logname users pidof vmstat iostat mkfs wipefs tokei scc
+    zcat xzcat bzcat zstdcat getent stty logname users pidof vmstat iostat mkfs wipefs tokei scc
     pstree fuser yes tsort reset ifconfig mdfind pbpaste reboot shutdown poweroff halt"""
 )
 _BUILTINS = names(
@@ -153,6 +153,7 @@ _WRITERS: dict[str, Callable[[Words], Told]] = {
     "mv": _copies,
     "ln": _copies,
     "tee": _each,
+    **dict.fromkeys(names("dos2unix unix2dos"), _each),
     "dd": _dd,
     "uniq": _uniq,
     **dict.fromkeys(

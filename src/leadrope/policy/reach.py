@@ -59,6 +59,10 @@ def protected(entries: tuple[str, ...], look: Look, facts: Facts) -> Iterator[Fi
         return
     if look.writes_unknown:
         yield Finding("unknown", "it is not known which file the command writes", entries[0])
+    for word in look.reading.named:
+        if word.may_change and not word.is_unknown and not word.is_pattern and _is_placed(word):
+            for path in look.ground.spellings(word.text, cwd=word.cwd):
+                yield from _maybe(entries, path, look, "may change", below=False)
     for text, cwd in look.written_patterns:
         for path in look.ground.spellings(text, cwd=cwd)[:1]:
             yield from _maybe(entries, path, look, "writes", below=False)
@@ -102,8 +106,15 @@ def _searched(entries: tuple[str, ...], look: Look, facts: Facts) -> Iterator[Fi
     """A search reads all that lies below its folder."""
     pattern = look.call.input.get("pattern") if look.call.name == "Glob" else None
     start = edited_path(look.call) or "."
-    for folder in look.ground.spellings(start):
-        wanted = posixpath.join(folder, pattern) if isinstance(pattern, str) else folder
+    folders = [(folder, folder) for folder in look.ground.spellings(start)]
+    if isinstance(pattern, str):
+        folders = [
+            (folder, path)
+            for folder, _ in folders
+            for one in _braced(pattern)
+            for path in look.ground.spellings(posixpath.join(folder, one))
+        ]
+    for folder, wanted in folders:
         for entry in entries:
             if not _glob(entry).overlaps(wanted, look.ground, below=pattern is None):
                 continue
@@ -120,7 +131,10 @@ def _word(word: PathWord, entries: tuple[str, ...], look: Look, facts: Facts, *,
     if word.is_unknown or not _is_placed(word):
         yield Finding("unknown", f"it is not known which path {_shown(word)} is", entries[0])
         return
-    for path in look.ground.spellings(word.text, cwd=word.cwd)[: 1 if word.is_pattern else None]:
+    for path in look.ground.spellings(word.text, cwd=word.cwd):
+        if word.is_pattern and (told := _expanded(path, entries, look, facts)):
+            yield Finding("unknown", f"{told} is a blocked path, and {_shown(word)} may reach it", told)
+            return
         for entry in entries:
             glob = _glob(entry)
             if not word.is_pattern and glob.matches(path, look.ground):
@@ -134,6 +148,34 @@ def _word(word: PathWord, entries: tuple[str, ...], look: Look, facts: Facts, *,
                     told = f"{entry} is a blocked path, and {_shown(word)} may reach it"
                     yield Finding("unknown", told, entry)
                     return
+
+
+def _expanded(path: str, entries: tuple[str, ...], look: Look, facts: Facts) -> str | None:
+    """The entry that a pattern of the shell's reaches over a link, which its text does not show."""
+    if facts.expands is None:
+        return None
+    found = facts.expands(path)
+    if found is None:
+        return entries[0]
+    spelled = [spelling for name in found for spelling in look.ground.spellings(name)]
+    return next((entry for entry in entries if _glob(entry).matches_any(spelled, look.ground)), None)
+
+
+def _braced(pattern: str) -> list[str]:
+    """The patterns that one with braces stands for; those with many, or nested ones, may be anything from there on."""
+    found = [pattern]
+    for _ in range(4):
+        if not any("{" in one for one in found):
+            return found
+        found = [more for one in found for more in _split_braces(one)][:64]
+    return [f"{one.partition('{')[0].rpartition('/')[0]}/**" if "{" in one else one for one in found]
+
+
+def _split_braces(pattern: str) -> list[str]:
+    found = re.search(r"\{([^{}]*)\}", pattern)
+    if found is None:
+        return [f"{pattern.partition('{')[0].rpartition('/')[0]}/**"] if "{" in pattern else [pattern]
+    return [pattern[: found.start()] + choice + pattern[found.end() :] for choice in found[1].split(",")]
 
 
 def _maybe(entries: Iterable[str], path: str, look: Look, does: str, *, below: bool) -> Iterator[Finding]:

@@ -40,6 +40,8 @@ class PathWord(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     """It may be any path that begins with `prefix`, or no path at all."""
     is_tree: bool = False
     """The program goes through everything below it (`grep -r`, `find`, `cp -r`)."""
+    may_change: bool = False
+    """The program is one that does whatever it likes with what it is given: a formatter, a compiler, a script."""
 
     @property
     def prefix(self) -> str:

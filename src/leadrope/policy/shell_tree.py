@@ -465,9 +465,9 @@ class Tree:
         self._scan.program(words, scope)
         if first.text is None or first.splits or first.glob or not first.text:
             return self._scan.tell("a program whose name is not known")
-        self._scan.name(self._moved(named_by(words, scope.cwd)))
-        self._scan.deletes.update(dict.fromkeys(deletions(words, scope.cwd)))
         told = tell(words, frozenset(self._scan.functions))
+        self._scan.name(self._moved(named_by(words, scope.cwd, may_change=told.role in ("runner", "script"))))
+        self._scan.deletes.update(dict.fromkeys(deletions(words, scope.cwd)))
         if told.opaque:
             self._scan.tell(told.opaque)
         if told.unknown:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from leadrope.policy.paths import Glob, Ground, glob
+from leadrope.policy.paths import Glob, Ground, glob, real_path
 
 MOST_ENTRIES = 1_000_000
 """Some three seconds of searching. A workspace with 20,000 files takes 50 ms."""
@@ -206,7 +206,7 @@ class _Search:
             self._add("protected", entry.path)  # says where its git folder is; or one of too many
 
     def _add(self, kind: str, path: str) -> None:
-        real = os.path.realpath(path)
+        real = real_path(path)
         # A link may lead to nothing; and a protected place that the agent cannot write anyway needs no guard.
         if os.path.lexists(real) and (kind == "blocked" or _within(real, self._area.roots) is not None):
             self._found[kind].setdefault(real)

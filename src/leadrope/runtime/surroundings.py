@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import functools
 import os
 import re
@@ -20,6 +21,7 @@ from leadrope.runtime import git_guards
 RESOLVE_S = 5.0
 MOST_ENTRIES = 20_000
 """So many files of a folder are looked through before it counts as one that may hold anything."""
+_STARS = re.compile(r"[*?\[]")
 _PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "HTTP_PROXY", "http_proxy")
 
 GitIsPlain = Callable[[str], Awaitable[bool]]
@@ -57,6 +59,7 @@ class Surroundings:
             facts,
             which=self.which,
             finds=self.finds,
+            expands=self.expands,
             variables=self._variables,
             holds_secret=self.holds_secret if self._secrets else None,
         )
@@ -105,6 +108,29 @@ class Surroundings:
                 continue  # a file, or what cannot be read by the agent either
         return None
 
+    def expands(self, pattern: str) -> list[str] | None:
+        """The paths that a pattern of the shell's names; None where there is too much to look through."""
+        left = MOST_ENTRIES
+        found = ["/"]
+        for name in [part for part in pattern.split("/") if part]:
+            if not _STARS.search(name):
+                found = [f"{folder.rstrip('/')}/{name}" for folder in found]
+                continue
+            matching: list[str] = []
+            for folder in found:
+                try:
+                    with os.scandir(folder) as entries:
+                        for entry in entries:
+                            left -= 1
+                            if left < 0:
+                                return None
+                            if name == "**" or fnmatch.fnmatchcase(entry.name, name):
+                                matching.append(entry.path)
+                except OSError:
+                    continue  # a file, or what cannot be read by the agent either
+            found = matching
+        return found
+
     def holds_secret(self, text: str) -> bool:
         return url_secrets.holds_secret(text, self._secrets)
 
@@ -139,5 +165,5 @@ def _meets(glob: paths.Glob, entry: os.DirEntry[str], ground: paths.Ground) -> b
         return True
     if not entry.is_symlink():
         return False
-    target = os.path.realpath(entry.path)
+    target = paths.real_path(entry.path)
     return glob.overlaps(target, ground, below=True)
