@@ -101,6 +101,11 @@ def runs_by_reading(settings: Iterable[Setting]) -> str | None:
     return "log.showsignature" if shows_signatures else None
 
 
+def may_start(name: str) -> bool:
+    """Is this a setting that names a program, or leads to hooks or to further settings?"""
+    return _is(name, (*COMMANDS, *FOLDERS, *INCLUDES, *READING))
+
+
 def hooks_path(settings: Iterable[Setting], *, top: str, home: str) -> str | None:
     """The last word on where hooks are; None: in the git folder."""
     found = [value for name, value, _ in settings if name == "core.hookspath" and value]

@@ -37,6 +37,10 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     """Inside the workspace or an extra folder."""
     repositories: tuple[str, ...] = ()
     """Folders below the workspace that have a git folder of their own."""
+    git_roots: tuple[str, ...] = ()
+    """Those of the searched folders that have one themselves."""
+    linked: tuple[str, ...] = ()
+    """Folders below the workspace whose git folder is a link."""
     problem: str = ""
     """Why the answer is incomplete; empty: it is complete."""
 
@@ -134,6 +138,7 @@ class _Search:
         self._protected = [_Pattern(text, area) for text in area.protected]
         self._found: dict[str, dict[str, None]] = {"blocked": {}, "protected": {}}
         self._repositories: list[str] = []
+        self._linked: list[str] = []
         self._left = MOST_ENTRIES
         self._problem = ""
 
@@ -157,6 +162,8 @@ class _Search:
             blocked=blocked[:MOST_PATHS],
             protected=protected[:MOST_PATHS],
             repositories=tuple(self._repositories),
+            linked=tuple(self._linked[:MOST_REPOSITORIES]),
+            git_roots=tuple(root for root in self._area.roots if os.path.lexists(f"{root}/.git")),
             problem=self._problem,
         )
 
@@ -202,7 +209,9 @@ class _Search:
     def _nested(self, folder: str, entry: os.DirEntry[str], *, is_folder: bool) -> None:
         if is_folder and len(self._repositories) < MOST_REPOSITORIES:
             self._repositories.append(folder)
-        elif not entry.is_symlink():
+        elif entry.is_symlink():
+            self._linked.append(folder)
+        else:
             self._add("protected", entry.path)  # says where its git folder is; or one of too many
 
     def _add(self, kind: str, path: str) -> None:

@@ -17,7 +17,7 @@ from leadrope.policy.resolve import SHIPPED, EffectivePolicy
 from leadrope.process import sandbox_git, sandbox_trial
 from leadrope.process.sandbox_values import MODEL_SOCKET, PROXY_SOCKET, Forward, Sandbox, Sight, Socket
 from leadrope.providers import base
-from leadrope.runtime import git_guards, sandbox_paths, trust, walls_settings
+from leadrope.runtime import git_guards, new_repositories, sandbox_paths, trust, walls_settings
 
 Level = Literal["workspace", "read-only"]
 PROXY_PORT = 8898
@@ -257,7 +257,10 @@ def _made(built: Built, approved: Collection[str]) -> Iterator[events.Notice]:
         return
     area = msgspec.structs.replace(built.targets.area, blocked=())
     known = {*built.targets.found.protected, *built.targets.git.paths}
-    new = [path for path in sandbox_paths.find(area).protected if path not in known]
+    found = sandbox_paths.find(area)
+    new = [path for path in found.protected if path not in known]
+    old = set(_repositories(built.targets.found))
+    yield from new_repositories.told(path for path in _repositories(found) if path not in old)
     unapproved = [path for path in new if not any(_is_at(wanted, path) for wanted in approved)]
     if unapproved:
         more = f" and {len(unapproved) - MOST_TOLD} more" if len(unapproved) > MOST_TOLD else ""
@@ -266,6 +269,10 @@ def _made(built: Built, approved: Collection[str]) -> Iterator[events.Notice]:
             f"{', '.join(unapproved[:MOST_TOLD])}{more}; look at them before your own programs do"
         )
         yield events.Notice(level="warning", code="protected_made", message=message)
+
+
+def _repositories(found: sandbox_paths.Found) -> tuple[str, ...]:
+    return (*found.git_roots, *found.repositories, *found.linked)
 
 
 def _is_at(path: str, place: str) -> bool:
