@@ -50,7 +50,11 @@ _TOKEN_STARTS: dict[Kind, str] = {
 
 
 # Some servers take another method or path from these than from the request line that was judged.
-_OVERRIDES = ("x-http-method-override", "x-http-method", "x-method-override", "x-original-url", "x-rewrite-url")
+_OVERRIDES = (
+    *("x-http-method-override", "x-http-method", "x-method-override", "x-original-method", "x-forwarded-method"),
+    *("x-original-url", "x-original-uri", "x-rewrite-url", "x-rewrite-uri", "x-override-url", "x-forwarded-uri"),
+    *("x-forwarded-path", "x-forwarded-prefix"),
+)
 _WAITS = (
     "requests wait for one another: what those in flight may cost, and what is left of the budget, do not let all of"
     " them pass at once"

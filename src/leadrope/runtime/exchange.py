@@ -23,6 +23,8 @@ _HELD_BODY = 4 * 1024 * 1024
 _BODY_S = 60.0
 # The model may think for minutes before its first byte; the run's own idle clock is the one that people set.
 _SILENCE_S = 900.0
+# `100 Continue` and its kin before the answer itself; more than this is a server that never comes to it.
+_MOST_INTERIM = 32
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -259,13 +261,14 @@ class Exchange:
         """The answer's head; None when the connection was closed before the first byte of it."""
         try:
             async with asyncio.timeout(_SILENCE_S):
-                while True:
+                for _ in range(_MOST_INTERIM + 1):
                     head = await http1.read_head(connection.reader)
                     if head is None:
                         return None
                     answer = http1.parse_answer(head)
                     if answer.status >= 200:
                         return answer
+                raise http1.BadHttp(f"over {_MOST_INTERIM} interim answers")
         except ConnectionError:
             return None
         except TimeoutError:

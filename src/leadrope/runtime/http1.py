@@ -106,9 +106,12 @@ def tokens(headers: Headers, name: str) -> set[str]:
 
 
 def end_to_end(headers: Headers, *names: str) -> Headers:
-    """The headers of the message itself: not those of one connection, not its framing, not the `names`."""
+    """The headers of the message itself: not those of one connection, not its framing, not the `names`.
+
+    An underscore counts as a dash: many servers make the same variable of `Content_Length` and `Content-Length`.
+    """
     dropped = HOP_BY_HOP | tokens(headers, "connection") | {"content-length", *names}
-    return [(key, value) for key, value in headers if key.lower() not in dropped]
+    return [(key, value) for key, value in headers if key.lower().replace("_", "-") not in dropped]
 
 
 def framing(body: Body) -> Headers:

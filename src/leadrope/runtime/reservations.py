@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
+from typing import Any
 
 import msgspec
 
@@ -28,9 +29,20 @@ BYTES_PER_TOKEN = 4
 """Of text whose tokens nobody has counted."""
 
 
+# What a request may bring in that its size does not show. An image is scaled down to at most so many tokens. A
+# document, a file, what the server fetches and what its own tools find fit at the most into the model's context.
+_IMAGE_TOKENS = 5_000
+_CONTEXT_TOKENS = 1_000_000
+
+
 class _Ask(msgspec.Struct, frozen=True):
     model: str = ""
     max_tokens: int | None = None
+    messages: Any = None
+    system: Any = None
+    tools: Any = None
+    mcp_servers: Any = None
+    container: Any = None
 
 
 _ask = msgspec.json.Decoder(_Ask).decode
@@ -58,13 +70,37 @@ def estimate(body: bytes | None, meter: Meter) -> Estimate:
         return Estimate(usd=math.inf, prompt=prompt)
     if ask.max_tokens is None:
         return Estimate(usd=math.inf, model=ask.model, prompt=prompt)
-    tokens = math.ceil(len(body) / _BYTES_PER_TOKEN_RESERVED)
+    tokens = math.ceil(len(body) / _BYTES_PER_TOKEN_RESERVED) + _unseen(ask)
     most = Usage(
         cache_creation_input_tokens=tokens,
         cache_creation_1h_input_tokens=tokens if b'"1h"' in body else 0,
         output_tokens=max(0, ask.max_tokens),
     )
     return Estimate(usd=meter.price(ask.model, most), model=ask.model, prompt=prompt)
+
+
+def _unseen(ask: _Ask) -> int:
+    """Tokens that are not in the body."""
+    tools = ask.tools if isinstance(ask.tools, list) else []
+    # The agent's own tools have no type, or `custom`; the others are the server's, and bring in what they find.
+    served = any(isinstance(tool, dict) and tool.get("type", "custom") != "custom" for tool in tools)
+    if served or ask.mcp_servers or ask.container:
+        return _CONTEXT_TOKENS
+    images = 0
+    waiting: list[Any] = [ask.messages, ask.system]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, list):
+            waiting += part
+        elif isinstance(part, dict):
+            source = part.get("source")
+            if isinstance(source, dict):
+                is_image = part.get("type") == "image" and source.get("type") == "base64"
+                if not is_image and source.get("type") != "text":
+                    return _CONTEXT_TOKENS
+                images += is_image
+            waiting += part.values()
+    return min(_CONTEXT_TOKENS, images * _IMAGE_TOKENS)
 
 
 class Reservation:

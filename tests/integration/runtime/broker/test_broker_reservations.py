@@ -87,6 +87,39 @@ async def test_a_budget_is_overspent_by_one_request_at_the_most(
     print(f"\noverspent {meter.spent_usd - 1.0:.3f} USD of 1.00 ({model.answered} answered, {model.most} at once)")
 
 
+IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}
+LINKED = {"type": "document", "source": {"type": "url", "url": "https://example.com/a.pdf"}}
+UNSEEN: dict[str, dict[str, Any]] = {
+    "images": {"messages": [{"role": "user", "content": [IMAGE] * 20}]},
+    "a document that the server fetches": {"messages": [{"role": "user", "content": [LINKED]}]},
+    "a document inside a tool's result": {
+        "messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": [LINKED]}]}]
+    },
+    "a file of the account": {
+        "messages": [{"role": "user", "content": [{"type": "document", "source": {"type": "file", "file_id": "f"}}]}]
+    },
+    "a tool of the server's own": {
+        "messages": [{"role": "user", "content": "x"}],
+        "tools": [{"type": "web_search_20250305", "name": "web_search"}],
+    },
+    "a server of tools": {
+        "messages": [{"role": "user", "content": "x"}],
+        "mcp_servers": [{"type": "url", "url": "https://example.com", "name": "x"}],
+    },
+}
+
+
+@pytest.mark.parametrize("kind", UNSEEN)
+async def test_what_the_size_of_a_request_does_not_show_is_reserved_too(ends: Any, kind: str) -> None:
+    """60 at once, each with a body of a few hundred bytes and a prompt of 0.138 USD."""
+    model = Model(ends)
+    meter = Meter(1.0)
+    body = json.dumps({"model": OPUS, "stream": True, "max_tokens": 10, **UNSEEN[kind]}).encode()
+    async with ends.far_end(model.serve) as url, Broker(url, Secret(ends.REAL), "api_key", meter=meter) as broker:
+        await asyncio.gather(*(statuses(ends, broker, [body]) for _ in range(60)))
+    assert 1.0 <= meter.spent_usd <= 1.0 + EACH_USD
+
+
 async def test_without_reservations_it_would_be_overspent_by_all_of_them(ends: Any) -> None:
     """The measure of the test above: the same 60 requests without a cap are all in flight together."""
     model = Model(ends)

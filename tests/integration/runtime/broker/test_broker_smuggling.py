@@ -2,7 +2,8 @@
 for the model's own paths alone, and every one of them is metered.
 
 The server here reads bytes by itself, as leniently as servers do: it takes a POST without a length for an empty one,
-accepts bare line feeds, and answers whatever it takes for a request. What it understood is what counts.
+accepts bare line feeds, takes an underscore in a name for a dash, obeys headers that name another path, and answers
+whatever it takes for a request. What it understood is what counts.
 """
 
 from __future__ import annotations
@@ -30,6 +31,10 @@ ANSWER = json.dumps(
 EACH_USD = (1000 * 5 + 10 * 25) / 1e6
 
 
+OVERRIDES = r"override|original-(?:ur|method)|rewrite-ur|forwarded-(?:uri|path|prefix|method)|http-method"
+"""Names of headers by which some servers take another path or method than those of the request line."""
+
+
 class Lenient:
     """A server that understands as much as it can, and notes each request line with the key that came along."""
 
@@ -48,8 +53,11 @@ class Lenient:
                 data += more
             head, data = data[: match.start()], data[match.end() :]
             lines = re.split(r"\r?\n", head.decode("latin-1").lstrip("\r\n"))
-            headers = {name.strip().lower(): value.strip() for name, _, value in (x.partition(":") for x in lines[1:])}
-            self.understood.append((" ".join(lines[0].split(" ")[:2]), headers.get("x-api-key", "")))
+            pairs = (line.partition(":") for line in lines[1:])
+            headers = {name.strip().lower().replace("_", "-"): value.strip() for name, _, value in pairs}
+            other = [f"{name} {value}" for name, value in headers.items() if re.search(OVERRIDES, name)]
+            line = " ".join(lines[0].split(" ")[:2])
+            self.understood.append((other[0] if other else line, headers.get("x-api-key", "")))
             if "chunked" in headers.get("transfer-encoding", "").lower():
                 while b"0\r\n\r\n" not in data:
                     more = await reader.read(65536)
@@ -123,6 +131,10 @@ TRICKS: dict[str, bytes] = {
     "length with a vertical tab": post(f"X: y\x0bContent-Length: {len(SMUGGLED)}", length=None),
     "length after a next-line character": post(f"X: y\x85Content-Length: {len(SMUGGLED)}", length=None),
     "underscores for dashes": post(f"Content_Length: {len(SMUGGLED)}", length=None),
+    "underscores beside dashes": post("Content_Length: 0", "Transfer_Encoding: chunked", body=GOOD) + SMUGGLED,
+    "length with blanks around": post(f"Content-Length: \t {len(SMUGGLED)} \t", length=None),
+    "length in other digits": post("Content-Length: \xb2", length=None),
+    "length zero and more": post("Content-Length: 00", length=None),
     # encodings
     **{
         f"Transfer-Encoding: {word}": post(f"Transfer-Encoding: {word}", body=b"0\r\n\r\n" + SMUGGLED, length=None)
@@ -141,6 +153,15 @@ TRICKS: dict[str, bytes] = {
     "content-encoding": post("Content-Encoding: chunked"),
     # chunks
     "an extension": chunked(body=b"%x;a=b\r\n%b\r\n0\r\n\r\n" % (N, GOOD) + SMUGGLED),
+    "an extension with a quoted line": chunked(body=b'%x;a="b\\"\r\n' % N + GOOD + b"\r\n0\r\n\r\n" + SMUGGLED),
+    "a chunk size with blanks": chunked(body=b" %x\r\n%b\r\n0\r\n\r\n" % (N, GOOD) + SMUGGLED),
+    "a chunk size with an underscore": chunked(body=b"0_%x\r\n%b\r\n0\r\n\r\n" % (N, GOOD) + SMUGGLED),
+    "a chunk size with a sign": chunked(body=b"+%x\r\n%b\r\n0\r\n\r\n" % (N, GOOD) + SMUGGLED),
+    "many zeros in a chunk size": chunked(body=b"0000000000%x\r\n%b\r\n0\r\n\r\n" % (N, GOOD) + SMUGGLED),
+    "a last chunk of several zeros": chunked(body=http1.chunk(GOOD) + b"000\r\n\r\n" + SMUGGLED),
+    "a carriage return in a chunk line": chunked(body=b"%x\r\r\n%b\r\n0\r\n\r\n" % (N, GOOD) + SMUGGLED),
+    "a very long extension": chunked(body=b"%x;%b\r\n%b\r\n0\r\n\r\n" % (N, b"a" * 70_000, GOOD) + SMUGGLED),
+    "very long trailers": chunked(body=http1.chunk(GOOD) + b"0\r\n" + b"a: b\r\n" * 20_000 + b"\r\n" + SMUGGLED),
     "an extension with a line feed": chunked(body=b"%x;a\n%b\r\n0\r\n\r\n" % (N, GOOD) + SMUGGLED),
     "an extension with a quoted end": chunked(body=b'%x;a="\r\n0\r\n\r\n"\r\n%b\r\n0\r\n\r\n' % (N, GOOD) + SMUGGLED),
     "chunk lines with line feeds": chunked(body=b"%x\n%b\n0\n\n" % (N, GOOD) + SMUGGLED),
@@ -158,6 +179,16 @@ TRICKS: dict[str, bytes] = {
     "one bare carriage return": post("X: y\rContent-Length: 0", body=GOOD) + SMUGGLED,
     "a line feed at the end of a value": post("X: y\n", body=GOOD) + SMUGGLED,
     "a folded header": post("X: y\r\n Content-Length: 0", body=GOOD) + SMUGGLED,
+    "a very long head": post(f"X: {'y' * 70_000}", body=GOOD) + SMUGGLED,
+    "very many headers": post(*[f"X-{n}: y" for n in range(8_000)], body=GOOD) + SMUGGLED,
+    "a folded Connection": post("Connection: close,\r\n content-length", body=GOOD) + SMUGGLED,
+    "Connection after a tab": post("Connection:\tCONTENT-LENGTH", body=GOOD) + SMUGGLED,
+    "Connection in two lines": post("Connection: close", "CONNECTION: Content-Length", body=GOOD) + SMUGGLED,
+    "Connection with a quoted name": post('Connection: "content-length"', body=GOOD) + SMUGGLED,
+    "Connection with a semicolon": post("Connection: close; content-length", body=GOOD) + SMUGGLED,
+    "Connection with an underscore": post("Connection: content_length", body=GOOD) + SMUGGLED,
+    "Proxy-Connection names the token": post("Proxy-Connection: x-api-key", body=GOOD) + SMUGGLED,
+    "a header name with an at sign": post("a@b: c", body=GOOD) + SMUGGLED,
     "a line without a colon": post("nothing", body=GOOD) + SMUGGLED,
     "a header without a name": post(": x", body=GOOD) + SMUGGLED,
     "an empty line first": b"\r\n" + post(body=GOOD) + SMUGGLED,
@@ -174,6 +205,14 @@ TRICKS: dict[str, bytes] = {
             *("/v1/messages/", "/v1/messages/../files", "/v1/messages/batches", "/v1/messages%2fbatches", "/v1/files"),
             *("/v1/messages;/batches", "/v1/messages#/batches", "/V1/messages", "/v1/messages\\batches", "*", "x:443"),
             *("/v1/messages\x00/batches", "/v1/messages\xa0", "/v1/messages\t?x", "/./v1/messages", "/v1/./messages"),
+            *("/v1/%6dessages", "/v1/messages%00", "/%76%31/messages", "/v1/messages/%2e%2e/files", "/v1/messages/."),
+            *(
+                "/v1/../v1/messages",
+                "/v1/messages//",
+                "/v1/messages&x",
+                "http://x/v1/messages/batches",
+                "///v1/messages",
+            ),
             *("/v1/messages/count_tokens/..", "/v1/messages/count_tokens/", "", "/v1/messages%3fbeta", "?/v1/messages"),
         )
     },
@@ -188,6 +227,11 @@ TRICKS: dict[str, bytes] = {
     "CONNECT to the server itself": b"CONNECT api.anthropic.com:443 HTTP/1.1\r\nx-api-key: TOKEN\r\n\r\n" + SMUGGLED,
     # other ways to say another path, method, protocol or moment
     "method override": post("X-HTTP-Method-Override: GET", "X-Original-URL: /v1/files", body=GOOD),
+    **{
+        f"override {name}": post(f"{name}: /v1/messages/batches", body=GOOD)
+        for name in ("X-Original-URI", "X_Original_URL", "X-Rewrite-URI", "X-Forwarded-Uri", "X_HTTP_Method_Override")
+    },
+    "another key beside the token": post("Authorization: Bearer x", "X_Api_Key: y", body=GOOD),
     "path override": post("X-Rewrite-URL: /v1/messages/batches", body=GOOD),
     "expect": post("Expect: 100-continue", body=GOOD) + SMUGGLED,
     "expect twice": post("Expect: 100-continue", "Expect: 100-continue", body=GOOD) + SMUGGLED,
@@ -333,6 +377,32 @@ async def test_a_server_connection_is_not_used_after_an_early_answer(ends: Any) 
                 assert (await caller.hear()).body == b"{}"
                 assert await caller.is_closed(), "nor is the client's"
     assert connections == 2
+
+
+@pytest.mark.parametrize(
+    ("interim", "status"),
+    [
+        (b"HTTP/1.1 100 Continue\r\n\r\n", 200),
+        (b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" * 20, 200),
+        (b"HTTP/1.1 102 Processing\r\n\r\n" * 5_000, 502),
+    ],
+)
+async def test_interim_answers_are_not_passed_on_and_do_not_come_for_ever(
+    ends: Any, interim: bytes, status: int
+) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await ends.take(reader)
+        writer.write(interim + b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        await writer.drain()
+        await reader.read()
+
+    async with (
+        ends.far_end(serve) as url,
+        Broker(url, Secret(REAL), "api_key") as broker,
+        ends.calling(broker.url) as caller,
+    ):
+        caller.writer.write(post("Connection: close", body=GOOD).replace(b"TOKEN", broker.token.encode()))
+        assert (await caller.hear()).status == status
 
 
 async def test_answers_are_framed_by_us(ends: Any) -> None:
