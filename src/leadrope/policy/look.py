@@ -190,7 +190,9 @@ class Look:
             name = (program.words[0] or "").rpartition("/")[2]
             operands = [word for word in program.words[1:] if word is not None and not word.startswith("-")]
             walks = any(_walks(word) for word in program.words[1:])
-            if name == "mv" or (name in ("rm", "chmod", "chown") and walks):
+            # A second name of a file is a way to change it.
+            links = name == "cp" and _makes_links(program)
+            if name == "mv" or links or (name in ("rm", "chmod", "chown") and walks):
                 found += [(word, program.cwd) for word in operands]
             elif name == "rsync" or (name == "cp" and walks):
                 found += [(word, program.cwd) for word in operands[-1:]]

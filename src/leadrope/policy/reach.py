@@ -64,8 +64,10 @@ def protected(entries: tuple[str, ...], look: Look, facts: Facts) -> Iterator[Fi
             for path in look.ground.spellings(word.text, cwd=word.cwd):
                 yield from _maybe(entries, path, look, "may change", below=False)
     for text, cwd in look.written_patterns:
-        for path in look.ground.spellings(text, cwd=cwd)[:1]:
+        for path in look.ground.spellings(text, cwd=cwd):
             yield from _maybe(entries, path, look, "writes", below=False)
+            if told := _expanded(path, entries, look, facts):
+                yield Finding("unknown", f"{told} is a protected path, and the command writes {path}", told)
     for text, cwd in look.changed_trees:
         for path in look.ground.spellings(text, cwd=cwd):
             wide = [entry for entry in entries if not _glob(entry).is_anywhere or _finds(path, entry, facts)]

@@ -29,6 +29,7 @@ class Place:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text("x")
         (self.ws / "shortcut").symlink_to("config")
+        (self.ws / "ci").symlink_to(".github/workflows")
         self._around = Surroundings(workspace=(str(self.ws),), env={"HOME": str(self.home), "PATH": "/usr/bin:/bin"})
 
     def judged(
@@ -165,6 +166,12 @@ def test_a_path_that_cannot_be_followed_is_judged_by_its_text(place: Place, path
         "cp -s .github/workflows/ci.yml y && echo x > y",
         "cp -l .github/workflows/ci.yml y && echo x > y",
         "cp --link .github/workflows/ci.yml y && echo x > y",
+        "cp -rl . copy",
+        "cp -al .github copy",
+        "ln .github/workflows/ci.yml second",
+        "touch ci/*.yml",
+        "chmod 777 c*i/ci.yml",
+        "sed -i s/a/b/ ?i/ci.yml",
         "find . -name ci.yml -exec truncate -s0 {} +",
         "find . -name ci.yml -exec touch {} \\;",
         "touch $F",
