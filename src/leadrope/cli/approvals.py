@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 import sys
 import textwrap
 from typing import Any
@@ -15,6 +13,7 @@ from leadrope import errors
 from leadrope.cli import flow_waits, table
 from leadrope.cli.runs import has_store, with_service
 from leadrope.cli.screen import Screen
+from leadrope.cli.who import current_user
 from leadrope.core.events import ApprovalRequested, QuestionRequested
 from leadrope.runs.flow_values import Wait
 from leadrope.runs.service import Service
@@ -150,19 +149,19 @@ def approve(approval: str, for_run: bool, pattern: bool, answers: tuple[str, ...
 
     async def act(service: Service) -> int:
         if wait := flow_waits.found(service, approval):
-            return await flow_waits.decide(service, wait, "approved", choice=choose, reason=reason, by=_me())
+            return await flow_waits.decide(service, wait, "approved", choice=choose, reason=reason, by=current_user())
         if choose:
             raise errors.BadValue("--choose", "is for what a workflow asks", hint="A question takes --answer.")
         found = service.store.approval(_find(service, approval))
         if found.kind == "question":
             given = _answers(_asked(found), answers)
-            await service.answer(found.id, QuestionAnswer(answered=True, answers=given, by=_me()))
+            await service.answer(found.id, QuestionAnswer(answered=True, answers=given, by=current_user()))
         else:
             scope: Any = "run" if for_run else "once"
             granted = _offered(found) if pattern else None
             await service.answer(
                 found.id,
-                Answer(approved=True, by=_me(), scope=scope, pattern=granted, fingerprint=found.fingerprint),
+                Answer(approved=True, by=current_user(), scope=scope, pattern=granted, fingerprint=found.fingerprint),
             )
             if granted:
                 click.echo(f"{found.id} approved; {exact(granted)} is allowed until run {found.run_id[:8]} ends")
@@ -181,12 +180,12 @@ def deny(approval: str, reason: str) -> int:
 
     async def act(service: Service) -> int:
         if wait := flow_waits.found(service, approval):
-            return await flow_waits.decide(service, wait, "denied", reason=reason, by=_me())
+            return await flow_waits.decide(service, wait, "denied", reason=reason, by=current_user())
         found = service.store.approval(_find(service, approval))
         told = reason or "not approved"
-        answer: Answer | QuestionAnswer = Answer(approved=False, by=_me(), reason=told)
+        answer: Answer | QuestionAnswer = Answer(approved=False, by=current_user(), reason=told)
         if found.kind == "question":
-            answer = QuestionAnswer(answered=False, by=_me(), reason=told)
+            answer = QuestionAnswer(answered=False, by=current_user(), reason=told)
         await service.answer(found.id, answer)
         click.echo(f"{found.id} denied")
         return 0
@@ -216,7 +215,9 @@ def edit(approval: str, call: str | None) -> int:
             edited = msgspec.json.decode(text, type=dict[str, Any])
         except msgspec.MsgspecError as error:
             raise errors.BadValue("call", f"is not a JSON object: {error}") from None
-        await service.answer(found.id, Answer(approved=True, by=_me(), edited=edited, fingerprint=found.fingerprint))
+        await service.answer(
+            found.id, Answer(approved=True, by=current_user(), edited=edited, fingerprint=found.fingerprint)
+        )
         click.echo(f"{found.id} approved, edited")
         return 0
 
@@ -265,10 +266,3 @@ def _answers(asked: ApprovalRequested | QuestionRequested, given: tuple[str, ...
     if missing:
         raise errors.BadValue("--answer", f"is missing for: {missing[0]}", hint="--answer 'QUESTION=LABEL'")
     return found
-
-
-def _me() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"uid {os.getuid()}" if hasattr(os, "getuid") else "person"

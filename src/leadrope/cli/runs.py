@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from leadrope import errors
-from leadrope.cli import table, values
+from leadrope.cli import runs_revoke, table, values
 from leadrope.cli.exits import exit_code
 from leadrope.cli.render import Renderer, ending_lines
 from leadrope.cli.screen import Screen
@@ -36,6 +36,7 @@ Examples:
   leadrope runs list --open             what runs or waits
   leadrope runs logs -f 3fa9            watch a run from here
   leadrope runs stop 3fa9
+  leadrope runs revoke 3fa9 --all       ask again about what was granted
   leadrope runs resume 3fa9 "go on"     in the same session
   leadrope runs diff 3fa9               what a run in a worktree has changed
   leadrope runs undo 3fa9               put the files back as they were before
@@ -47,6 +48,9 @@ T = TypeVar("T")
 @click.group("runs", help=_HELP, epilog=_EPILOG, short_help="List, follow, stop, resume and export runs.")
 def command() -> None:
     pass
+
+
+command.add_command(runs_revoke.command)
 
 
 def with_service(work: Callable[[Service], Awaitable[T]]) -> T:
@@ -150,10 +154,12 @@ def show(run: str, output: str) -> int:
         if output == "json":
             told = {"run": row, "request": texts.request, "place": texts.place, "result": texts.result}
             told |= {"policy": texts.policy, "artifacts": service.store.artifacts(row)}
+            told |= {"grants": service.grants(row.id)}
             sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")
             return 0
         kept = [("kept", f"{clean(each.name)} ({each.size} bytes)") for each in service.store.artifacts(row)]
-        for name, value in (*described(row, service.waits_for(row), texts.result), *kept):
+        granted = runs_revoke.lines(service.grants(row.id))
+        for name, value in (*described(row, service.waits_for(row), texts.result), *granted, *kept):
             click.echo(f"{name:<10} {value}")
         click.echo(f"\n{clean(texts.request.prompt)}")
         if texts.result is not None:

@@ -11,7 +11,7 @@ import msgspec
 from leadrope import errors
 from leadrope.core import events
 from leadrope.core.request import RunRequest
-from leadrope.runs import feed
+from leadrope.runs import feed, grants
 from leadrope.runs.sqlite import Sqlite
 from leadrope.runs.store import Approval, Filter, RunInfo, Texts, Truncated
 from leadrope.runs.stored_requests import whole
@@ -51,6 +51,10 @@ class Looks:
 
     def approvals(self, **wanted: Any) -> list[Approval]:
         return self.store.approvals(**wanted)
+
+    def grants(self, run_id: str) -> list[grants.RunGrant]:
+        """Patterns that people granted at a question of the run, those included that no longer hold."""
+        return grants.granted(self.store, self.store.find(run_id))
 
     def follow(
         self, run_id: str, from_seq: int = 1, *, live: bool = True

@@ -28,6 +28,8 @@ async def carry_out(store: Sqlite, job: Job, order: Order) -> None:
         case "send":
             with contextlib.suppress(errors.RunClosed):
                 await job.run.send(order.body["text"])
+        case "revoke":
+            job.run.revoke(str(order.body["pattern"]), by=str(order.body.get("by") or "person"))
         case "pause":
             job.run.pause()
             job.pauses.begin()

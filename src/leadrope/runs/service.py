@@ -487,6 +487,25 @@ class Service(Looks):
     async def unpause(self, run_id: str) -> None:
         await self.order(run_id, "unpause")
 
+    async def revoke(self, run_id: str, pattern: str, *, by: str = "person") -> None:
+        """End a grant of a run, wherever that runs. Returns when it no longer holds; what it let through stays done."""
+        run = self.store.find(run_id)
+        if run.state == "ended":
+            raise errors.WrongState(
+                f"run {run.id[:8]} has ended, and its grants with it", hint="Nothing is to be done."
+            )
+        held = self._held_grants(run.id)
+        if pattern not in held:
+            hint = f"It has: {', '.join(held)}." if held else "`leadrope runs show` lists the grants of a run."
+            raise errors.BadValue("pattern", f"{pattern!r} is not a grant of run {run.id[:8]}", hint=hint)
+        await self.order(run.id, "revoke", pattern=pattern, by=by)
+        with self.store.bell.listen() as heard:
+            while pattern in self._held_grants(run.id):
+                await heard.wait(LOOK_S)
+
+    def _held_grants(self, run_id: str) -> list[str]:
+        return [grant.pattern for grant in self.grants(run_id) if grant.state == "active"]
+
     async def answer(self, approval_id: str, answer: Answer | QuestionAnswer) -> Approval:
         """One word on a pending request; refused when it is no longer pending."""
         found = self.store.approval(approval_id)
