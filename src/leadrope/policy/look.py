@@ -309,7 +309,8 @@ class Look:
         lines += [f"writes {'somewhere' if path == _UNKNOWN else path}" for path in reading.writes]
         lines += [f"cannot be read: {why}" for why in reading.opaque]
         lines += [f"is not known: {why}" for why in reading.unknown]
-        return "\n".join(lines) or "runs nothing"
+        # A newline inside a word must not look like a line of its own.
+        return "\n".join(line.replace("\n", "\\n") for line in lines) or "runs nothing"
 
 
 def _strings(value: Any) -> Iterator[str]:

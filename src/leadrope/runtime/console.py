@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
+import textwrap
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -23,6 +25,8 @@ OTHER_ROWS = 12
 # Above this a screen is taller than anybody reads before answering.
 MOST_ROWS = 40
 READING_ROWS = 6
+# For the fields beside a command or a diff.
+REST_ROWS = 3
 _INDENT = "    "
 _READ_BYTES = 64 * 1024
 _YES, _ALWAYS, _PATTERN, _NO = ("y", "yes"), ("a", "always"), ("p", "pattern"), ("n", "no")
@@ -111,21 +115,21 @@ class Console:
         while True:
             is_cut = self._show_call(asked, edited, everything=everything)
             why = f"{self._reason(asked.reason)} · {asked.risk} risk"
-            self.say(self.dim(f"  {why}{_time_left(asked.expires_s, since)}"))
+            self._say_wrapped(f"{why}{_time_left(asked.expires_s, since)}")
             pattern = asked.pattern if edited is None else ""
             choices = ["[y]es", "[a]lways this exact call"]
             if pattern:
                 choices.append(f"[p]attern: any {_any_of(self.clean(pattern))} in this run")
             choices += ["[n]o", "[e]dit", *(["[s]how all"] if is_cut else [])]
-            said = (await self.ask(f"  Allow? {' · '.join(choices)}: ")).lower()
+            said = (await self.ask(self._prompt("  Allow? ", choices))).lower()
             if said in _YES:
                 return Answer(approved=True, edited=edited)
             if said in _ALWAYS:
                 # The same call to the letter, not every call of this tool.
                 return Answer(approved=True, edited=edited, scope="run")
             if said in _PATTERN and pattern:
-                told = f"{self._exact(pattern)} is allowed until this run ends; `leadrope runs show` lists it"
-                self.say(self.dim(f"  {told}"))
+                told = f"{self._exact(pattern)} is allowed until this run ends; `leadrope runs revoke` ends it"
+                self._say_wrapped(told)
                 return Answer(approved=True, pattern=pattern)
             if said in _NO:
                 return Answer(approved=False, reason=await self._why())
@@ -144,8 +148,16 @@ class Console:
         wants = "wants to run" if "command" in asked.call.input else "needs your approval"
         self.say(self.bold(f"? {self._exact(asked.call.name)}{who} {wants}{change}:"))
         input_ = asked.call.input if edited is None else edited
-        text = self.clean(call_preview.preview(asked.call.name, clean_value(input_, self.clean)))
-        is_cut = self.show(text, everything=everything, is_diff=call_preview.is_edit(asked.call.name))
+        shown = call_preview.parts(asked.call.name, clean_value(input_, self.clean))
+        main, rest = map(self.clean, shown)
+        # Fitted apart: a long description must not push the end of the command off the screen.
+        below = self._fitted(rest, REST_ROWS, least=REST_ROWS, everything=everything)
+        is_cut = self.show(
+            main, everything=everything, is_diff=call_preview.is_edit(asked.call.name), below=len(below.lines)
+        )
+        for line in below.lines:
+            self.say(_INDENT + line)
+        is_cut = is_cut or bool(below.hidden)
         if asked.reading and edited is None:
             self._show_reading(self.clean(asked.reading), everything=everything)
         return is_cut
@@ -154,20 +166,27 @@ class Console:
         """How the command is read, in a few lines: what a long line does may stand far from its beginning."""
         lines = exact(reading).split("\n")
         if len(lines) > READING_ROWS and not everything:
-            left = len(lines) - READING_ROWS + 1
-            lines = [*lines[: READING_ROWS // 2], f"… {left} more …", *lines[left + READING_ROWS // 2 :]]
+            lines = _summed_up(lines)
         width = self._size().columns - len(_INDENT)
         for line in lines:
             self.say(self.dim(f"  {line if everything or len(line) <= width else line[: width - 1] + '…'}"))
 
-    def show(self, text: str, *, everything: bool, is_diff: bool = False) -> bool:
-        """True when not all of it is shown. What is left out is in the middle: the end stands above the question."""
-        size = self._size()
-        rows = min(size.lines - OTHER_ROWS, MOST_ROWS)
-        fitted = call_preview.fit(text, rows=rows, columns=size.columns - len(_INDENT))
-        for line in text.split("\n") if everything else fitted.lines:
+    def show(self, text: str, *, everything: bool, is_diff: bool = False, below: int = 0) -> bool:
+        """True when not all of it is shown. What is left out is in the middle: the end stands above the question.
+
+        `below` rows follow it that belong to the same call.
+        """
+        fitted = self._fitted(text, min(self._size().lines - OTHER_ROWS, MOST_ROWS) - below, everything=everything)
+        for line in fitted.lines:
             self.say(_INDENT + (self._coloured(line) if is_diff else line))
-        return bool(fitted.hidden) and not everything
+        return bool(fitted.hidden)
+
+    def _fitted(
+        self, text: str, rows: int, *, everything: bool, least: int = call_preview.LEAST_ROWS
+    ) -> call_preview.Fitted:
+        if everything or not text:
+            return call_preview.Fitted(text.split("\n") if text else [], 0)
+        return call_preview.fit(text, rows=rows, columns=self._size().columns - len(_INDENT), least=least)
 
     def _coloured(self, line: str) -> str:
         """Added and removed lines of a diff."""
@@ -180,6 +199,21 @@ class Console:
             if found.columns and found.lines:
                 return found
         return os.terminal_size((80, 24))
+
+    def _say_wrapped(self, text: str) -> None:
+        for line in textwrap.wrap(text, max(20, self._size().columns - 2)):
+            self.say(self.dim(f"  {line}"))
+
+    def _prompt(self, head: str, choices: Sequence[str]) -> str:
+        """The choices, on a further line where the screen is too narrow for all of them."""
+        lines, width = [head], self._size().columns - 2
+        for place, choice in enumerate(choices):
+            piece = choice if place == 0 else f" · {choice}"
+            if place and len(lines[-1]) + len(piece) > width:
+                lines.append(" " * len(head) + choice)
+            else:
+                lines[-1] += piece
+        return "\n".join(lines) + ": "
 
     def _reason(self, reason: str) -> str:
         return f"asked because {clean(self.clean(reason))}" if reason else "asked by the policy"
@@ -362,6 +396,17 @@ def chosen(question: Question, said: str) -> str:
         if question.options[number - 1].label not in labels:
             labels.append(question.options[number - 1].label)
     return ", ".join(labels)
+
+
+def _summed_up(lines: list[str]) -> list[str]:
+    """A long reading in few lines. What is done once comes first and in full: a long line may hide it in its middle."""
+    names = [" ".join(line.split(" ", 2)[:2]) if line.startswith("runs ") else line for line in lines]
+    counts = Counter(names)
+    once = [line for line, name in zip(lines, names, strict=True) if counts[name] == 1]
+    often = [f"{name} ({count} times)" for name, count in counts.items() if count > 1]
+    found = [*once, *often]
+    left = len(found) - READING_ROWS
+    return found if left <= 0 else [*found[: READING_ROWS - 1], f"… {left + 1} more …"]
 
 
 def _time_left(expires_s: float, since: float) -> str:

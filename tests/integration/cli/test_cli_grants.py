@@ -45,7 +45,7 @@ async def waiting(desk: Any) -> dict[str, Any]:
     return dict(json.loads(found.splitlines()[0]))
 
 
-QUESTION = 'Allow? [y]es · [a]lways this exact call · [p]attern: any "make test …" in this run · [n]o · [e]dit: '
+QUESTION = '[p]attern: any "make test …" in this run · [n]o · [e]dit: '
 
 
 async def test_a_pattern_at_the_question_holds_for_its_run_and_is_listed(desk: Any, project: Path) -> None:

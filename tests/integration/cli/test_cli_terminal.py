@@ -11,7 +11,7 @@ import pytest
 
 async def test_a_yes_at_the_terminal_lets_the_command_run(desk: Any) -> None:
     async with desk.playing([{"text": "I try.", "tool": desk.touch}, {"text": "Done."}], "run", "go") as terminal:
-        await terminal.reads("I try.\r\n", "? Bash wants to run:\r\n", "Allow? [y]es · [a]lways this exact call · ")
+        await terminal.reads("I try.\r\n", "? Bash wants to run:\r\n", "Allow? [y]es · [a]lways this exact call")
         assert not desk.marker.exists()
         await terminal.asks("y\n", "approved by you")
         assert await terminal.ends() == 0

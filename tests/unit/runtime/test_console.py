@@ -7,6 +7,7 @@ import os
 import pty
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -321,3 +322,42 @@ def test_numbers_stand_for_labels(said: str, multi: bool, answer: str | None) ->
             chosen(question, said)
     else:
         assert chosen(question, said) == answer
+
+
+@pytest.mark.parametrize("field", ["description", "note"])
+async def test_nothing_beside_a_command_pushes_its_end_off_the_screen(terminal: Terminal, field: str) -> None:
+    command = "\n".join(f"echo {number}" for number in range(50)) + "\ntouch THE-END"
+    given: dict[str, Any] = {"command": command, field: "x\n" * 500}
+    request = asked(**given)
+    answer = asyncio.create_task(terminal.console.approve(request))
+    await terminal.person.reads("Allow?")
+    shown = terminal.person.seen.splitlines()
+    assert len(shown) <= 24, "the pseudo-terminal counts as one of 24 rows"
+    assert "    touch THE-END" in shown
+    assert "[s]how all" in terminal.person.seen
+    terminal.person.types("s\n")
+    await terminal.person.reads("Allow?")
+    assert terminal.person.seen.count("    echo 25\r\n") == 1
+    terminal.person.types("y\n")
+    assert (await answer).approved
+
+
+async def test_a_long_reading_names_what_is_done_once(terminal: Terminal) -> None:
+    lines = [f"runs echo {number}" for number in range(60)]
+    reading = "\n".join([*lines[:30], "runs curl https://a.b", *lines[30:], "writes out"])
+    answer = asyncio.create_task(terminal.console.approve(msgspec.structs.replace(asked(), reading=reading)))
+    await terminal.person.reads("Allow?")
+    assert "  runs curl https://a.b\r\n  writes out\r\n  runs echo (60 times)\r\n" in terminal.person.seen
+    terminal.person.types("y\n")
+    await answer
+
+
+async def test_the_choices_are_wrapped_between_two_of_them(terminal: Terminal) -> None:
+    request = msgspec.structs.replace(asked(), pattern="Bash(make test *)")
+    answer = asyncio.create_task(terminal.console.approve(request))
+    await terminal.person.reads(
+        "  Allow? [y]es · [a]lways this exact call\r\n"
+        '         [p]attern: any "make test …" in this run · [n]o · [e]dit: '
+    )
+    terminal.person.types("p\n")
+    assert await answer == Answer(approved=True, pattern="Bash(make test *)")
