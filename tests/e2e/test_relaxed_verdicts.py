@@ -6,9 +6,11 @@ Each scenario is one start of the real CLI. The first list ran; of the second no
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -261,3 +263,38 @@ async def test_the_web_is_open_but_for_this_machine_and_its_network(
     assert [decision for decision, _ in found] == ["deny"] * len(urls)
     assert {rule for _, rule in found} == {"web"}
     assert heard == []
+
+
+async def _has_own_network() -> bool:
+    tried = await asyncio.create_subprocess_exec(*OWN_NETWORK, "true", stderr=asyncio.subprocess.DEVNULL)
+    return await tried.wait() == 0
+
+
+OWN_NETWORK = ("unshare", "--net") if hasattr(os, "geteuid") and os.geteuid() == 0 else ("unshare", "--net", "-r")
+PUBLIC_ON_LOOPBACK = Path(__file__).parents[1] / "data" / "public_on_loopback.py"
+
+
+@needs_sandbox
+async def test_sandboxed_fetches_a_public_page_while_commands_have_to_ask(claude: str, tmp_path: Path) -> None:
+    """In a network of its own, where public addresses are this machine's."""
+    if not await _has_own_network():
+        pytest.skip("this machine gives no network namespace")
+    words = (*OWN_NETWORK, sys.executable, str(PUBLIC_ON_LOOPBACK), claude, str(tmp_path))
+    process = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
+    async with asyncio.timeout(60):
+        out, _ = await process.communicate()
+    found = json.loads(out)
+    first, second = ({"host": f"93.184.216.{last}", "port": 80} for last in (34, 35))
+    assert found["outcome"] == "succeeded"
+    assert found["asked"] == [first, second], "WebFetch is not asked about; each host that a command wants is, once"
+    assert found["decided"] == [
+        ["WebFetch", "allow"],
+        ["Bash", "allow"],
+        ["Network", "deny"],
+        ["Bash", "allow"],
+        ["Network", "allow"],
+    ]
+    assert found["reached"] == ["93.184.216.34:443", "93.184.216.35:80"], "the page that was fetched is not a command's"
+    assert (tmp_path / "ws" / "tokens").read_text() == "0\n"
+    assert "not an allowed address" in (tmp_path / "ws" / "first").read_text()
+    assert (tmp_path / "ws" / "second").read_text() == "ok"

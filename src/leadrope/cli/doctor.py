@@ -23,7 +23,7 @@ from leadrope.core import config as configs
 from leadrope.core import home
 from leadrope.policy import sources
 from leadrope.policy.resolve import EffectivePolicy
-from leadrope.process import command_domain, sandbox_trial
+from leadrope.process import command_domain, sandbox_look, sandbox_trial
 from leadrope.providers.claude_code import credentials, locate
 from leadrope.runtime import gatecheck
 from leadrope.version import __version__
@@ -74,7 +74,7 @@ async def examine(environ: Mapping[str, str]) -> Report:
     if binary is not None:
         checks.append(await _gate(binary, environ))
         checks.append(await _credential(binary, config, environ, settings))
-    checks.append(await _sandbox(environ, rules))
+    checks.append(await _sandbox(rules))
     checks.append(commands(command_domain.look(rules.blocked_programs)))
     return Report(version=__version__, ok=all(c.status != "failed" for c in checks), checks=tuple(checks))
 
@@ -199,7 +199,7 @@ async def _credential(
     )
 
 
-async def _sandbox(environ: Mapping[str, str], rules: EffectivePolicy) -> Check:
+async def _sandbox(rules: EffectivePolicy) -> Check:
     """Which walls a run gets here. Installed is not enough: a box is built and something is ended in it."""
     is_model_only = rules.network_reach == "model-only"
     is_required = rules.sandbox == "required" or is_model_only
@@ -208,11 +208,16 @@ async def _sandbox(environ: Mapping[str, str], rules: EffectivePolicy) -> Check:
     missing = [
         package
         for program, package in (("bwrap", "bubblewrap"), ("socat", "socat"))
-        if shutil.which(program, path=environ.get("PATH")) is None
+        if shutil.which(program, path=sandbox_look.SYSTEM_PATH) is None
     ]
     hint = f"On Debian: apt install {' '.join(missing)}" if missing else None
     if "bubblewrap" in missing:
-        return Check(name="sandbox", status=without, message=f"bubblewrap not found: {fate}", hint=hint)
+        return Check(
+            name="sandbox",
+            status=without,
+            message=f"bubblewrap not found: {fate}, and mode sandboxed is refused",
+            hint=hint,
+        )
     found = await sandbox_trial.available()
     if not found.ok:
         return Check(name="sandbox", status=without, message=f"{fate}; {found.say()}", hint=found.hint)

@@ -94,8 +94,8 @@ def look(spec: Sandbox) -> Machine:
     return Machine(
         bwrap=_tool("bwrap"),
         prlimit=_tool("prlimit"),
-        setpriv=shutil.which("setpriv", path=_PATH),
-        socat=shutil.which("socat", path=_PATH),
+        setpriv=shutil.which("setpriv", path=SYSTEM_PATH),
+        socat=shutil.which("socat", path=SYSTEM_PATH),
         user=user,
         drops_root=drops_root,
         links=links,
@@ -125,12 +125,12 @@ def look(spec: Sandbox) -> Machine:
     )
 
 
-_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 """Not the run's PATH: the walls are built by programs of the system."""
 
 
 def _tool(name: str) -> str:
-    found = shutil.which(name, path=_PATH)
+    found = shutil.which(name, path=SYSTEM_PATH)
     if found is None:
         raise errors.SandboxUnavailable(f"{name} is not installed", hint=INSTALL_HINT)
     return found

@@ -18,7 +18,7 @@ from leadrope import errors
 from leadrope.confined import Folder
 from leadrope.process import child, hold, sandbox_folders, sandbox_settings
 from leadrope.process.sandbox import plan, variables
-from leadrope.process.sandbox_look import look
+from leadrope.process.sandbox_look import SYSTEM_PATH, look
 from leadrope.process.sandbox_mounts import sight
 from leadrope.process.sandbox_values import INSTALL_HINT, Cache, Machine, Network, Sandbox, Sight, User
 
@@ -70,13 +70,14 @@ class Availability(msgspec.Struct, frozen=True, kw_only=True):
     def say(self) -> str:
         """One line for people."""
         if not self.ok:
-            return f"not available: {self.reason}"
+            return f"not available: {self.reason}; mode sandboxed is refused"
         network = "network model-only works" if self.model_only and self.forwards else "no network model-only"
         why = "" if self.forwards else " (socat is missing)"
+        mode = "mode sandboxed works" if self.model_only and self.forwards else "mode sandboxed is refused"
         inner = "works inside" if self.nested else "takes their place"
         lacks = [what for what, is_there in (("git config", self.settings), ("caches", self.caches)) if not is_there]
         copies = f"; no private copies of {' and '.join(lacks)}" if lacks else ""
-        return f"levels workspace and read-only hold; {network}{why}; the agent's own sandbox {inner}{copies}"
+        return f"levels workspace and read-only hold; {network}{why}; {mode}; the agent's own sandbox {inner}{copies}"
 
 
 def prepare(spec: Sandbox) -> Box:
@@ -185,11 +186,15 @@ def _token() -> str:
     with contextlib.suppress(OSError):
         status = Path("/proc/self/status").read_text()
         told += [line for line in status.splitlines() if line.startswith(("CapBnd", "Seccomp:", "NoNewPrivs"))]
-    for path in ("/proc/self/ns/mnt", "/proc/self/ns/user", shutil.which("bwrap") or "", shutil.which("prlimit") or ""):
+    for path in ("/proc/self/ns/mnt", "/proc/self/ns/user", *_builders()):
         with contextlib.suppress(OSError):
             found = os.stat(path)  # noqa: PTH116
             told.append(f"{path} {found.st_ino} {found.st_mtime_ns if path.startswith('/usr') else ''} {found.st_size}")
     return hashlib.sha256("\n".join(told).encode()).hexdigest()
+
+
+def _builders() -> list[str]:
+    return [shutil.which(name, path=SYSTEM_PATH) or "" for name in ("bwrap", "prlimit")]
 
 
 def _remembers(file: Path, token: str) -> bool:
@@ -231,7 +236,7 @@ async def _try() -> Availability:
     return msgspec.structs.replace(
         box,
         model_only=(await _trial("model-only")).wrong is None,
-        forwards=shutil.which("socat") is not None,
+        forwards=shutil.which("socat", path=SYSTEM_PATH) is not None,
         nested=os.geteuid() != 0 and (await _trial("host", first=NESTED)).wrong is None,
         settings="settings" in copies.made,
         caches="caches" in copies.made,

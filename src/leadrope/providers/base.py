@@ -141,6 +141,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """Read before the start, said with the first prompt."""
     shown: tuple[str, ...] = ()
     """Folders of ours that the agent must find in a sandbox, where it may only read them."""
+    commands_apart: bool = False
+    """Commands are started so that they cannot look into the agent, nor at its environment."""
 
     def __repr__(self) -> str:
         return f"Launch(argv={list(self.argv)!r}, env={sorted(self.env)!r}, cwd={self.cwd!r})"

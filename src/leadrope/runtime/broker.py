@@ -21,6 +21,7 @@ from typing import Literal, Self
 from leadrope.core import events
 from leadrope.core.redaction import Secret
 from leadrope.core.usage import Usage
+from leadrope.net import unix_socket
 from leadrope.runtime import http1, tally
 from leadrope.runtime.budget import Meter
 from leadrope.runtime.exchange import Client, Exchange, Passing, Refusal
@@ -100,8 +101,7 @@ class Broker:
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
         if self.socket_path is not None:
-            self._server = await loop.create_unix_server(self._protocol, str(self.socket_path))
-            self.socket_path.chmod(0o600)
+            self._server = await loop.create_unix_server(self._protocol, sock=unix_socket.bound(self.socket_path))
             self.url = BEHIND_SOCKET
         else:
             self._server = await loop.create_server(self._protocol, "127.0.0.1", 0)

@@ -19,6 +19,7 @@ from leadrope.core.tools import ToolCall, fingerprint, subject
 from leadrope.policy.decide import Allow, Ask, Deny, Facts, Policy, Verdict, decide
 from leadrope.policy.offers import offered, risk_of
 from leadrope.runtime.approvals import Answer, Approver, DenyAll, QuestionAnswer
+from leadrope.runtime.host_questions import Answered, HostQuestions
 from leadrope.runtime.pauses import Pauses
 from leadrope.runtime.questions import plan_of, questions_of
 from leadrope.runtime.surroundings import Surroundings
@@ -94,6 +95,9 @@ class Gate:
         self._standing: set[str] = set()
         """Calls that a person has approved for the whole run, to the letter."""
         self._count = 0
+        self._is_closed = False
+        self.hosts = HostQuestions(self._ask_about_host)
+        """What the proxy of a sandbox without a network asks."""
         self.before_effect: BeforeEffect | None = None
         """Awaited before an allowed call is told so; what it gives is a warning."""
         self._is_paused = False
@@ -222,6 +226,7 @@ class Gate:
 
     def close(self, reason: str) -> None:
         """The run is ending: whatever still waits is denied."""
+        self._is_closed = True
         for looking in tuple(self._looking.values()):
             looking.cancel()
         for pending in list(self._pending.values()):
@@ -245,6 +250,45 @@ class Gate:
         self._host.emit(asked)
 
     async def _approve(self, asked: events.ApprovalRequested, verdict: Ask, tell: Tell) -> None:
+        by, answer = await self._heard(asked)
+        decision = _no(answer.reason or "not approved")
+        if answer.approved:
+            decision = await self._approved(asked.call, answer)
+        self._resolved(asked, answer, pattern=(answer.pattern or "") if decision.allowed else "")
+        self._settle(asked.call, decision, tell, by=by, rule=verdict.rule, layer=verdict.layer, edited=answer.edited)
+
+    async def _ask_about_host(self, call: ToolCall) -> Answered:
+        """Not a call of the agent's: a command that runs already wants to reach a host outside of the sandbox."""
+        if not self._has_person or self._policy.never_asks or self._is_closed:
+            return "silence"
+        asked = events.ApprovalRequested(
+            approval_id=self._next_id("approval"),
+            call=call,
+            reason="a command wants to reach a host outside of the sandbox",
+            expires_s=self._approval_s or 0,
+            fingerprint=fingerprint(call.name, call.input, call.cwd),
+        )
+        self._pending[asked.approval_id] = _Pending(call, asyncio.get_running_loop().create_future())
+        self._host.hold()
+        self._host.emit(asked)
+        by, answer = await self._heard(asked)
+        if answer.edited is not None:
+            answer = Answer(approved=False, by=answer.by, reason="a host cannot be edited")
+        self._resolved(asked, answer)
+        self._host.emit(
+            events.ToolDecided(
+                call=call,
+                decision="allow" if answer.approved else "deny",
+                by=by,
+                rule="network",
+                layer="run",
+                reason=answer.reason,
+            )
+        )
+        return "yes" if answer.approved else "no" if by == "person" else "silence"
+
+    async def _heard(self, asked: events.ApprovalRequested) -> tuple[By, Answer]:
+        """The answer to a question, and who gave it. Whatever goes wrong is a no."""
         by: By = "person"
         got = await self._wait(asked.approval_id, self._approver.approve(asked))
         match got:
@@ -275,9 +319,9 @@ class Gate:
             case _:
                 by = "supervisor"
                 answer = Answer(approved=False, by="supervisor", reason=f"the approver gave no answer, but {got!r}")
-        decision = _no(answer.reason or "not approved")
-        if answer.approved:
-            decision = await self._approved(asked.call, answer)
+        return by, answer
+
+    def _resolved(self, asked: events.ApprovalRequested, answer: Answer, *, pattern: str = "") -> None:
         self._host.emit(
             events.ApprovalResolved(
                 approval_id=asked.approval_id,
@@ -285,10 +329,9 @@ class Gate:
                 by=answer.by,
                 reason=answer.reason,
                 scope=answer.scope,
-                pattern=(answer.pattern or "") if decision.allowed else "",
+                pattern=pattern,
             )
         )
-        self._settle(asked.call, decision, tell, by=by, rule=verdict.rule, layer=verdict.layer, edited=answer.edited)
 
     async def _approved(self, call: ToolCall, answer: Answer) -> Decision:
         """A person may change a call, but not into one that the rules forbid.
@@ -414,6 +457,7 @@ class Gate:
         self._seen[call.id] = call
         if decision.allowed:
             self.allowed.add(call.id)
+            self.hosts.let_fetch(msgspec.structs.replace(call, input=decision.input or call.input))
         else:
             self.allowed.discard(call.id)
         self._host.emit(

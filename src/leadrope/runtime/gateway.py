@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import cast
@@ -14,6 +15,7 @@ from leadrope.runtime import held, walls
 from leadrope.runtime.broker import Broker
 from leadrope.runtime.broker import Kind as BrokerKind
 from leadrope.runtime.budget import Meter
+from leadrope.runtime.host_questions import HostQuestions
 from leadrope.runtime.proxy import HostProxy, Refused
 from leadrope.runtime.upstream import proxy_for
 
@@ -28,12 +30,17 @@ class Gateway:
         meter: Meter,
         notify: Callable[[events.Notice | events.WallsHeld], None],
         allowed: Mapping[str, str],
+        hosts: Callable[[], HostQuestions | None],
     ) -> None:
-        """`allowed`: the proxy and CA variables that the user lets the agent have."""
+        """`allowed`: the proxy and CA variables that the user lets the agent have. `hosts` is asked about hosts that
+        are on no list; None while no agent lives.
+        """
         self._run_dir = run_dir
         self._meter = meter
         self._notify = notify
         self._allowed = allowed
+        self._hosts = hosts
+        self._token = secrets.token_hex(16)
         self._broker: Broker | None = None
         self._proxy: HostProxy | None = None
         self.doors = walls.Doors()
@@ -44,11 +51,31 @@ class Gateway:
             self.doors = walls.Doors()
             return
         hosts = walls.allowed_hosts(rules.network_allowed_hosts, rules.network_blocked_hosts)
-        proxy = self._run_dir / "proxy.sock" if hosts else None
+        # A list names the only hosts there are. Without one, mode `sandboxed` asks.
+        asks = wanted.must_hold and not rules.network_allowed_hosts
+        if asks:
+            hosts = tuple(f"!{entry}" for entry in rules.network_blocked_hosts)
+        proxy = self._run_dir / "proxy.sock" if hosts or asks else None
+        token = self._token if asks else ""
         if proxy and self._proxy is None:
-            host_proxy = HostProxy(hosts, listen=proxy, on_refused=self._on_refused_host)
+            host_proxy = HostProxy(
+                hosts,
+                listen=proxy,
+                on_refused=self._on_refused_host,
+                ask=self._may_reach if asks else None,
+                token=token,
+                may_fetch=self._may_fetch,
+            )
             self._proxy = await host_proxy.__aenter__()
-        self.doors = walls.Doors(model=self._run_dir / "model.sock", proxy=proxy)
+        self.doors = walls.Doors(model=self._run_dir / "model.sock", proxy=proxy, token=token)
+
+    async def _may_reach(self, host: str, port: int) -> bool:
+        asked = self._hosts()
+        return asked is not None and await asked.may_reach(host, port)
+
+    def _may_fetch(self, host: str) -> bool:
+        asked = self._hosts()
+        return asked is not None and asked.may_fetch(host)
 
     async def open_broker(self, upstream: str, credential: Secret, kind: str) -> base.Brokered:
         if self._broker is None:

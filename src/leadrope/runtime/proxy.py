@@ -9,10 +9,12 @@ very address that it has judged, so that a name cannot be one thing when asked a
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import hmac
 import ipaddress
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -21,6 +23,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from leadrope import errors
+from leadrope.net import addresses as public_addresses
+from leadrope.net import unix_socket
 from leadrope.net.addresses import Address, Resolver
 from leadrope.net.resolver import ask_system
 from leadrope.runtime import http1
@@ -34,7 +38,6 @@ _HEAD_S = 30.0
 _MOST_CLIENTS = 256
 
 _HOST = re.compile(r"(?=.{1,253}\Z)[a-z0-9_](?:[a-z0-9_-]{0,62})(?:\.[a-z0-9_](?:[a-z0-9_-]{0,62}))*")
-_TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +46,11 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     port: int
     reason: str
+
+
+Ask = Callable[[str, int], Awaitable[bool]]
+USER = "leadrope"
+"""The name that goes with the token in the agent's own proxy address."""
 
 
 class _Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,10 +75,16 @@ class HostProxy:
         listen: Path | None = None,
         on_refused: Callable[[Refused], None] | None = None,
         resolve: Resolver | None = None,
+        ask: Ask | None = None,
+        token: str = "",
+        may_fetch: Callable[[str], bool] | None = None,
     ) -> None:
         """`allowed`: `example.com`, `*.example.com`, `example.com:8443`, `10.0.0.7:*`. Ports are 80 and 443 unless
         one, or all of them, are named. `!bad.example.com`: that host and all below it, never. An address of a private
         network must be on the list itself, also for a name that leads there.
+
+        `ask` is asked about a public host that is not on the list. Whoever shows the `token` is the agent itself, and
+        reaches the public hosts that `may_fetch` says yes to; nobody is asked for those.
         """
         self.url = ""
         self.socket_path = listen
@@ -79,16 +93,17 @@ class HostProxy:
         self._blocked = tuple(_entry(text[1:]) for text in given if text.startswith("!"))
         self._on_refused = on_refused
         self._resolve = resolve or ask_system
+        self._ask = ask
+        self._token = token
+        self._may_fetch = may_fetch
         self._server: asyncio.Server | None = None
         self._clients: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
 
     async def __aenter__(self) -> Self:
         if self.socket_path is not None:
-            self._server = await asyncio.start_unix_server(
-                self._connected, str(self.socket_path), limit=http1.HEAD_LIMIT
-            )
-            self.socket_path.chmod(0o600)
+            listening = unix_socket.bound(self.socket_path)
+            self._server = await asyncio.start_unix_server(self._connected, sock=listening, limit=http1.HEAD_LIMIT)
         else:
             self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0, limit=http1.HEAD_LIMIT)
             self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
@@ -115,18 +130,22 @@ class HostProxy:
 
     # -- judging ----------------------------------------------------------------------------------------------------
 
-    async def judge(self, host: str, port: int) -> list[str]:
+    async def judge(self, host: str, port: int, *, is_agent: bool = False) -> list[str]:
         """The addresses that may be connected to for this host; raises _No with the reason."""
         host = host.lower().removesuffix(".").removeprefix("[").removesuffix("]")
         literal = _address(host)
         if any(_blocks(entry, host, literal) for entry in self._blocked):
             raise _No(f"{host} is blocked")
         if literal is not None:
-            if not self._allows_address(literal, port):
+            is_open = self._allows_address(literal, port) or (
+                _is_public(literal) and await self._opens(str(literal), port, is_agent)
+            )
+            if not is_open:
                 raise _No(f"{host}:{port} is not an allowed address")
             return [str(literal)]
         is_listed = any(entry.address is None and entry.fits(host, port) for entry in self._entries)
-        if not is_listed or not _HOST.fullmatch(host):
+        # Asked before it is resolved: a name that is looked up has already left the machine.
+        if not _HOST.fullmatch(host) or not (is_listed or await self._opens(host, port, is_agent)):
             raise _No(f"{host}:{port} is not an allowed host")
         try:
             async with asyncio.timeout(CONNECT_S):
@@ -144,6 +163,21 @@ class HostProxy:
             shown = ", ".join(map(str, addresses)) or "no address"
             raise _No(f"{host} leads to {shown}, in a private network that is not allowed by address")
         return good
+
+    async def _opens(self, host: str, port: int, is_agent: bool) -> bool:
+        """Is this host, which is on no list, opened by a web tool's permission or by a person?"""
+        if public_addresses.why_not_public(host) is not None:
+            return False
+        if is_agent:
+            return self._may_fetch is not None and self._may_fetch(host)
+        return self._ask is not None and await self._ask(host, port)
+
+    def _is_agent(self, request: http1.RequestHead) -> bool:
+        if not self._token:
+            return False
+        wanted = "Basic " + base64.b64encode(f"{USER}:{self._token}".encode()).decode()
+        given = http1.values(request.headers, "proxy-authorization")
+        return len(given) == 1 and hmac.compare_digest(given[0].encode(), wanted.encode())
 
     def _allows_address(self, address: Address, port: int) -> bool:
         return any(entry.address == address and entry.fits(entry.host, port) for entry in self._entries)
@@ -182,7 +216,7 @@ class HostProxy:
             _say(writer, 400, str(error))
             return
         try:
-            far_reader, far_writer = await self._reach(wanted)
+            far_reader, far_writer = await self._reach(wanted, is_agent=self._is_agent(request))
         except _No as no:
             if self._on_refused is not None:
                 self._on_refused(Refused(host=wanted.host, port=wanted.port, reason=str(no)))
@@ -200,8 +234,8 @@ class HostProxy:
         finally:
             far_writer.transport.abort()
 
-    async def _reach(self, wanted: _Wanted) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        addresses = await self.judge(wanted.host, wanted.port)
+    async def _reach(self, wanted: _Wanted, *, is_agent: bool) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        addresses = await self.judge(wanted.host, wanted.port, is_agent=is_agent)
         problem = ""
         for address in addresses[:4]:
             try:
@@ -302,7 +336,8 @@ async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> Non
         sink.write(data)
         await sink.drain()
     if sink.can_write_eof() and not sink.transport.is_closing():
-        sink.write_eof()
+        with contextlib.suppress(OSError):  # the other side is gone by now, and reading from it says so
+            sink.write_eof()
 
 
 def _address(text: str) -> Address | None:
@@ -310,23 +345,11 @@ def _address(text: str) -> Address | None:
         address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
         return None
-    return _inner(address)
-
-
-def _inner(address: Address) -> Address:
-    """The IPv4 address that an IPv6 spelling of it leads to."""
-    if isinstance(address, ipaddress.IPv6Address):
-        if address.ipv4_mapped is not None:
-            return address.ipv4_mapped
-        if address.sixtofour is not None:
-            return address.sixtofour
-        if address in _TRANSLATED:
-            return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-    return address
+    return public_addresses.embedded(address)
 
 
 def _is_public(address: Address) -> bool:
-    return address.is_global and not address.is_multicast and not address.is_reserved
+    return public_addresses.judge(address).kind == "public"
 
 
 def _blocks(entry: _Entry, host: str, address: Address | None) -> bool:

@@ -162,6 +162,7 @@ class Run:
             meter=self.meter,
             notify=self._journal.notify,
             allowed={name: self._environ[name] for name in self._config.forward_env if name in self._environ},
+            hosts=lambda: self._attempt.gate.hosts if self._attempt is not None else None,
         )
         self._place = base.Place(
             run_id=self.id,

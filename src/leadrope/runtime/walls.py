@@ -18,6 +18,7 @@ from leadrope.process import sandbox_git, sandbox_trial
 from leadrope.process.sandbox_values import MODEL_SOCKET, PROXY_SOCKET, Forward, Sandbox, Sight, Socket
 from leadrope.providers import base
 from leadrope.runtime import git_guards, new_repositories, sandbox_paths, trust, walls_settings
+from leadrope.runtime.proxy import USER
 
 Level = Literal["workspace", "read-only"]
 PROXY_PORT = 8898
@@ -47,6 +48,8 @@ class Doors(msgspec.Struct, frozen=True, kw_only=True):
 
     model: Path | None = None
     proxy: Path | None = None
+    token: str = ""
+    """By which the proxy knows the agent itself from its commands."""
 
 
 class Targets(msgspec.Struct, frozen=True, kw_only=True):
@@ -216,7 +219,7 @@ def build(
         told = (*told, events.Notice(level="warning", code="sandbox_incomplete", message=message))
     return Built(
         argv=box.argv,
-        env={**box.env, **_addresses(doors)},
+        env={**box.env, **_addresses(doors, launch)},
         level=granted.level,
         holds=not lacks,
         sight=box.sight,
@@ -354,13 +357,15 @@ def _spec(
     )
 
 
-def _addresses(doors: Doors) -> dict[str, str]:
+def _addresses(doors: Doors, launch: base.Launch) -> dict[str, str]:
     """Where the agent and its commands find the doors."""
     env: dict[str, str] = {}
     if doors.model:
         env |= {"ANTHROPIC_UNIX_SOCKET": MODEL_SOCKET, "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{MODEL_PORT}"}
     if doors.proxy:
-        address = f"http://127.0.0.1:{PROXY_PORT}"
+        # Only where commands cannot look it up: they are started without it.
+        known = f"{USER}:{doors.token}@" if doors.token and launch.commands_apart else ""
+        address = f"http://{known}127.0.0.1:{PROXY_PORT}"
         env |= {"HTTP_PROXY": address, "HTTPS_PROXY": address, "http_proxy": address, "https_proxy": address}
     return env
 

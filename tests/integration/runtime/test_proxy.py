@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -67,9 +68,10 @@ async def told(reader: asyncio.StreamReader) -> tuple[int, str]:
     return answer.status, body.decode()
 
 
-async def connect(proxy: HostProxy, target: str) -> tuple[int, str]:
+async def connect(proxy: HostProxy, target: str, *, user: str = "") -> tuple[int, str]:
+    known = f"Proxy-Authorization: Basic {base64.b64encode(user.encode()).decode()}\r\n" if user else ""
     async with dialling(proxy) as (reader, writer):
-        writer.write(f"CONNECT {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode("latin-1"))
+        writer.write(f"CONNECT {target} HTTP/1.1\r\nHost: x\r\n{known}\r\n".encode("latin-1"))
         return await told(reader)
 
 
@@ -172,6 +174,12 @@ async def test_what_lies_below_a_name() -> None:
         "::ffff:10.0.0.1",
         "2002:7f00:1::",
         "64:ff9b::a00:1",
+        # Public to the standard library, and not to anybody who was asked for credentials there.
+        "168.63.129.16",
+        "192.0.0.192",
+        "192.88.99.1",
+        "fec0::1",
+        "100.100.100.200",
     ],
 )
 async def test_an_allowed_name_does_not_open_a_private_network(address: str) -> None:
@@ -322,3 +330,102 @@ async def test_names_are_asked_of_the_system() -> None:
 def test_an_entry_that_is_no_host(text: str) -> None:
     with pytest.raises(errors.BadValue, match=r"network\.allowed_hosts"):
         HostProxy([text])
+
+
+class Person:
+    """Answers the proxy's questions from a list, and notes them."""
+
+    def __init__(self, *answers: bool) -> None:
+        self._answers = list(answers)
+        self.asked: list[tuple[str, int]] = []
+
+    async def __call__(self, host: str, port: int) -> bool:
+        self.asked.append((host, port))
+        return self._answers.pop(0)
+
+
+async def test_a_host_on_no_list_is_asked_about_before_its_name_is_looked_up() -> None:
+    names, person = Names(a_example=[HERE]), Person(False, True)
+    # The address of the test's server is named: a yes opens public addresses alone.
+    async with echo() as (port, _), HostProxy([f"{HERE}:{port}"], resolve=names, ask=person) as proxy:
+        assert (await connect(proxy, f"a.example:{port}"))[0] == 403
+        assert names.asked == [], "a name that is looked up has left the machine"
+        assert (await connect(proxy, f"a.example:{port}"))[0] == 200
+    assert person.asked == [("a.example", port), ("a.example", port)]
+
+
+async def test_a_yes_opens_no_name_that_leads_to_a_private_network() -> None:
+    names, person = Names(a_example=["10.0.0.1"]), Person(True)
+    async with HostProxy([], resolve=names, ask=person) as proxy:
+        status, text = await connect(proxy, "a.example:443")
+    assert (status, "private network" in text) == (403, True)
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "[::1]", "localhost", "x.localhost", "169.254.169.254", "10.0.0.1", "metadata", "0x7f.1"]
+)
+async def test_nobody_is_asked_about_what_is_not_public(host: str) -> None:
+    person = Person()
+    async with HostProxy([], resolve=Names(), ask=person, token="t", may_fetch=lambda _: True) as proxy:
+        assert (await connect(proxy, f"{host}:443"))[0] == 403
+        assert (await connect(proxy, f"{host}:443", user="leadrope:t"))[0] == 403
+    assert person.asked == []
+
+
+async def test_a_blocked_host_is_not_asked_about() -> None:
+    person = Person()
+    async with HostProxy(["!a.example"], resolve=Names(), ask=person) as proxy:
+        assert (await connect(proxy, "x.a.example:443"))[0] == 403
+    assert person.asked == []
+
+
+async def test_the_agent_itself_reaches_what_it_may_fetch_and_its_commands_do_not() -> None:
+    names, person = Names(a_example=[HERE], b_example=[HERE]), Person(*[False] * 4)
+    fetched = {"a.example"}
+    async with echo() as (port, _):
+        proxy = HostProxy([f"{HERE}:{port}"], resolve=names, ask=person, token="t", may_fetch=fetched.__contains__)
+        async with proxy:
+            assert (await connect(proxy, f"a.example:{port}", user="leadrope:t"))[0] == 200
+            assert (await connect(proxy, f"b.example:{port}", user="leadrope:t"))[0] == 403
+            for user in ("", "leadrope:", "leadrope:x", "other:t"):
+                assert (await connect(proxy, f"a.example:{port}", user=user))[0] == 403
+    assert len(person.asked) == 4, "the agent's own requests are not asked about"
+
+
+async def test_a_name_that_is_rebound_after_it_was_judged_leads_nowhere_else(tmp_path: Path) -> None:
+    """Public when the gate asks and private a moment later: the proxy judges the address that it connects to."""
+    answers = [["8.8.8.8"], ["169.254.169.254"]]
+
+    async def rebinding(host: str, port: int) -> Sequence[str]:
+        return answers.pop(0)
+
+    async with HostProxy([], resolve=rebinding, token="t", may_fetch=lambda _: True) as proxy:
+        assert await proxy.judge("a.example", 443, is_agent=True) == ["8.8.8.8"]
+        status, text = await connect(proxy, "a.example:443", user="leadrope:t")
+    assert (status, "169.254.169.254" in text) == (403, True)
+
+
+async def test_it_listens_below_a_path_that_is_too_long_for_an_address(tmp_path: Path) -> None:
+    folder = tmp_path / ("x" * 120)
+    folder.mkdir()
+    async with HostProxy([], listen=folder / "proxy.sock") as proxy:
+        assert proxy.socket_path is not None
+        assert proxy.socket_path.is_socket()
+        assert proxy.socket_path.stat().st_mode & 0o777 == 0o600
+    assert list(folder.iterdir()) == []
+
+
+async def test_a_far_end_that_hangs_up_at_once_is_no_error_of_ours(caplog: pytest.LogCaptureFixture) -> None:
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.abort()
+
+    server = await asyncio.start_server(hang_up, HERE, 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, HostProxy([f"{HERE}:{port}"]) as proxy:
+        for _ in range(20):
+            async with dialling(proxy) as (reader, writer):
+                writer.write(f"CONNECT {HERE}:{port} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+                writer.write_eof()
+                with suppress(ConnectionError):
+                    await reader.read()
+    assert caplog.records == []

@@ -121,6 +121,7 @@ class ClaudeCode:
             patience_401=2 if is_own_login else 1,
             attachments=attached,
             shown=(domain.folder,) if domain.folder else (),
+            commands_apart=bool(domain.shell),
         )
 
     def session(self, request: RunRequest, launch: base.Launch) -> ClaudeSession:
