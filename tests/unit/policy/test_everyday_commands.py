@@ -7,8 +7,23 @@ import pytest
 
 from everyday_commands import DATA, Share, lines, shares
 
-# What mode full asked about, of the same table, before programs were let run in a sandbox; every other mode: all of it.
-FULL_BEFORE = 67
+MODES_BEFORE = ("plan", "default", "edit", "dontAsk", "full")
+# Allowed in mode full without a sandbox before, and asked about now.
+STRICTER = {
+    'find . -name "*.pyc" -delete': "deleting is deleting, by whatever program",
+    "git worktree add ../other main": "it writes outside of the workspace",
+}
+# Reported by people who were asked about them, or had them denied.
+REPORTED = """
+ls · pwd · cat README.md · git status · git diff · base64 a · xxd a | head · tar xzf a.tgz
+unzip archive.zip · gunzip data.gz · zip -r out.zip src · wget https://example.com/a.tar.gz
+javac Main.java · ninja -C build · mvn -q test · dotnet test · swift build · swift test · mix test · rake
+composer install · tox -e py311 · just test · task build · pre-commit run --all-files · redis-cli ping
+psql -c 'select 1' · sqlite3 x.db 'select 1' · aws s3 ls · terraform plan · docker build -t app .
+docker run --rm app · docker compose up -d · export FOO=bar && npm test · bash run.sh
+clang-format -i src/a.c · rm -f tmp.txt · gradle test · julia x.jl · R -e 'print(1)'
+alembic upgrade head · mytool run · ./mytool run · ./gradlew test · bazel build //... · cmake -B build
+"""
 
 
 @pytest.fixture(scope="module")
@@ -45,5 +60,19 @@ def test_a_person_is_asked_rarely(
     assert share.percent <= most, share.asked
 
 
-def test_without_a_sandbox_no_mode_asks_more_than_before(found: dict[tuple[str, bool], Share]) -> None:
-    assert len(found["full", False].asked) <= FULL_BEFORE, found["full", False].asked
+def test_without_a_sandbox_nothing_is_asked_about_that_was_not(found: dict[tuple[str, bool], Share]) -> None:
+    """`table_before.json`: a sign (`+` allow, `?` ask, `-` deny) for each mode, without and with a sandbox, as the
+    verdicts were before a sandbox carried any weight. It is never made anew.
+    """
+    before = msgspec.json.decode((DATA / "table_before.json").read_bytes(), type=dict[str, str])
+    assert before.keys() == {line.command for line in lines()}
+    for place, mode in enumerate(MODES_BEFORE):
+        allowed = {line for line, signs in before.items() if signs[2 * place] == "+"}
+        asked = set(found[mode, False].asked)
+        assert allowed & asked == (set(STRICTER) if mode == "full" else set())
+        assert len(asked) <= len(before) - len(allowed)
+
+
+def test_what_was_reported_is_in_the_table() -> None:
+    words = [line for row in REPORTED.split("\n") if row for line in row.split(" · ")]
+    assert set(words) - {line.command for line in lines()} == set()
