@@ -258,6 +258,8 @@ class Look:
         reading = self.reading
         if self.command is None or reading is None or self.leaves_agent_sandbox:
             return False
+        if re.match(r"/+(?:proc|dev)(?:/|\Z)", self.call.cwd or ""):
+            return False  # what is read there is not a file of a project
         from leadrope.policy.read_only import reads_only  # noqa: PLC0415  # with the tables of programs behind it
 
         needed = reads_only(reading)

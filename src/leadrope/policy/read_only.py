@@ -15,6 +15,7 @@ import msgspec
 
 from leadrope.policy.awk_text import judge_awk
 from leadrope.policy.effects import Grammar, Parsed, Words, parse
+from leadrope.policy.read_options import LONG_OPTIONS
 from leadrope.policy.read_tables import ANY_WORDS, FIND_ACTIONS, FIND_TESTS, GIT, GRAMMARS, VERSIONED
 from leadrope.policy.reading import Program, Reading
 from leadrope.policy.scripts import judge_sed
@@ -107,18 +108,32 @@ def _reads(program: Program) -> bool:
     if program.wrappers[-1:] == ("xargs",) and words and words[-1].text is None:
         # What xargs appends may be anything; only a program without a harmful option takes that.
         return name in ANY_WORDS and all(word.text is not None for word in words[:-1])
-    if any(word.text is None or _NO_FILE.match(word.text) for word in words):
+    if any(word.text is None or _is_no_file(word.text, program.cwd) for word in words):
         return False
     if len(words) == 1 and words[0].text in ("--version", "-V", "version", "--help", "-version"):
         return _asks(name, words[0].text)
     if name in ANY_WORDS:
-        return True
+        return _knows_options(name, words)
     check = _CHECKS.get(name)
     if check is not None:
         return check(words)
     if name in _AWKS:
         return _awk(words)
     return name in GRAMMARS and parse(words, GRAMMARS[name], permute=True) is not None
+
+
+def _knows_options(name: str, words: Words) -> bool:
+    """Short options are all harmless for these programs; a long one must be on the list of the program."""
+    texts = [word.text or "" for word in words]
+    options = texts[: texts.index("--")] if "--" in texts else texts
+    known = LONG_OPTIONS.get(name, ())
+    return all(text.partition("=")[0] in known for text in options if text.startswith("--"))
+
+
+def _is_no_file(text: str, cwd: str | None) -> bool:
+    """Also of a path that is seen from another folder, or climbs out of one that is not known."""
+    climbed = re.sub(r"\A(?:\.\.?/+)*\.\./+", "/", text)
+    return any(map(_NO_FILE.match, (text, climbed, posixpath.join(cwd or "", text))))
 
 
 def _asks(name: str, word: str) -> bool:

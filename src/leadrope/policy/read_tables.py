@@ -9,7 +9,8 @@ from __future__ import annotations
 from leadrope.policy.effects import Grammar
 from leadrope.policy.shell_words import names
 
-# No option of these writes a file, starts a program or changes anything, whichever system they come from.
+# No option of these writes a file, starts a program or changes anything, whichever system they come from. Their long
+# options are in read_options.
 ANY_WORDS = names(
     """ls cat head wc cut tr nl paste comm cmp fold rev expand unexpand stat df du basename dirname realpath
     readlink od hexdump md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum cksum grep egrep fgrep uname

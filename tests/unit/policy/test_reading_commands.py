@@ -17,9 +17,13 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 PLAIN = Facts(home="/home/me", git_is_plain=True)
 
 READING = ["ls -la", "pwd", "cat README.md", "head -5 a", "wc -l a", "grep -rn x src", "rg x", "find . -name '*.py'"]
+READING += ["ls --all --color=auto", "grep -rn x --include=*.py .", "cat -- --odd-name", "cat src/proc/environ.py"]
 READING += ["which python3", "jq . a.json", "git status", "git diff --stat", "git log --oneline -5", "git show HEAD"]
 READING += ["cat a | sort | uniq -c | head", "cd src && ls", "python3 --version", "git status 2>/dev/null"]
 MORE = ["ls > a", "cat $(ls)", "find . -delete", "find . -exec rm {} +", "git commit -m x", "touch a", "npm test"]
+MORE += ["ls --new-option", "cat --output=x a", "wc --files0-from=list", "grep --include --run=x y z"]
+MORE += ["cd /proc/self && cat environ", "cat ../../../proc/self/environ", "cat ./../../proc/1/mem", "head /dev/sda"]
+MORE += ["cd / && cat dev/sda", "cat /proc/self/environ"]
 MORE += ["git -c core.fsmonitor=./x status", "GIT_DIR=x git status", "./ls", "sort -o a b", "jq . a | tee b"]
 
 
@@ -84,3 +88,10 @@ def test_git_must_be_plain_and_no_variable_may_change_what_a_program_does() -> N
 def test_a_read_that_leaves_the_agents_own_sandbox_is_none() -> None:
     assert word("plan", "ls", dangerouslyDisableSandbox=True) == "deny"
     assert word("full", "ls", dangerouslyDisableSandbox=True) == "ask"
+
+
+@pytest.mark.parametrize("cwd", ["/proc/self", "/proc", "/dev"])
+def test_nothing_is_read_from_inside_the_kernels_own_folders(cwd: str) -> None:
+    policy = Policy(mode="plan", workspace=("/ws",))
+    call = ToolCall(id="t", name="Bash", input={"command": "cat environ"}, cwd=cwd)
+    assert decide(policy, call, PLAIN, resolve=os.path.normpath).word == "deny"
