@@ -16,10 +16,11 @@ import msgspec
 from leadrope import errors
 from leadrope.cli import policy_allow
 from leadrope.cli.screen import Screen, Style
+from leadrope.core import config as configs
 from leadrope.core import home
 from leadrope.core.request import normal_mode
 from leadrope.core.tools import ToolCall
-from leadrope.policy import defaults, examples, files, project, sources
+from leadrope.policy import defaults, examples, files, patterns, project, sources
 from leadrope.policy.decide import Policy, decide
 from leadrope.policy.document import Problem, Problems
 from leadrope.policy.files import PolicyFile
@@ -165,6 +166,7 @@ Examples:
 @click.argument("call")
 @_layers
 @click.option("--mode", metavar="MODE", default="default", help="The run's mode; default.")
+@click.option("--allow", "allow", multiple=True, metavar="PATTERN", help="As with this grant; repeatable.")
 @click.option("--nobody", is_flag=True, help="As if nobody could be asked.")
 @click.option("--sandboxed", is_flag=True, help="As if the call ran in a sandbox that holds.")
 @click.option("--at", "at", metavar="FOLDER", help="As if the agent's shell were in this folder [default: --cwd].")
@@ -176,16 +178,24 @@ def explain(
     policies: Sequence[str],
     agent: str | None,
     mode: str,
+    allow: Sequence[str],
     nobody: bool,
     sandboxed: bool,
     at: str | None,
     as_json: bool,
 ) -> int:
-    """What would happen to CALL: the verdict, the rule, its layer, and how a command is read. Nothing is run."""
+    """What would happen to CALL: the verdict, the rule, its layer, and how a command is read. Nothing is run.
+
+    [run] allow of your config.toml counts, as in a run.
+    """
     found = _gather(cwd, policies, agent)
     workspace = str(Path(cwd).resolve())
     wanted = msgspec.structs.replace(examples.call_of(call, id="explain"), cwd=at)
-    policy = Policy(mode=normal_mode(mode), workspace=(workspace,), rules=found.effective())
+    for pattern in allow:
+        patterns.parse(pattern)  # BadValue says what to write instead
+    own = configs.load(_environ()).run.allow
+    grants = (*(own if isinstance(own, tuple) else ()), *allow)
+    policy = Policy(mode=normal_mode(mode), workspace=(workspace,), allow=grants, rules=found.effective())
     verdict = decide(policy, wanted, _explained(wanted, Facts(person=not nobody, sandboxed=sandboxed), workspace))
     assumed = {"cwd": str(Path(workspace, at or "")), "sandboxed": sandboxed, "mode": policy.mode}
     if as_json:

@@ -153,6 +153,15 @@ class ToolPattern:
             return bool(self._words) and self._words == program.words
         return bool(self._words) and match_words(self._words, program.words, exact=True) == "yes"
 
+    def fits_up_to(self, program: Program) -> int:
+        """How many words of the program fit, from its name on."""
+        count = 0
+        for wanted, word in zip(self._words, program.words, strict=False):
+            if word is None or not fnmatch.fnmatchcase(word, wanted):
+                break
+            count += 1
+        return count
+
     def _match(self, program: Program) -> Match:
         found = match_words(self._words, program.words)
         if found == "yes" or self._words[-1] != "*" or any(_is_glob(word) for word in self._words[:-1]):
@@ -218,10 +227,22 @@ def _left_out(found: Sequence[ToolPattern], reading: Reading) -> str:
     for program in reading.programs:
         is_spelled_out = bool(reading.unknown) and _is_interpreter(program)
         if not any(pattern.covers(program, to_the_last=is_spelled_out) for pattern in found):
-            return f"`{_shown(program)}` in `{_short(reading.text)}`"
+            return _named(_first_uncovered(found, program), reading)
         if is_spelled_out and is_fed:
             return f"what `{_shown(program)}` is given to run"
     return ""
+
+
+def _first_uncovered(found: Sequence[ToolPattern], program: Program) -> str:
+    """The word at which the pattern that fits best stops to fit; the whole program where no single word is to blame."""
+    place = max(pattern.fits_up_to(program) for pattern in found)
+    word = program.words[place] if place < len(program.words) else None
+    return _shown(program) if word is None else word
+
+
+def _named(word: str, reading: Reading) -> str:
+    line = _short(reading.text)
+    return f"`{word}`" if word == line else f"`{word}` in `{line}`"
 
 
 def _is_interpreter(program: Program) -> bool:

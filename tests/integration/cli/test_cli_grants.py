@@ -149,3 +149,78 @@ async def test_no_pattern_is_offered_for_what_is_risky_or_not_read_cleanly(desk:
         terminal.types("\n")
         assert await terminal.ends() == 0
     assert made(project) == []
+
+
+# -- grants that are written down ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gradle(desk: Any) -> Path:
+    """A program that is in none of leadrope's tables. It leaves its words in `made`."""
+    program: Path = desk.home / "bin" / "gradle"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\necho gradle "$@" >> made\n')
+    program.chmod(0o755)
+    desk.environ["PATH"] = f"{program.parent}:{desk.environ['PATH']}"
+    return program
+
+
+LINES = ["gradle test", "gradle test --info", "gradle build", "gradle test && git push", "rm -rf /"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "config", "ran"),
+    [
+        (("--allow", "Bash(gradle test *)", "--allow", "Bash(git *)"), "", LINES[:2]),
+        ((), '[run]\nallow = ["Bash(gradle test *)"]\n', LINES[:2]),
+        (("--tools", "Bash(gradle test)"), "", LINES[:1]),
+        ((), "", []),
+    ],
+    ids=["--allow", "config", "--tools", "none"],
+)
+async def test_a_grant_opens_its_pattern_and_never_a_block_or_an_approval_rule(
+    desk: Any, playing: Any, gradle: Path, flags: tuple[str, ...], config: str, ran: list[str]
+) -> None:
+    path = desk.home / ".config" / "leadrope" / "config.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text(config)
+    # A repository cannot grant anything to itself.
+    (desk.project / "leadrope.toml").write_text('[run]\nallow = ["Bash(gradle *)"]\n')
+    async with playing(*map(bash, LINES), DONE) as model:
+        ended = await desk.leadrope("run", "go", "--walls", "off", *flags, "--base-url", model.url)
+    assert made(desk.project) == ran, ended.err
+    assert f"{len(LINES) - len(ran)} calls denied" in ended.err
+    assert "run.allow is ignored: a project's own file cannot set it" in ended.err
+    if "--tools" in flags:
+        assert "`--info` in `gradle test --info` is not covered by Bash(gradle test)" in ended.err
+
+
+async def test_policy_allow_writes_the_users_config_and_nothing_else_of_it(desk: Any, gradle: Path) -> None:
+    path = desk.home / ".config" / "leadrope" / "config.toml"
+    path.parent.mkdir(parents=True)
+    text = '# mine\n\n[run]  # defaults\nmodel = "opus" # daily\n\n[profiles.x]\nmodel="haiku"\n'
+    path.write_text(text)
+    path.chmod(0o640)
+    before = await desk.leadrope("policy", "explain", "Bash(gradle test)")
+    assert before.out.startswith("verdict  ask\n")
+    written = await desk.leadrope("policy", "allow", "Bash(gradle test *)")
+    assert (written.code, written.out) == (0, f"{path} allows Bash(gradle test *).\n")
+    line = 'allow = ["Bash(gradle test *)"]\n'
+    assert path.read_text() == text.replace("# daily\n", f"# daily\n{line}")
+    assert path.stat().st_mode & 0o777 == 0o640
+    after = await desk.leadrope("policy", "explain", "Bash(gradle test --info)")
+    assert after.out.startswith("verdict  allow\nrule     allow\n")
+    assert (await desk.leadrope("policy", "allow")).out == "Bash(gradle test *)\n"
+    again = await desk.leadrope("policy", "allow", "Bash(gradle test *)")
+    assert (again.code, "already allows" in again.out) == (0, True)
+    for nonsense in ("gradle test", "Bash(gradle test", "bash(x)", "Bash(a; b)", ""):
+        assert (await desk.leadrope("policy", "allow", nonsense)).code == 2
+    await desk.leadrope("policy", "allow", "--remove", "Bash(gradle test *)")
+    assert "gradle" not in path.read_text()
+
+
+async def test_explain_tries_a_grant_before_it_is_written(desk: Any) -> None:
+    tried = await desk.leadrope("policy", "explain", "Bash(make test)", "--allow", "Bash(make *)")
+    assert tried.out.startswith("verdict  allow\nrule     allow\n")
+    pushed = await desk.leadrope("policy", "explain", "Bash(git push)", "--allow", "Bash(git *)")
+    assert pushed.out.startswith("verdict  ask\nrule     require_approval\n")

@@ -136,13 +136,16 @@ def test_an_edit_outside_is_granted_by_a_path_only(entry: str, path: str, expect
         (
             ("Bash(git *)",),
             "git status && touch x",
-            "`touch x` in `git status && touch x` is not covered",
+            "`touch` in `git status && touch x` is not covered by Bash(git *)",
         ),
         (
             ("Bash(gradle test)",),
             "gradle build",
-            "not covered by Bash(gradle test)",
+            "`build` in `gradle build` is not covered by Bash(gradle test)",
         ),
+        (("Bash(gradle test)",), "gradle test --info", "`--info` in `gradle test --info` is not covered"),
+        (("Bash(gradle test)",), "ls", "`ls` is not covered by Bash(gradle test)"),
+        (("Bash(gradle test --info)",), "gradle test", "`gradle test` is not covered by Bash(gradle test --info)"),
         (("Bash(npm test *)",), "npm test > log", "writing to `log` is not covered by Bash(npm test *)"),
         (("Bash(eval *)",), 'eval "$X"', "a command that cannot be read"),
         (("Read",), "ls", "Bash is not in this run's list of tools"),
