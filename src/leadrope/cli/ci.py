@@ -13,14 +13,15 @@ import stat
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Self, TextIO
 
 import msgspec
 
+from leadrope import errors
 from leadrope.cli import values
 from leadrope.cli.exits import exit_code
 from leadrope.cli.screen import PIPED_WIDTH, Screen
+from leadrope.confined import appending_named
 from leadrope.core import redaction
 from leadrope.core.events import MessageDelta, Recorded
 from leadrope.core.result import RunResult
@@ -301,11 +302,12 @@ def write(found: Report, environ: Mapping[str, str], out: TextIO, *, junit_file:
     target = environ.get("GITHUB_STEP_SUMMARY", "")
     if target:
         try:
-            with Path(target).open("a", encoding="utf-8") as file:
-                file.write(summary(found))
-        except OSError as error:
+            with appending_named(target, workspaces=values.workspaces()) as file:
+                file.write(summary(found).encode())
+        except (OSError, errors.UnsafeFile) as error:
             # The run's own outcome counts, not whether its summary could be written.
-            out.write(_command("warning", "leadrope", f"the job summary cannot be written: {error.strerror}") + "\n")
+            why = error.reason if isinstance(error, errors.UnsafeFile) else error.strerror
+            out.write(_command("warning", "leadrope", f"the job summary cannot be written: {why}") + "\n")
     if junit_file is not None:
         values.write_file("--junit", junit_file, junit(found).encode(), mode=0o644, makes=True)
 

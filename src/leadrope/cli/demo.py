@@ -21,6 +21,7 @@ from leadrope.cli import live
 from leadrope.cli.exits import INTERRUPTED, exit_code
 from leadrope.cli.render import Renderer
 from leadrope.cli.screen import Screen
+from leadrope.confined import read_named
 from leadrope.core.config import Config
 from leadrope.core.events import ApprovalRequested, QuestionRequested
 from leadrope.core.redaction import Secret
@@ -201,7 +202,7 @@ def _diff(repository: Path) -> list[str]:
     found: list[str] = []
     for name, before in FILES.items():
         path = repository / name
-        after = path.read_text(errors="replace") if path.exists() else ""
+        after = read_named(path, workspaces=(repository,)).decode(errors="replace") if path.exists() else ""
         found += difflib.unified_diff(
             before.splitlines(), after.splitlines(), f"a/{name}", f"b/{name}", lineterm="", n=1
         )

@@ -13,8 +13,22 @@ OSError.
 """
 
 from leadrope.confined.folder import Folder
-from leadrope.confined.named import open_named, read_named, writing_named
+from leadrope.confined.named import appending_named, open_named, read_named, writing_named
+from leadrope.confined.scans import Name, below, names
 from leadrope.confined.trees import Copied
 from leadrope.confined.values import Dropped, Entry, Kind
 
-__all__ = ["Copied", "Dropped", "Entry", "Folder", "Kind", "open_named", "read_named", "writing_named"]
+__all__ = [
+    "Copied",
+    "Dropped",
+    "Entry",
+    "Folder",
+    "Kind",
+    "Name",
+    "appending_named",
+    "below",
+    "names",
+    "open_named",
+    "read_named",
+    "writing_named",
+]

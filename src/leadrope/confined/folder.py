@@ -177,13 +177,28 @@ class Folder:
             finally:
                 os.close(file)
 
-    def replace(self, relative: Relative, data: bytes, *, mode: int = 0o600, syncs: bool = False) -> None:
-        """Readers see the old content or the new one, never a part. What was there is replaced, not written to."""
+    def replace(
+        self,
+        relative: Relative,
+        data: bytes,
+        *,
+        mode: int | None = 0o600,
+        syncs: bool = False,
+        like: os.stat_result | None = None,
+        replaces: bool = True,
+    ) -> None:
+        """Readers see the old content or the new one, never a part. What was there is replaced, not written to.
+
+        Without a mode the umask decides. `like`: with the permissions and the owner of that file. FileExistsError
+        unless it `replaces`.
+        """
         with self._parent(relative) as (parent, name, _), handles.temporary(parent, mode) as (file, fresh):
+            if like is not None:
+                handles.resemble(file, like)
             handles.write_all(file, data)
             if syncs:
                 os.fsync(file)
-            os.replace(fresh, name, src_dir_fd=parent, dst_dir_fd=parent)
+            handles.put(parent, fresh, parent, name, replaces=replaces)
 
     def append(self, relative: Relative, *, mode: int = 0o600) -> BinaryIO:
         """A regular file for writing at its end, made if it is missing; unbuffered, so that a write is one write.
@@ -225,6 +240,11 @@ class Folder:
         with self._parent(relative) as (source, name, _), self._parent(new) as (target, wanted, _):
             handles.put(source, name, target, wanted, replaces=replaces)
 
+    def move(self, relative: Relative, to: Folder, new: Relative, *, replaces: bool = False) -> None:
+        """The same into another folder of this file system."""
+        with self._parent(relative) as (source, name, _), to._parent(new) as (target, wanted, _):
+            handles.put(source, name, target, wanted, replaces=replaces)
+
     def remove(self, relative: Relative, *, missing_ok: bool = True) -> None:
         """A file, a link (not what it leads to) or a whole folder; OSError for what could not be deleted."""
         try:
@@ -239,6 +259,16 @@ class Folder:
     def give(self, uid: int, gid: int) -> None:
         """This folder with the folders and regular files in it, to a user; links and special files stay as they are."""
         trees.give(self._handle, self.path, uid, gid, _GIVEN_DEPTH)
+
+    def give_entry(self, name: str, uid: int, gid: int) -> None:
+        """The same of one entry: a folder with what is in it, a file, a socket, or a link itself."""
+        found = self.stat(name)
+        if kind_of(found) == "folder":
+            with self.folder(name) as folder:
+                folder.give(uid, gid)
+        elif found.st_nlink == 1:  # else a hard link to somebody's file
+            with self._parent(name) as (parent, entry, _):
+                os.chown(entry, uid, gid, dir_fd=parent, follow_symlinks=False)
 
     def unlink(self, relative: Relative, *, missing_ok: bool = True) -> None:
         """A file or a link, never a folder."""

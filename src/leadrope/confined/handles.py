@@ -110,11 +110,12 @@ def check(found: os.stat_result, path: str, *, hard_links: bool) -> None:
         raise errors.UnsafeFile(path, reason)
 
 
-def new_file(handle: int, name: str, mode: int) -> int:
-    """Made by this call, or FileExistsError; a link there counts as existing."""
-    file = os.open(name, NEW, mode, dir_fd=handle)
+def new_file(handle: int, name: str, mode: int | None) -> int:
+    """Made by this call, or FileExistsError; a link there counts as existing. Without a mode the umask decides."""
+    file = os.open(name, NEW, 0o666 if mode is None else mode, dir_fd=handle)
     try:
-        os.fchmod(file, mode)  # whatever the umask is
+        if mode is not None:
+            os.fchmod(file, mode)  # whatever the umask is
         give(file, os.fstat(handle))
     except BaseException:
         os.close(file)
@@ -123,7 +124,7 @@ def new_file(handle: int, name: str, mode: int) -> int:
 
 
 @contextlib.contextmanager
-def temporary(handle: int, mode: int) -> Iterator[tuple[int, str]]:
+def temporary(handle: int, mode: int | None) -> Iterator[tuple[int, str]]:
     """A new file beside others, for renaming; removed if the block fails."""
     name = f".leadrope-{secrets.token_hex(8)}.tmp"
     file = new_file(handle, name, mode)
@@ -194,6 +195,14 @@ def give(made: int, owner: os.stat_result) -> None:
     """What root makes belongs to whoever owns the folder: an agent there runs as that user."""
     if os.geteuid() == 0 and (owner.st_uid, owner.st_gid) != (0, 0):
         os.fchown(made, owner.st_uid, owner.st_gid)
+
+
+def resemble(made: int, other: os.stat_result) -> None:
+    """The permissions and the owner of another file, without the bits that lend somebody's rights."""
+    os.fchmod(made, other.st_mode & 0o777)
+    # A second name may be one of a file of somebody else's.
+    if os.geteuid() == 0 and other.st_nlink == 1:
+        os.fchown(made, other.st_uid, other.st_gid)
 
 
 def put(source: int, name: str, target: int, new: str, *, replaces: bool) -> None:

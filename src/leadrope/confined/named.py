@@ -85,6 +85,18 @@ def writing_named(
 
 
 @contextlib.contextmanager
+def appending_named(path: str | os.PathLike[str], *, workspaces: Iterable[Path] = ()) -> Iterator[BinaryIO]:
+    """A regular file for writing at its end, made if it is missing. Inside of a workspace no link is followed."""
+    full = _full(path)
+    root, relative = next(
+        ((root, found) for root in workspaces if (found := _below(full, os.path.realpath(root))) is not None),
+        (Path(os.path.realpath(os.path.dirname(full))), os.path.basename(full)),  # noqa: PTH119, PTH120
+    )
+    with Folder.open(root) as folder, folder.append(relative, mode=0o644) as file:
+        yield file
+
+
+@contextlib.contextmanager
 def _fresh(folder: Folder, name: str, mode: int) -> Iterator[BinaryIO]:
     with handles.temporary(folder.fileno(), mode) as (made, fresh):
         with os.fdopen(os.dup(made), "wb") as file:

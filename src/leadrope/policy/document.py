@@ -66,19 +66,23 @@ class Document:
             raise Problems([Problem(file=source, message="is not TOML: it is nested too deeply")]) from None
 
     @classmethod
-    def read(cls, path: Path, shown: str | None = None) -> Document:
-        """FileNotFoundError is the caller's matter; everything else that prevents reading is a problem."""
+    def read(cls, path: Path, shown: str | None = None, *, inside: Path | None = None) -> Document:
+        """FileNotFoundError is the caller's matter; everything else that prevents reading is a problem.
+
+        `inside`: a folder that an agent can write; no link may lead out of it.
+        """
         source = shown or str(path)
         try:
-            with open_named(path) as file:
+            with open_named(path, workspaces=(inside,) if inside is not None else ()) as file:
                 content = file.read(MAX_BYTES + 1)
             if len(content) > MAX_BYTES:
                 raise Problems([Problem(file=source, message=f"is larger than {MAX_BYTES} bytes")])
             text = content.decode()
         except FileNotFoundError:
             raise
-        except errors.UnsafeFile:
-            raise Problems([Problem(file=source, message="is not a plain file")]) from None
+        except errors.UnsafeFile as error:
+            message = error.reason if "leads out" in error.reason else "is not a plain file"
+            raise Problems([Problem(file=source, message=message)]) from None
         except (OSError, UnicodeDecodeError) as error:
             raise Problems([Problem(file=source, message=f"cannot be read: {error}")]) from None
         return cls(text, source)

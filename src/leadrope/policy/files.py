@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from leadrope import errors
+from leadrope.confined import names
 from leadrope.policy import defaults, examples
 from leadrope.policy.document import Document, Key, Problem, Problems, inner_key, shown, suggest
 from leadrope.policy.examples import Example
@@ -22,6 +23,7 @@ from leadrope.policy.schema import FILE_KEYS, McpRules, NetworkRules, PolicyRule
 
 # Far more than a policy has, and little enough that a stranger's file cannot keep a decision busy.
 MAX_INCLUDES = 50
+_MOST_SUGGESTED = 1000
 MAX_ENTRIES = 1000
 MAX_EXAMPLES = 500
 _TABLES: Mapping[str, type[msgspec.Struct]] = {"network": NetworkRules, "mcp": McpRules}
@@ -254,9 +256,9 @@ class Reader:
                 self.problems.append(document.problem(key, f"more than {MAX_INCLUDES} files are included"))
             return nothing
         try:
-            inner = Document.read(path)
+            inner = Document.read(path, inside=self._inside)
         except FileNotFoundError:
-            close = suggest(Path(name).name, (found.name for found in path.parent.glob("*.toml") if found != here))
+            close = suggest(Path(name).name, _other_files(path.parent, here))
             self.problems.append(document.problem(key, f"{path} does not exist", close))
             return nothing
         except Problems as refused:
@@ -267,6 +269,14 @@ class Reader:
         found = self.table(inner, ("policy",))
         self._including = before
         return found
+
+
+def _other_files(folder: Path, file: Path) -> list[str]:
+    try:
+        found = names(folder.resolve(), most=_MOST_SUGGESTED)
+    except (OSError, RuntimeError):
+        return []
+    return [entry.name for entry in found if entry.name.endswith(".toml") and entry.path != str(file)]
 
 
 def failing_examples(policy: PolicyFile) -> list[Problem]:

@@ -43,7 +43,7 @@ def read_project(folder: Path, *, try_examples: bool = True) -> ProjectFile | No
     """The file in this folder, or None. A file that cannot be used stops the run: a broken rule is not no rule."""
     path = folder / NAME
     try:
-        document = Document.read(path)
+        document = Document.read(path, inside=folder)
     except FileNotFoundError:
         return None
     reader = Reader(inside=folder, try_examples=try_examples)

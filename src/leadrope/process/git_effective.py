@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-import stat
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +16,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from leadrope import errors
+from leadrope.confined import Folder, names
 from leadrope.process.sandbox_settings import PATH, Unreadable
 
 TIMEOUT_S = 2.0
@@ -98,7 +99,7 @@ def _has_gitlink(git_dir: str) -> bool:
 
 def _names(folder: str) -> list[str]:
     try:
-        return os.listdir(folder)  # noqa: PTH208
+        return [entry.name for entry in names(os.path.realpath(folder))]
     except OSError:
         return []
 
@@ -106,16 +107,12 @@ def _names(folder: str) -> list[str]:
 def _content(path: str) -> bytes | None:
     """Empty for a file that is missing; None for one that is no file, or too large to be looked at."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with Folder.open(Path(path).parent, hard_links=True) as folder:
+            return folder.read_bytes(Path(path).name, most=16 * MOST_BYTES)
     except FileNotFoundError:
         return b""
-    except OSError:
+    except (OSError, errors.UnsafeFile):
         return None
-    with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            return None
-        content = file.read(16 * MOST_BYTES + 1)
-    return content if len(content) <= 16 * MOST_BYTES else None
 
 
 def _git_dir(top: str) -> str:

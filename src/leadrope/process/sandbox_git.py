@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from leadrope import errors
-from leadrope.confined import Folder, open_named
+from leadrope.confined import Folder, names, open_named
 
 SETTINGS = ("config", "config.worktree")
 _WORKTREE = re.compile(r"^\s*worktree\s*=\s*(.+?)\s*$", re.MULTILINE)
@@ -209,8 +209,7 @@ def _modules(folder: Path, writable: Sequence[str], depth: int) -> Iterator[tupl
 
 def _folders(folder: Path) -> list[str]:
     try:
-        with os.scandir(folder) as entries:
-            return sorted(entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
+        return sorted(entry.path for entry in names(folder) if entry.is_folder)
     except OSError:
         return []
 

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import msgspec
 
+from leadrope import errors
+from leadrope.confined import names, open_named
 from leadrope.process.sandbox_toolchains import BIN_NAMES
 from leadrope.process.sandbox_values import Place
 
@@ -22,9 +24,11 @@ CODE = frozenset(
     {".py", ".pyz", ".js", ".mjs", ".cjs", ".ts", ".mts", ".rb", ".pl", ".php", ".sh", ".jar", ".dll", ".lua"}
 )
 PACKAGE_SIGNS = ("package.json", "pyproject.toml", "setup.py", "pyvenv.cfg", "Gemfile", "deno.json", "composer.json")
+SOURCE_SIGNS = ("pyproject.toml", "setup.py", "setup.cfg")
 _MOST_PARENTS = 4
 _MOST_LINKED = 64
 _MOST_BYTES = 64 * 1024
+_MOST_ENTRIES = 10_000
 
 
 class Named(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,43 +109,58 @@ def _with_its_own(path: str, is_wide: _Wide, *, is_code: bool = False) -> Iterat
 
 
 def linked_sources(prefix: Path) -> tuple[str, ...]:
-    """Where a virtual environment finds packages that were installed as links to their source."""
+    """Where a virtual environment finds packages that were installed as links to their source.
+
+    An agent may have worked in the project that the environment belongs to, and have named any folder of the user's.
+    So nothing is shown but what is a Python project, by a file in the folder or in one of the two above it.
+    """
     found: list[str] = []
     if not (prefix / "pyvenv.cfg").is_file():
         return ()
-    for file in (
-        *prefix.glob("lib/python3*/site-packages/*.pth"),
-        *prefix.glob("lib/python3*/site-packages/__editable__*.py"),
-    ):
-        try:
-            with file.open("rb") as opened:
-                text = opened.read(_MOST_BYTES).decode(errors="replace")
-        except OSError:
-            continue
+    for file in _link_files(prefix):
+        text = _beginning(file, _MOST_BYTES).decode(errors="replace")
         lines = text.splitlines() if file.suffix == ".pth" else re.findall(r"""['"](/[^'"\n]+)['"]""", text)
-        found += [line.strip() for line in lines if line.startswith("/") and Path(line.strip()).exists()]
+        found += [line.strip() for line in lines if line.startswith("/") and _is_source(Path(line.strip()))]
     return tuple(dict.fromkeys(found))[:_MOST_LINKED]
 
 
-def is_elf(path: str) -> bool:
+def _link_files(prefix: Path) -> Iterator[Path]:
     try:
-        with open(path, "rb") as file:  # noqa: PTH123
-            return file.read(4) == b"\x7fELF"
+        pythons = [entry.path for entry in names(prefix / "lib") if entry.name.startswith("python3")]
+        for folder in pythons:
+            for entry in names(f"{folder}/site-packages", most=_MOST_ENTRIES):
+                is_module = entry.name.startswith("__editable__") and entry.name.endswith(".py")
+                if is_module or entry.name.endswith(".pth"):
+                    yield Path(entry.path)
     except OSError:
-        return False
+        return
+
+
+def _is_source(path: Path) -> bool:
+    folders = (path, *path.parents[:2])
+    return path.exists() and any((folder / sign).is_file() for folder in folders for sign in SOURCE_SIGNS)
+
+
+def is_elf(path: str) -> bool:
+    return _beginning(path, 4) == b"\x7fELF"
 
 
 def interpreter(program: str) -> Iterator[str]:
     """The folder of the program that a script names in its first line."""
-    try:
-        with open(program, "rb") as file:  # noqa: PTH123
-            first = file.readline(256)
-    except OSError:
-        return
+    first = _beginning(program, 256).partition(b"\n")[0]
     if first.startswith(b"#!"):
         words = first[2:].split()
         if words and words[0].startswith(b"/"):
             yield str(Path(os.fsdecode(words[0])).parent)
+
+
+def _beginning(path: str | Path, most: int) -> bytes:
+    """Of a regular file; what lies on the PATH may have been a workspace, and a pipe there is not waited for."""
+    try:
+        with open_named(path) as file:
+            return file.read(most)
+    except (OSError, errors.UnsafeFile):
+        return b""
 
 
 def _place(path: str) -> Place:

@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from leadrope import confined
+
 FOLDERS = ("/usr/local/bin", "/usr/local/sbin", "/usr/bin", "/usr/sbin", "/bin", "/sbin", "/usr/games")
 DEEP_FOLDERS = ("/opt", "/usr/local", "/usr/libexec", "/usr/lib/git-core", "/snap/bin")
 """Searched to their depth: copies of programs lie there under their own names."""
@@ -75,10 +77,10 @@ def _all(folders: Sequence[str], names: frozenset[str] | None = None) -> Iterato
 def _entries(folders: Sequence[str], names: frozenset[str] | None) -> Iterator[str]:
     for folder in folders:
         try:
-            with os.scandir(folder) as entries:
-                yield from (entry.path for entry in entries if names is None or entry.name in names)
+            found = confined.names(os.path.realpath(folder))
         except OSError:
             continue
+        yield from (f"{folder}/{entry.name}" for entry in found if names is None or entry.name in names)
 
 
 def _deep_entries(folders: Sequence[str], names: frozenset[str] | None) -> Iterator[str]:

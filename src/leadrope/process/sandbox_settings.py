@@ -72,7 +72,7 @@ def _make(path: str, run_dir: str) -> Iterator[View]:
     name = f"git-{secrets.token_hex(8)}"
     with Folder.open(run_dir) as run, run.folder(name, makes=0o700) as made:
         made.write_new("config", was, mode=0o644)
-        os.symlink(f"{run_dir}/{name}/config", "link", dir_fd=made.fileno())
+        made.link("link", f"{run_dir}/{name}/config")
     yield View(path=path, run_dir=run_dir, folder=name, was=was, owner=(found.st_uid, found.st_gid))
 
 

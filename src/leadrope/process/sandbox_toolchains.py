@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from leadrope.confined import names
 from leadrope.process.sandbox_values import Cache, Place
 
 BIN_NAMES = frozenset({"bin", "sbin", "shims", "libexec", "condabin"})
@@ -70,9 +71,16 @@ def caches(home: str, shown: Iterable[Place], *, uid: int, writable: Iterable[st
 def _pythons(folder: str, seen: tuple[str, ...]) -> Iterator[Place]:
     for place in _led_away(folder, seen):
         prefix = Path(place.real).parent
-        has_python = any(prefix.glob("bin/python3*")) and any(prefix.glob("lib/python3*"))
+        has_python = all(_has_python(prefix / name) for name in ("bin", "lib"))
         if place.is_dir and Path(place.real).name == "bin" and has_python:
             yield place
+
+
+def _has_python(folder: Path) -> bool:
+    try:
+        return any(entry.name.startswith("python3") for entry in names(folder.resolve(), most=_MOST_ENTRIES))
+    except (OSError, RuntimeError):
+        return False
 
 
 def _parts(entry: Place, home: str) -> Iterator[Place]:
@@ -124,8 +132,7 @@ def _led_away(folder: str, seen: tuple[str, ...]) -> Iterator[Place]:
 def _links(folder: str, changed: int) -> tuple[tuple[str, str], ...]:
     """Kept while the folder is the same: to follow the links of /usr/bin takes 15 ms."""
     try:
-        with os.scandir(folder) as entries:
-            links = [entry.path for entry, _ in zip(entries, range(_MOST_ENTRIES), strict=False) if entry.is_symlink()]
+        links = [entry.path for entry in names(folder, most=_MOST_ENTRIES) if entry.is_link]
     except OSError:
         return ()
     return tuple((link, os.path.realpath(link)) for link in links)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import secrets
 import shutil
-import stat
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from leadrope import errors
-from leadrope.confined import Folder
+from leadrope.confined import Folder, names
 from leadrope.process import child, hold, sandbox_folders, sandbox_settings
 from leadrope.process.sandbox import plan, variables
 from leadrope.process.sandbox_look import SYSTEM_PATH, look
@@ -115,10 +115,11 @@ def _with_copies(machine: Machine, spec: Sandbox) -> Machine:
 
 
 def _layered(cache: Cache, run_dir: str) -> Cache:
-    layer = tempfile.mkdtemp(prefix="cache-", dir=run_dir)
-    for name in ("upper", "work"):
-        Path(layer, name).mkdir(mode=0o755)
-    return msgspec.structs.replace(cache, layer=layer)
+    name = f"cache-{secrets.token_hex(8)}"
+    with Folder.open(run_dir) as run, run.folder(name, makes=0o700) as layer:
+        for part in ("upper", "work"):
+            layer.make(part, mode=0o755)
+    return msgspec.structs.replace(cache, layer=f"{run_dir}/{name}")
 
 
 def hand_over(spec: Sandbox, machine: Machine) -> None:
@@ -128,8 +129,8 @@ def hand_over(spec: Sandbox, machine: Machine) -> None:
     """
     if machine.drops_root:
         os.chmod(spec.run_dir, 0o711)  # noqa: PTH101, S103  # to be passed through; what is inside is closed to others
-    for entry in os.listdir(spec.run_dir):  # noqa: PTH208  # as the system calls beside it
-        _give(f"{spec.run_dir}/{entry}", machine.user)
+    for entry in names(spec.run_dir):
+        _give(entry.path, machine.user)
     if spec.config_dir:
         _give(spec.config_dir, machine.user)
     for socket in spec.sockets:
@@ -138,13 +139,7 @@ def hand_over(spec: Sandbox, machine: Machine) -> None:
 
 def _give(path: str, user: User) -> None:
     with Folder.open(Path(path).parent) as parent:
-        name = Path(path).name
-        found = parent.stat(name)
-        if stat.S_ISDIR(found.st_mode):
-            with parent.folder(name) as folder:
-                folder.give(user.uid, user.gid)
-        elif found.st_nlink == 1:  # else a hard link to somebody's file
-            os.chown(name, user.uid, user.gid, dir_fd=parent.fileno(), follow_symlinks=False)
+        parent.give_entry(Path(path).name, user.uid, user.gid)
 
 
 _known: Availability | None = None

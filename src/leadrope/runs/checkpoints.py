@@ -29,6 +29,7 @@ from leadrope.runs.snapshots import Entry, Files, Shadow
 RECORD = "checkpoint.json"
 MOST_RECORD = 64 * 1024 * 1024
 MOST_ASIDE = 1024 * 1024 * 1024
+MOST_BELOW = 100_000
 _SHADOWS = "shadows"
 _ASIDE = "aside"
 """What was there before and is not in the snapshot: ignored files, mostly. A run that changes .gitignore makes them
@@ -290,7 +291,7 @@ def is_all(there: Folder, folder: bytes, going: Collection[bytes]) -> bool:
     filled = {prefix}
     empty: set[str] = set()
     try:
-        for entry in there.walk(prefix):
+        for entry in there.walk(prefix, most=MOST_BELOW):
             filled.add(os.path.dirname(entry.path))  # noqa: PTH120  # a text, which Path would tidy
             if entry.kind == "folder":
                 empty.add(entry.path)

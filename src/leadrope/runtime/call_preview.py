@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import errno
-import os
 import re
-import stat
 from collections.abc import Callable
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
+from leadrope import errors
+from leadrope.confined import Folder
 from leadrope.core.tools import ToolCall
 from leadrope.runtime.shown import exact, whole_input
 
@@ -157,21 +157,15 @@ def look_at(path: str) -> Present:
     if not path.startswith("/") or "\0" in path:
         return Present(note="")  # relative to where the agent is, which is not told here
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with Folder.open(PurePath(path).parent, hard_links=True) as folder:
+            return Present(folder.read_text(PurePath(path).name, most=MOST_BYTES, errors="replace"), note="")
     except FileNotFoundError:
         return Present()
-    except OSError as error:
-        why = "a link" if error.errno == errno.ELOOP else error.strerror
+    except errors.UnsafeFile as error:
+        return Present(note=f"what is there now {error.reason}, and is not compared")
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
         return Present(note=f"what is there now is not shown: {why}")
-    try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
-            return Present(note="what is there now is not a regular file")
-        if found.st_size > MOST_BYTES:
-            return Present(note=f"replaces a file of {found.st_size:,} bytes, which is too large to compare")
-        return Present(os.read(fd, MOST_BYTES).decode(errors="replace"), note="")
-    finally:
-        os.close(fd)
 
 
 def fit(text: str, *, rows: int, columns: int, least: int = LEAST_ROWS) -> Fitted:

@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from leadrope import errors
+from leadrope.confined import read_named
 from leadrope.core import config as configs
 from leadrope.core import events, home
 from leadrope.core.fold import fold
@@ -243,7 +244,7 @@ async def _allowed_call_runs_once(stage: Stage, folder: Path) -> None:
     _succeeded(played)
     _hold(early == [False], f"the call was held, once, until it was decided: {early}")
     _hold(marker.exists(), "an allowed call runs")
-    _hold(len(marker.read_text().splitlines()) <= 1, "it runs once")
+    _hold(len(read_named(marker).decode().splitlines()) <= 1, "it runs once")
     ran = [event.call_id for event in played.of(events.ToolCompleted) if event.executed]
     decided = [event.call.id for event in played.of(events.ToolDecided)]
     requested = [event.call.id for event in played.of(events.ToolRequested)]

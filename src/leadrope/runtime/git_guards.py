@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from leadrope import errors
+from leadrope.confined import Folder
 from leadrope.policy import git_programs
 from leadrope.process import git_effective, sandbox_settings
 from leadrope.process.sandbox_settings import Unreadable
@@ -126,30 +128,14 @@ def _is_inside(path: str, roots: Sequence[str]) -> bool:
 
 
 def _make(path: str, roots: Sequence[str], *, is_folder: bool) -> None:
-    """Step by step from the root, so that no link leads elsewhere."""
     root = next((root for root in roots if path.startswith(root.rstrip("/") + "/")), None)
     if root is None or os.path.lexists(path):
         return
-    *parents, name = path[len(root.rstrip("/")) + 1 :].split("/")
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    with contextlib.ExitStack() as stack, contextlib.suppress(OSError):  # then it stays a gap, and is told as such
-        handle = os.open(root, flags)
-        stack.callback(os.close, handle)
-        owner = os.fstat(handle)
-        for parent in (*parents, *([name] if is_folder else [])):
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(parent, 0o755, dir_fd=handle)
-                _give(parent, handle, owner)
-            handle = os.open(parent, flags, dir_fd=handle)
-            stack.callback(os.close, handle)
-        if not is_folder:
-            made = os.open(
-                name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=handle
-            )
-            os.close(made)
-            _give(name, handle, owner)
-
-
-def _give(name: str, handle: int, owner: os.stat_result) -> None:
-    if os.geteuid() != owner.st_uid:
-        os.chown(name, owner.st_uid, owner.st_gid, dir_fd=handle, follow_symlinks=False)
+    relative = path[len(root.rstrip("/")) + 1 :]
+    # What cannot be made stays a gap, and is told as such.
+    with contextlib.suppress(OSError, errors.UnsafeFile), Folder.open(root) as folder:
+        if is_folder:
+            folder.make(relative, mode=0o755)
+        else:
+            folder.make(os.path.dirname(relative), mode=0o755)  # noqa: PTH120  # a text
+            folder.write_new(relative, b"", mode=0o644)

@@ -7,6 +7,8 @@ searching, but what a matching link leads to is part of the answer, and so is ev
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fnmatch
 import os
 import re
@@ -15,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from leadrope.confined import Name, below, names
 from leadrope.policy.paths import Glob, Ground, glob, real_path
 
 MOST_ENTRIES = 1_000_000
@@ -175,7 +178,7 @@ class _Search:
             entries = self._entries(folder)
             guards = guards and not any(entry.name == _VENV_SIGN for entry in entries)
             for entry in entries:
-                is_folder = entry.is_dir(follow_symlinks=False)
+                is_folder = entry.is_folder
                 if blocked.hits(entry.name, entry.path, self._ground):
                     self._add("blocked", entry.path)
                     continue
@@ -194,11 +197,12 @@ class _Search:
                 if blocked.may_lie_below(below) or (inner and protected.may_lie_below(below)):
                     todo.append((entry.path, below, inner))
 
-    def _entries(self, folder: str) -> list[os.DirEntry[str]]:
+    def _entries(self, folder: str) -> list[Name]:
         try:
-            with os.scandir(folder) as entries:
-                found = list(entries)
-        except OSError:  # what leadrope may not look into, its agent may not either
+            found = names(folder)
+        except OSError as error:  # what leadrope may not look into, its agent may not either
+            if error.errno == errno.ENAMETOOLONG:  # but it can go there step by step
+                self._problem = f"{folder[:80]}... lies too deep to be searched for blocked and protected paths"
             return []
         self._left -= len(found)
         if self._left < 0:
@@ -206,10 +210,10 @@ class _Search:
             return []
         return found
 
-    def _nested(self, folder: str, entry: os.DirEntry[str], *, is_folder: bool) -> None:
+    def _nested(self, folder: str, entry: Name, *, is_folder: bool) -> None:
         if is_folder and len(self._repositories) < MOST_REPOSITORIES:
             self._repositories.append(folder)
-        elif entry.is_symlink():
+        elif entry.is_link:
             self._linked.append(folder)
         else:
             self._add("protected", entry.path)  # says where its git folder is; or one of too many
@@ -241,22 +245,20 @@ class _Search:
         todo = [path]
         while todo:
             for entry in self._entries(todo.pop()):
-                if entry.is_dir(follow_symlinks=False):
+                if entry.is_folder:
                     todo.append(entry.path)
-                elif entry.is_file(follow_symlinks=False):
+                elif not entry.is_link:
                     yield entry.path
 
 
 def _names_of(files: dict[tuple[int, int], int], roots: Sequence[str]) -> Iterator[str]:
-    numbers = {number for _, number in files}
     for root in roots:
-        for folder, _, _, handle in os.fwalk(root):
-            with os.scandir(handle) as entries:
-                names = [entry.name for entry in entries if entry.inode() in numbers]
-            for name in names:
-                found = os.stat(name, dir_fd=handle, follow_symlinks=False)
-                if (found.st_dev, found.st_ino) in files:
-                    yield f"{folder}/{name}"
+        for entry in below(root):
+            if not entry.is_folder:
+                with contextlib.suppress(OSError):  # gone since
+                    found = os.lstat(entry.path)
+                    if (found.st_dev, found.st_ino) in files:
+                        yield entry.path
 
 
 def _within(path: str, folders: Iterable[str]) -> str | None:

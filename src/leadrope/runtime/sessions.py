@@ -24,7 +24,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from leadrope import errors
-from leadrope.confined import Folder
+from leadrope.confined import Folder, Name, names
 from leadrope.core import events, home
 from leadrope.core.context import without_heads
 from leadrope.core.redacted_json import clean_json
@@ -44,6 +44,7 @@ REBUILT_CHARACTERS = 60_000
 MOST_BYTES = 1024 * 1024 * 1024
 """Read of one transcript. The agent writes its own; nothing stops it from writing without end."""
 _INFO_BYTES = 1024 * 1024
+_MOST_NATIVE = 100_000
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -188,7 +189,7 @@ class Sessions:
         found: list[str] = []
         try:
             with Folder.open(self.folder) as sessions, sessions.folder(session_id) as folder:
-                for entry in folder.walk(f"{CONFIG}/projects"):
+                for entry in folder.walk(f"{CONFIG}/projects", most=_MOST_NATIVE):
                     if not entry.path.endswith(".jsonl") or entry.kind == "folder":
                         continue
                     if entry.kind == "file":
@@ -313,8 +314,7 @@ class Sessions:
 
     def _names(self) -> list[str]:
         try:
-            with os.scandir(self.folder) as entries:
-                return [entry.name for entry in entries if _is_session(entry)]
+            return [entry.name for entry in names(os.path.realpath(self.folder)) if _is_session(entry)]
         except FileNotFoundError:
             return []
 
@@ -333,8 +333,8 @@ def read_info(folder: Path) -> SessionInfo | None:
         return None
 
 
-def _is_session(entry: os.DirEntry[str]) -> bool:
-    return entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".")
+def _is_session(entry: Name) -> bool:
+    return entry.is_folder and not entry.name.startswith(".")
 
 
 def write_info(folder: Path, info: SessionInfo) -> None:

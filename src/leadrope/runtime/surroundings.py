@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from leadrope.confined import Name, names
 from leadrope.core.tools import ToolCall
 from leadrope.net import addresses, url_secrets
 from leadrope.policy import hosts, paths
@@ -95,17 +96,17 @@ class Surroundings:
         waiting = [folder]
         while waiting:
             try:
-                with os.scandir(waiting.pop()) as found:
-                    for entry in found:
-                        left -= 1
-                        if left < 0:
-                            return folder
-                        if any(_meets(glob, entry, ground) for glob in globs):
-                            return entry.path
-                        if entry.is_dir(follow_symlinks=False):
-                            waiting.append(entry.path)
+                found = names(waiting.pop(), most=left + 1, follows=left == MOST_ENTRIES)
             except OSError:
                 continue  # a file, or what cannot be read by the agent either
+            left -= len(found)
+            if left < 0:
+                return folder
+            for entry in found:
+                if any(_meets(glob, entry, ground) for glob in globs):
+                    return entry.path
+                if entry.is_folder:
+                    waiting.append(entry.path)
         return None
 
     def expands(self, pattern: str) -> list[str] | None:
@@ -160,10 +161,10 @@ class Surroundings:
         return tuple(str(Path(start, re.sub(r"\A~(?=/|\Z)", home, folder or ""))) for folder in needed.git_folders)
 
 
-def _meets(glob: paths.Glob, entry: os.DirEntry[str], ground: paths.Ground) -> bool:
+def _meets(glob: paths.Glob, entry: Name, ground: paths.Ground) -> bool:
     if glob.matches(entry.path, ground):
         return True
-    if not entry.is_symlink():
+    if not entry.is_link:
         return False
     target = paths.real_path(entry.path)
     return glob.overlaps(target, ground, below=True)

@@ -7,7 +7,6 @@ commands in there name. What a named script calls in its turn is not followed.
 from __future__ import annotations
 
 import hashlib
-import itertools
 import os
 import re
 import shlex
@@ -18,7 +17,7 @@ from typing import Any
 import msgspec
 
 from leadrope import errors
-from leadrope.confined import open_named
+from leadrope.confined import names, open_named
 
 # A repository with more than this is not read to its end at every start; then nobody can say what changed in it.
 MOST_FILES = 2000
@@ -98,13 +97,12 @@ def _below(place: Path, folders: list[str]) -> Iterator[Path]:
         elif real not in folders:
             folders.append(real)
             try:
-                with os.scandir(here) as entries:
-                    # One more than is accepted says as much as all of them.
-                    names = sorted(entry.name for entry in itertools.islice(entries, MOST_FILES + 2))
+                # One more than is accepted says as much as all of them.
+                found = sorted(entry.name for entry in names(real, most=MOST_FILES + 2))
             except OSError:
                 yield here
                 continue
-            todo += [here / name for name in names if not (here == place and name == _NOT_READ)]
+            todo += [here / name for name in found if not (here == place and name == _NOT_READ)]
 
 
 # -- what commands name -----------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from leadrope import errors
-from leadrope.confined import open_named, read_named, writing_named
+from leadrope.confined import appending_named, open_named, read_named, writing_named
 
 
 @pytest.fixture
@@ -82,3 +82,26 @@ def test_half_an_output_is_none(ws: Path) -> None:
     with pytest.raises(KeyError):
         write()
     assert [(path.name, path.read_text()) for path in ws.iterdir() if path.is_file()] == [("out", "old")]
+
+
+def test_appending_in_a_workspace_follows_no_link(tmp_path: Path) -> None:
+    ws, outside = tmp_path / "ws", tmp_path / "outside"
+    ws.mkdir()
+    outside.mkdir()
+    (outside / "rc").write_text("mine\n")
+    (ws / "link").symlink_to(outside / "rc")
+    (ws / "folder").symlink_to(outside)
+    os.mkfifo(ws / "pipe")
+    os.link(outside / "rc", ws / "second")
+    for name in ("link", "folder/rc", "folder/new", "pipe", "second"):
+        with pytest.raises(errors.UnsafeFile), appending_named(ws / name, workspaces=(ws,)):
+            pass
+    assert [path.name for path in outside.iterdir()] == ["rc"]
+    assert (outside / "rc").read_text() == "mine\n"
+    for _ in range(2):
+        with appending_named(ws / "new", workspaces=(ws,)) as file:
+            file.write(b"x\n")
+    assert (ws / "new").read_text() == "x\nx\n"
+    with appending_named(outside / "own") as file:
+        file.write(b"x")
+    assert (outside / "own").read_text() == "x"

@@ -77,3 +77,44 @@ def test_links_are_read_made_and_removed_themselves(folders: tuple[Path, Path]) 
             folder.unlink("out/secret")
     assert secret.read_text() == "secret"
     assert [path.name for path in ws.iterdir()] == ["out"]
+
+
+def test_a_file_that_is_replaced_lends_its_permissions_but_no_rights(folders: tuple[Path, Path]) -> None:
+    ws, _ = folders
+    (ws / "script").write_text("old")
+    (ws / "script").chmod(0o4755)
+    with Folder.open(ws) as folder:
+        folder.replace("script", b"new", like=folder.stat("script"))
+        with pytest.raises(FileExistsError):
+            folder.replace("script", b"newer", replaces=False)
+    assert ((ws / "script").read_text(), (ws / "script").stat().st_mode & 0o7777) == ("new", 0o755)
+    assert [path.name for path in ws.iterdir()] == ["script"]
+
+
+def test_a_file_is_moved_into_another_folder_without_being_followed(folders: tuple[Path, Path]) -> None:
+    ws, own = folders
+    (ws / "link").symlink_to(ws.parent / "outside" / "secret")
+    (own / "taken").write_text("mine")
+    with Folder.open(ws) as source, Folder.open(own) as target:
+        with pytest.raises(FileExistsError):
+            source.move("link", target, "taken")
+        source.move("link", target, "moved")
+    assert (own / "taken").read_text() == "mine"
+    assert (own / "moved").is_symlink()
+    assert list(ws.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_one_entry_is_given_away_and_nothing_that_it_leads_to(folders: tuple[Path, Path]) -> None:
+    ws, _ = folders
+    outside = ws.parent / "outside"
+    (ws / "link").symlink_to(outside / "secret")
+    (ws / "hard").hardlink_to(outside / "secret")
+    (ws / "sub").mkdir()
+    (ws / "sub" / "file").write_text("x")
+    (ws / "sub" / "out").symlink_to(outside)
+    with Folder.open(ws) as folder:
+        for name in ("link", "hard", "sub"):
+            folder.give_entry(name, 12345, 12345)
+    assert (ws / "link").lstat().st_uid == (ws / "sub" / "file").stat().st_uid == 12345
+    assert (outside / "secret").stat().st_uid == outside.stat().st_uid == 0

@@ -300,6 +300,22 @@ def test_a_project_includes_nothing_from_outside(tmp_path: Path) -> None:
         read_project(project)
 
 
+def test_a_project_file_that_leads_out_of_the_project_is_not_read(tmp_path: Path) -> None:
+    """An agent that works there could have put the link, and what a file says wrongly is shown."""
+    write(tmp_path, "private.toml", 'token = "of the user"')
+    ws = tmp_path / "ws"
+    ws.mkdir()
+    (ws / "leadrope.toml").symlink_to(tmp_path / "private.toml")
+    with pytest.raises(Problems, match="leads out of the folder"):
+        read_project(ws)
+    (ws / "leadrope.toml").unlink()
+    (ws / "leadrope.toml").symlink_to("real.toml")
+    write(ws, "real.toml", '[run]\nmodel = "haiku"')
+    found = read_project(ws)
+    assert found is not None
+    assert found.run == {"model": "haiku"}
+
+
 def test_no_project_file_is_no_layer(tmp_path: Path) -> None:
     assert read_project(tmp_path) is None
 

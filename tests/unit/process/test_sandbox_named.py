@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,8 @@ def test_programs_bring_their_folder_their_interpreter_and_linked_sources(home: 
     source, other = home / "dev" / "lib" / "src", home / "dev" / "more"
     source.mkdir(parents=True)
     other.mkdir()
+    file(home / "dev" / "lib" / "pyproject.toml")
+    file(other / "setup.py")
     site = venv / "lib" / "python3.11" / "site-packages"
     file(site / "lib.pth", f"{source}\nimport x\n/no/such/folder\n")
     file(site / "__editable___more_finder.py", f"MAPPING = {{'more': '{other}'}}\n")
@@ -70,6 +73,20 @@ def test_programs_bring_their_folder_their_interpreter_and_linked_sources(home: 
     assert shown(home, programs=(str(server),)) == {"tools/server", "tools", "dev/lib/src", "dev/more"}
     elf = file(home / "elf" / "server", "\x7fELF")
     assert shown(home, programs=(str(elf), "no-such-program")) == {"elf/server"}
+
+
+def test_an_environment_that_an_agent_has_worked_in_names_no_other_folder(home: Path) -> None:
+    """It is on the PATH of another run, in which nobody writes to it; a pipe in it is not waited for."""
+    python = file(home / "proj" / "venv" / "bin" / "python")
+    file(home / "proj" / "venv" / "pyvenv.cfg")
+    private = file(home / "private" / "diary")
+    site = home / "proj" / "venv" / "lib" / "python3.11" / "site-packages"
+    file(site / "x.pth", f"{private.parent}\n{private}\n")
+    file(site / "__editable___x.py", f"MAPPING = {{'x': '{private.parent}'}}\n")
+    os.mkfifo(site / "pipe.pth")
+    os.mkfifo(home / "proj" / "venv" / "bin" / "server", 0o755)
+    program = home / "proj" / "venv" / "bin" / "server"
+    assert shown(home, programs=(str(python), str(program)), path=str(python.parent)) == set()
 
 
 def test_what_lies_in_a_writable_place_is_not_believed(home: Path) -> None:

@@ -77,7 +77,7 @@ def test_what_an_agent_left_under_the_name_is_neither_followed_nor_waited_for(tm
         found = look_at(str(tmp_path / name))
         assert (found.text, why in found.note) == (None, True)
     shown = preview("Write", {"file_path": str(tmp_path / "large"), "content": "x"})
-    assert "replaces a file of 262,145 bytes" in shown, "a file that is there is never called new"
+    assert "what is there now is larger than 262144 bytes" in shown, "a file that is there is never called new"
 
 
 def test_what_stands_beside_a_command_is_a_part_of_its_own() -> None:
