@@ -85,7 +85,7 @@ class Outside:
         found: list[str] = []
         todo = [folder for folder in folders if folder.is_dir() and not folder.is_symlink()]
         while todo:
-            with os.scandir(todo.pop()) as entries:
+            with contextlib.suppress(PermissionError), os.scandir(todo.pop()) as entries:
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
                         if len(entry.path) < 3000:
@@ -225,6 +225,7 @@ def _huge(spot: Spot, outside: Outside) -> Iterator[None]:
     path = spot.path if spot.kind == "file" else spot.path / "huge.jsonl"
     if spot.kind == "file":
         _away(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
         file.truncate(HUGE)
     outside.remember()
@@ -252,6 +253,7 @@ ODD_NAMES = ("line\nend.jsonl", "\x1b[2J\x1b]0;title\x07.jsonl", "..  ", "-rf", 
 @contextlib.contextmanager
 def _odd_names(spot: Spot, outside: Outside) -> Iterator[None]:
     folder = spot.path if spot.kind == "folder" else spot.path.parent
+    folder.mkdir(parents=True, exist_ok=True)
     for name in ODD_NAMES:
         (folder / name).write_text("x\n")
     (folder / "to\nthe outside").symlink_to(outside.tree)
@@ -265,20 +267,27 @@ def _odd_names(spot: Spot, outside: Outside) -> Iterator[None]:
 def _deep(spot: Spot, outside: Outside) -> Iterator[None]:
     """A tree that no path reaches the end of, with a link to the outside at its bottom."""
     folder = spot.path if spot.kind == "folder" else spot.path.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    with deep_tree(folder) as bottom:
+        os.symlink(outside.tree, "out", dir_fd=bottom)
+        outside.remember()
+        yield
+
+
+@contextlib.contextmanager
+def deep_tree(folder: Path, levels: int = DEEP) -> Iterator[int]:
+    """`d/d/d...` below a folder; gives the lowest one. Taken away again, which the clean-up of pytest cannot do."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    top = "deep"
     try:
-        for level in range(DEEP):
-            name = top if level == 0 else "d"
-            os.mkdir(name, dir_fd=handle)
-            below = os.open(name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=handle)
+        for _ in range(levels):
+            os.mkdir("d", dir_fd=handle)
+            below = os.open("d", os.O_RDONLY | os.O_DIRECTORY, dir_fd=handle)
             os.close(handle)
             handle = below
-        os.symlink(outside.tree, "out", dir_fd=handle)
+        yield handle
     finally:
         os.close(handle)
-    outside.remember()
-    yield
+        subprocess.run(["rm", "-rf", str(folder / "d")], check=True)
 
 
 # -- swaps while the door is used -------------------------------------------------------------------------------------
@@ -329,14 +338,36 @@ def _swap_file(
 
 @contextlib.contextmanager
 def _swap_parent(spot: Spot, outside: Outside) -> Iterator[None]:
-    folder = spot.path.parent if spot.path.parent != spot.root else spot.path
+    folder = _parent_of(spot)
     outside.mirror(spot.path.name, spot.kind)
-    folder.mkdir(parents=True, exist_ok=True)
     other = spot.root / f"other-{secrets.token_hex(4)}"
     other.symlink_to(outside.tree)
     outside.remember()
     with swapping(folder, other):
         yield
+
+
+@contextlib.contextmanager
+def _swap_parents(spot: Spot, outside: Outside) -> Iterator[None]:
+    """Two real folders change their names; in the other one links and pipes lie under the names that are expected."""
+    folder = _parent_of(spot)
+    outside.mirror(spot.path.name, spot.kind)
+    other = spot.root / f"other-{secrets.token_hex(4)}"
+    other.mkdir()
+    (other / spot.path.name).symlink_to(_canary(spot, outside))
+    (other / "inner.txt").symlink_to(outside.file)
+    os.mkfifo(other / "pipe.txt")
+    outside.remember()
+    with swapping(folder, other):
+        yield
+
+
+def _parent_of(spot: Spot) -> Path:
+    """The folder that the spot is in, if that is the agent's to replace; else the spot itself."""
+    folder = spot.path.parent if spot.path.parent != spot.root else spot.path
+    if not os.path.lexists(folder):
+        folder.mkdir(parents=True)
+    return folder
 
 
 _FILES = frozenset[SpotKind]({"file"})
@@ -363,6 +394,7 @@ CASES: tuple[Case, ...] = (
     Case(name="swapped with a link", plant=_swap_file(lambda o, s, out: o.symlink_to(_canary(s, out))), swaps=True),
     Case(name="swapped with a pipe", plant=_swap_file(lambda o, *_: os.mkfifo(o)), swaps=True),
     Case(name="parent swapped with a link", plant=_swap_parent, swaps=True),
+    Case(name="parent swapped with another folder", plant=_swap_parents, swaps=True),
 )
 
 

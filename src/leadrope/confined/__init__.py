@@ -14,6 +14,7 @@ OSError.
 
 from leadrope.confined.folder import Folder
 from leadrope.confined.named import appending_named, open_named, read_named, writing_named
+from leadrope.confined.real import real_path
 from leadrope.confined.scans import Name, below, names
 from leadrope.confined.trees import Copied
 from leadrope.confined.values import Dropped, Entry, Kind
@@ -30,5 +31,6 @@ __all__ = [
     "names",
     "open_named",
     "read_named",
+    "real_path",
     "writing_named",
 ]

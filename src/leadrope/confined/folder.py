@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator
 from types import TracebackType
@@ -10,6 +11,7 @@ from typing import BinaryIO, Self
 
 from leadrope import errors
 from leadrope.confined import handles, trees
+from leadrope.confined.real import real_path
 from leadrope.confined.values import Entry, Kind, kind_of
 
 Relative = str | os.PathLike[str]
@@ -115,8 +117,7 @@ class Folder:
             links += 1
             if links > _MOST_LINKS:
                 raise errors.UnsafeFile(f"{self.path}/{os.fspath(relative)}", "is a link in a circle")
-            with self._parent(here) as (parent, name, _):
-                target = os.readlink(name, dir_fd=parent)
+            target = self.read_link(here)
             if target.startswith("/"):
                 target = self._inside(target, relative)
                 done = []
@@ -124,7 +125,7 @@ class Folder:
         return "/".join(done)
 
     def _inside(self, target: str, relative: Relative) -> str:
-        for root in dict.fromkeys((os.path.abspath(self.path), os.path.realpath(self.path))):  # noqa: PTH100
+        for root in dict.fromkeys((os.path.abspath(self.path), real_path(self.path))):  # noqa: PTH100
             if target.startswith(f"{root.rstrip('/')}/"):
                 return target[len(root.rstrip("/")) + 1 :]
         raise self._leads_out(relative)
@@ -146,17 +147,25 @@ class Folder:
 
     def read_bytes(self, relative: Relative, *, most: int) -> bytes:
         """All of a file; UnsafeFile if it is larger than `most` bytes."""
+        path = f"{self.path}/{os.fspath(relative)}"
         with self.open_read(relative) as file:
-            return b"".join(handles.read_chunks(file.fileno(), most, f"{self.path}/{os.fspath(relative)}"))
+            if os.fstat(file.fileno()).st_size > most:
+                raise handles.too_large(path, most)
+            return b"".join(handles.read_chunks(file.fileno(), most, path))
 
     def read_text(self, relative: Relative, *, most: int, errors: str = "strict") -> str:
         """The same, as UTF-8."""
         return self.read_bytes(relative, most=most).decode("utf-8", errors)
 
     def read_link(self, relative: Relative) -> str:
-        """Where a link leads, as it is written; OSError for what is none."""
-        with self._parent(relative) as (parent, name, _):
-            return os.readlink(name, dir_fd=parent)
+        """Where a link leads, as it is written; UnsafeFile for anything else."""
+        with self._parent(relative) as (parent, name, path):
+            try:
+                return os.readlink(name, dir_fd=parent)
+            except OSError as error:
+                if error.errno != errno.EINVAL:
+                    raise
+                raise errors.UnsafeFile(path, "is not a link") from None
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
@@ -216,6 +225,8 @@ class Folder:
         """
         with self.open_read(relative) as source, to._parent(new) as (parent, name, _):
             found = os.fstat(source.fileno())
+            if found.st_size > most:
+                raise handles.too_large(f"{self.path}/{os.fspath(relative)}", most)
             bits = found.st_mode & 0o777 if mode is None else mode
             with handles.temporary(parent, bits) as (file, fresh):
                 size = 0

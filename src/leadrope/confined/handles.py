@@ -165,8 +165,12 @@ def read_chunks(file: int, most: int, path: str) -> Iterator[bytes]:
     while chunk := os.read(file, min(CHUNK, left + 1)):
         left -= len(chunk)
         if left < 0:
-            raise errors.UnsafeFile(path, f"is larger than {most} bytes", hint="Make it smaller.")
+            raise too_large(path, most)
         yield chunk
+
+
+def too_large(path: str, most: int) -> errors.UnsafeFile:
+    return errors.UnsafeFile(path, f"is larger than {most} bytes", hint="Make it smaller.")
 
 
 def lines(file: int, most: int, longest: int) -> Iterator[bytes]:

@@ -16,6 +16,7 @@ from typing import BinaryIO
 from leadrope import errors
 from leadrope.confined import handles
 from leadrope.confined.folder import Folder
+from leadrope.confined.real import real_path
 from leadrope.confined.values import kind_of
 
 MOST_TEXT = 64 * 1024 * 1024
@@ -28,7 +29,7 @@ def open_named(path: str | os.PathLike[str], *, workspaces: Iterable[Path] = (),
     """
     full = _full(path)
     for workspace in workspaces:
-        relative = _below(full, os.path.realpath(workspace))
+        relative = _below(full, real_path(workspace))
         if relative is not None:
             with Folder.open(workspace, hard_links=True) as folder:
                 return folder.open_read(folder.resolve(relative))
@@ -67,7 +68,7 @@ def writing_named(
     if makes:
         _make(parent, tuple(workspaces))
     for workspace in workspaces:
-        relative = _below(full, os.path.realpath(workspace))
+        relative = _below(full, real_path(workspace))
         if relative is not None:
             with contextlib.ExitStack() as stack:
                 root = stack.enter_context(Folder.open(workspace))
@@ -79,7 +80,7 @@ def writing_named(
         with open(full, "wb") as file:  # noqa: PTH123  # /dev/stdout, a pipe
             yield file
         return
-    parent, name = os.path.split(os.path.realpath(full))
+    parent, name = os.path.split(real_path(full))
     with Folder.open(parent) as folder, _fresh(folder, name, mode) as file:
         yield file
 
@@ -89,8 +90,8 @@ def appending_named(path: str | os.PathLike[str], *, workspaces: Iterable[Path] 
     """A regular file for writing at its end, made if it is missing. Inside of a workspace no link is followed."""
     full = _full(path)
     root, relative = next(
-        ((root, found) for root in workspaces if (found := _below(full, os.path.realpath(root))) is not None),
-        (Path(os.path.realpath(os.path.dirname(full))), os.path.basename(full)),  # noqa: PTH119, PTH120
+        ((root, found) for root in workspaces if (found := _below(full, real_path(root))) is not None),
+        (Path(real_path(os.path.dirname(full))), os.path.basename(full)),  # noqa: PTH119, PTH120
     )
     with Folder.open(root) as folder, folder.append(relative, mode=0o644) as file:
         yield file
@@ -106,7 +107,7 @@ def _fresh(folder: Folder, name: str, mode: int) -> Iterator[BinaryIO]:
 
 def _make(parent: str, workspaces: tuple[Path, ...]) -> None:
     for workspace in workspaces:
-        relative = _below(f"{parent}/x", os.path.realpath(workspace))
+        relative = _below(f"{parent}/x", real_path(workspace))
         if relative is not None:
             with Folder.open(workspace) as root:
                 root.make(root.resolve(os.path.dirname(relative)), mode=0o777)  # noqa: PTH120
@@ -125,7 +126,7 @@ def _below(full: str, root: str) -> str | None:
     """The part of a path from which on it is inside of `root`; None if it never is."""
     parts = Path(full).parts
     for count in range(1, len(parts)):
-        real = os.path.realpath(os.path.join(*parts[:count]))  # noqa: PTH118
+        real = real_path(os.path.join(*parts[:count]))  # noqa: PTH118
         if real == root or real.startswith(root.rstrip("/") + "/"):
             return os.path.join(os.path.relpath(real, root), *parts[count:])  # noqa: PTH118
     return None

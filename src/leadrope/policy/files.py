@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from leadrope import errors
-from leadrope.confined import names
+from leadrope.confined import names, real_path
 from leadrope.policy import defaults, examples
 from leadrope.policy.document import Document, Key, Problem, Problems, inner_key, shown, suggest
 from leadrope.policy.examples import Example
@@ -237,12 +237,12 @@ class Reader:
 
     def _include(self, document: Document, key: Key, name: str) -> PolicyFile:
         nothing = PolicyFile(source=name)
-        here = Path(document.source).resolve()
-        path = (here.parent / name).resolve()
+        here = Path(real_path(document.source))
+        path = Path(real_path(here.parent / name))
         if not name.strip() or Path(name).is_absolute() or name.startswith("~"):
             self.problems.append(document.problem(key, f"{name!r} is not relative to this file"))
             return nothing
-        if self._inside is not None and not path.is_relative_to(self._inside.resolve()):
+        if self._inside is not None and not path.is_relative_to(real_path(self._inside)):
             self.problems.append(document.problem(key, f"{name!r} leads out of {self._inside}"))
             return nothing
         self._included_files += 1

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from leadrope import errors
-from leadrope.confined import Folder, names
+from leadrope.confined import Folder, names, real_path
 from leadrope.process.sandbox_settings import PATH, Unreadable
 
 TIMEOUT_S = 2.0
@@ -99,7 +99,7 @@ def _has_gitlink(git_dir: str) -> bool:
 
 def _names(folder: str) -> list[str]:
     try:
-        return [entry.name for entry in names(os.path.realpath(folder))]
+        return [entry.name for entry in names(real_path(folder))]
     except OSError:
         return []
 

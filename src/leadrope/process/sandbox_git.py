@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from leadrope import errors
-from leadrope.confined import Folder, names, open_named
+from leadrope.confined import Folder, names, open_named, real_path
 
 SETTINGS = ("config", "config.worktree")
 _WORKTREE = re.compile(r"^\s*worktree\s*=\s*(.+?)\s*$", re.MULTILINE)
@@ -48,7 +48,7 @@ def git_dirs(workspace: str, *, given: Sequence[str], writable: Sequence[str]) -
     `given` are the folders for the agent's work, `writable` all that it can write to.
     """
     outer = outer_git_dir(workspace, writable=writable)
-    inner = (os.path.realpath(Path(folder, ".git")) for folder in given)
+    inner = (real_path(Path(folder, ".git")) for folder in given)
     found = [path for path in inner if Path(path).is_dir() and _is_inside(path, given)]
     return tuple(dict.fromkeys([*([outer] if outer else []), *found]))
 
@@ -81,7 +81,7 @@ def git_risks(folder: str, *, writable: Sequence[str] = ()) -> tuple[str, ...]:
 def git_settings(folder: str, *, writable: Sequence[str] = ()) -> tuple[str, ...]:
     """Those among them that git itself changes in ordinary work, as they are really called."""
     files = [Path(path) for path in git_risks(folder, writable=writable) if Path(path).name in SETTINGS]
-    return tuple(os.path.realpath(file) for file in files if file.is_file() and not file.is_symlink())
+    return tuple(real_path(file) for file in files if file.is_file() and not file.is_symlink())
 
 
 def git_pins(folder: str, *, writable: Sequence[str] = ()) -> tuple[str, ...]:
@@ -188,7 +188,7 @@ def _few(folder: Path, parts: Iterator[tuple[str, bool]]) -> Iterator[tuple[str,
 def _worktrees(folder: Path, writable: Sequence[str]) -> Iterator[tuple[str, bool]]:
     for tree in _folders(folder):
         back = _read(Path(tree, "gitdir"))
-        is_here = back is not None and _is_inside(os.path.realpath(back.strip()), writable)
+        is_here = back is not None and _is_inside(real_path(back.strip()), writable)
         yield tree, is_here
         for name in ("commondir", "gitdir", "config.worktree") if is_here else ():
             if (path := Path(tree, name)).exists():
@@ -220,7 +220,7 @@ def _is_git_dir(path: str) -> bool:
 
 def _common_of_worktree(git_dir: str, workspace: str) -> str | None:
     back = _read(Path(git_dir, "gitdir"))
-    if back is None or os.path.realpath(back.strip()) != os.path.realpath(Path(workspace, ".git")):
+    if back is None or real_path(back.strip()) != real_path(Path(workspace, ".git")):
         return None
     parent = Path(git_dir).parent
     return str(parent.parent) if parent.name == "worktrees" else None
@@ -230,7 +230,7 @@ def _submodule(git_dir: str, workspace: str) -> str | None:
     found = _WORKTREE.search(_read(Path(git_dir, "config")) or "")
     if found is None or "modules" not in Path(git_dir).parts:
         return None
-    return git_dir if _resolved(git_dir, found[1].strip('"')) == os.path.realpath(workspace) else None
+    return git_dir if _resolved(git_dir, found[1].strip('"')) == real_path(workspace) else None
 
 
 def _resolved(folder: str, path: str) -> str | None:
@@ -250,4 +250,4 @@ def _read(path: Path) -> str | None:
 
 
 def _is_inside(path: str, folders: Sequence[str]) -> bool:
-    return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in map(os.path.realpath, folders))
+    return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in map(real_path, folders))

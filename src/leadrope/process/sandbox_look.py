@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from leadrope import errors
+from leadrope.confined import real_path
 from leadrope.process import sandbox_git, sandbox_named, sandbox_programs
 from leadrope.process.sandbox_toolchains import caches, toolchains
 from leadrope.process.sandbox_values import (
@@ -152,21 +153,21 @@ def _user(workspace: str) -> tuple[User, bool]:
 def _needed(path: str) -> Place:
     if not Path(path).exists():
         raise errors.BadDirectory(f"{path} does not exist, and the sandbox is to hold it", hint="Make it first.")
-    return Place(name=path, real=os.path.realpath(path), is_dir=Path(path).is_dir())
+    return Place(name=path, real=real_path(path), is_dir=Path(path).is_dir())
 
 
 def _existing(paths: Iterator[str] | tuple[str, ...]) -> Iterator[Place]:
     for path in paths:
         if os.path.exists(path):  # noqa: PTH110  # also for what may not be looked at
-            yield Place(name=path, real=os.path.realpath(path), is_dir=os.path.isdir(path))  # noqa: PTH112
+            yield Place(name=path, real=real_path(path), is_dir=os.path.isdir(path))  # noqa: PTH112
 
 
 def _secrets(spec: Sandbox) -> Iterator[Place]:
     """Of the run's home, and of the user's own if that is another one."""
-    homes = {spec.home, os.path.realpath(spec.home)}
+    homes = {spec.home, real_path(spec.home)}
     with contextlib.suppress(KeyError):  # a user that no password file knows, as in many containers
         homes.add(pwd.getpwuid(os.geteuid()).pw_dir)
-    login = {os.path.realpath(path) for path in spec.login}
+    login = {real_path(path) for path in spec.login}
     for place in _existing((*spec.hidden, *(f"{home}/{name}" for home in homes for name in SECRETS))):
         if place.real not in login:
             yield place
@@ -203,7 +204,7 @@ def _above(paths: tuple[str, ...], writable: list[str]) -> tuple[str, ...]:
 
 
 def _agent(binary: str, system: tuple[str, ...]) -> Iterator[Place]:
-    real = os.path.realpath(binary)
+    real = real_path(binary)
     yield Place(name=binary, real=real, is_dir=False)
     if any(real.startswith(f"{folder}/") for folder in system) or sandbox_named.is_elf(real):
         return
@@ -239,7 +240,7 @@ def _etc_hidden(uid: int) -> tuple[Place, ...]:
 
 def _resolv() -> str | None:
     """A link into /run on machines with systemd-resolved; without its target no name is resolved."""
-    real = os.path.realpath("/etc/resolv.conf")
+    real = real_path("/etc/resolv.conf")
     return real if Path(real).is_file() and not real.startswith(("/etc/", "/usr/")) else None
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from leadrope import errors
-from leadrope.confined import names, open_named
+from leadrope.confined import names, open_named, real_path
 from leadrope.process.sandbox_toolchains import BIN_NAMES
 from leadrope.process.sandbox_values import Place
 
@@ -76,7 +76,7 @@ class _Wide(msgspec.Struct, frozen=True):
     taken: frozenset[str]
 
     def __call__(self, folder: str) -> bool:
-        real, home = os.path.realpath(folder), os.path.realpath(self.home)
+        real, home = real_path(folder), real_path(self.home)
         is_above = home == real or home.startswith(real.rstrip("/") + "/")
         return is_above or real in self.taken or real.count("/") < 2
 
@@ -98,7 +98,7 @@ def _with_its_own(path: str, is_wide: _Wide, *, is_code: bool = False) -> Iterat
     yield _place(path)
     if not is_code and Path(path).suffix not in CODE:
         return
-    real = Path(os.path.realpath(path))
+    real = Path(real_path(path))
     roots = [
         folder for folder in real.parents[:_MOST_PARENTS] if any((folder / sign).exists() for sign in PACKAGE_SIGNS)
     ]
@@ -164,7 +164,7 @@ def _beginning(path: str | Path, most: int) -> bytes:
 
 
 def _place(path: str) -> Place:
-    return Place(name=path, real=os.path.realpath(path), is_dir=os.path.isdir(path))  # noqa: PTH112
+    return Place(name=path, real=real_path(path), is_dir=os.path.isdir(path))  # noqa: PTH112
 
 
 def _is_in(path: str, folders: Iterable[str]) -> bool:

@@ -54,17 +54,17 @@ def shells_of(programs: Sequence[str], path: str) -> tuple[str, ...]:
 @functools.lru_cache(maxsize=32)
 def _search(programs: tuple[str, ...], path: str, moment: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
     names = {program for program in programs if "/" not in program}
-    folders = [*dict.fromkeys(map(os.path.realpath, [*filter(os.path.isabs, path.split(":")), *FOLDERS]))]
+    folders = [*dict.fromkeys(map(confined.real_path, [*filter(os.path.isabs, path.split(":")), *FOLDERS]))]
     wanted = frozenset({*names, *MULTI_CALL}) if names else frozenset[str]()
-    found = {os.path.realpath(entry) for entry in _all(folders, wanted)}
-    found |= {os.path.realpath(program) for program in programs if program.startswith("/")}
+    found = {confined.real_path(entry) for entry in _all(folders, wanted)}
+    found |= {confined.real_path(program) for program in programs if program.startswith("/")}
     files = {file for file in found if Path(file).is_file()}
     shell = _identity("/bin/sh")
     shells = tuple(sorted(file for file in files if _identity(file) == shell))
     files.difference_update(shells)
     linked = {_identity(file) for file in files if os.stat(file).st_nlink > 1}  # noqa: PTH116  # beside its fellows
     if linked:
-        files |= {os.path.realpath(entry) for entry in _all(folders) if _identity(entry) in linked}
+        files |= {confined.real_path(entry) for entry in _all(folders) if _identity(entry) in linked}
     return tuple(sorted(files)), shells
 
 
@@ -77,7 +77,7 @@ def _all(folders: Sequence[str], names: frozenset[str] | None = None) -> Iterato
 def _entries(folders: Sequence[str], names: frozenset[str] | None) -> Iterator[str]:
     for folder in folders:
         try:
-            found = confined.names(os.path.realpath(folder))
+            found = confined.names(confined.real_path(folder))
         except OSError:
             continue
         yield from (f"{folder}/{entry.name}" for entry in found if names is None or entry.name in names)

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from leadrope.confined import names
+from leadrope.confined import names, real_path
 from leadrope.process.sandbox_values import Cache, Place
 
 BIN_NAMES = frozenset({"bin", "sbin", "shims", "libexec", "condabin"})
@@ -40,7 +40,7 @@ def toolchains(path: str, home: str, *, seen: Iterable[str], writable: Iterable[
     """The folders to show, read-only, for the programs in `path`; those below a folder in `seen` need nothing."""
     system, theirs = tuple(seen), tuple(writable)
     found: dict[str, Place] = {}
-    todo = [Place(name=entry, real=os.path.realpath(entry)) for entry in path.split(":") if entry.startswith("/")]
+    todo = [Place(name=entry, real=real_path(entry)) for entry in path.split(":") if entry.startswith("/")]
     for _ in range(_MOST_ROUNDS):
         more: list[Place] = []
         for entry in todo:
@@ -61,7 +61,7 @@ def caches(home: str, shown: Iterable[Place], *, uid: int, writable: Iterable[st
     theirs, seen = tuple(writable), [place.real for place in shown]
     for name in CACHES:
         path = f"{home}/{name}"
-        real = os.path.realpath(path)
+        real = real_path(path)
         is_theirs = _is_seen(real, theirs) or _is_seen(path, theirs)
         # In another user's nothing could be changed, with a layer or without.
         if Path(path).is_dir() and not is_theirs and Path(path).stat().st_uid == uid:
@@ -85,11 +85,11 @@ def _has_python(folder: Path) -> bool:
 
 def _parts(entry: Place, home: str) -> Iterator[Place]:
     for known, companions in COMPANIONS.items():
-        if entry.name == f"{home}/{known}" or entry.real == f"{os.path.realpath(home)}/{known}":
+        if entry.name == f"{home}/{known}" or entry.real == f"{real_path(home)}/{known}":
             for name in companions:
                 path = Path(home, name)
                 if path.exists():
-                    yield Place(name=str(path), real=os.path.realpath(path), is_dir=path.is_dir())
+                    yield Place(name=str(path), real=real_path(path), is_dir=path.is_dir())
             return
     prefix = Path(entry.real).parent
     if _is_prefix(prefix, entry.real, home):
@@ -104,7 +104,7 @@ def _parts(entry: Place, home: str) -> Iterator[Place]:
 
 def _is_prefix(folder: Path, bin_folder: str, home: str) -> bool:
     """Never the home, nor anything above it, nor a first level such as /data."""
-    real_home = os.path.realpath(home)
+    real_home = real_path(home)
     is_too_wide = len(folder.parts) < 3 or _is_seen(real_home, (str(folder),)) or str(folder) == f"{real_home}/.local"
     if is_too_wide or Path(bin_folder).name not in BIN_NAMES:
         return False
@@ -135,7 +135,7 @@ def _links(folder: str, changed: int) -> tuple[tuple[str, str], ...]:
         links = [entry.path for entry in names(folder, most=_MOST_ENTRIES) if entry.is_link]
     except OSError:
         return ()
-    return tuple((link, os.path.realpath(link)) for link in links)
+    return tuple((link, real_path(link)) for link in links)
 
 
 def _on_the_way(link: str, seen: tuple[str, ...]) -> Iterator[Place]:
@@ -145,8 +145,8 @@ def _on_the_way(link: str, seen: tuple[str, ...]) -> Iterator[Place]:
             return
         link = os.path.normpath(Path(link).parent / os.readlink(link))  # noqa: PTH115  # a text; Path would tidy it
         parent = str(Path(link).parent)
-        if os.path.realpath(parent) != parent and not _is_seen(parent, seen) and Path(parent).name in BIN_NAMES:
-            yield Place(name=parent, real=os.path.realpath(parent))
+        if real_path(parent) != parent and not _is_seen(parent, seen) and Path(parent).name in BIN_NAMES:
+            yield Place(name=parent, real=real_path(parent))
 
 
 def _is_seen(path: str, folders: Iterable[str]) -> bool:

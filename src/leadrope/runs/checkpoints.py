@@ -18,7 +18,7 @@ from typing import Literal
 import msgspec
 
 from leadrope import errors
-from leadrope.confined import Folder
+from leadrope.confined import Folder, real_path
 from leadrope.core import home as homes
 from leadrope.runs import git as gits
 from leadrope.runs import git_folder
@@ -84,7 +84,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 async def take(cwd: Path, store_dir: Path, run_id: str, *, environ: Mapping[str, str] | None = None) -> Checkpoint:
     """Before the first edit. Outside of a repository it is empty, and `remember` fills it."""
-    root = os.path.realpath(cwd)
+    root = real_path(cwd)
     git = Git(environ)
     plain = Checkpoint(run_id=run_id, cwd=root, store=str(store_dir), kind="copies")
     try:

@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from leadrope import errors
-from leadrope.confined import Folder
+from leadrope.confined import Folder, real_path
 from leadrope.core import home as homes
 
 MOST_FILE = 64 * 1024 * 1024
@@ -55,7 +55,7 @@ class Copies:
         """Whether that path can be put back. One outside of the folder, or reached through a link, cannot."""
         if Path(self.cwd, path).is_symlink():
             # An edit goes through the link; the link itself may be replaced too.
-            return self._keep(path) and self._keep(os.path.realpath(Path(self.cwd, path)))
+            return self._keep(path) and self._keep(real_path(Path(self.cwd, path)))
         return self._keep(path)
 
     def _keep(self, path: str | Path) -> bool:
@@ -118,9 +118,9 @@ class Copies:
 
     def _name(self, path: str | Path) -> str | None:
         """Relative, and no part of it above the last is a link: what is behind one is not ours to write."""
-        root = os.path.realpath(self.cwd)
+        root = real_path(self.cwd)
         joined = Path(self.cwd, path)
-        real = Path(os.path.realpath(joined.parent), joined.name)
+        real = Path(real_path(joined.parent), joined.name)
         if joined.name in ("", "..") or Path(root) not in real.parents:
             return None
         return str(real.relative_to(root))

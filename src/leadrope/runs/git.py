@@ -22,6 +22,7 @@ from typing import IO, cast
 import msgspec
 
 from leadrope import errors
+from leadrope.confined import real_path
 from leadrope.core import home as homes
 from leadrope.runs import git_folder
 from leadrope.runs.leases import Exclusive
@@ -30,7 +31,7 @@ TIMEOUT_S = 300.0
 """A checkout of a very large tree on a slow disk takes minutes; a git that hangs (a dead network disk) never ends."""
 
 PIPE_S = 5.0
-"""After so long a look is taken whether git waits for a pipe that somebody has put in its way."""
+"""After so long a look is taken whether git reads a pipe or a device that somebody has put in its way."""
 
 LOCK_S = 600.0
 MOST_OUTPUT = 256 * 1024 * 1024
@@ -212,10 +213,10 @@ class Git:
             if not done:
                 names = ("GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE")
                 folders = dict.fromkeys([*(self.env[name] for name in names if name in self.env), str(cwd)])
-                pipe = await asyncio.to_thread(git_folder.find_pipe, folders)
-                if pipe is not None and not talking.done():
+                endless = await asyncio.to_thread(git_folder.find_endless, folders)
+                if endless is not None and not talking.done():
                     raise errors.GitFailed(
-                        f"git {words} in {cwd} was stopped: it waits for {pipe}, which is a pipe",
+                        f"git {words} in {cwd} was stopped: it waits for {endless}",
                         hint="If you did not put it there, remove it.",
                     )
             return await talking
@@ -265,7 +266,7 @@ async def find(git: Git, folder: str | Path) -> Repository:
             f"the repository of {folder} says that its files lie in {top}, which has no .git",
             hint="Look at core.worktree in its configuration.",
         )
-    found = Repository(top=top, common_dir=os.path.realpath(Path(folder, common)), git_dir=git_dir, prefix=prefix)
+    found = Repository(top=top, common_dir=real_path(Path(folder, common)), git_dir=git_dir, prefix=prefix)
     await asyncio.to_thread(git_folder.check, top, git_dir, found.common_dir)
     return found
 

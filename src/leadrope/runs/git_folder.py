@@ -8,12 +8,14 @@ before git works in it.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from leadrope import errors
-from leadrope.confined import Entry, Folder
+from leadrope.confined import Entry, Folder, below, real_path
 
 MOST_ENTRIES = 500_000
 """Looked at; a repository with more loose refs is packed first."""
@@ -50,15 +52,21 @@ def check_folder(git_dir: str) -> None:
         raise errors.BadDirectory(f"{git_dir} cannot be looked at: {error.strerror}") from None
 
 
-def find_pipe(folders: Iterable[str]) -> str | None:
-    """Something that a git which does not end may be waiting for."""
+def find_endless(folders: Iterable[str]) -> str | None:
+    """What a git that does not end may be reading, a pipe or a device, in words."""
     for path in folders:
-        with contextlib.suppress(OSError, errors.UnsafeFile), Folder.open(path) as folder:
-            is_git = Path(path, "HEAD").exists() or Path(path).name == ".git"
-            for entry in folder.walk(most=4 * MOST_ENTRIES):
-                is_read = is_git or entry.name in _READ_BY_GIT or ".git" in entry.path.split("/")
-                if entry.kind == "pipe" and is_read:
-                    return f"{path}/{entry.path}"
+        is_git = Path(path, "HEAD").exists() or Path(path).name == ".git"
+        for entry in itertools.islice(below(path), 4 * MOST_ENTRIES):
+            inside = entry.path.removeprefix(path)
+            if entry.is_folder or entry.is_link:
+                continue
+            if is_git or entry.name in _READ_BY_GIT or "/.git/" in inside or inside == "/.git":
+                with contextlib.suppress(OSError):  # gone since
+                    mode = os.lstat(entry.path).st_mode
+                    if stat.S_ISFIFO(mode):
+                        return f"{entry.path}, which is a pipe"
+                    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+                        return f"{entry.path}, which is a device"
     return None
 
 
@@ -83,8 +91,8 @@ def _is_harmless(git_dir: str, entry: Entry) -> bool:
 
 def _check_way(top: str, git_dir: str) -> None:
     """A `.git` that is a file or a link names any folder: one outside of the checkout has to name the checkout too."""
-    real = os.path.realpath(git_dir)
-    here = os.path.realpath(top)
+    real = real_path(git_dir)
+    here = real_path(top)
     if Path(here) in Path(real).parents:
         return
     if here not in _named_by(Path(real)):
@@ -101,12 +109,12 @@ def _named_by(git_dir: Path) -> set[str]:
         with Folder.open(git_dir, hard_links=True) as folder:
             with contextlib.suppress(FileNotFoundError):
                 told = folder.read_text("gitdir", most=MOST_SETTINGS, errors="surrogateescape").strip()
-                found.add(os.path.realpath(git_dir / os.path.dirname(told)))  # noqa: PTH120
+                found.add(real_path(git_dir / os.path.dirname(told)))  # noqa: PTH120
             with contextlib.suppress(FileNotFoundError):
                 for line in folder.read_text("config", most=MOST_SETTINGS, errors="surrogateescape").splitlines():
                     name, _, value = line.partition("=")
                     if name.strip().lower() == "worktree":
-                        found.add(os.path.realpath(git_dir / value.strip().strip('"')))
+                        found.add(real_path(git_dir / value.strip().strip('"')))
     except (OSError, errors.UnsafeFile):
         return set()
     return found

@@ -18,7 +18,7 @@ import msgspec
 from leadrope import errors
 from leadrope.confined import Folder
 from leadrope.core import home as homes
-from leadrope.runs.git import Git, Repository
+from leadrope.runs.git import Git, Repository, show
 
 MOST_FILE = 64 * 1024 * 1024
 MOST_TOTAL = 1024 * 1024 * 1024
@@ -287,19 +287,26 @@ class Files:
         return kept, left_out
 
     def _lstat(self, path: bytes) -> os.stat_result | None:
-        if not self._is_real(os.path.dirname(path)):  # noqa: PTH120  # bytes
-            return None
-        try:
-            return os.lstat(os.path.join(self._root, path))  # noqa: PTH118  # bytes
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+        return self._found(path) if self._is_real(os.path.dirname(path)) else None  # noqa: PTH120  # bytes
 
     def _is_real(self, folder: bytes) -> bool:
-        known = self._folders.get(folder)
-        if known is None:
-            found = self._lstat(folder)
-            known = self._folders[folder] = found is not None and stat.S_ISDIR(found.st_mode)
+        """From the nearest known folder downwards, in a loop: a tree may be deeper than Python's own stack."""
+        unknown: list[bytes] = []
+        while (known := self._folders.get(folder)) is None:
+            unknown.append(folder)
+            folder = os.path.dirname(folder)  # noqa: PTH120  # bytes
+        for below in reversed(unknown):
+            found = self._found(below) if known else None
+            known = self._folders[below] = found is not None and stat.S_ISDIR(found.st_mode)
         return known
+
+    def _found(self, path: bytes) -> os.stat_result | None:
+        try:
+            return os.lstat(os.path.join(self._root, path))  # noqa: PTH118  # bytes
+        except PermissionError as error:
+            raise _closed(os.fsdecode(self._root), path, error) from None
+        except OSError:  # nothing there, or a path that is too long for anybody
+            return None
 
 
 def _below(root: str, path: bytes) -> bytes:
@@ -345,10 +352,20 @@ def _stage(top: str, paths: list[bytes], stage: Path) -> tuple[list[bytes], int]
                     left -= source.copy_file(name, target, name, most=MOST_TRACKED)
             except (errors.UnsafeFile, FileNotFoundError):
                 continue  # no file of this folder any more: it counts as gone
+            except PermissionError as error:
+                raise _closed(top, path, error) from None
             staged.append(path)
             if left < 0:
                 break
     return staged, count
+
+
+def _closed(top: str, path: bytes, error: OSError) -> errors.GitFailed:
+    """Not "gone": whoever applies or undoes would delete it."""
+    return errors.GitFailed(
+        f"{show(path)} in {top} cannot be looked at: {error.strerror}",
+        hint="Change its permissions (chmod u+rwX), then try again.",
+    )
 
 
 async def _feed(git: Git, paths: Iterable[bytes], *options: str, cwd: str) -> None:

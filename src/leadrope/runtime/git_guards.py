@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from leadrope import errors
-from leadrope.confined import Folder
+from leadrope.confined import Folder, real_path
 from leadrope.policy import git_programs
 from leadrope.process import git_effective, sandbox_settings
 from leadrope.process.sandbox_settings import Unreadable
@@ -122,7 +122,7 @@ def _effective_programs(folder: str, home: str, environ: Mapping[str, str], dept
 
 
 def _is_inside(path: str, roots: Sequence[str]) -> bool:
-    real = os.path.realpath(path)
+    real = real_path(path)
     is_git = ".git" in path.split("/")  # the sandbox has rules of its own for what lies in there
     return not is_git and any(real.startswith(root.rstrip("/") + "/") for root in roots)
 

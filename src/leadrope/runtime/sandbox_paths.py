@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from leadrope.confined import Name, below, names
-from leadrope.policy.paths import Glob, Ground, glob, real_path
+from leadrope.confined import Name, below, names, real_path
+from leadrope.policy.paths import Glob, Ground, glob
 
 MOST_ENTRIES = 1_000_000
 """Some three seconds of searching. A workspace with 20,000 files takes 50 ms."""

@@ -24,7 +24,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from leadrope import errors
-from leadrope.confined import Folder, Name, names
+from leadrope.confined import Folder, Name, names, real_path
 from leadrope.core import events, home
 from leadrope.core.context import without_heads
 from leadrope.core.redacted_json import clean_json
@@ -314,7 +314,7 @@ class Sessions:
 
     def _names(self) -> list[str]:
         try:
-            return [entry.name for entry in names(os.path.realpath(self.folder)) if _is_session(entry)]
+            return [entry.name for entry in names(real_path(self.folder)) if _is_session(entry)]
         except FileNotFoundError:
             return []
 

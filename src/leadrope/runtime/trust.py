@@ -6,7 +6,6 @@ they were then. Any change asks again.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from leadrope import errors
-from leadrope.confined import Folder
+from leadrope.confined import Folder, real_path
 from leadrope.core import home
 from leadrope.runtime.trust_files import collect
 
@@ -37,7 +36,7 @@ class Trust(msgspec.Struct, frozen=True, kw_only=True):
 
     def kept(self) -> tuple[str, ...]:
         """The real paths that must stay as they are while the yes counts: the agent reads them again as it works."""
-        real = {*self.folders, *(os.path.realpath(Path(self.folder, name)) for name in self.files)}
+        real = {*self.folders, *(real_path(Path(self.folder, name)) for name in self.files)}
         inner = {path for path in real for folder in self.folders if path.startswith(f"{folder}/")}
         return tuple(sorted(real - inner))
 

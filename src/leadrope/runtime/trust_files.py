@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from leadrope import errors
-from leadrope.confined import names, open_named
+from leadrope.confined import names, open_named, real_path
 
 # A repository with more than this is not read to its end at every start; then nobody can say what changed in it.
 MOST_FILES = 2000
@@ -91,7 +91,7 @@ def _below(place: Path, folders: list[str]) -> Iterator[Path]:
     todo = [place]
     while todo:
         here = todo.pop()
-        real = os.path.realpath(here)
+        real = real_path(here)
         if not os.path.isdir(real):  # noqa: PTH112  # as the calls beside it
             yield here
         elif real not in folders:
@@ -134,7 +134,7 @@ def _inside(folder: Path, path: Path) -> Path | None:
     """What is no part of the repository is the user's own."""
     if not os.path.lexists(path):  # most words are no files; to resolve each of them would take long
         return None
-    real = Path(os.path.realpath(path))
+    real = Path(real_path(path))
     return real if real != folder and real.is_relative_to(folder) else None
 
 

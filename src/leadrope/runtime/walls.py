@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from leadrope import errors
+from leadrope.confined import real_path
 from leadrope.core import connections, events, home
 from leadrope.core.request import RunRequest, normal_mode
 from leadrope.policy.resolve import SHIPPED, EffectivePolicy
@@ -171,8 +172,8 @@ def no_walls(wanted: Wish, missing: str) -> events.Notice:
 
 def search(granted: Wish, request: RunRequest, place: base.Place, rules: EffectivePolicy) -> Targets:
     """Which paths are to be masked or guarded. Reads only; takes 5 ms, and 2.5 more for each 1,000 files."""
-    roots = tuple(os.path.realpath(folder) for folder in (request.cwd or ".", *request.extra_dirs))
-    user_home = os.path.realpath(home.user_home(place.environ))
+    roots = tuple(real_path(folder) for folder in (request.cwd or ".", *request.extra_dirs))
+    user_home = real_path(home.user_home(place.environ))
     area = sandbox_paths.Area(roots=roots, home=user_home, blocked=rules.blocked_paths, protected=rules.protected_paths)
     return Targets(
         area=area,
@@ -283,7 +284,7 @@ def _is_at(path: str, place: str) -> bool:
 
 
 def _disarmed(built: Built, approved: Collection[str]) -> Iterator[events.Notice]:
-    gaps = [path for path in built.gaps if not any(_is_at(wanted, os.path.realpath(path)) for wanted in approved)]
+    gaps = [path for path in built.gaps if not any(_is_at(wanted, real_path(path)) for wanted in approved)]
     named = "which git's settings name as a program"
     others = "by which git would run with other settings"
     found = [(named, each) for each in sandbox_git.disarm(gaps)]
@@ -335,7 +336,7 @@ def _spec(
         login=tuple(str(path) for path in own if path.exists()),
         home=str(user_home),
         kept=tuple(kept),
-        guarded=(*targets.found.protected, *filter(os.path.lexists, map(os.path.realpath, targets.git.paths))),
+        guarded=(*targets.found.protected, *filter(os.path.lexists, map(real_path, targets.git.paths))),
         blocked=targets.found.blocked,
         repositories=targets.found.repositories,
         hidden=_own_folders(place),

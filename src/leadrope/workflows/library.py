@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from leadrope import errors
-from leadrope.confined import Folder, open_named
+from leadrope.confined import Folder, open_named, real_path
 from leadrope.core import home as homes
 from leadrope.runs.flow_values import NewFlow
 from leadrope.workflows import inputs as given_inputs
@@ -83,14 +83,14 @@ def find(name: str, *, folder: Path, leadrope_home: Path) -> Path:
     path = _as_path(name, folder)
     if path is not None:
         if _is_file(path):
-            return path.resolve()
+            return Path(real_path(path))
         raise errors.BadValue(
             "workflow", f"there is no file {path}", hint=_meant(name, folder=folder, leadrope_home=leadrope_home)
         )
     for place in (*places_in(folder), folder_of(leadrope_home)):
         for suffix in markdown.SUFFIXES:
             if _is_file(path := place / f"{name}{suffix}"):
-                return path.resolve()
+                return Path(real_path(path))
     raise errors.BadValue(
         "workflow",
         f"there is no workflow {name!r} in {folder}, and none is saved under that name",

@@ -17,7 +17,7 @@ from typing import Literal
 import msgspec
 
 from leadrope import errors
-from leadrope.confined import Folder
+from leadrope.confined import Folder, real_path
 from leadrope.workflows.steps.base import StepFailed
 
 MOVE_BYTES = 1024 * 1024 * 1024
@@ -86,10 +86,10 @@ def find(workspace: Path, path: str, *, parameter: str = "file_path") -> Place:
             kind="bad_input",
             hint="Write the path from the workspace on.",
         )
-    base = os.path.realpath(workspace)
+    base = real_path(workspace)
     joined = str(Path(base) / path)
     try:
-        real = os.path.realpath(joined)
+        real = real_path(joined)
     except OSError as error:
         raise failed(path, error) from None
     if real != base and not real.startswith(base.rstrip("/") + "/"):

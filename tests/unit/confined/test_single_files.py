@@ -118,3 +118,22 @@ def test_one_entry_is_given_away_and_nothing_that_it_leads_to(folders: tuple[Pat
             folder.give_entry(name, 12345, 12345)
     assert (ws / "link").lstat().st_uid == (ws / "sub" / "file").stat().st_uid == 12345
     assert (outside / "secret").stat().st_uid == outside.stat().st_uid == 0
+
+
+def test_a_file_that_is_too_large_is_not_even_begun(folders: tuple[Path, Path]) -> None:
+    ws, own = folders
+    with (ws / "sparse").open("wb") as file:
+        file.truncate(1 << 40)
+    with Folder.open(ws) as source, Folder.open(own) as target:
+        with pytest.raises(errors.UnsafeFile, match="is larger than"):
+            source.copy_file("sparse", target, "copy", most=1 << 36)
+        with pytest.raises(errors.UnsafeFile, match="is larger than"):
+            source.read_bytes("sparse", most=1 << 36)
+    assert list(own.iterdir()) == []
+
+
+def test_what_is_no_link_is_not_read_as_one(folders: tuple[Path, Path]) -> None:
+    ws, _ = folders
+    (ws / "file").write_text("x")
+    with Folder.open(ws) as folder, pytest.raises(errors.UnsafeFile, match="is not a link"):
+        folder.read_link("file")
