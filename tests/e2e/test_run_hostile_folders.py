@@ -156,6 +156,55 @@ async def test_a_pipe_in_the_place_of_a_transcript_does_not_hold_a_resume(site: 
         Sessions.of(site.environ).find(session)
 
 
+def places_that_are_mounted(stage: Any) -> str:
+    """Links to the user's files wherever the next sandbox mounts something of the workspace on itself."""
+    ssh = f"{stage.home}/.ssh"
+    return f"""
+    cd {stage.ws}
+    git init -q 2>/dev/null
+    for repo in sub sub/deeper; do
+      mkdir -p $repo/.git/objects $repo/.git/refs $repo/.git/worktrees/x; echo 'ref: refs/heads/main' > $repo/.git/HEAD
+      ln -s {ssh} $repo/.git/hooks; ln -s {ssh}/id_rsa $repo/.git/config; ln -s {ssh} $repo/.git/modules
+      ln -s {ssh}/id_rsa $repo/.git/commondir; ln -s {ssh}/id_rsa $repo/.git/worktrees/x/gitdir
+    done
+    mkdir other; echo 'gitdir: {stage.home}' > other/.git
+    for name in .husky .vscode .devcontainer .github .circleci .cursor .claude hooks; do ln -s {ssh} $name; done
+    for name in .mcp.json leadrope.toml lefthook.yml .envrc AGENTS.md CLAUDE.md .gitconfig .gitmodules; do
+      ln -s {ssh}/id_rsa $name
+    done
+    mkdir -p .venv/bin .venv/lib/python3.11/site-packages; touch .venv/pyvenv.cfg
+    ln -s {ssh}/id_rsa .venv/bin/python3; echo {ssh} > .venv/lib/python3.11/site-packages/x.pth
+    ln -s {stage.home} home; mkfifo .gitignore pipe.pth
+    git config core.hooksPath hooks; git config include.path ../.gitconfig; git config filter.x.clean ./home/.ssh/id_rsa
+    rm -f leadrope.toml AGENTS.md CLAUDE.md; ls -A > planted
+    """
+
+
+async def test_the_next_sandbox_shows_nothing_that_links_lead_to(site: Any) -> None:
+    await planted(site, places_that_are_mounted(site))
+    assert ".husky" in (site.ws / "planted").read_text().split()
+    look = f"""
+    cd {site.ws}
+    for name in .husky .vscode .github .claude .cursor hooks sub/.git/hooks sub/deeper/.git/modules home/.ssh; do
+      echo evil > $name/authorized_keys; cat $name/id_rsa
+    done >> got 2>/dev/null
+    for name in .mcp.json lefthook.yml .envrc .gitconfig sub/.git/config .venv/bin/python3; do
+      echo evil >> $name; cat $name
+    done >> got 2>/dev/null
+    find . -type f -not -name got -exec grep -l KEY {{}} + >> got
+    echo looked >> got
+    """
+    environ = site.environ
+    environ["PATH"] = f"{site.ws}/.venv/bin:{environ['PATH']}"
+    async with asyncio.timeout(120):
+        played = await site.play(
+            [bash(look), {"text": "done"}], mode="full", approver=lambda _: True, walls="workspace"
+        )
+    assert played.result.outcome == "succeeded", played.result
+    assert [line for line in (site.ws / "got").read_text().splitlines() if line != "evil"] == ["looked"]
+    assert [path.name for path in (site.home / ".ssh").iterdir()] == ["id_rsa"]
+
+
 @pytest.mark.skipif(not ROOT, reason="the tests above run as this user")
 async def test_the_same_for_an_unprivileged_user(shown_to_all: Any) -> None:
     """In a mount namespace where that user can reach this Python."""
@@ -174,4 +223,4 @@ async def test_the_same_for_an_unprivileged_user(shown_to_all: Any) -> None:
         ran = await asyncio.create_subprocess_exec(*command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         out, _ = await ran.communicate()
     assert ran.returncode == 0, out.decode()[-4000:]
-    assert b"5 passed" in out
+    assert b"6 passed" in out

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hostile_folders import deep_tree
 from leadrope.confined import below, names
 
 
@@ -51,11 +52,5 @@ def test_everything_below_without_what_links_lead_to(folder: Path) -> None:
 
 
 def test_a_tree_that_no_path_reaches_the_end_of(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    for _ in range(2500):
-        os.mkdir("d", dir_fd=handle)
-        deeper = os.open("d", os.O_RDONLY, dir_fd=handle)
-        os.close(handle)
-        handle = deeper
-    os.close(handle)
-    assert sum(entry.name == "d" for entry in below(folder)) > 1500
+    with deep_tree(folder, 2100):
+        assert sum(entry.name == "d" for entry in below(folder)) > 1500

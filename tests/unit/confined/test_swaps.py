@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from leadrope import errors
-from leadrope.confined import Folder
+from leadrope.confined import Folder, real_path
 
 SECRET = b"the user's own"
 ROUNDS = 400
@@ -130,3 +130,11 @@ def test_a_copy_during_swaps_has_nothing_of_the_outside(root: Path, outside: Pat
     copied = [path for path in (tmp_path / "copies").rglob("*") if not path.is_dir() or path.is_symlink()]
     assert copied
     assert all(path.is_file() and not path.is_symlink() and path.read_bytes() != SECRET for path in copied)
+
+
+def test_where_a_path_leads_while_it_changes(root: Path, outside: Path) -> None:
+    """Python's own function fails where a link becomes a file between two of its looks."""
+    known = {str(root / "file"), str(outside / "file")}
+    with swapping(root, outside):
+        for _ in range(50 * ROUNDS):
+            assert real_path(root / "file") in known
