@@ -11,6 +11,7 @@ import os
 import secrets
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -36,7 +37,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """Of the copy, by its name below the run's folder."""
     was: bytes
     """What the file held when the copy was made."""
-    owner: tuple[int, int]
+    parent: tuple[int, int] = (0, 0)
+    """Device and number of the folder that the file is in."""
 
     @property
     def copy(self) -> str:
@@ -65,7 +67,7 @@ def _make(path: str, run_dir: str) -> Iterator[View]:
     file = Path(path)
     try:
         with Folder.open(file.parent, hard_links=True) as folder:
-            found = folder.stat(file.name)
+            parent = _identity(folder)
             was = folder.read_bytes(file.name, most=MOST_BYTES)
     except (OSError, errors.UnsafeFile):  # a link, not ours to read, or too large
         return
@@ -73,7 +75,7 @@ def _make(path: str, run_dir: str) -> Iterator[View]:
     with Folder.open(run_dir) as run, run.folder(name, makes=0o700) as made:
         made.write_new("config", was, mode=0o644)
         made.link("link", f"{run_dir}/{name}/config")
-    yield View(path=path, run_dir=run_dir, folder=name, was=was, owner=(found.st_uid, found.st_gid))
+    yield View(path=path, run_dir=run_dir, folder=name, was=was, parent=parent)
 
 
 def changed(view: View) -> bytes | None:
@@ -103,30 +105,57 @@ def read(content: bytes) -> dict[str, Values]:
 
 
 def write(view: View, name: str, *, before: Values, after: Sequence[str]) -> bool:
-    """Into the user's own file, with git's own lock; False if another value stands there by now. Raises Refused."""
+    """Into the user's own file, with git's own lock; False if another value stands there by now. Raises Refused.
+
+    git itself would follow a link that another agent puts there meanwhile. So it changes a copy of ours, which takes
+    the place of the file by its descriptor.
+    """
     file = Path(view.path)
+    lock = f"{file.name}.lock"
     try:
         with Folder.open(file.parent, hard_links=True) as folder:
-            standing = read(folder.read_bytes(file.name, most=MOST_BYTES)).get(name, ())
-    except errors.UnsafeFile as error:  # git would write to whatever it leads to
+            if _identity(folder) != view.parent:
+                raise Refused(f"{file.parent} has become another folder")
+            try:
+                folder.write_new(lock, b"", mode=0o600)
+            except FileExistsError:
+                raise Refused(f"could not lock config file {view.path}: File exists") from None
+            try:
+                return _replaced(folder, file.name, name, before, after)
+            finally:
+                folder.unlink(lock)
+    except errors.UnsafeFile as error:
         raise Refused(error.message) from None
     except (OSError, Unreadable) as error:
         raise Refused(str(error)) from None
+
+
+def _replaced(folder: Folder, file: str, name: str, before: Values, after: Sequence[str]) -> bool:
+    content = folder.read_bytes(file, most=MOST_BYTES)
+    standing = read(content).get(name, ())
     if standing != before:
         return standing == tuple(after)
-    if before and not after:
-        _git("--file", view.path, "--unset-all", name, owner=view.owner)
-    for place, value in enumerate(after):
-        _git("--file", view.path, "--add" if place else "--replace-all", name, value, owner=view.owner)
+    with tempfile.TemporaryDirectory(prefix="leadrope-settings-") as scratch, Folder.open(scratch) as own:
+        own.write_new("config", content)
+        if before and not after:
+            _git("--file", f"{scratch}/config", "--unset-all", name)
+        for place, value in enumerate(after):
+            _git("--file", f"{scratch}/config", "--add" if place else "--replace-all", name, value)
+        changed = own.read_bytes("config", most=2 * MOST_BYTES)
+    folder.replace(file, changed, like=folder.stat(file), syncs=True)
     return True
 
 
-def _git(*words: str, stdin: bytes = b"", owner: tuple[int, int] | None = None) -> bytes:
-    """`git config` without any repository. Root does it as the owner: a file of root's would be left otherwise."""
+def _identity(folder: Folder) -> tuple[int, int]:
+    found = os.fstat(folder.fileno())
+    return found.st_dev, found.st_ino
+
+
+def _git(*words: str, stdin: bytes = b"") -> bytes:
+    """`git config` without any repository."""
     program = shutil.which("git", path=PATH)
     if program is None:
         raise Refused("git is not installed outside of the sandbox")
-    is_for_another = owner is not None and os.geteuid() == 0 and owner[0] != 0
     try:
         done = subprocess.run(
             [program, "config", *words],
@@ -136,9 +165,6 @@ def _git(*words: str, stdin: bytes = b"", owner: tuple[int, int] | None = None) 
             env={"PATH": PATH, "LC_ALL": "C", "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull},
             timeout=TIMEOUT_S,
             check=False,
-            user=owner[0] if owner and is_for_another else None,
-            group=owner[1] if owner and is_for_another else None,
-            extra_groups=[] if is_for_another else None,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Refused(str(error)) from None

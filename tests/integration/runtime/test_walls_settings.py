@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
 import pytest
 
+from hostile_folders import swapping
 from leadrope import events
 from leadrope.process import sandbox_settings
 from leadrope.process.sandbox_settings import View
@@ -200,6 +202,35 @@ def test_a_copy_that_is_none_any_more_is_dropped(desk: Desk, tmp_path: Path, tra
     (notice,) = desk.settle()
     assert notice.code == walls_settings.DROPPED
     assert desk.config.read_bytes() == before
+
+
+def test_a_folder_that_became_a_link_is_not_written_through(desk: Desk, tmp_path: Path) -> None:
+    """Another agent in the same workspace may have exchanged it, for one with the very same settings in it."""
+    desk.agent("user.name", "B")
+    other = tmp_path / "victim"
+    shutil.copytree(desk.config.parent, other)
+    before = (other / "config").read_bytes()
+    desk.config.parent.rename(tmp_path / "was")
+    desk.config.parent.symlink_to(other)
+    (notice,) = desk.settle()
+    assert "has become another folder" in notice.message
+    assert (other / "config").read_bytes() == before
+    assert sorted(path.name for path in other.iterdir()) == sorted(path.name for path in (tmp_path / "was").iterdir())
+
+
+def test_no_swap_leads_the_settings_elsewhere(desk: Desk, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_bytes(desk.config.read_bytes())
+    link = tmp_path / "link"
+    link.symlink_to(victim)
+    before = victim.stat()
+    desk.agent("user.name", "B")
+    for _ in range(20):
+        with swapping(desk.config, link):
+            desk.settle()
+    after = victim.stat()
+    assert (after.st_ino, after.st_mtime_ns, after.st_size) == (before.st_ino, before.st_mtime_ns, before.st_size)
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("victim")] == ["victim"]
 
 
 def test_settings_that_became_a_link_are_not_written_through(desk: Desk, tmp_path: Path) -> None:

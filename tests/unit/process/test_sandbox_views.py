@@ -17,8 +17,8 @@ HOME = "/home/u"
 CONFIG = f"{HOME}/project/.git/config"
 RUN = "/tmp/leadrope-run-1"  # a name
 SPEC = Sandbox(workspace=f"{HOME}/project", run_dir=RUN, home=HOME, binary="/usr/bin/agent")
-VIEW = View(path=CONFIG, run_dir=RUN, folder="git-1", was=b"", owner=(1000, 1000))
-OWN = View(path=f"{HOME}/.gitconfig", run_dir=RUN, folder="git-2", was=b"", owner=(1000, 1000))
+VIEW = View(path=CONFIG, run_dir=RUN, folder="git-1", was=b"")
+OWN = View(path=f"{HOME}/.gitconfig", run_dir=RUN, folder="git-2", was=b"")
 SHOWN = Cache(place=Place(name=f"{HOME}/.cargo/registry", real=f"{HOME}/.cargo/registry"), layer=f"{RUN}/cache-1")
 EXTRA = Cache(place=Place(name=f"{HOME}/.npm/x", real=f"{HOME}/.npm/x"), is_extra=True, layer=f"{RUN}/cache-2")
 MACHINE = Machine(protected=(CONFIG,), views=(VIEW,), caches=(SHOWN, EXTRA), copies={f"{HOME}/.gitconfig": OWN})
