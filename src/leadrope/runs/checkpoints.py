@@ -323,7 +323,13 @@ async def _shadow(checkpoint: Checkpoint, environ: Mapping[str, str] | None) -> 
         )
     git_folder.check(repository.top, repository.git_dir, repository.common_dir)
     name = hashlib.sha256(os.fsencode(checkpoint.cwd)).hexdigest()[:24]
-    shadow = Shadow(Git(environ), repository, checkpoint.cwd, homes.ensure(Path(checkpoint.store, _SHADOWS)) / name)
+    shadow = Shadow(
+        Git(environ),
+        repository,
+        checkpoint.cwd,
+        homes.ensure(Path(checkpoint.store, _SHADOWS)) / name,
+        checkpoint.store,
+    )
     await shadow.prepare()
     return shadow
 

@@ -24,7 +24,7 @@ import msgspec
 from leadrope import errors
 from leadrope.confined import real_path
 from leadrope.core import home as homes
-from leadrope.runs import git_folder
+from leadrope.runs import git_folder, git_limits
 from leadrope.runs.leases import Exclusive
 
 TIMEOUT_S = 300.0
@@ -87,6 +87,13 @@ _SETTINGS = {
 _PROGRAM = re.compile(r"(filter\..+)\.(?:clean|smudge|process|required)|(merge\..+)\.driver", re.DOTALL)
 _EMPTIED = re.compile(r"branch\..+\.mergeoptions|alias\..+|diff\..+\.(?:command|textconv)", re.DOTALL)
 """More that names programs, or options that do."""
+_WRITERS = frozenset(
+    {
+        *("branch", "checkout-index", "commit-tree", "hash-object", "init", "merge", "read-tree", "update-index"),
+        *("update-ref", "worktree", "write-tree"),
+    }
+)
+"""The commands used here that change something: only these have to be limited, which takes time."""
 _HOOK = re.compile(r"(hook\..+)\.[a-z]+", re.DOTALL)
 
 
@@ -114,6 +121,8 @@ class Git:
         self.env = {name: source[name] for name in _KEPT if name in source} | _FIXED
         self.settings = dict(_SETTINGS)
         self.timeout_s = timeout_s
+        self.writes: tuple[str, ...] = ()
+        """Folders below which git may write, and nowhere else; none: wherever the user may."""
         self.switched_off: tuple[str, ...] = ()
         """Filters and merge programs of the repository's own configuration."""
 
@@ -123,6 +132,13 @@ class Git:
         other.env = self.env | {name: str(value) for name, value in variables.items()}
         other.settings = dict(self.settings)
         other.switched_off = self.switched_off
+        other.writes = self.writes
+        return other
+
+    def limited(self, *folders: str | Path) -> Git:
+        """The same, writing below these folders only, also where a link there leads elsewhere."""
+        other = self.within()
+        other.writes = tuple(map(str, folders))
         return other
 
     async def distrust(self, cwd: str | Path) -> Git:
@@ -165,18 +181,21 @@ class Git:
         if program is None:
             raise errors.CliNotFound("git is not on the PATH", hint="Install git 2.31 or newer.")
         try:
-            process = await asyncio.create_subprocess_exec(
-                program,
-                "--no-pager",
-                *arguments,
-                cwd=cwd,
-                env=self._environment() | dict(env or {}),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE if into is None else into,
-                stderr=asyncio.subprocess.PIPE,
-                start_new_session=True,
-                limit=1024 * 1024,
-            )
+            with git_limits.only_below(self.writes if arguments[0] in _WRITERS else ()) as start:
+                process = await asyncio.create_subprocess_exec(
+                    *start.words,
+                    program,
+                    "--no-pager",
+                    *arguments,
+                    cwd=cwd,
+                    env=self._environment() | dict(env or {}),
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE if into is None else into,
+                    stderr=asyncio.subprocess.PIPE,
+                    start_new_session=True,
+                    limit=1024 * 1024,
+                    pass_fds=start.handles,
+                )
         except (NotADirectoryError, FileNotFoundError):
             raise _no_folder(cwd) from None
         words = " ".join(arguments[:2])

@@ -112,9 +112,11 @@ class Shadow:
     user's repository, where a ref holds them. It keeps an index, so that a second look reads only what changed.
     """
 
-    def __init__(self, git: Git, repository: Repository, cwd: str, folder: Path) -> None:
+    def __init__(self, git: Git, repository: Repository, cwd: str, folder: Path, store: str) -> None:
+        """`store` holds the folder, and whatever else is written for a checkpoint."""
         self.cwd = cwd
         self.folder = folder
+        git = git.limited(repository.common_dir, repository.git_dir, store)
         self.user = git.within(GIT_DIR=repository.git_dir, GIT_WORK_TREE=repository.top)
         self.git = git.within(
             GIT_DIR=folder,

@@ -120,6 +120,7 @@ async def apply(
         with _scratch(tree) as folder:
             git, state = await _state(tree, folder, environ)
             user = await Git(environ).within(GIT_DIR=target.git_dir, GIT_WORK_TREE=target.top).distrust(target.top)
+            user = user.limited(target.common_dir, target.git_dir, target.top, tree.folder)
             notes = [f"not brought: {gits.names(state.left_out)}"] if state.left_out else []
             if commits:
                 return await _merge(tree, git, user, target, state.tree, notes)

@@ -99,6 +99,7 @@ async def create(
     path = place / (_ODD.sub("-", Path(found.top).name).strip("-.") or "tree")
     if os.path.lexists(path) or (place / RECORD).exists():
         raise errors.WrongState(f"run {run_id} has a worktree already: {path}", hint="Discard it first.")
+    git = git.limited(found.common_dir, place)
     tree = Worktree(
         run_id=run_id,
         repo=found.top,
@@ -141,7 +142,7 @@ async def _discard(tree: Worktree, home: Path, environ: Mapping[str, str] | None
     tip = ""
     if Path(tree.common_dir, "HEAD").exists():
         git_folder.check_folder(tree.common_dir)
-        git = Git(environ).within(GIT_DIR=tree.common_dir)
+        git = Git(environ).within(GIT_DIR=tree.common_dir).limited(tree.common_dir)
         async with gits.alone(home, tree.common_dir):
             _remove_admin(tree, notes)
             await asyncio.to_thread(remove, Path(tree.path))
@@ -198,7 +199,8 @@ def _recorded(store: Folder, name: str, older_than_s: float) -> Worktree | None:
 
 def bound(tree: Worktree, environ: Mapping[str, str] | None) -> Git:
     """Goes by what was written down: a `.git` file and a `commondir` are in the agent's hands."""
-    return Git(environ).within(GIT_DIR=tree.common_dir, GIT_WORK_TREE=tree.path)
+    git = Git(environ).within(GIT_DIR=tree.common_dir, GIT_WORK_TREE=tree.path)
+    return git.limited(tree.common_dir, tree.folder)
 
 
 async def head(tree: Worktree, git: Git) -> str:
