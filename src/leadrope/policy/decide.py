@@ -93,7 +93,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide(
-    policy: Policy, call: ToolCall, facts: Facts | None = None, *, resolve: paths.Resolve = paths.real_path
+    policy: Policy, call: ToolCall, facts: Facts | None = None, *, resolve: paths.Resolve = paths.resolved
 ) -> Verdict:
     """The verdict on one call, with the rule that said it, its layer and how a command was read."""
     facts = facts or Facts()
@@ -107,7 +107,7 @@ def decide(
     return verdict
 
 
-def class_of_call(call: ToolCall, workspace: tuple[str, ...], *, resolve: paths.Resolve = paths.real_path) -> ToolClass:
+def class_of_call(call: ToolCall, workspace: tuple[str, ...], *, resolve: paths.Resolve = paths.resolved) -> ToolClass:
     """The tool's class, with an edit told inside from outside. An edit without a path is outside."""
     return Look(call, paths.Ground(workspace, home="/", cwd=call.cwd, resolve=resolve)).kind
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from leadrope import errors
+from leadrope.confined import real_path
 
 Resolve = Callable[[str], str]
 
@@ -15,17 +16,21 @@ Resolve = Callable[[str], str]
 MAX_LENGTH = 4096
 
 
-def real_path(path: str) -> str:
-    """With every link followed; as it is written where a link on the way cannot be read (`/proc/1/root`) or the name
-    is not one that the system knows. It is compared by its text in that case.
+def resolved(path: str) -> str:
+    """With every link followed; `/`, which is outside of every folder, for a path that is exchanged all the time.
+
+    As it is written where a link on the way cannot be read (`/proc/1/root`) or the name is not one that the system
+    knows: it is compared by its text in that case.
     """
     try:
-        return os.path.realpath(path)
+        return real_path(path)
+    except errors.UnsafeFile:
+        return "/"
     except (OSError, ValueError):
         return os.path.normpath(path)
 
 
-def is_inside(path: str, roots: Iterable[str], *, cwd: str, resolve: Resolve = real_path) -> bool:
+def is_inside(path: str, roots: Iterable[str], *, cwd: str, resolve: Resolve = resolved) -> bool:
     """True if `path`, as seen from `cwd` and with every link followed, is one of `roots` or below one.
 
     A path that cannot be understood (empty, a NUL byte, a `~` that only a shell would expand) is outside.
@@ -51,9 +56,7 @@ def user_home() -> str:
 class Ground:
     """Where paths are seen from: the workspace's folders, the working directory, the user's home."""
 
-    def __init__(
-        self, roots: Sequence[str], *, home: str, cwd: str | None = None, resolve: Resolve = real_path
-    ) -> None:
+    def __init__(self, roots: Sequence[str], *, home: str, cwd: str | None = None, resolve: Resolve = resolved) -> None:
         """`cwd` is the folder that the agent's shell is in, the first of the workspace's where nobody said."""
         self.cwd = os.path.join(roots[0], cwd) if cwd else roots[0]
         self.home = home

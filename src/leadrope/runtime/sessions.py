@@ -192,7 +192,9 @@ class Sessions:
                 for entry in folder.walk(f"{CONFIG}/projects", most=_MOST_NATIVE):
                     if not entry.path.endswith(".jsonl") or entry.kind == "folder":
                         continue
-                    if entry.kind == "file":
+                    if not _is_text(entry.path):
+                        log.warning("%s/%r has a name that is not UTF-8 text and is left out", session_id, entry.path)
+                    elif entry.kind == "file":
                         found.append(entry.path)
                     else:
                         log.warning("%s/%s is a %s and is left out", session_id, entry.path, entry.kind)
@@ -200,6 +202,8 @@ class Sessions:
             return []
         except errors.UnsafeFile as error:
             log.warning("%s; what lies there is left out", error.message)
+        except OSError as error:
+            log.warning("%s; what lies there is left out", error)
         return found
 
     def _lines(self, session_id: str, name: str) -> Iterator[bytes]:
@@ -210,6 +214,8 @@ class Sessions:
             return
         except errors.UnsafeFile as error:
             log.warning("%s; it is left out", error.message)
+        except OSError as error:
+            log.warning("%s; it is left out", error)
 
     def import_(self, lines: Iterable[bytes]) -> SessionInfo:
         """A session that was exported elsewhere. What it says is somebody else's text: look at it before you go on."""
@@ -331,6 +337,11 @@ def read_info(folder: Path) -> SessionInfo | None:
             return msgspec.json.decode(session.read_bytes(INFO, most=_INFO_BYTES), type=SessionInfo)
     except (OSError, errors.UnsafeFile, msgspec.MsgspecError):
         return None
+
+
+def _is_text(name: str) -> bool:
+    """Else it holds bytes that no line of an export can."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 def _is_session(entry: Name) -> bool:

@@ -166,5 +166,5 @@ def _meets(glob: paths.Glob, entry: Name, ground: paths.Ground) -> bool:
         return True
     if not entry.is_link:
         return False
-    target = paths.real_path(entry.path)
+    target = paths.resolved(entry.path)
     return glob.overlaps(target, ground, below=True)
