@@ -1,0 +1,180 @@
+"""What SECURITY.md says does not hold, shown on the real CLI, so that a limit is neither hidden nor outlived."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leadrope import events
+from leadrope.rehearsal import ModelServer
+
+needs_sandbox = pytest.mark.skipif(
+    shutil.which("bwrap") is None and os.environ.get("CI", "").lower() != "true", reason="bubblewrap is not installed"
+)
+SANDBOX = [pytest.param("off", id="no sandbox"), pytest.param("workspace", id="sandbox", marks=needs_sandbox)]
+TOKEN = "deploy-token-of-this-run"
+
+
+def bash(command: str) -> dict[str, Any]:
+    return {"tool": {"name": "Bash", "input": {"command": command, "description": "try"}}}
+
+
+@pytest.mark.parametrize("walls", SANDBOX)
+async def test_a_program_does_more_than_its_line_says(stage: Any, walls: str) -> None:
+    for name in ("first", "second"):
+        (stage.ws / name).write_text("x")
+    (stage.ws / "Makefile").write_text("clean:\n\t@rm first\n")
+    played = await stage.play([bash("make clean"), bash("rm second"), {"text": "done"}], mode="full", walls=walls)
+    assert [found.decision for found in played.of(events.ToolDecided)] == ["allow", "deny"]
+    assert not (stage.ws / "first").exists()
+    assert (stage.ws / "second").exists()
+
+
+@pytest.fixture
+async def listener() -> AsyncIterator[tuple[int, list[bytes]]]:
+    """A service of this machine that asks for no password."""
+    heard: list[bytes] = []
+
+    async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append(await reader.read(200))
+        writer.close()
+
+    server = await asyncio.start_server(hear, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1], heard
+
+
+LEAVE = """
+import json, os, pathlib, socket
+home = pathlib.Path(os.environ["HOME"])
+found = {{"keys": [name for name in (".netrc", ".ssh/id_ed25519", ".npmrc") if (home / name).exists()]}}
+found["token"] = os.environ.get("DEPLOY_TOKEN", "")
+try:
+    with socket.create_connection(("127.0.0.1", {port}), 5) as connection:
+        connection.sendall(b"released")
+    found["reached"] = True
+except OSError:
+    found["reached"] = False
+pathlib.Path("out.json").write_text(json.dumps(found))
+"""
+
+
+@needs_sandbox
+@pytest.mark.parametrize("network", ["any", "model-only"])
+@pytest.mark.parametrize("given", [{}, {"DEPLOY_TOKEN": TOKEN}], ids=["nothing given", "a token given"])
+async def test_what_leaves_the_sandbox_needs_a_network_and_credentials_that_were_given(
+    stage: Any, listener: tuple[int, list[bytes]], network: str, given: dict[str, str]
+) -> None:
+    port, heard = listener
+    (stage.home / ".ssh").mkdir()
+    for name in (".netrc", ".ssh/id_ed25519", ".npmrc"):
+        (stage.home / name).write_text("a key")
+    (stage.ws / "release.py").write_text(LEAVE.format(port=port))
+    await stage.play(
+        [bash("python3 release.py"), {"text": "done"}],
+        mode="full",
+        walls="workspace",
+        network=network,
+        variables=given,
+    )
+    found = json.loads((stage.ws / "out.json").read_text())
+    assert found == {"keys": [], "token": given.get("DEPLOY_TOKEN", ""), "reached": network == "any"}
+    assert heard == ([b"released"] if network == "any" else [])
+
+
+async def test_without_a_sandbox_a_command_has_the_users_rights(stage: Any) -> None:
+    key = stage.home / ".ssh" / "id_ed25519"
+    key.parent.mkdir()
+    key.write_text("a key")
+    text = f"import pathlib; pathlib.Path('out').write_text(pathlib.Path({str(key)!r}).read_text())"
+    (stage.ws / "look.py").write_text(text)
+    await stage.play([bash("python3 look.py"), {"text": "done"}], mode="default", walls="off", approver=lambda _: True)
+    assert (stage.ws / "out").read_text() == "a key"
+
+
+def test_a_secret_is_found_as_it_is_and_not_encoded(stage: Any) -> None:
+    """At the terminal, and in what is stored."""
+    home = Path(stage.environ["LEADROPE_HOME"])
+    home.mkdir()
+    (home / ".env").write_text("CLAUDE_CODE_OAUTH_TOKEN=sk-ant-oat01-rehearsal-0000000000\n")
+    stage.environ |= {"DEPLOY_TOKEN": TOKEN, "PATH": f"{Path(sys.executable).parent}:{stage.environ['PATH']}"}
+    (stage.ws / "Makefile").write_text('show:\n\t@echo "plain $$DEPLOY_TOKEN"; printf %s "$$DEPLOY_TOKEN" | base64\n')
+    words = ["run", "look", "--mode", "full", "--walls", "off", "--secret", "DEPLOY_TOKEN", "-o", "stream-json"]
+    with ModelServer.in_thread([bash("make show"), {"text": "done"}]) as model:
+        config = stage.home / ".config" / "leadrope" / "config.toml"
+        config.parent.mkdir(parents=True)
+        config.write_text(f'[run]\nbase_url = "{model.url}"\n')
+        printed = leadrope(stage, *words)
+    run_id = re.findall(r'"run_id":"(\w+)"', printed)[-1]
+    for text in (printed, leadrope(stage, "export", run_id)):
+        assert "plain [redacted]" in text
+        assert TOKEN not in text
+        assert base64.b64encode(TOKEN.encode()).decode() in text
+
+
+def leadrope(stage: Any, *words: str) -> str:
+    done = subprocess.run(
+        ["leadrope", *words],
+        cwd=stage.ws,
+        env=stage.environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+async def test_the_agents_own_transcript_is_not_redacted(stage: Any) -> None:
+    played = await stage.play(
+        [bash('printf %s "$DEPLOY_TOKEN"'), {"text": "done"}],
+        walls="off",
+        approver=lambda _: True,
+        variables={"DEPLOY_TOKEN": TOKEN},
+    )
+    sessions = Path(stage.environ["LEADROPE_HOME"]) / "sessions"
+    config = sessions / str(played.result.session_id) / "config"
+    assert sessions.stat().st_mode & 0o777 == 0o700
+    assert any(TOKEN in path.read_text() for path in config.rglob("*.jsonl"))
+
+
+WRITE_TO_IT = """
+for process in /proc/[0-9]*; do
+    if grep -qa -e --input-format "$process/cmdline" 2> /dev/null; then
+        if echo '{}' > "$process/fd/0"; then echo written; else echo refused; fi
+    fi
+done > out 2> /dev/null
+"""
+
+
+@needs_sandbox
+async def test_where_commands_are_not_kept_apart_that_is_told_and_the_input_is_a_socket_all_the_same(
+    stage: Any,
+) -> None:
+    """Without a program that could enter a domain, as on a kernel that has none. In a sandbox, where the script finds
+    no other agent than its own.
+    """
+    (stage.ws / "write.sh").write_text(WRITE_TO_IT)
+    played = await stage.play(
+        [bash("bash write.sh"), {"text": "done"}],
+        approver=lambda _: True,
+        walls="workspace",
+        policy={"blocked_commands": ["perl", "python3"]},
+    )
+    told = [notice.message for notice in played.of(events.Notice) if notice.code == "commands_not_apart"]
+    assert len(told) == 1
+    assert played.result.outcome == "succeeded"
+    assert set((stage.ws / "out").read_text().split()) == {"refused"}
