@@ -232,6 +232,18 @@ async def test_mode_sandboxed_has_no_network_but_the_model_s(stage: Any) -> None
     assert played.one(events.SessionStarted).walls == "workspace"
 
 
+async def test_a_layer_that_allows_mode_sandboxed_at_the_most_holds_a_run_in_mode_full_to_it(stage: Any) -> None:
+    capped = {"permission_mode": "sandboxed"}
+    with pytest.raises(errors.BadValue, match="mode sandboxed"):
+        await stage.play([], mode="full", walls="off", policy=capped)
+    outside = stage.home / "outside"
+    command = bash("cat /proc/net/route > out.txt")
+    played = await stage.play([command, write(outside, "x"), {"text": "done"}], mode="full", policy=capped)
+    assert [d.decision for d in played.of(events.ToolDecided)] == ["allow", "deny"]
+    assert len((stage.ws / "out.txt").read_text().splitlines()) == 1
+    assert not outside.exists()
+
+
 # -- the agent's own sandbox ---------------------------------------------------------------------------------------
 
 

@@ -178,3 +178,14 @@ async def test_where_commands_are_not_kept_apart_that_is_told_and_the_input_is_a
     assert len(told) == 1
     assert played.result.outcome == "succeeded"
     assert set((stage.ws / "out").read_text().split()) == {"refused"}
+
+
+@needs_sandbox
+async def test_a_sandbox_that_cannot_mask_everything_opens_nothing(stage: Any) -> None:
+    """The system's shell cannot be masked, or nothing would start; so a line is asked for as without a sandbox."""
+    played = await stage.play(
+        [bash("gradle test; touch made"), {"text": "done"}], mode="full", policy={"blocked_commands": ["sh"]}
+    )
+    assert [notice.code for notice in played.of(events.Notice) if notice.code == "sandbox_incomplete"]
+    assert [found.decision for found in played.of(events.ToolDecided)] == ["deny"]
+    assert not (stage.ws / "made").exists()

@@ -272,6 +272,8 @@ GUARDED_PATHS = """
     .gitlab-ci.yml .circleci/config.yml .travis.yml Jenkinsfile azure-pipelines.yml bitbucket-pipelines.yml
     .buildkite/pipeline.yml .drone.yml .woodpecker.yml .woodpecker/a.yml appveyor.yml
     ~/.config/leadrope/config.toml ~/.local/share/leadrope/leadrope.db ~/.local/share/leadrope/sessions/a
+    .husky/pre-commit .githooks/pre-push lefthook.yml .pre-commit-config.yaml .gitconfig .gitmodules .vscode/tasks.json
+    .devcontainer/devcontainer.json .envrc packages/a/.envrc lib/site.pth .cursor/mcp.json
 """
 
 
