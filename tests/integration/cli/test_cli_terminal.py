@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +19,18 @@ async def test_a_yes_at_the_terminal_lets_the_command_run(desk: Any) -> None:
         assert await terminal.ends() == 0
     assert desk.marker.exists()
     assert "Done.\r\n" in terminal.seen
+
+
+async def test_the_question_is_the_one_in_the_readme(desk: Any) -> None:
+    readme = (Path(__file__).parents[3] / "README.md").read_text()
+    sample = re.search(r"^```\n(\? Bash wants to run:.*?)\n```$", readme, re.MULTILINE | re.DOTALL)
+    assert sample is not None
+    call = {"name": "Bash", "input": {"command": "npm test", "description": "Run the tests"}}
+    async with desk.playing([{"tool": call}, {"text": "Done."}], "run", "go", "--mode", "edit") as terminal:
+        await terminal.reads(sample[1].replace("\n", "\r\n"))
+        await terminal.asks("n\n", "why")
+        await terminal.asks("\n", "denied by you")
+        assert await terminal.ends() == 0
 
 
 async def test_a_no_at_the_terminal_reaches_the_agent_with_its_reason(desk: Any) -> None:
