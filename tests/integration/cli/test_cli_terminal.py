@@ -27,10 +27,16 @@ async def test_the_question_is_the_one_in_the_readme(desk: Any) -> None:
     assert sample is not None
     call = {"name": "Bash", "input": {"command": "npm test", "description": "Run the tests"}}
     async with desk.playing([{"tool": call}, {"text": "Done."}], "run", "go", "--mode", "edit") as terminal:
-        await terminal.reads(sample[1].replace("\n", "\r\n"))
+        await terminal.reads("? Bash", "[e]dit: ")
+        assert words(sample[1]) == words("? Bash" + terminal.seen.partition("? Bash")[2])
         await terminal.asks("n\n", "why")
         await terminal.asks("\n", "denied by you")
         assert await terminal.ends() == 0
+
+
+def words(question: str) -> list[str]:
+    """However wide the terminal is."""
+    return question.replace("·", " ").split()
 
 
 async def test_a_no_at_the_terminal_reaches_the_agent_with_its_reason(desk: Any) -> None:
