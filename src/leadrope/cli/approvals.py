@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
+import time
 from typing import Any
 
 import click
@@ -55,6 +56,13 @@ def _in_words(found: Approval) -> str:
     if asked.kind == "plan":
         return one_line(exact(f"a plan: {asked.plan}"), 200)
     return one_line(exact("; ".join(question.question for question in asked.questions)), 200)
+
+
+def _time_left(row: Approval, asked: ApprovalRequested | QuestionRequested) -> str:
+    if row.state != "pending" or not asked.expires_s:
+        return ""
+    left = max(0.0, row.requested + asked.expires_s - time.time())
+    return f" · denied in {f'{left / 60:.0f} min' if left >= 90 else f'{left:.0f} s'} without an answer"
 
 
 def _risk(found: Approval) -> str:
@@ -115,7 +123,7 @@ def show(approval: str) -> int:
             return 0
         row = service.store.approval(_find(service, approval))
         asked = _asked(row)
-        click.echo(f"{row.id}  {row.state}" + (f" by {row.by}" if row.by else ""))
+        click.echo(f"{row.id}  {row.state}" + (f" by {row.by}" if row.by else _time_left(row, asked)))
         click.echo(f"run {row.run_id[:8]}: {clean(row.title)}\nfolder {exact(row.cwd)}\n")
         # To the letter: a person says yes to exactly this, and what hides in it is written out.
         if isinstance(asked, ApprovalRequested):

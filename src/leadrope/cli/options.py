@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, get_args
+from typing import Any
 
 import click
 
 from leadrope import errors
 from leadrope.cli import values
 from leadrope.core.config import Config
-from leadrope.core.request import McpServer, Mode
+from leadrope.core.request import McpServer
 
 TASK, AGENT, SAFETY, TOOLS, SESSION, SHAPE, LIMITS, PAYING, KEEPING, SHOWING = (
     "The task",
@@ -202,7 +202,6 @@ FLAGS: tuple[Flag, ...] = (
         section=SAFETY,
         field="mode",
         metavar="MODE",
-        shell_complete=lambda _ctx, _param, begun: [mode for mode in get_args(Mode) if mode.startswith(begun)],
         help="plan: read only. default: ask for everything but reading. edit: also edit files in the workspace. "
         "sandboxed: work freely inside the sandbox and ask to leave it. full: ask for nothing but what rules name. "
         "dontAsk: deny what would be asked.",

@@ -103,6 +103,8 @@ async def test_a_detached_run_is_granted_a_pattern_and_loses_it_from_this_termin
         assert first["asked"]["pattern"] == "Bash(make test *)"
         shown = await desk.leadrope("approvals", "show", first["id"])
         assert "`--pattern` allows Bash(make test *) for the rest of the run" in shown.out
+        assert shown.out.startswith(f"{first['id']}  pending · denied in 5 min without an answer\n")
+        assert "read as:\n    runs make test\n" in shown.out
         approved = await desk.leadrope("approvals", "approve", first["id"], "--pattern")
         assert approved.out == f"{first['id']} approved; Bash(make test *) is allowed until run {run[:8]} ends\n"
         second = await waiting(desk)
