@@ -295,11 +295,24 @@ def _granted(policy: Policy, look: Look, *, by_name: bool = True) -> Allow | Non
         ("allow", policy.grants, "a grant that was given in this run covers it"),
     )
     for rule, entries, why in lists:
+        if entries is policy.grants and not _is_ordinary(look):
+            continue
         texts = _texts(entry for entry in entries if by_name or "(" in entry)
         if texts and patterns.admitted(texts, look):
             named = [text for text in texts if patterns.parse(text).names(look.call.name)]
             return Allow(rule, f"{why} ({', '.join(named)})", "run")
     return None
+
+
+def _is_ordinary(look: Look) -> bool:
+    """A pattern that was granted at a question stands for calls like the one that was seen there: not for a risky one,
+    nor for one that writes elsewhere.
+    """
+    if look.reading is None:
+        return True
+    from leadrope.policy import commands  # noqa: PLC0415  # with the tables of programs behind it
+
+    return commands.risk(look.reading) != "high" and all(map(look.ground.holds, look.written))
 
 
 def _readable(entry: str) -> patterns.ToolPattern | None:

@@ -20,6 +20,8 @@ _FAMILIES = names(
     lerna bazel cmake ctest deno python python3 node ruby perl php java bash sh zsh systemctl apt
     apt-get brew"""
 )
+# What they do depends on their words alone, and some of it is not ordinary: send files away, end a stranger's process.
+_NEVER = names("curl wget http https xh nc ssh scp sftp rsync kill pkill killall chmod chown chgrp mount")
 # Words that only lead to the word that matters.
 _LEADING = frozenset(("run", "exec", "compose", "tool", "-m", "x", "dlx"))
 _PLAIN = re.compile(r"[A-Za-z0-9_@./:+-]+")
@@ -70,7 +72,10 @@ def pattern_for(look: Look) -> str:
 
 def _fixed(words: list[str]) -> list[str]:
     fixed = words[:1]
-    if words[0].rpartition("/")[2] not in _FAMILIES:
+    name = words[0].rpartition("/")[2]
+    if name in _NEVER:
+        return []
+    if name not in _FAMILIES:
         return fixed
     for word in words[1:4]:
         if word.startswith("-") and word not in _LEADING:

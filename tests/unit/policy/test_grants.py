@@ -197,6 +197,30 @@ def test_the_pattern_that_a_question_offers(command: str, pattern: str) -> None:
         assert isinstance(decide(granted, call, Facts(home="/home/me"), resolve=os.path.normpath), Allow)
 
 
+@pytest.mark.parametrize("command", ["curl https://a.b", "wget -q https://a.b", "kill 7", "pkill x", "chmod +x a"])
+def test_nothing_is_offered_for_programs_whose_words_are_all_that_matters(command: str) -> None:
+    policy = Policy(mode="default", workspace=("/ws",))
+    call = ToolCall(id="t", name="Bash", input={"command": command})
+    assert offered(policy, call, decide(policy, call, Facts(home="/home/me"), resolve=os.path.normpath)) == ""
+
+
+@pytest.mark.parametrize(
+    ("pattern", "command", "expected"),
+    [
+        ("Bash(touch *)", "touch src/a", Allow),
+        ("Bash(touch *)", "touch /home/me/.bashrc", Ask),
+        ("Bash(touch *)", "touch ~/.bashrc", Ask),
+        ("Bash(touch *)", "touch ../other/a", Ask),
+        ("Bash(chmod *)", "chmod -R 777 a", Ask),
+        ("Bash(git checkout *)", "git checkout main", Allow),
+    ],
+)
+def test_what_was_granted_at_a_question_covers_no_risky_call_and_no_other_folder(
+    pattern: str, command: str, expected: type[Verdict]
+) -> None:
+    assert isinstance(judged(command, grants=(pattern,)), expected)
+
+
 def test_nothing_is_offered_where_a_grant_would_not_answer_the_question() -> None:
     call = ToolCall(id="t", name="Bash", input={"command": "npm test"})
     for rules in ({"require_approval": True}, {"permission_mode": "default"}, {"require_approval": ["npm test"]}):
