@@ -26,6 +26,7 @@ MOST_BYTES = 16 * 1024 * 1024
 # Whole checkouts that the agent makes for its subagents; nothing is read from them on behalf of this folder.
 _NOT_READ = "worktrees"
 _MOST_FOLDERS = 20
+_DEEPEST = 64
 _MOST_TEXT = 256 * 1024
 
 RUNNERS = {
@@ -59,6 +60,8 @@ def collect(folder: Path, user_home: Path | None = None, *, above: bool = True) 
             problem = f"{os.path.relpath(place, folder)} is a link"
         for path in _below(place, folders):
             found.append(path)
+            if _is_deep(path, place):
+                problem = f"{os.path.relpath(place, folder)} is more than {_DEEPEST} folders deep"
             if len(found) > MOST_FILES:
                 name = os.path.relpath(place, folder)
                 return Collected(
@@ -92,7 +95,7 @@ def _below(place: Path, folders: list[str]) -> Iterator[Path]:
     while todo:
         here = todo.pop()
         real = real_path(here)
-        if not os.path.isdir(real):  # noqa: PTH112  # as the calls beside it
+        if _is_deep(here, place) or not os.path.isdir(real):  # noqa: PTH112  # as the calls beside it
             yield here
         elif real not in folders:
             folders.append(real)
@@ -103,6 +106,10 @@ def _below(place: Path, folders: list[str]) -> Iterator[Path]:
                 yield here
                 continue
             todo += [here / name for name in found if not (here == place and name == _NOT_READ)]
+
+
+def _is_deep(path: Path, place: Path) -> bool:
+    return len(path.parts) - len(place.parts) > _DEEPEST
 
 
 # -- what commands name -----------------------------------------------------------------------------------------------

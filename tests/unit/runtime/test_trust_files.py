@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hostile_folders import deep_tree
 from leadrope import errors
 from leadrope.runtime import trust, trust_files
 
@@ -138,3 +139,10 @@ def test_what_must_stay_as_it_is_are_whole_folders_and_the_files_that_are_named(
     (repo / ".claude" / "agents" / "a.md").touch()
     kept = trust.look(tmp_path, str(repo)).kept()
     assert kept == (f"{repo}/.claude", f"{repo}/Makefile", f"{repo}/scripts/hello.sh")
+
+
+def test_a_tree_that_is_too_deep_is_not_trusted(repo: Path) -> None:
+    with deep_tree(repo / ".claude", 1200):
+        found = trust_files.collect(repo)
+    assert "more than 64 folders deep" in found.problem
+    assert len(found.files) < 100
