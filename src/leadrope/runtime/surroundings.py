@@ -120,15 +120,13 @@ class Surroundings:
             matching: list[str] = []
             for folder in found:
                 try:
-                    with os.scandir(folder) as entries:
-                        for entry in entries:
-                            left -= 1
-                            if left < 0:
-                                return None
-                            if name == "**" or fnmatch.fnmatchcase(entry.name, name):
-                                matching.append(entry.path)
+                    entries = names(folder, most=left + 1, follows=True)  # as the shell does
                 except OSError:
                     continue  # a file, or what cannot be read by the agent either
+                left -= len(entries)
+                if left < 0:
+                    return None
+                matching += [entry.path for entry in entries if name == "**" or fnmatch.fnmatchcase(entry.name, name)]
             found = matching
         return found
 
