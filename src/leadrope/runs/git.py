@@ -33,6 +33,7 @@ TIMEOUT_S = 300.0
 PIPE_S = 5.0
 """After so long a look is taken whether git reads a pipe or a device that somebody has put in its way."""
 
+PIPE_LOOKS = 6
 LOCK_S = 600.0
 MOST_OUTPUT = 256 * 1024 * 1024
 ERROR_CHARS = 2000
@@ -228,8 +229,11 @@ class Git:
     ) -> tuple[bytes, bytes]:
         talking = asyncio.ensure_future(_talk(process, stdin))
         try:
-            done, _ = await asyncio.wait({talking}, timeout=PIPE_S)
-            if not done:
+            # More than once: whoever exchanges a file and a pipe all the time shows the file at times.
+            for _ in range(PIPE_LOOKS):
+                done, _ = await asyncio.wait({talking}, timeout=PIPE_S)
+                if done:
+                    break
                 names = ("GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE")
                 folders = dict.fromkeys([*(self.env[name] for name in names if name in self.env), str(cwd)])
                 endless = await asyncio.to_thread(git_folder.find_endless, folders)
