@@ -230,9 +230,10 @@ class _Search:
             wanted: dict[tuple[int, int], int] = {}
             for path in paths:
                 for file in self._files_of(path):
-                    found = os.lstat(file)
-                    if found.st_nlink > 1:
-                        wanted[found.st_dev, found.st_ino] = found.st_nlink
+                    with contextlib.suppress(OSError):  # gone since
+                        found = os.lstat(file)
+                        if found.st_nlink > 1:
+                            wanted[found.st_dev, found.st_ino] = found.st_nlink
             for path in list(_names_of(wanted, roots)) if wanted else ():
                 if not any(path.startswith(f"{folder}/") for folder in paths):
                     self._add(kind, path)

@@ -264,8 +264,9 @@ class Sessions:
             log.warning("the events of %s are not taken over: a session no longer holds any", many)
 
     def delete(self, session_id: str) -> None:
-        with Folder.open(self.folder) as sessions:
-            sessions.remove(self.find(session_id).id)
+        name = self.find(session_id).id
+        with Folder.open(self.folder) as sessions, _as_unsafe(self.folder / name, "cannot be deleted"):
+            sessions.remove(name)
 
     def prune(self, older_than_s: float) -> list[str]:
         """Remove the sessions that were not used for so long; their ids."""
@@ -387,7 +388,7 @@ def _unlisted(folder: Path) -> SessionInfo:
 
 def _set_aside(folder: Path) -> None:
     """The broken record is kept once, for whoever wants to know what happened to it."""
-    with Folder.open(folder) as session:
+    with Folder.open(folder) as session, _as_unsafe(folder / CONFIG, "cannot be moved away"):
         if session.kind(CONFIG) is None:
             return
         with contextlib.suppress(OSError):
@@ -396,6 +397,17 @@ def _set_aside(folder: Path) -> None:
             session.rename(CONFIG, LOST)
         else:  # part of it cannot be deleted; the way must be free all the same
             session.remove(CONFIG)
+
+
+@contextlib.contextmanager
+def _as_unsafe(path: Path, what: str) -> Iterator[None]:
+    """Somebody else may still work in a session's folder, and make anew what is being removed."""
+    try:
+        yield
+    except OSError as error:
+        raise errors.UnsafeFile(
+            str(path), f"{what}: {error.strerror}", hint="Look for what still writes there, end that, and try again."
+        ) from None
 
 
 def _decoded(row: bytes, number: int, kind: type[_T]) -> _T:

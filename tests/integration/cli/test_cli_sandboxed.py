@@ -96,6 +96,8 @@ async def test_the_doctor_says_whether_it_can_be_used(desk: Any) -> None:
     assert "mode sandboxed works" in " ".join(ended.out.split())
     _, told = await without_bubblewrap(desk, "doctor")
     assert "mode sandboxed is refused" in " ".join(told.split())
+    assert "! sandbox" in told
+    assert "apt install bubblewrap" in " ".join(told.split())
 
 
 async def test_a_shell_completes_it(desk: Any) -> None:
