@@ -39,8 +39,15 @@ class Folder:
         self._hard_links = hard_links
 
     @classmethod
-    def open(cls, path: Relative, *, hard_links: bool = False) -> Self:
-        handle = os.open(path, handles.FOLDER & ~getattr(os, "O_NOFOLLOW", 0))
+    def open(cls, path: Relative, *, hard_links: bool = False, follows: bool = True) -> Self:
+        """`follows=False`: where somebody may have put a link in the place of the folder itself, which is refused."""
+        flags = handles.FOLDER & ~(getattr(os, "O_NOFOLLOW", 0) if follows else 0)
+        try:
+            handle = os.open(path, flags)
+        except OSError as error:
+            if follows or error.errno not in (errno.ELOOP, errno.ENOTDIR):
+                raise
+            raise errors.UnsafeFile(os.fspath(path), "is not a folder") from None
         return cls(handle, os.fspath(path).rstrip("/") or "/", hard_links=hard_links)
 
     def folder(self, relative: Relative, *, makes: int | None = None) -> Folder:

@@ -50,7 +50,7 @@ def remember(leadrope_home: Path, session: Path, redactor: Redactor, *, origin: 
     try:
         return _add(machine_key(leadrope_home), session, redactor, origin)
     except (OSError, errors.UnsafeFile, errors.BadConfig) as error:
-        with Folder.open(session) as folder:
+        with Folder.open(session, follows=False) as folder:
             folder.unlink(FILE)
         return f"the digests cannot be kept: {error.strerror or error}" if isinstance(error, OSError) else error.message
 
@@ -79,7 +79,7 @@ def write(key: bytes, session: Path, digests: Iterable[Digest] = (), *, missing:
         missing=missing,
         digests=tuple(sorted(digests, key=lambda one: one.digest)),
     )
-    with Folder.open(session) as folder:
+    with Folder.open(session, follows=False) as folder:
         folder.replace(FILE, msgspec.json.encode(kept), syncs=True)
 
 
@@ -130,7 +130,7 @@ def _has_record(session: Path) -> bool:
 
 def _read(session: Path, key: bytes) -> Kept:
     try:
-        with Folder.open(session) as folder:
+        with Folder.open(session, follows=False) as folder:
             kept = msgspec.json.decode(folder.read_bytes(FILE, most=_MOST_BYTES), type=Kept)
         Finder(key, kept.digests)
     except FileNotFoundError:

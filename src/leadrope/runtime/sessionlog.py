@@ -145,7 +145,7 @@ class SessionLog:
 
     def _append(self, said: Sequence[Said]) -> None:
         data = self.redactor.clean(self._encode(said).decode()).encode()
-        with Folder.open(self.folder) as session, session.append(TRANSCRIPT) as out:
+        with Folder.open(self.folder, follows=False) as session, session.append(TRANSCRIPT) as out:
             out.write(data)
         self._written += len(data)
 
@@ -227,6 +227,8 @@ class SessionLog:
     def _write(self, info: SessionInfo) -> None:
         try:
             write_info(self.folder, info)
+        except errors.UnsafeFile as error:
+            self._on_trouble(error.message)
         except OSError as error:
             self._on_trouble(f"{self.folder} cannot be written: {error.strerror or error}")
 

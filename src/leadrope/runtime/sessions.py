@@ -334,7 +334,7 @@ class Sessions:
 
 def read_info(folder: Path) -> SessionInfo | None:
     try:
-        with Folder.open(folder) as session:
+        with Folder.open(folder, follows=False) as session:
             return msgspec.json.decode(session.read_bytes(INFO, most=_INFO_BYTES), type=SessionInfo)
     except (OSError, errors.UnsafeFile, msgspec.MsgspecError):
         return None
@@ -351,7 +351,7 @@ def _is_session(entry: Name) -> bool:
 
 def write_info(folder: Path, info: SessionInfo) -> None:
     """Whole or not at all, also when two runs end at once."""
-    with Folder.open(folder) as session:
+    with Folder.open(folder, follows=False) as session:
         session.replace(INFO, msgspec.json.format(msgspec.json.encode(info), indent=2))
 
 
@@ -388,7 +388,7 @@ def _unlisted(folder: Path) -> SessionInfo:
 
 def _set_aside(folder: Path) -> None:
     """The broken record is kept once, for whoever wants to know what happened to it."""
-    with Folder.open(folder) as session, _as_unsafe(folder / CONFIG, "cannot be moved away"):
+    with Folder.open(folder, follows=False) as session, _as_unsafe(folder / CONFIG, "cannot be moved away"):
         if session.kind(CONFIG) is None:
             return
         with contextlib.suppress(OSError):

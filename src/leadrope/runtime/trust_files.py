@@ -74,7 +74,16 @@ def collect(folder: Path, user_home: Path | None = None, *, above: bool = True) 
     large = next((name for name, told in hashes.items() if told.endswith(_LARGE)), None)
     if large is not None:
         problem = f"{large} is larger than {MOST_BYTES >> 20} MiB"
+    odd = next((name for name in hashes if not _is_text(name)), None)
+    if odd is not None:
+        problem = f"the name {os.fsencode(odd)!r} is not UTF-8 text"
+        hashes = {name: told for name, told in hashes.items() if _is_text(name)}
     return Collected(files=hashes, folders=tuple(folders), problem=problem)
+
+
+def _is_text(name: str) -> bool:
+    """Else no record can hold it."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 def _places(folder: Path, user_home: Path | None) -> Iterator[Path]:

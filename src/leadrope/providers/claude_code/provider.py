@@ -131,7 +131,7 @@ class ClaudeCode:
         """Of the private folder only the transcripts are worth keeping; the rest is caches and snapshots."""
         if launch.config_dir is None:
             return
-        with contextlib.suppress(OSError, errors.UnsafeFile), Folder.open(launch.config_dir) as folder:
+        with contextlib.suppress(OSError, errors.UnsafeFile), Folder.open(launch.config_dir, follows=False) as folder:
             for entry in folder.entries(most=1_000_000):
                 if entry.name != TRANSCRIPTS or entry.kind != "folder":
                     with contextlib.suppress(OSError):
@@ -167,7 +167,7 @@ def config_folder(
         if attempt == 1:
             raise errors.BadValue("session_id", f"{session_id} is in use", hint="Resume it, or choose another.")
         # A session's id can be used once; what the failed attempt left is nothing that anyone would resume.
-        with Folder.open(new.parent) as session:
+        with Folder.open(new.parent, follows=False) as session:
             session.remove(new.name)
     if old is not None:
         notices += _copy(old, home.ensure(new))
@@ -176,7 +176,7 @@ def config_folder(
 
 def _copy(old: Path, new: Path) -> list[str]:
     """The transcripts of a session for its fork: regular files alone, so that no link of an agent leads anywhere."""
-    with Folder.open(old) as source, Folder.open(new) as target:
+    with Folder.open(old, follows=False) as source, Folder.open(new, follows=False) as target:
         try:
             copied = source.copy_tree(TRANSCRIPTS, target, TRANSCRIPTS, most_bytes=FORKED_BYTES)
         except BaseException:
@@ -211,7 +211,7 @@ def _to_resume(sessions: Path, session_id: str) -> Path:
 def _is_sound(session: Path, session_id: str) -> bool:
     """Somebody has said something in it. The program itself would start without a word about what it cannot read."""
     try:
-        with Folder.open(session) as opened, opened.folder(f"config/{TRANSCRIPTS}") as folder:
+        with Folder.open(session, follows=False) as opened, opened.folder(f"config/{TRANSCRIPTS}") as folder:
             names = [f"{entry.path}/{session_id}.jsonl" for entry in folder.entries() if entry.kind == "folder"]
             return any(_has_messages(folder, name) for name in names if folder.kind(name) == "file")
     except (OSError, errors.UnsafeFile):
