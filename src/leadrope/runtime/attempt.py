@@ -329,6 +329,7 @@ class Attempt:
 
     def _on_retry(self, retry: events.RetryScheduled) -> None:
         self._keep(retry)
+        self._meter.take(retry)
         self.last_retry = retry
         if retry.api_status in (401, 403):
             self._refused_logins += 1

@@ -89,6 +89,8 @@ class Broker:
         self._prefix = "" if kind == "api_key" else "Bearer "
         self._expected = (self._prefix + self.token).encode()
         self._meter = meter
+        if meter is not None:
+            meter.sees_requests = True
         self._reservations = Reservations(meter) if meter is not None else None
         self._notify = notify
         self._server: asyncio.Server | None = None

@@ -55,6 +55,11 @@ class Meter:
         self._by_model: dict[str, float] = defaultdict(float)
         self._unpriced: set[str] = set()
         self._overridden = False
+        self.sees_requests = False
+        """A broker counts every request itself, also those of which the agent reports nothing."""
+        self._has_begun = False
+        """The agent has reported an answer, or its beginning, since it last tried again."""
+        self._told_uncounted = False
         self._over = "the run's budget is 0 USD" if cap_usd is not None and cap_usd <= 0 else ""
 
     @property
@@ -94,9 +99,25 @@ class Meter:
         """An event of the run; most say nothing about money."""
         kind = type(event)
         if kind is events.UsageUpdated:
+            self._has_begun = True
             self.count(event.message_id, event.model, event.usage, event.agent_id)  # type: ignore[union-attr]  # told by its type above
         elif kind is events.TurnEnded:
             self._settle(event.cost_usd)  # type: ignore[union-attr]  # told by its type above
+        elif isinstance(event, events.RetryScheduled):
+            self._retried(event)
+
+    def _retried(self, retry: events.RetryScheduled) -> None:
+        """Without a status a request was refused, or cut after the model had read everything; nobody says which."""
+        has_begun, self._has_begun = self._has_begun, False
+        is_counted = has_begun or self.sees_requests or retry.by != "agent" or retry.api_status is not None
+        if self.cap_usd is None or is_counted or self._told_uncounted or self.notify is None:
+            return
+        self._told_uncounted = True
+        told = (
+            "a request broke off before the agent reported anything of its answer: if the model had begun to answer, "
+            "the budget does not count it; with --broker it would"
+        )
+        self.notify(events.Notice(level="warning", code="uncounted_request", message=told))
 
     def count(self, message_id: str, model: str, usage: Usage, agent_id: str | None = None) -> None:
         """One message's tokens as far as they are known; told again, the same message only grows."""

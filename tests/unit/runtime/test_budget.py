@@ -251,3 +251,28 @@ def test_the_examples_of_the_documentation_run() -> None:
     given = read_prices(tomllib.loads(table)["prices"])
     assert given.unknown == "refuse"
     assert given.price("claude-opus-4-5-20251101", Usage(output_tokens=1_000_000)).usd == 20
+
+
+def retried(status: int | None = None, by: events.Source = "agent") -> events.RetryScheduled:
+    return events.RetryScheduled(attempt=1, max_attempts=10, delay_s=1.0, api_status=status, by=by)
+
+
+def test_a_request_that_nobody_can_count_is_reported_once() -> None:
+    told: list[events.Notice] = []
+    meter = Meter(9.0, notify=told.append)
+    for event in (retried(529), retried(by="supervisor"), used("a", DOLLAR), retried()):
+        meter.take(event)
+    assert told == [], "the beginning of the last answer was counted"
+    meter.take(retried())
+    meter.take(retried())
+    assert [notice.code for notice in told] == ["uncounted_request"]
+    assert "--broker" in told[0].message
+
+
+@pytest.mark.parametrize(("cap", "sees_requests"), [(None, False), (1.0, True)])
+def test_it_is_not_reported_where_it_does_not_matter(cap: float | None, sees_requests: bool) -> None:
+    told: list[events.Notice] = []
+    meter = Meter(cap, notify=told.append)
+    meter.sees_requests = sees_requests
+    meter.take(retried())
+    assert told == []
