@@ -41,6 +41,26 @@ async def test_a_program_does_more_than_its_line_says(stage: Any, walls: str) ->
     assert (stage.ws / "second").exists()
 
 
+def commit(ws: Path) -> None:
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.com", "-C", str(ws)]
+    subprocess.run(["git", "init", "-q", str(ws)], check=True)
+    subprocess.run([*git, "add", "."], check=True)
+    subprocess.run([*git, "commit", "-qm", "one"], check=True)
+
+
+@needs_sandbox
+async def test_what_was_committed_of_a_blocked_path_is_in_gits_objects(stage: Any) -> None:
+    (stage.ws / "keys").mkdir()
+    (stage.ws / "keys" / "one").write_text("TOPSECRET\n")
+    commit(stage.ws)
+    lines = ["cat keys/one", "git show HEAD:keys/one", "git log -p > out.txt"]
+    played = await stage.play(
+        [*map(bash, lines), {"text": "done"}], mode="full", walls="workspace", policy={"blocked_paths": ["keys/"]}
+    )
+    assert [found.decision for found in played.of(events.ToolDecided)] == ["deny", "deny", "allow"]
+    assert "TOPSECRET" in (stage.ws / "out.txt").read_text()
+
+
 @pytest.fixture
 async def listener() -> AsyncIterator[tuple[int, list[bytes]]]:
     """A service of this machine that asks for no password."""
