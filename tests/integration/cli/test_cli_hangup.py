@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -65,11 +66,13 @@ async def outcome_of_last_run(desk: Any) -> str:
 @pytest.mark.fault
 @pytest.mark.parametrize("leader", ["leadrope", "bash"])
 async def test_closing_the_terminal_ends_a_run_and_everything_that_it_started(
-    desk: Any, leader: str, fault_count: int
+    desk: Any, leader: str, is_soak: bool, record_property: Callable[[str, object], None]
 ) -> None:
+    count = 20 if is_soak else 2
+    record_property("count", count)
     environ = desk.environ | {"TERM": "xterm", "NO_COLOR": "1"}
     beats = desk.project / "beats"
-    for _ in range(max(1, min(fault_count, 20) // 4)):
+    for _ in range(count):
         beats.unlink(missing_ok=True)
         async with ModelServer([WORK, {"text": "Done."}], strict=False) as model:
             program = [sys.executable, "-m", "leadrope.cli.main", "run", "go", "--mode", "full"]
@@ -81,9 +84,9 @@ async def test_closing_the_terminal_ends_a_run_and_everything_that_it_started(
             window.close()
             await window.ended()
         assert await outcome_of_last_run(desk) == "stopped"
-        count = len(beats.read_text().splitlines())
+        beaten = len(beats.read_text().splitlines())
         await desk.leadrope("runs", "list")  # as long as several beats take
-        assert len(beats.read_text().splitlines()) == count < 600
+        assert len(beats.read_text().splitlines()) == beaten < 600
 
 
 async def test_closing_the_terminal_ends_a_workflow_and_its_command(desk: Any) -> None:
