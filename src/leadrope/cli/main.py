@@ -68,10 +68,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         if error.errno == errno.EIO and _has_hung_up():
             return 129  # 128 + SIGHUP, as shells report it
-        if error.errno != errno.ENOSPC:
+        if _debug():
             raise
-        _forget_stdout()
-        print(f"leadrope: nothing more could be written: {error}", file=sys.stderr)
+        if error.errno == errno.ENOSPC:
+            _forget_stdout()
+            print(f"leadrope: nothing more could be written: {error}", file=sys.stderr)
+        else:
+            # A folder that may not be entered, or that changed while it was looked at.
+            print(f"leadrope: {error}\n  LEADROPE_DEBUG=1 shows where that happened.", file=sys.stderr)
         return 1
 
 

@@ -196,9 +196,11 @@ def files_in(folder: Path) -> Iterator[Path]:
 
 def _listed(folder: Path) -> list[Path]:
     """By name; nothing where there is no such folder."""
-    if not folder.is_dir():
+    try:
+        place = Folder.open(folder)
+    except (FileNotFoundError, NotADirectoryError):
         return []
-    with Folder.open(folder) as place:
+    with place:
         return [folder / entry.name for entry in place.entries(most=_MOST_LISTED)]
 
 
