@@ -15,7 +15,7 @@ OSError.
 from leadrope.confined.folder import Folder
 from leadrope.confined.named import appending_named, open_named, read_named, writing_named
 from leadrope.confined.real import real_path
-from leadrope.confined.scans import Name, below, names
+from leadrope.confined.scans import Name, below, is_text, names
 from leadrope.confined.trees import Copied
 from leadrope.confined.values import Dropped, Entry, Kind
 
@@ -28,6 +28,7 @@ __all__ = [
     "Name",
     "appending_named",
     "below",
+    "is_text",
     "names",
     "open_named",
     "read_named",

@@ -53,3 +53,8 @@ def below(folder: str | os.PathLike[str]) -> Iterator[Name]:
             continue
         yield from found
         todo.extend(entry.path for entry in found if entry.is_folder)
+
+
+def is_text(name: str) -> bool:
+    """Whether a name is UTF-8; else no JSON can hold it."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in name)

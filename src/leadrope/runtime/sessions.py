@@ -24,7 +24,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from leadrope import errors
-from leadrope.confined import Folder, Name, names, real_path
+from leadrope.confined import Folder, Name, is_text, names, real_path
 from leadrope.core import events, home
 from leadrope.core.context import without_heads
 from leadrope.core.redacted_json import clean_json
@@ -192,7 +192,7 @@ class Sessions:
                 for entry in folder.walk(f"{CONFIG}/projects", most=_MOST_NATIVE):
                     if not entry.path.endswith(".jsonl") or entry.kind == "folder":
                         continue
-                    if not _is_text(entry.path):
+                    if not is_text(entry.path):
                         log.warning("%s/%r has a name that is not UTF-8 text and is left out", session_id, entry.path)
                     elif entry.kind == "file":
                         found.append(entry.path)
@@ -338,11 +338,6 @@ def read_info(folder: Path) -> SessionInfo | None:
             return msgspec.json.decode(session.read_bytes(INFO, most=_INFO_BYTES), type=SessionInfo)
     except (OSError, errors.UnsafeFile, msgspec.MsgspecError):
         return None
-
-
-def _is_text(name: str) -> bool:
-    """Else it holds bytes that no line of an export can."""
-    return not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 def _is_session(entry: Name) -> bool:

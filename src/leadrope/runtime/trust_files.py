@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from leadrope import errors
-from leadrope.confined import names, open_named, real_path
+from leadrope.confined import is_text, names, open_named, real_path
 
 # A repository with more than this is not read to its end at every start; then nobody can say what changed in it.
 MOST_FILES = 2000
@@ -74,16 +74,11 @@ def collect(folder: Path, user_home: Path | None = None, *, above: bool = True) 
     large = next((name for name, told in hashes.items() if told.endswith(_LARGE)), None)
     if large is not None:
         problem = f"{large} is larger than {MOST_BYTES >> 20} MiB"
-    odd = next((name for name in hashes if not _is_text(name)), None)
+    odd = next((name for name in hashes if not is_text(name)), None)
     if odd is not None:
         problem = f"the name {os.fsencode(odd)!r} is not UTF-8 text"
-        hashes = {name: told for name, told in hashes.items() if _is_text(name)}
+        hashes = {name: told for name, told in hashes.items() if is_text(name)}
     return Collected(files=hashes, folders=tuple(folders), problem=problem)
-
-
-def _is_text(name: str) -> bool:
-    """Else no record can hold it."""
-    return not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 def _places(folder: Path, user_home: Path | None) -> Iterator[Path]:
