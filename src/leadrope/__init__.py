@@ -9,6 +9,7 @@ print(result.outcome, result.text)
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING
 
 from leadrope.version import __version__
@@ -37,13 +38,18 @@ if TYPE_CHECKING:
     from leadrope.runtime.approvals import Caller as Caller
     from leadrope.runtime.approvals import DenyAll as DenyAll
     from leadrope.runtime.approvals import Desk as Desk
-    from leadrope.runtime.approvals import QuestionAnswer as QuestionAnswer
     from leadrope.runtime.complete import Completer as Completer
     from leadrope.runtime.complete import complete as complete
     from leadrope.runtime.complete import provider as provider
     from leadrope.runtime.console import Console as Console
     from leadrope.runtime.conversation import Conversation as Conversation
     from leadrope.runtime.conversation import open_conversation as open_conversation
+    from leadrope.runtime.functions import Function as Function
+    from leadrope.runtime.functions import tool as tool
+    from leadrope.runtime.hooks import AskFirst as AskFirst
+    from leadrope.runtime.hooks import DenyCall as DenyCall
+    from leadrope.runtime.hooks import EditCall as EditCall
+    from leadrope.runtime.many import run_many as run_many
     from leadrope.runtime.run import Run as Run
     from leadrope.runtime.run import open_run as open_run
     from leadrope.runtime.sessions import SessionInfo as SessionInfo
@@ -51,7 +57,7 @@ if TYPE_CHECKING:
     from leadrope.runtime.whole import run as run
     from leadrope.runtime.whole import run_sync as run_sync
 
-# Imported when first used: `leadrope --version` and `--help` must not pay for the library behind them.
+# Imported when first used: `leadrope --version` and `--help` must not pay for the whole library.
 _HOMES = {
     "errors": "leadrope.errors",
     "events": "leadrope.core.events",
@@ -70,7 +76,6 @@ _HOMES = {
     "Caller": "leadrope.runtime.approvals",
     "DenyAll": "leadrope.runtime.approvals",
     "Desk": "leadrope.runtime.approvals",
-    "QuestionAnswer": "leadrope.runtime.approvals",
     "Completer": "leadrope.runtime.complete",
     "Reply": "leadrope.core.context",
     "Console": "leadrope.runtime.console",
@@ -85,9 +90,15 @@ _HOMES = {
     "check_cli": "leadrope.providers.claude_code.locate",
     "complete": "leadrope.runtime.complete",
     "provider": "leadrope.runtime.complete",
+    "AskFirst": "leadrope.runtime.hooks",
+    "DenyCall": "leadrope.runtime.hooks",
+    "EditCall": "leadrope.runtime.hooks",
+    "Function": "leadrope.runtime.functions",
+    "tool": "leadrope.runtime.functions",
     "Run": "leadrope.runtime.run",
     "open_run": "leadrope.runtime.run",
     "run": "leadrope.runtime.whole",
+    "run_many": "leadrope.runtime.many",
     "run_sync": "leadrope.runtime.whole",
 }
 _MODULES = ("errors", "events")
@@ -95,6 +106,7 @@ _MODULES = ("errors", "events")
 __all__ = [
     "Answer",
     "Approver",
+    "AskFirst",
     "Availability",
     "Callback",
     "Caller",
@@ -104,11 +116,13 @@ __all__ = [
     "Context",
     "Conversation",
     "DenyAll",
+    "DenyCall",
     "Desk",
+    "EditCall",
+    "Function",
     "Limits",
     "McpServer",
     "Message",
-    "QuestionAnswer",
     "Recorded",
     "Reply",
     "Run",
@@ -128,17 +142,21 @@ __all__ = [
     "open_run",
     "provider",
     "run",
+    "run_many",
     "run_sync",
     "schema_of",
+    "tool",
 ]
 
 
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'leadrope' has no attribute {name!r}")
-    module = importlib.import_module(home)
-    return module if name in _MODULES else getattr(module, name)
+if not TYPE_CHECKING:  # A type checker takes this for "any name exists", and has the imports above.
+
+    def __getattr__(name: str) -> object:
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f"module 'leadrope' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+        module = importlib.import_module(home)
+        return module if name in _MODULES else getattr(module, name)
 
 
 def __dir__() -> list[str]:

@@ -17,11 +17,14 @@
     │   ├── GateUnsupported     this agent version cannot hold a tool call
     │   └── SandboxUnavailable  the walls cannot be built here
     ├── StoreError              the record of runs cannot be used as it is
-    │   ├── StoreFull           the disk is full; goes on when there is room
+    │   ├── StoreFull           the disk is full; free some space
+    │   ├── ResultNotStored     a run has ended, and its record is incomplete; carries the result
     │   ├── StoreBusy           other processes kept it for too long; try again
     │   ├── StoreUnreadable     no database, a broken one, or of a newer leadrope; nothing was overwritten
     │   ├── UnknownRun          no run, approval or session has that id
     │   ├── WrongState          the run is not in a state for that
+    │   │   ├── NotOwner        another process has taken it over; whoever had it stops working on it
+    │   │   └── StaleAnswer     an answer to something that has changed; nothing was decided
     │   └── QueueFull           too many runs wait already
     ├── GitFailed               git could not do it, in its own words; nothing is half done
     │   └── GitConflict         the changes do not fit; `paths` are where
@@ -138,6 +141,18 @@ class StoreFull(StoreError):
     kind = "store_full"
 
 
+class ResultNotStored(StoreError):
+    """The run itself ended as `result` says."""
+
+    kind = "result_not_stored"
+
+    def __init__(self, message: str, *, result: RunResult, is_timed_out: bool = False, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.result = result
+        self.is_timed_out = is_timed_out
+        """The time to wait for room was over, and the run was stopped for it."""
+
+
 class StoreBusy(StoreError):
     kind = "store_busy"
 
@@ -152,6 +167,16 @@ class UnknownRun(StoreError, RequestError):
 
 class WrongState(StoreError, RequestError):
     kind = "wrong_state"
+
+
+class NotOwner(WrongState):
+    kind = "not_owner"
+
+
+class StaleAnswer(WrongState):
+    """What was asked has changed since it was shown. The answer was not used, and the approval is still pending."""
+
+    kind = "stale_answer"
 
 
 class QueueFull(StoreError):

@@ -193,6 +193,11 @@ class Folder:
             finally:
                 os.close(file)
 
+    def make_pipe(self, relative: Relative, *, mode: int = 0o600) -> int:
+        """A new named pipe; gives a descriptor that reads it without waiting. FileExistsError if there is anything."""
+        with self._parent(relative) as (parent, name, path):
+            return handles.new_pipe(parent, name, path, mode)
+
     def replace(
         self,
         relative: Relative,

@@ -123,6 +123,21 @@ def new_file(handle: int, name: str, mode: int | None) -> int:
     return file
 
 
+def new_pipe(handle: int, name: str, path: str, mode: int) -> int:
+    """A named pipe made by this call, or FileExistsError. Opened for both sides: reading it never waits or ends."""
+    os.mkfifo(name, 0o600, dir_fd=handle)
+    pipe = os.open(name, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle)
+    try:
+        if not stat.S_ISFIFO(os.fstat(pipe).st_mode):
+            raise errors.UnsafeFile(path, "is not the pipe that was made there")
+        os.fchmod(pipe, mode)
+        give(pipe, os.fstat(handle))
+    except BaseException:
+        os.close(pipe)
+        raise
+    return pipe
+
+
 @contextlib.contextmanager
 def temporary(handle: int, mode: int | None) -> Iterator[tuple[int, str]]:
     """A new file beside others, for renaming; removed if the block fails."""

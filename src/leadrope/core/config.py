@@ -1,24 +1,27 @@
 """The user's config.toml as a checked value, and how its defaults, a profile and a call become one request.
 
-From weakest to strongest: built-in defaults, `[run]`, LEADROPE_SPAWN_* variables, the profile, the call itself.
+From weakest to strongest: built-in defaults, `[run]`, LEADROPE_SPAWN_* variables, the profile, the saved agent, the
+call itself.
 """
 
 from __future__ import annotations
 
 import difflib
+import math
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from leadrope import errors
-from leadrope.core import home, models
+from leadrope.core import home, models, toml_lines
 from leadrope.core.prices import Prices, read_prices
 from leadrope.core.redaction import Secret
-from leadrope.core.request import McpServer, RunRequest, check_connection
+from leadrope.core.request import Limits, McpServer, RunRequest, check, check_connection, check_words
 
 
 class LimitDefaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -31,6 +34,7 @@ class LimitDefaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     exit_s: float | UnsetType = UNSET
     approval_s: float | UnsetType = UNSET
     connection_s: float | UnsetType = UNSET
+    unreachable_s: float | UnsetType = UNSET
     stop_s: float | UnsetType = UNSET
     budget_usd: float | Literal["none"] | UnsetType = UNSET
     memory_mb: float | UnsetType = UNSET
@@ -83,13 +87,45 @@ class RunDefaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Not of a request: how long a conversation's process waits for the next word; 0: for ever."""
 
 
+class Agent(RunDefaults, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[agents.NAME]`: everything a profile can set, and what makes it an agent of its own."""
+
+    description: str = ""
+    """One line for lists: when to use it."""
+    system_prompt_file: str | UnsetType = UNSET
+    """The persona as a file; a relative path starts at the folder of config.toml."""
+    append_system_prompt_file: str | UnsetType = UNSET
+    output_schema_file: str | UnsetType = UNSET
+    policy: dict[str, Any] | UnsetType = UNSET
+    """Rules that only tighten; read and checked by leadrope.policy."""
+
+
+AGENT_FILES = ("system_prompt", "append_system_prompt", "output_schema")
+"""Fields of an agent that may come from a file: `NAME_file`."""
+
+
+class BrokenAgent(msgspec.Struct, frozen=True, kw_only=True):
+    """An `[agents.NAME]` that cannot be used; whoever uses it gets the error, and nobody else is held up."""
+
+    message: str
+    hint: str | None = None
+
+    def error(self) -> errors.BadConfig:
+        return errors.BadConfig(self.message, hint=self.hint)
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True):
     source: str = "config.toml"
     run: RunDefaults = RunDefaults()
     profiles: dict[str, RunDefaults] = {}
+    agents: dict[str, Agent] = {}
+    """Saved agents; those of `.claude/agents` are found by `runtime.saved_agents`."""
+    broken_agents: dict[str, BrokenAgent] = {}
     connections: dict[str, McpServer] = {}
     forward_env: tuple[str, ...] = ()
     """Names of proxy and CA variables that the agent may see."""
+    step_model: str | None = None
+    """For workflow steps that name no model, in place of the step's default; given at the start of an execution."""
     models: dict[str, str] = {}
     """Tiers, and names of the user's own, with the model ids behind them."""
 
@@ -105,16 +141,26 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     def tiers(self) -> Mapping[str, str]:
         return {**models.TIERS, **self.models}
 
+    def run_tables(self) -> tuple[tuple[str, RunDefaults], ...]:
+        """`[run]` and every `[profiles.NAME]`, each with its name."""
+        return (("run", self.run), *((f"profiles.{name}", profile) for name, profile in self.profiles.items()))
+
 
 _TABLES = ("service", "budgets", "worktree", "notify", "telemetry")
 _SECTIONS = ("run", "profiles", "connections", "forward_env", "models", "prices", "policy", "agents", *_TABLES)
-"""`policy` and `agents` are read by leadrope.policy, which tells the lines of what is wrong."""
-_ELSEWHERE = {"credential": "Credentials do not belong here: put them into the .env file of LEADROPE_HOME."}
+"""`policy`, and that of each agent, is read by leadrope.policy, which tells the lines of what is wrong."""
+_ELSEWHERE = {
+    "credential": "Credentials do not belong here: put them into the .env file of LEADROPE_HOME.",
+    "persona": "Write it as system_prompt, or in a file named by system_prompt_file.",
+    "prompt_file": "Write system_prompt_file.",
+    "append": "Write append_system_prompt.",
+    "schema": "Write output_schema, or output_schema_file.",
+}
 _NOT_OF_A_REQUEST = ("idle_close_s",)
 # These grow from layer to layer; every other field is replaced whole.
 _MERGED = ("limits", "variables", "labels")
-_JOINED = ("secret_variables", "allow")
-"""Lists that grow, too: a mark that one layer has set must not be lost by another's."""
+_JOINED = ("secret_variables", "allow", "disallowed_tools", "policy_files")
+"""Lists that grow, too: a mark or a prohibition that one layer has set must not be lost by another's."""
 
 _T = TypeVar("_T")
 
@@ -127,7 +173,8 @@ def load(environ: Mapping[str, str]) -> Config:
     except FileNotFoundError:
         if environ.get("LEADROPE_CONFIG"):
             raise errors.BadConfig(
-                f"{path} does not exist", hint="Correct LEADROPE_CONFIG, or make the file."
+                f"{path} does not exist",
+                hint="Correct the path (LEADROPE_CONFIG, or `config` in Python), or make the file.",
             ) from None
         return Config(source=str(path))
     except (OSError, UnicodeDecodeError) as error:
@@ -135,14 +182,73 @@ def load(environ: Mapping[str, str]) -> Config:
     return parse(text, str(path))
 
 
+def load_usable(environ: Mapping[str, str]) -> tuple[Config, errors.BadConfig | None]:
+    """As `load`, for commands that must work whatever is in the file: what is wrong, and the tables that are right."""
+    try:
+        return load(environ), None
+    except errors.BadConfig as error:
+        path = home.config_file(environ)
+        try:
+            data = _data(path.read_text(encoding="utf-8"), str(path))
+        except (OSError, UnicodeDecodeError, errors.BadConfig):
+            return Config(source=str(path)), error
+        usable = {name: value for name, value in data.items() if _is_usable({name: value}, str(path))}
+        return _parse(usable, str(path)) if _is_usable(usable, str(path)) else Config(source=str(path)), error
+
+
+def _is_usable(data: Mapping[str, Any], source: str) -> bool:
+    try:
+        _parse(data, source)
+    except errors.BadConfig:
+        return False
+    return True
+
+
 def parse(text: str, source: str = "config.toml") -> Config:
     """Check everything, so that a misspelt key is an error here and not a default somewhere else."""
+    data = _data(text, source)
     try:
-        data = tomllib.loads(text)
+        config = _parse(data, source)
+    except errors.BadConfig as error:
+        raise with_line(error, source, text) from None
+    if not config.broken_agents:
+        return config
+    told = {name: with_line(broken.error(), source, text) for name, broken in config.broken_agents.items()}
+    lined = {name: BrokenAgent(message=error.message, hint=error.hint) for name, error in told.items()}
+    return msgspec.structs.replace(config, broken_agents=lined)
+
+
+def with_line(
+    error: errors.BadConfig, source: str, text: str | None = None, *, path: Sequence[str] = ()
+) -> errors.BadConfig:
+    """The same error with the line of its key; `text` is read from the file where it is not given.
+
+    Without a `path` the key is the one that the message names.
+    """
+    named = re.match(rf"{re.escape(source)}: ([\w.-]+)", error.message)
+    if named is None:
+        return error
+    if text is None:
+        try:
+            text = Path(source).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            return error
+    line = toml_lines.line_of(text, path or named[1].rstrip(".").split("."))
+    if line is None:
+        return error
+    return errors.BadConfig(f"{source}:{line}{error.message.removeprefix(source)}", hint=error.hint)
+
+
+def _data(text: str, source: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise errors.BadConfig(f"{source} is not TOML: {error}") from None
     except RecursionError:
         raise errors.BadConfig(f"{source} is not TOML: it is nested too deeply") from None
+
+
+def _parse(data: Mapping[str, Any], source: str) -> Config:
     for key in data:
         if key not in _SECTIONS:
             raise _unknown(source, "", key, _SECTIONS)
@@ -160,34 +266,104 @@ def parse(text: str, source: str = "config.toml") -> Config:
         connections=connections,
         forward_env=_section(source, "forward_env", data.get("forward_env", []), tuple[str, ...]),
         models=tiers,
+        step_model=None,
         prices=read_prices(data.get("prices", {}), source=source, tiers={**models.TIERS, **tiers}),
         **{name: _section(source, name, data.get(name, {}), dict[str, Any]) for name in _TABLES},
     )
-    named = [("run", config.run), *((f"profiles.{name}", profile) for name, profile in config.profiles.items())]
-    for where, defaults in named:
-        for name in defaults.connections or ():
-            _connection(config, name, where=f"{where}.connections")
-    return config
+    for where, defaults in config.run_tables():
+        _check_connections(config, where, defaults)
+        _check_values(config, where, defaults)
+    return _with_agents(config, data)
+
+
+def _with_agents(config: Config, data: Mapping[str, Any]) -> Config:
+    """One by one: a mistake in one of them leaves the others as they are."""
+    agents: dict[str, Agent] = {}
+    broken: dict[str, BrokenAgent] = {}
+    for name, table in _section(config.source, "agents", data.get("agents", {}), dict[str, Any]).items():
+        where = f"agents.{name}"
+        try:
+            if not isinstance(table, dict):
+                hint = f"Write [{where}] on a line of its own."
+                raise errors.BadConfig(f"{config.source}: {where}: is not a table", hint=hint)
+            agent = _section(config.source, where, table, Agent)
+            _check_agent(f"{config.source}: {where}", agent)
+            _check_connections(config, where, agent)
+        except errors.BadConfig as error:
+            broken[name] = BrokenAgent(message=error.message, hint=error.hint)
+        else:
+            agents[name] = agent
+    return msgspec.structs.replace(config, agents=agents, broken_agents=broken)
+
+
+def _check_connections(config: Config, where: str, defaults: RunDefaults) -> None:
+    for name in defaults.connections or ():
+        if name not in config.connections:
+            known = _suggest(name, tuple(config.connections))
+            hint = known or f"Add [connections.{name}], or take the name out."
+            raise errors.BadConfig(f"{config.source}: {where}.connections: there is no connection {name!r}", hint=hint)
+
+
+def _check_values(config: Config, where: str, defaults: RunDefaults) -> None:
+    """What a run would refuse is refused here, where the key and its line are known."""
+    bare = Config(source=config.source, profiles={where: defaults}, connections=config.connections)
+    try:
+        check(apply(bare, where, {"prompt": "-"}))
+    except errors.BadValue as error:
+        raise bad_value(config.source, where, error) from None
+    if defaults.idle_close_s is not UNSET and not 0 <= defaults.idle_close_s < math.inf:
+        wrong = f"{defaults.idle_close_s:g} is not a number of zero or more"
+        raise errors.BadConfig(f"{config.source}: {where}.idle_close_s: {wrong}", hint="Write 0 for no limit.")
+
+
+def bad_value(source: str, where: str, error: errors.BadValue) -> errors.BadConfig:
+    """The error of a request's field as one of the table that holds it; `with_line` adds the line."""
+    message = error.message.removeprefix(f"{error.field}: ")
+    return errors.BadConfig(f"{source}: {where}.{error.field}: {message}", hint=error.hint)
+
+
+def _check_agent(where: str, agent: Agent) -> None:
+    if agent.agent is not UNSET:
+        raise errors.BadConfig(f"{where}.agent: an agent cannot be based on another one", hint="Leave it out.")
+    for name in AGENT_FILES:
+        if UNSET not in (getattr(agent, name), getattr(agent, f"{name}_file")):
+            raise errors.BadConfig(f"{where}: {name} and {name}_file are both set", hint="Set one of the two.")
 
 
 def apply(
-    config: Config, profile: str | None, overrides: Mapping[str, Any], *, environ: Mapping[str, str] | None = None
+    config: Config,
+    profile: str | None,
+    overrides: Mapping[str, Any],
+    *,
+    environ: Mapping[str, str] | None = None,
+    usual: Mapping[str, Any] | None = None,
+    agent: Mapping[str, Any] | None = None,
+    kept: Mapping[str, Any] | None = None,
 ) -> RunRequest:
     """One request out of all layers. Every key of `overrides` counts, also one whose value is None.
 
-    `connections` may be names of the config's connections, or a mapping of servers.
+    `connections` may be names of the config's connections, or a mapping of servers. Between the profile and the call
+    come `usual`, the values that this kind of caller has where nobody says more, and `agent`, the fields of a saved
+    agent: `runtime.saved_agents.request_of` finds it. `kept` are the settings of a run that is continued; they take the
+    place of `[run]`, of which only what is prohibited or secret still counts.
     request = apply(config, "review", {"prompt": "Look at the last commit", "max_turns": 20})
     """
     layers = [_plain(config.run), {"limits": env_limits(environ or {})}]
+    if kept is not None:
+        still = {name: value for name, value in layers[0].items() if name in ("disallowed_tools", "secret_variables")}
+        layers = [still, dict(kept)]
     if profile is not None:
         if profile not in config.profiles:
             raise errors.BadConfig(
                 f"{config.source} has no profile {profile!r}", hint=_suggest(profile, tuple(config.profiles))
             )
         layers.append(_plain(config.profiles[profile]))
+    layers += [dict(usual or {}), dict(agent or {})]
     layers.append({key: _plain(value) if key == "limits" else value for key, value in overrides.items()})
     merged: dict[str, Any] = {"prompt": ""}
     for layer in layers:
+        if layer.get("purpose") is not None and "model" not in layer:
+            merged.pop("model", None)  # a model named further down must not outweigh the purpose that is asked for here
         for key, value in layer.items():
             if key in _MERGED and isinstance(value, Mapping) and isinstance(merged.get(key), Mapping):
                 merged[key] = {**merged[key], **value}
@@ -205,11 +381,70 @@ def apply(
     if credential is not None and not isinstance(credential, Secret):
         raise errors.BadValue("credential", "is not a Secret", hint="Wrap it: Secret(value).")
     servers = _servers(config, merged.pop("connections", {}))
+    check_words(merged)
     try:
         request = msgspec.convert(merged, RunRequest)
     except msgspec.ValidationError as error:
         raise _bad_override(error) from None
     return msgspec.structs.replace(request, credential=credential, connections=servers)
+
+
+def read(source: Config | UnsetType | None, environ: Mapping[str, str]) -> Config:
+    """The configuration that a caller names: a value, None for no file at all; unset: the one of the environment."""
+    if isinstance(source, Config):
+        return source
+    if source is None:
+        return Config(source="no config.toml")
+    return load(environ)
+
+
+def named_by(request: RunRequest) -> frozenset[str]:
+    """The fields that a request sets itself. One that is equal to its default counts as left out, except for a mode
+    and a way of billing that somebody wrote down.
+    """
+    left_out = RunRequest(prompt="")
+    named = {
+        name
+        for name in RunRequest.__struct_fields__
+        if getattr(request, name) != getattr(left_out, name)
+        or (name in ("mode", "billing") and getattr(request, name) is not getattr(left_out, name))
+    }
+    return frozenset(named | {"prompt"})
+
+
+def filled(request: RunRequest, named: Collection[str], defaults: RunRequest) -> RunRequest:
+    """The request with the defaults where it names nothing itself; what grows from layer to layer is merged."""
+    changes: dict[str, Any] = {}
+    for name in RunRequest.__struct_fields__:
+        own, default = getattr(request, name), getattr(defaults, name)
+        if name not in named:
+            changes[name] = default
+        elif name == "limits" and not isinstance(own, Limits):
+            raise errors.BadValue("limits", f"is a {type(own).__name__}", hint="Pass leadrope.Limits(…).")
+        elif isinstance(own, Limits):
+            plain = Limits()
+            own_limits = {limit: getattr(own, limit) for limit in Limits.__struct_fields__}
+            said = {limit: value for limit, value in own_limits.items() if value != getattr(plain, limit)}
+            changes[name] = msgspec.structs.replace(default, **said)
+        elif name in _MERGED and isinstance(own, Mapping):
+            changes[name] = {**default, **own}
+        elif name in _JOINED and isinstance(own, list | tuple):
+            changes[name] = tuple(dict.fromkeys((*default, *own)))
+        elif name == "policies" and isinstance(own, list | tuple):
+            changes[name] = (*default, *own)  # those of a saved agent hold whatever else is said
+    return msgspec.structs.replace(request, **changes)
+
+
+def unknown_field(name: str, others: Iterable[str] = ()) -> errors.BadValue:
+    """A keyword that a program has misspelt; `others` are those that are not fields of a request."""
+    fields = [field for field in RunRequest.__struct_fields__ if field not in ("prompt", "agent_from")]
+    hint = "`help(leadrope.RunRequest)` lists the fields; clocks and the budget are fields of leadrope.Limits."
+    limits = difflib.get_close_matches(name, Limits.__struct_fields__, n=1)
+    if name not in limits and (close := difflib.get_close_matches(name, (*fields, *others), n=2)):
+        hint = f"Did you mean {' or '.join(close)}?"
+    elif limits:
+        hint = f"Write limits=leadrope.Limits({limits[0]}=…)."
+    return errors.BadValue(name, "is not a field of a request", hint=hint)
 
 
 def env_limits(environ: Mapping[str, str]) -> dict[str, float]:
@@ -267,7 +502,31 @@ def _section(source: str, where: str, data: Any, kind: type[_T]) -> _T:
         unknown = re.fullmatch(r"Object contains unknown field `(.*)`", message)
         if unknown:
             raise _unknown(source, place, unknown[1], _fields(kind, path)) from None
-        raise errors.BadConfig(f"{source}: {place}: {message}") from None
+        wrong, hint = _wrong_type(message, path)
+        raise errors.BadConfig(f"{source}: {place}: {wrong}", hint=hint) from None
+
+
+_KINDS = {
+    "str": ("text", 'Write text in quotes: "…".'),
+    "int": ("a whole number", "Write a whole number without quotes."),
+    "float": ("a number", "Write a number without quotes."),
+    "bool": ("true or false", "Write true or false, without quotes."),
+    "array": ("a list", 'Write a list: ["…", "…"].'),
+    "object": ("a table", "Write it as a table: { name = … }."),
+}
+
+
+def _wrong_type(message: str, path: str) -> tuple[str, str | None]:
+    """A decoder's `Expected `int`, got `str`` in the words of the file, and how to write what is expected."""
+    found = re.fullmatch(r"Expected `([^`]+)`, got `([^`]+)`", message)
+    if found is None:
+        return f"{message[:1].lower()}{message[1:]}", None
+    expected = [_KINDS[word] for word in found[1].split(" | ") if word in _KINDS]
+    if not expected:
+        return f"{message[:1].lower()}{message[1:]}", None
+    got = _KINDS.get(found[2], (found[2], ""))[0]
+    hint = 'Write a number, or "none".' if path == ".limits.budget_usd" else expected[0][1]
+    return f"expected {' or '.join(name for name, _ in expected)}, got {got}", hint
 
 
 def _split(error: msgspec.ValidationError) -> tuple[str, str]:
@@ -281,8 +540,39 @@ def _fields(kind: Any, path: str) -> tuple[str, ...]:
 
 
 def _unknown(source: str, where: str, key: str, known: tuple[str, ...]) -> errors.BadConfig:
-    hint = _ELSEWHERE.get(key) or _suggest(key, known)
+    hint = _elsewhere(where, key, known) or _ELSEWHERE.get(key) or _suggest(key, known)
     return errors.BadConfig(f"{source}: {where + '.' if where else ''}{key} is not a known key", hint=hint)
+
+
+_MEANT = {
+    "budget": "budget_usd",
+    "max_budget": "budget_usd",
+    "max_budget_usd": "budget_usd",
+    "timeout": "idle_s",
+    "timeout_s": "idle_s",
+    "timeout_secs": "idle_s",
+    "idle_secs": "idle_s",
+    "wall_secs": "wall_s",
+    "memory": "memory_mb",
+}
+"""What people write for the limits of a run, and what they are called."""
+
+
+def _elsewhere(where: str, key: str, known: tuple[str, ...]) -> str | None:
+    """The table that a key belongs to, when it is right and stands in the wrong place."""
+    if where not in ("", "run") and not where.startswith(("profiles.", "agents.")):
+        return None
+    limit = _MEANT.get(key, key)
+    if limit in LimitDefaults.__struct_fields__ and "limits" in (*known, *RunDefaults.__struct_fields__):
+        return f"Write {limit} under [{where or 'run'}.limits]."
+    if not where and key in RunDefaults.__struct_fields__:
+        return f"{key} belongs under [run]."
+    return None
+
+
+def suggest(word: str, known: tuple[str, ...]) -> str | None:
+    """`Did you mean …?`, or what is known."""
+    return _suggest(word, known)
 
 
 def _bad_override(error: msgspec.ValidationError) -> errors.BadValue:

@@ -48,6 +48,16 @@ def fill(connections: Mapping[str, McpServer], values: Mapping[str, str]) -> Fil
     return Filled(servers=servers, secrets=tuple(secrets))
 
 
+def variables(connections: Mapping[str, McpServer]) -> set[str]:
+    """The variables that they name."""
+    texts = [
+        text
+        for server in connections.values()
+        for text in (server.command, server.url, *server.args, *server.env.values(), *server.headers.values())
+    ]
+    return {found[1] for text in texts if text for found in _REFERENCE.finditer(text)}
+
+
 def secrets_of(server: McpServer) -> Iterator[str]:
     """Every value of its environment and its headers, and what `argument_secrets` finds in arguments and address.
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Literal, TypedDict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 import msgspec
 
@@ -26,6 +27,8 @@ def without_heads(text: str) -> str:
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that was said, by whom."""
+
     role: Role
     text: str
 
@@ -41,6 +44,11 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     system_prompt: str = ""
     history: tuple[Message, ...] = ()
+
+    if TYPE_CHECKING:
+
+        def __init__(self, *, message: str, system_prompt: str = "", history: Sequence[Message] = ()) -> None:
+            """As the fields, but the history may be a list."""
 
     def to_prompt_string(self, *, resumed: bool = False) -> str:
         """One text for an agent that keeps no history of its own; the bare message for a session that has it already.

@@ -1,6 +1,7 @@
 """The JSON Schemas of what leadrope writes, made from the types themselves. Checks nothing.
 
-`docs/events.schema.json` and `docs/universal.schema.json` hold them for those who do not run Python; to renew both:
+`docs/events.schema.json`, `docs/execution-events.schema.json` and `docs/universal.schema.json` hold them for those who
+do not run Python; to renew all of them:
 
     python -m leadrope.core.event_schema docs
 """
@@ -15,12 +16,14 @@ from typing import Any
 
 import msgspec
 
+from leadrope.core import execution_events
 from leadrope.core.events import SCHEMA_VERSION, Recorded
 from leadrope.core.universal_types import UNIVERSAL_VERSION, UniversalEvent
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 UNIVERSAL_FILE = "universal.schema.json"
 EVENTS_FILE = "events.schema.json"
+EXECUTIONS_FILE = "execution-events.schema.json"
 
 
 def event_schema() -> dict[str, Any]:
@@ -30,6 +33,17 @@ def event_schema() -> dict[str, Any]:
         id_=f"urn:leadrope:events:{SCHEMA_VERSION}",
         title="leadrope event",
         description=f"One line of leadrope's event log, version {SCHEMA_VERSION}. Ignore fields that you do not know.",
+    )
+
+
+def execution_schema() -> dict[str, Any]:
+    """Of one line of the log of an execution: `ExecutionRecord`."""
+    version = execution_events.SCHEMA_VERSION
+    return _published(
+        execution_events.ExecutionRecord,
+        id_=f"urn:leadrope:execution-events:{version}",
+        title="leadrope execution event",
+        description=f"One line of the log of a workflow's execution, version {version}. Ignore fields you do not know.",
     )
 
 
@@ -55,6 +69,7 @@ def text_of(schema: dict[str, Any]) -> str:
 def write(folders: Sequence[Path]) -> None:
     for folder in folders:
         (folder / EVENTS_FILE).write_text(text_of(event_schema()), encoding="utf-8")
+        (folder / EXECUTIONS_FILE).write_text(text_of(execution_schema()), encoding="utf-8")
         (folder / UNIVERSAL_FILE).write_text(text_of(universal_schema()), encoding="utf-8")
     Path(__file__).with_name(UNIVERSAL_FILE).write_text(text_of(universal_schema()), encoding="utf-8")
 

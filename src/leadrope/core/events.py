@@ -7,10 +7,12 @@ class and end with `assert_never`, so that a new event shows every place that mu
 from __future__ import annotations
 
 import functools
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
+from leadrope.core import actors
+from leadrope.core.field_docs import documented
 from leadrope.core.result import Outcome, Rung, RunResult
 from leadrope.core.tools import ToolCall
 from leadrope.core.usage import ModelShare, Usage
@@ -26,6 +28,12 @@ Scope = Literal["once", "run"]
 
 class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", gc=False):
     """Values without cycles: the collector need not look at them, and a fast run makes many."""
+
+
+def _read_actor(event: Any) -> None:
+    """The `by` of a log that an earlier version wrote, in today's form."""
+    if (by := actors.read(event.by)) != event.by:
+        msgspec.structs.force_setattr(event, "by", by)
 
 
 class CredentialUsed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -51,6 +59,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An error kind; for a degraded turn the kind of its warning."""
     outcome: Outcome = "failed"
     hint: str | None = None
+    message: str | None = None
+    """One sentence that says what is wrong better than the agent's own text does."""
 
 
 class SessionStarted(_Event, frozen=True, kw_only=True, tag="session.started"):
@@ -82,7 +92,7 @@ MALFORMED_RESULT = "malformed_result"
 
 
 class TurnEnded(_Event, frozen=True, kw_only=True, tag="turn.ended"):
-    """The agent's own verdict on a turn. Not the end of the run: background agents may go on."""
+    """The agent's own verdict on a turn. Not the end of the run: background agents may continue."""
 
     turn: int
     is_error: bool
@@ -109,14 +119,27 @@ class TurnEnded(_Event, frozen=True, kw_only=True, tag="turn.ended"):
     background: bool = False
     """The answer to a background task's notification, not to a prompt."""
     startup_failure: str | None = None
+    never_connected: bool = False
+    """The agent says that its last request did not reach the model's address."""
     problem: Problem | None = None
     """None when all went well, or when the provider cannot say what did not."""
 
 
 class MessageDelta(_Event, frozen=True, kw_only=True, tag="message.delta"):
+    """A piece of the text that the model writes."""
+
     text: str
     message_id: str = ""
     thinking: bool = False
+    """Only in logs that were stored before `thinking.delta` was an event of its own: a piece of its thoughts."""
+    agent_id: str | None = None
+
+
+class ThinkingDelta(_Event, frozen=True, kw_only=True, tag="thinking.delta"):
+    """A piece of what the model thinks before it answers; no part of the answer."""
+
+    text: str
+    message_id: str = ""
     agent_id: str | None = None
 
 
@@ -142,15 +165,21 @@ class ToolRequested(_Event, frozen=True, kw_only=True, tag="tool.requested"):
 class ToolDecided(_Event, frozen=True, kw_only=True, tag="tool.decided"):
     call: ToolCall
     decision: Literal["allow", "deny"]
-    by: Literal["rule", "person", "nobody", "timeout", "supervisor"]
-    """`nobody`: it would have to be asked for, and nobody was there."""
+    by: str
+    """Who decided: `policy`, `user:ID`, `token:ID`, `program`; `timeout`: nobody answered in time; `nobody`: a person
+    was needed, and none was there; `leadrope`: the request was withdrawn, or its answer could not be used."""
     rule: str
     """What said so: `mode:plan`, `tools`, `approval` …"""
     layer: str = ""
     """Where that rule came from: `default`, `global`, `agent:NAME`, `project`, `run` …"""
     reason: str = ""
     edited: dict[str, Any] | None = None
-    """The input that runs instead, when a person changed it."""
+    """The input that runs instead, when a person or a `before_tool` hook changed it."""
+    only_reads: bool = False
+    """An allowed command that changes nothing, as far as every program in it is known."""
+
+    def __post_init__(self) -> None:
+        _read_actor(self)
 
 
 class ToolProgress(_Event, frozen=True, kw_only=True, tag="tool.progress"):
@@ -182,16 +211,24 @@ class ApprovalRequested(_Event, frozen=True, kw_only=True, tag="approval.request
     """For a command, which programs it would start, as far as that can be known."""
     pattern: str = ""
     """A pattern that may be granted for the rest of the run instead of this one call; empty: none is offered."""
+    rule: str = ""
+    """The rule that wants a person's approval: `mode:edit`, `require_approval`, `opaque` …"""
+    layer: str = ""
+    """Where that rule comes from, as in `ToolDecided`."""
 
 
 class ApprovalResolved(_Event, frozen=True, kw_only=True, tag="approval.resolved"):
     approval_id: str
     approved: bool
     by: str
+    """As in `ToolDecided`."""
     reason: str = ""
     scope: Scope = "once"
     pattern: str = ""
     """What was granted for the rest of the run."""
+
+    def __post_init__(self) -> None:
+        _read_actor(self)
 
 
 class GrantRevoked(_Event, frozen=True, kw_only=True, tag="grant.revoked"):
@@ -199,6 +236,9 @@ class GrantRevoked(_Event, frozen=True, kw_only=True, tag="grant.revoked"):
 
     pattern: str
     by: str = ""
+
+    def __post_init__(self) -> None:
+        _read_actor(self)
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -223,6 +263,8 @@ class QuestionRequested(_Event, frozen=True, kw_only=True, tag="question.request
     allowed_prompts: tuple[str, ...] = ()
     """Shown only: approving the plan approves none of them."""
     expires_s: float = 0.0
+    fingerprint: str = ""
+    """The hash of the exact question or plan; an answer that names another one is refused."""
 
 
 class QuestionResolved(_Event, frozen=True, kw_only=True, tag="question.resolved"):
@@ -230,7 +272,11 @@ class QuestionResolved(_Event, frozen=True, kw_only=True, tag="question.resolved
     answered: bool
     answers: dict[str, str] = {}
     by: str = ""
+    """As in `ToolDecided`."""
     reason: str = ""
+
+    def __post_init__(self) -> None:
+        _read_actor(self)
 
 
 class SubagentStarted(_Event, frozen=True, kw_only=True, tag="subagent.started"):
@@ -258,6 +304,14 @@ class UsageUpdated(_Event, frozen=True, kw_only=True, tag="usage.updated"):
     agent_id: str | None = None
 
 
+class UsageEstimated(_Event, frozen=True, kw_only=True, tag="usage.estimated"):
+    """A request broke off and the agent has reported nothing of it: what it may have used and cost."""
+
+    model: str
+    usage: Usage
+    cost_usd: float
+
+
 class LimitReached(_Event, frozen=True, kw_only=True, tag="limit.reached"):
     """A usage limit of the account: `rejected` stops work, `allowed_warning` is a warning."""
 
@@ -275,6 +329,14 @@ class RetryScheduled(_Event, frozen=True, kw_only=True, tag="retry.scheduled"):
     api_status: int | None = None
     error: str = ""
     by: Source = "agent"
+
+
+UNREACHABLE = "cannot reach "
+"""How the error of a retry begins that had no connection to the model's server; its address and the reason follow."""
+
+
+def is_unreachable(error: str) -> bool:
+    return error.startswith(UNREACHABLE)
 
 
 class Notice(_Event, frozen=True, kw_only=True, tag="notice"):
@@ -327,9 +389,15 @@ class RunEnding(_Event, frozen=True, kw_only=True, tag="run.ending"):
     kind: str
     """An error kind, for instance `timed_out` or `gate_bypassed`."""
     message: str
+    code: str | None = None
+    """A stable word for scripts, where the kind alone does not say what happened."""
     clock: str | None = None
     api_status: int | None = None
     hint: str | None = None
+    connection: str | None = None
+    """The connection that could not be made."""
+    stderr_tail: tuple[str, ...] = ()
+    """The last lines that the server of this connection wrote to stderr."""
 
 
 class AgentExited(_Event, frozen=True, kw_only=True, tag="agent.exited"):
@@ -358,6 +426,7 @@ Event = (
     | TurnStarted
     | TurnEnded
     | MessageDelta
+    | ThinkingDelta
     | MessageCompleted
     | ThinkingCompleted
     | ToolRequested
@@ -372,6 +441,7 @@ Event = (
     | SubagentStarted
     | SubagentEnded
     | UsageUpdated
+    | UsageEstimated
     | LimitReached
     | RetryScheduled
     | Notice
@@ -382,6 +452,15 @@ Event = (
     | AgentExited
     | RunEnded
 )
+
+
+for _kind in get_args(Event):
+    documented(_kind)
+
+
+def is_thought(piece: MessageDelta | ThinkingDelta) -> bool:
+    """Whether a piece belongs to the model's thoughts, also in a log of an earlier version."""
+    return type(piece) is ThinkingDelta or (type(piece) is MessageDelta and piece.thinking)
 
 
 @functools.cache

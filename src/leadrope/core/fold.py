@@ -1,7 +1,7 @@
 """Events into a result: pure, so that a stored log replayed gives the result its run gave. Knows no provider.
 
 What counts, in this order: why the supervisor ended the run; what the agent said of its last turn; its exit code; that
-it said nothing.
+it said nothing. A run that would be a success is `denied` when all it asked for beyond reading was denied.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Any, cast, get_args
 
 import msgspec
 
-from leadrope.core import endings, events
+from leadrope import spelling
+from leadrope.core import denials, endings, events
 from leadrope.core.events import Problem, Recorded
 from leadrope.core.result import Denial, ErrorKind, Outcome, RunError, RunResult, Warning_
 from leadrope.core.spending import Spending
@@ -23,6 +24,9 @@ WARNINGS_LIMIT = 50
 
 TOOL_TIMED_OUT = "tool_timed_out"
 """The code of the notice that the supervisor gives when a tool call takes too long."""
+
+SUSPENDED = "suspended_for_answer"
+"""The code of the notice that the supervisor gives when it ends an agent that only waits for a person's answer."""
 
 _KINDS = frozenset(get_args(ErrorKind))
 _NO_TURN = "The agent ended without a result: look at the end of its stderr, and run `leadrope doctor`."
@@ -41,8 +45,8 @@ _HINTS: dict[str, str] = {
     "spawn_failed": "Run `leadrope doctor` to see what is wrong with the installation.",
     "connection_failed": "Check the network, the proxy variables and base_url.",
     "timed_out": "Raise the limit of the clock that ran out, or split the task.",
-    "stopped": "Resume the session to go on.",
-    "denied": "Allow the call, or change the task so that it is not needed.",
+    "stopped": "Resume the session to continue.",
+    "denied": "Allow what the task needs with {allow}, {tools} or another {mode}, or ask for less.",
     "over_budget": "Raise the budget, or resume the session with a new one.",
     "out_of_memory": "Give the machine more memory, or run fewer agents at once.",
     "gate_unsupported": "Install a supported version of the agent.",
@@ -51,6 +55,10 @@ _HINTS: dict[str, str] = {
     "session_lost": "Check the id with `leadrope sessions list`; a run that was told not to persist cannot be resumed.",
     "cli_not_found": "Install the agent, or say where it is.",
 }
+
+
+def _hint(kind: ErrorKind) -> str:
+    return _HINTS[kind].format(**{name: spelling.option(name) for name in ("allow", "tools", "mode")})
 
 
 def fold(records: Iterable[Recorded]) -> RunResult:
@@ -99,6 +107,7 @@ class _Attempt:
         self.warnings: list[Warning_] = []
         self.model = ""
         self.session_id: str | None = None
+        self.credential: events.CredentialUsed | None = None
 
 
 class Fold:
@@ -115,9 +124,15 @@ class Fold:
         self._last_time = 0.0
         self._spending = Spending()
         self._denials: dict[str, Denial] = {}
+        self._acted: set[str] = set()
+        """Ids of allowed calls that can change something, of all attempts."""
+        self._asked: dict[str, ToolCall] = {}
+        """Calls that nobody has decided yet: in the recording of an agent that no gate held, they only run."""
         self._refusals: dict[str, str] = {}
         """What the agent was told about calls that did not run."""
         self._leftovers = 0
+        self._suspended = 0
+        """Attempts that ended because a person took long to answer: the next one continues them."""
         self._unread: deque[str] = deque(maxlen=5)
         self._handlers: dict[type, Callable[[Any], None]] = {
             events.SessionStarted: self._session_started,
@@ -125,9 +140,11 @@ class Fold:
             events.TurnEnded: self._turn_ended,
             events.MessageDelta: self._message_delta,
             events.MessageCompleted: self._message_completed,
+            events.ToolRequested: self._tool_requested,
             events.ToolDecided: self._tool_decided,
             events.ToolCompleted: self._tool_completed,
             events.UsageUpdated: self._spending.message,
+            events.UsageEstimated: self._spending.estimated,
             events.OutputChecked: self._output_checked,
             events.LimitReached: self._limit_reached,
             events.Notice: self._notice,
@@ -166,8 +183,11 @@ class Fold:
 
     def result(self) -> RunResult:
         now = self._now
-        outcome, error = self._verdict()
-        well = outcome in ("succeeded", "degraded")
+        answered, error = self._verdict()
+        outcome = answered
+        well = answered in ("succeeded", "degraded")
+        if well and (refused := self._refused()):
+            outcome, error = "denied", self._error("denied", refused)
         checked = now.checked
         return RunResult(
             run_id=self._run_id,
@@ -176,7 +196,7 @@ class Fold:
             output=now.output,
             output_rung=checked.rung if checked else None,
             corrections=checked.correction + checked.retrying if checked else 0,
-            schema_error=self._schema_error(outcome),
+            schema_error=self._schema_error(answered),
             error=error,
             usage=self._spending.usage,
             cost_usd=self._spending.cost_usd,
@@ -186,8 +206,8 @@ class Fold:
             session_id=now.session_id,
             turns=now.turns,
             denials=tuple(self._denials.values()),
-            warnings=self._warnings(outcome),
-            attempts=self._attempt_no,
+            warnings=self._warnings(answered),
+            attempts=max(1, self._attempt_no - self._suspended),
             leftovers_killed=self._leftovers,
             duration_s=max(0.0, self._last_time - self._first_time) if self._first_time is not None else 0.0,
             resets_at=now.limit.resets_at if outcome == "parked" and now.limit else None,
@@ -198,6 +218,7 @@ class Fold:
     def _session_started(self, event: events.SessionStarted) -> None:
         self._now.session_id = event.session_id
         self._now.model = event.model
+        self._now.credential = event.credential
         self._spending.session_started(event)
 
     def _turn_started(self, event: events.TurnStarted) -> None:
@@ -254,16 +275,25 @@ class Fold:
         if event.retrying:
             self._spending.replaced()
 
+    def _tool_requested(self, event: events.ToolRequested) -> None:
+        self._asked[event.call.id] = event.call
+
     def _tool_decided(self, event: events.ToolDecided) -> None:
+        self._asked.pop(event.call.id, None)
         if event.decision == "deny":
             self._deny(event.call, event.reason or event.rule)
+        elif denials.acts(event.call, only_reads=event.only_reads):
+            self._acted.add(event.call.id)
 
     def _deny(self, call: ToolCall, reason: str) -> None:
         self._denials[call.id or f"#{len(self._denials)}"] = Denial(call=call, reason=reason)
 
     def _tool_completed(self, event: events.ToolCompleted) -> None:
+        undecided = self._asked.pop(event.call_id, None)
         if not event.executed:
             self._refusals[event.call_id] = event.text[:500]
+        elif undecided is not None and denials.acts(undecided):
+            self._acted.add(event.call_id)
 
     def _limit_reached(self, event: events.LimitReached) -> None:
         if event.status == "rejected":
@@ -274,6 +304,8 @@ class Fold:
     def _notice(self, event: events.Notice) -> None:
         if event.code == TOOL_TIMED_OUT:
             self._now.tool_timeout = event
+        if event.code == SUSPENDED:
+            self._suspended += 1
         if event.level in ("warning", "error"):
             self._warn(event.code, event.message)
 
@@ -314,6 +346,14 @@ class Fold:
             return ("succeeded", None) if now.checked.valid and not self._error_beside() else ("degraded", None)
         return outcome, error
 
+    def _refused(self) -> str | None:
+        """What was denied, if a call was and none that acts was allowed."""
+        # A call that the gate allowed and the agent program then denied has not acted.
+        if self._acted - self._denials.keys():
+            return None
+        counted = denials.counted(self._denials.values())
+        return denials.describe(counted) if counted else None
+
     def _error_beside(self) -> str:
         """What the agent itself says went wrong in the turn that was judged, or in the corrective turn after it."""
         turn = self._now.last_turn
@@ -349,6 +389,7 @@ class Fold:
         if problem.outcome == "stopped" and self._now.tool_timeout is not None:
             told = self._now.tool_timeout.message
             return "timed_out", self._error("timed_out", told, clock="tool", code="TIMEOUT_ERROR")
+        message = problem.message or message
         if problem.outcome == "stopped":
             message = f"the turn was interrupted ({turn.terminal_reason or turn.reason})"
         if problem.kind == "rate_limited" and self._now.limit is not None and self._now.limit.resets_at is not None:
@@ -398,10 +439,10 @@ class Fold:
         return exited is not None and exited.ended_by == "agent" and exited.exit_code not in (0, None)
 
     def _ended_error(self, ending: events.RunEnding) -> RunError:
-        code = None
+        code = ending.code
         if ending.cause == "timed_out" or ending.kind == "timed_out":
             code = "APPROVAL_TIMEOUT" if ending.clock == "approval" else "TIMEOUT_ERROR"
-        return self._error(
+        error = self._error(
             ending.kind,
             ending.message,
             Problem(kind=ending.kind, hint=ending.hint),
@@ -409,6 +450,9 @@ class Fold:
             clock=ending.clock,
             code=code,
         )
+        if ending.connection is None:
+            return error
+        return msgspec.structs.replace(error, connection=ending.connection, stderr_tail=ending.stderr_tail)
 
     def _error(
         self,
@@ -421,6 +465,10 @@ class Fold:
         code: str | None = None,
     ) -> RunError:
         exited = self._now.exit
+        hint = problem.hint if problem else None
+        used = self._now.credential
+        if kind == "not_authenticated" and used is not None and used.billing == "api_key":
+            hint = f"Check the API key ({used.source}): it may be mistyped, revoked, or meant for another address."
         known = cast("ErrorKind", kind if kind in _KINDS else "agent_died")
         return RunError(
             kind=known,
@@ -430,7 +478,7 @@ class Fold:
             api_status=api_status,
             exit_code=exited.exit_code if exited else None,
             stderr_tail=exited.stderr_tail if exited else (),
-            hint=(problem.hint if problem else None) or _HINTS[known],
+            hint=hint or _hint(known),
         )
 
     def _warnings(self, outcome: Outcome) -> tuple[Warning_, ...]:

@@ -90,8 +90,13 @@ def load_env(home: Path) -> dict[str, str]:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return {}
-    except (OSError, UnicodeDecodeError) as error:
-        raise errors.BadConfig(f"{path} cannot be read: {error}") from None
+    except UnicodeDecodeError as error:
+        raise errors.BadConfig(f"{path} cannot be read: it is not UTF-8 text ({error})") from None
+    except OSError as error:
+        raise errors.BadConfig(
+            f"{path} cannot be read: {error.strerror}",
+            hint="LEADROPE_HOME must be a folder of yours; check who owns it, or name another one.",
+        ) from None
     return parse_env(text, str(path))
 
 

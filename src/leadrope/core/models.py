@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from leadrope import errors
+
+TIERS_OF = "2.1.325"
+TIERS_DATE = "2026-11-17"
+"""The Claude Code whose own words these are, and the day on which it was asked. A test asks the installed one again."""
+
 TIERS: Mapping[str, str] = MappingProxyType(
     {
-        "opus": "claude-opus-4-5",
-        "sonnet": "claude-sonnet-4-5",
-        "haiku": "claude-haiku-4-5",
+        "opus": "claude-opus-5-5",
+        "sonnet": "claude-sonnet-5-5",
+        "haiku": "claude-haiku-5-5",
+        "fable": "claude-fable-5-2",
     }
 )
+"""The newest model of each tier. Ids of older ones are passed on as they are."""
 
 PURPOSES: Mapping[str, str] = MappingProxyType(
     {
@@ -30,11 +39,19 @@ PURPOSES: Mapping[str, str] = MappingProxyType(
 DEFAULT_TIER = "sonnet"
 
 
+def check_purpose(purpose: str) -> None:
+    """Refuse a purpose that would silently get the default model."""
+    if purpose.strip().lower() not in PURPOSES:
+        close = difflib.get_close_matches(purpose.strip().lower(), PURPOSES, n=1)
+        hint = f"Did you mean {close[0]}?" if close else f"Use one of: {', '.join(PURPOSES)}."
+        raise errors.BadValue("purpose", f"{purpose!r} is not known", hint=hint)
+
+
 def resolve_model(model: str | None, purpose: str | None, tiers: Mapping[str, str] = TIERS) -> str:
     """Explicit model, else the purpose's tier, else sonnet. A tier becomes its id; other text passes through.
 
     >>> resolve_model(None, "review")
-    'claude-opus-4-5'
+    'claude-opus-5-5'
     >>> resolve_model("my-local-model", "review")
     'my-local-model'
     """

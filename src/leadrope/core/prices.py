@@ -18,7 +18,7 @@ from leadrope import errors
 from leadrope.core import models
 from leadrope.core.usage import Usage
 
-LIST_DATE = "2026-11-15"
+LIST_DATE = "2026-11-17"
 """The day on which the list below was compared with the vendor's page and with what Claude Code 2.1.325 reckons."""
 
 Source = Literal["table", "override", "dearest"]
@@ -75,6 +75,8 @@ _SONNET_4 = _price(3, 15, long_from=200_000, long=_price(6, 22.5))
 
 TABLE: Mapping[str, Price] = MappingProxyType(
     {
+        "claude-fable-5-2": _price(8, 40, 0.2),
+        "claude-mythos-5-2": _price(8, 40, 0.2),
         "claude-fable-5-1": _price(10, 50, 0.25),
         "claude-mythos-5-1": _price(10, 50, 0.25),
         "claude-fable-5": _price(10, 50),
@@ -216,7 +218,9 @@ def read_prices(
     """
     unknown = table.get("unknown_price", "dearest")
     if unknown not in ("dearest", "refuse"):
-        raise errors.BadConfig(f"{source}: prices.unknown_price: {unknown!r} is neither `dearest` nor `refuse`")
+        raise errors.BadConfig(
+            f"{source}: prices.unknown_price: {unknown!r} is not known", hint="Use one of: dearest, refuse."
+        )
     overrides = {
         model: _read_one(f"{source}: prices.{model}", value)
         for model, value in table.items()

@@ -76,6 +76,7 @@ class Secret:
         self._value = value
 
     def reveal(self) -> str:
+        """The value itself."""
         return self._value
 
     def __repr__(self) -> str:

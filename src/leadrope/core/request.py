@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, get_args
 
 import msgspec
 
 from leadrope import errors
-from leadrope.core import agent_sandbox, schema
+from leadrope.core import agent_sandbox, models, schema
+from leadrope.core.field_docs import documented
 from leadrope.core.redaction import SHORTEST, Secret
+from leadrope.core.sequences import SequenceNotStr, as_tuple
+
+if TYPE_CHECKING:
+    from leadrope.core.request_fields import RunFields
+
+T = TypeVar("T")
 
 Mode = Literal["plan", "default", "edit", "sandboxed", "full", "dontAsk"]
 Billing = Literal["subscription", "subscription_only", "api_key", "auto"]
 """`subscription` takes a key from leadrope's own .env all the same; `subscription_only` takes none from anywhere."""
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
 
+ModeAlias = Literal["acceptEdits", "bypassPermissions", "auto", "manual"]
+Walls = Literal["workspace", "read-only", "off"]
+Network = Literal["any", "model-only"]
+CredentialKind = Literal["api_key", "oauth_token", "auth_token"]
+
 # The agent's own spellings are accepted and mean the same thing.
-MODE_ALIASES = {"acceptEdits": "edit", "bypassPermissions": "full", "auto": "default", "manual": "default"}
+MODE_ALIASES: dict[str, Mode] = {
+    "acceptEdits": "edit",
+    "bypassPermissions": "full",
+    "auto": "default",
+    "manual": "default",
+}
 
 
+@documented
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Seconds on the monotonic clock, each with its own named ending; 0 switches a clock off. Then money and memory."""
 
@@ -31,15 +50,18 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Silence between events; stands still while a tool runs, an approval waits, or the consumer is slow. Left out:
     what LEADROPE_SPAWN_IDLE_TIMEOUT_MS says, else 300."""
     tool_s: float = 900
-    """One tool call, from the yes to its result; interrupts the turn, not the run."""
+    """One tool call, from its approval to its result; interrupts the turn, not the run."""
     wall_s: float | None = None
     """The whole run, whatever it does. Left out: what LEADROPE_SPAWN_MAX_MS says, else off."""
     exit_s: float = 5
     """From the last result to the end of the process."""
-    approval_s: float = 300
-    """A person's time to answer; after it the answer is no."""
+    approval_s: float | None = None
+    """A person's time to answer; then the call is denied. Left out: 300, and a detached run waits without a limit."""
     connection_s: float = 30
     """For a connection to answer when the run starts."""
+    unreachable_s: float = 30
+    """How long the agent may try to reach a model's server that refuses connections, or has no address or route. One
+    that has answered in this run gets at least 180."""
     stop_s: float = 2
     """Between asking the process to end and ending it."""
     budget_usd: float | Literal["none"] | None = None
@@ -53,19 +75,42 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return None if self.budget_usd == "none" else self.budget_usd
 
 
+@documented
 class McpServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """One connection: `command` (stdio) or `url` (http, sse), never both."""
 
     type: Literal["stdio", "http", "sse"] | None = None
+    """None: told by whether there is a command or a url."""
     command: str | None = None
+    """The program to start."""
     args: tuple[str, ...] = ()
+    """Its arguments."""
     env: dict[str, str] = {}
+    """Its variables; `${NAME}` is filled from your environment."""
     url: str | None = None
+    """The address of a server that runs already."""
     headers: dict[str, str] = {}
+    """HTTP headers to send with each request; `${NAME}` is filled here too."""
     timeout: int | None = None
     """Milliseconds for one call of its tools."""
     required: bool = True
     """A run whose required connection cannot be made ends with an error that names it; False only warns."""
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            type: Literal["stdio", "http", "sse"] | None = None,  # noqa: A002  # the field of the file
+            command: str | None = None,
+            args: SequenceNotStr[str] = (),
+            env: dict[str, str] = {},  # noqa: B006  # never run
+            url: str | None = None,
+            headers: dict[str, str] = {},  # noqa: B006
+            timeout: int | None = None,
+            required: bool = True,
+        ) -> None:
+            """As the fields, but `args` may be a list: the request makes it a tuple."""
 
 
 class McpFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,77 +119,133 @@ class McpFile(msgspec.Struct, frozen=True, kw_only=True):
     servers: dict[str, McpServer] = msgspec.field(default={}, name="mcpServers")
 
 
+def _unsaid(word: T) -> T:
+    """The same word as another object: a default that can be told from a caller who writes that very word.
+
+    Without it `mode="default"` in a program would be taken for a field left out, and `[run] mode = "full"` of the
+    user's config would win over it.
+    """
+    return "".join(str(word))  # type: ignore[return-value]  # the same text, so the same Literal
+
+
+@documented
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What to run, and how: one value that is checked before anything starts.
+
+    `leadrope.run("text", mode="plan")` makes one from its keywords. Fields that are left out take `[run]` of your
+    config.toml, then the defaults below.
+    """
+
     prompt: str
+    """What the agent is asked to do."""
     attachments: tuple[str, ...] = ()
-    """Files and images by path, handed over with the first prompt."""
+    """Paths of files and images to send with the first prompt."""
     provider: str = "claude-code"
+    """The agent program."""
     agent: str | None = None
-    """The saved agent this run belongs to; appears in the session's name."""
+    """The saved agent whose settings count where the request says nothing; appears in the session's name."""
+    agent_from: Literal["config", "user", "repository"] | None = None
+    """Where the agent was found; set by whoever has put its settings into this request."""
     model: str | None = None
     """A tier (opus, sonnet, haiku) or any model id."""
     fallback_model: str | None = None
+    """The model to use while the first one is overloaded."""
     purpose: str | None = None
+    """Chooses a model tier when `model` is left out: analysis, review, chat, writing, coding …"""
     system_prompt: str | None = None
     """Replaces the agent's own; None leaves it alone."""
     append_system_prompt: str | None = None
+    """Text added to the end of the system prompt."""
     instructions: bool = True
     """Pass the project's and the user's CLAUDE.md / AGENTS.md to the model."""
     tools: tuple[str, ...] | None = None
-    """None: the default list. What is named here by the caller needs no further yes in modes that would ask."""
+    """What may be used at all, as names or patterns (`Bash(git *)`). What you list needs no further approval. None: the
+    default list."""
     disallowed_tools: tuple[str, ...] = ()
+    """Tools that this run must not use."""
     allow: tuple[str, ...] = ()
     """Tool patterns that need no further approval where the mode would ask; never past a block or an approval rule."""
-    mode: str = "default"
+    mode: Mode | ModeAlias = _unsaid("default")
+    """What is allowed, asked for and denied where no rule decides."""
     policy: dict[str, Any] = {}
     """Rules of this run's own, as in a policy file; they can only tighten what other layers say."""
     policies: tuple[dict[str, Any], ...] = ()
     """More of the same, each a layer of its own: a workflow's rules, say, and those of its step."""
     policy_files: tuple[str, ...] = ()
+    """Paths of policy files; they can only tighten, too."""
     max_turns: int | None = None
+    """Most model calls of the run, 1 to 100."""
     max_thinking_tokens: int | None = None
-    effort: str | None = None
+    """Most tokens for thinking, 1,000 to 100,000."""
+    effort: Effort | None = None
+    """How hard the model tries."""
     connections: dict[str, McpServer] = {}
+    """MCP servers by name."""
     extra_dirs: tuple[str, ...] = ()
+    """More folders that belong to the workspace."""
     subagents: dict[str, dict[str, Any]] = {}
     """Definitions handed to the agent as they are (its --agents)."""
     sandbox: dict[str, Any] | None = None
     """The agent's own sandbox settings."""
-    walls: Literal["workspace", "read-only", "off"] | None = None
-    """A box around the whole agent. Left out: what the policy says; named: it must be possible, or nothing starts."""
-    network: Literal["any", "model-only"] | None = None
+    walls: Walls | None = None
+    """The sandbox around the whole agent. None: what the policy says. A value must be possible, or nothing starts."""
+    network: Network | None = None
     """`model-only`: the agent and its commands reach the model and the policy's allowed hosts, and nothing else."""
     output_schema: dict[str, Any] | None = None
     """A JSON Schema, any draft up to 2020-12, that the answer must fit; whatever its root is."""
     schema_retries: int = 1
     """Corrective turns for an answer that does not fit; with 0 leadrope converts no scalars either."""
     cwd: str | None = None
+    """The working directory. None: the current one."""
     session_id: str | None = None
     """A UUID for the new session; made when missing."""
     resume: str | None = None
+    """The session to continue."""
     fork: bool = False
+    """Continue a copy of that session and leave the original as it is."""
     persist_session: bool = True
+    """Keep the session; without it the run cannot be resumed."""
     limits: Limits = Limits()
+    """Clocks, budget and memory."""
     variables: dict[str, str] = {}
+    """Environment variables for the agent."""
     secret_variables: tuple[str, ...] = ()
     """Names among `variables` whose values are never shown or kept; beside those whose name says so (`DB_PASSWORD`)."""
-    billing: str = "subscription"
+    billing: Billing = _unsaid("subscription")
+    """Which kind of credential may be used. A key in the environment is used only with `api_key` or `auto`."""
     credential: Secret | None = None
-    credential_kind: Literal["api_key", "oauth_token", "auth_token"] | None = None
+    """A key or token for this run. None: found as `billing` says."""
+    credential_kind: CredentialKind | None = None
     """Told by the credential's shape when left out; a gateway that wants a bearer token needs `auth_token`."""
     broker: bool | None = None
-    """Keep the credential out of the agent's reach behind a broker of ours. Left out: for API keys, not for tokens."""
+    """Keep the credential out of the agent's reach behind a broker of ours. None: for API keys, not for tokens."""
     base_url: str | None = None
+    """The address of the model's API, if not the usual one."""
     binary: str | None = None
+    """The path of the agent program, if not the one that leadrope finds."""
     labels: dict[str, str] = {}
+    """Your own marks, for lists, budgets and statistics."""
     api_retries: int | None = None
+    """How often the agent repeats a failed request to the model."""
     max_structured_retries: int | None = None
+    """How often the agent itself tries again to satisfy `output_schema`."""
     attempts: int = 2
-    """Tries in all, for failures that can heal and before any tool has run."""
+    """Most tries in all, for failures that can heal and before any tool has run."""
     wait_for_limit: bool = False
-    """A usage limit of the account does not end the run: it waits for the reset and goes on in its session."""
+    """At a usage limit of the account, wait for the reset and continue in the session."""
     auto_continue: int = 0
-    """How often a run that has used up its turns goes on in its session; never where the caller set max_turns."""
+    """How often a run that has used up its turns continues in its session; never where the caller set max_turns."""
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            prompt: str,
+            agent_from: Literal["config", "user", "repository"] | None = None,
+            **fields: Unpack[RunFields],
+        ) -> None:
+            """As the keywords of `run`: lists may be given where the fields hold tuples; `check` converts them."""
 
 
 class _Range(msgspec.Struct, frozen=True):
@@ -165,16 +266,39 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _SERVER_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-def normal_mode(mode: str) -> Mode:
+def normal_mode(mode: object) -> Mode:
     """Our name for a mode; the agent's own spellings are understood."""
-    name = MODE_ALIASES.get(mode, mode)
+    name = MODE_ALIASES.get(mode, mode) if isinstance(mode, str) else mode
     if name not in get_args(Mode):
-        raise errors.BadValue(
-            "mode",
-            f"{mode!r} is not a mode",
-            hint=f"Use one of: {', '.join(get_args(Mode))}.",
-        )
+        known = {word.lower(): word for word in (*get_args(Mode), *MODE_ALIASES)}
+        close = difflib.get_close_matches(str(mode).lower(), known, n=1)
+        hint = f"Did you mean {known[close[0]]}? " if close else ""
+        raise errors.BadValue("mode", f"{mode!r} is not a mode", hint=f"{hint}Use one of: {', '.join(get_args(Mode))}.")
     return name  # type: ignore[return-value]  # checked against the Literal's own members
+
+
+def check_words(values: Mapping[str, Any]) -> None:
+    """Refuses an unknown mode, billing, effort, sandbox or network with the words that are known.
+
+    Before the types are checked: what a type check says of a wrong word names none of the right ones.
+    """
+    if "mode" in values:
+        normal_mode(values["mode"])
+    if "billing" in values:
+        _one_of("billing", values["billing"], get_args(Billing))
+    for name, kind in (("effort", Effort), ("walls", Walls), ("network", Network)):
+        if values.get(name) is not None:
+            _one_of(name, values[name], get_args(kind))
+
+
+_SEQUENCES = tuple(name for name, kind in RunRequest.__annotations__.items() if kind.startswith("tuple["))
+
+
+def with_tuples(request: RunRequest) -> RunRequest:
+    """The request with a tuple wherever a list or another collection was given; a bare text is refused."""
+    given = {name: getattr(request, name) for name in _SEQUENCES}
+    changes = {name: as_tuple(name, value) for name, value in given.items() if not isinstance(value, tuple | None)}
+    return msgspec.structs.replace(request, **changes) if changes else request
 
 
 def check(request: RunRequest) -> RunRequest:
@@ -182,16 +306,19 @@ def check(request: RunRequest) -> RunRequest:
 
     Looks at values only; directories are runtime's.
     """
-    request = _typed(request)
+    check_words({name: getattr(request, name) for name in ("mode", "billing", "effort", "walls", "network")})
+    request = _typed(with_tuples(request))
     if not request.prompt.strip():
         raise errors.EmptyPrompt(
             "the prompt is empty",
-            hint="Give the agent something to do; if the text came from an earlier step, that step produced nothing.",
+            hint="Give the agent something to do.",
         )
-    normal_mode(request.mode)
-    _one_of("billing", request.billing, get_args(Billing))
-    if request.effort is not None:
-        _one_of("effort", request.effort, get_args(Effort))
+    if request.purpose is not None:
+        models.check_purpose(request.purpose)
+    if request.model is not None and not request.model.strip():
+        raise errors.BadValue(
+            "model", "is empty", hint="Name a tier (opus, sonnet, haiku) or a model, or leave it out."
+        )
     for field, allowed in _RANGES.items():
         value = getattr(request, field)
         if value is not None and not allowed.low <= value <= allowed.high:
@@ -272,13 +399,19 @@ def check_connection(name: str, server: McpServer) -> None:
         raise errors.BadValue(field, f"type {server.type} takes a url, not a command")
 
 
+_NO_BUDGET = "Write an amount in USD, or none for no cap of the run's own."
+
+
 def _check_limits(limits: Limits) -> None:
     for name in Limits.__struct_fields__:
         value = getattr(limits, name)
-        if value not in (None, "none") and not (math.isfinite(value) and value >= 0):
-            raise errors.BadValue(f"limits.{name}", f"{value} is not a number of zero or more")
+        if value in (None, "none") or (math.isfinite(value) and value >= 0):
+            continue
+        is_budget = name == "budget_usd"
+        wrong = f"{value:g} is not {'an amount above zero' if is_budget else 'a number of zero or more'}"
+        raise errors.BadValue(f"limits.{name}", wrong, hint=_NO_BUDGET if is_budget else "Write 0 for no limit.")
     if limits.budget_usd == 0:
-        raise errors.BadValue("limits.budget_usd", "a budget of 0 lets nothing happen", hint='Write "none" for no cap.')
+        raise errors.BadValue("limits.budget_usd", "0 would end the run before its first request", hint=_NO_BUDGET)
 
 
 def _check_session(request: RunRequest) -> None:
@@ -296,6 +429,8 @@ def _check_session(request: RunRequest) -> None:
         raise errors.BadValue("resume", f"{request.resume!r} is not a session id")
 
 
-def _one_of(field: str, value: str, allowed: tuple[str, ...]) -> None:
+def _one_of(field: str, value: object, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
-        raise errors.BadValue(field, f"{value!r} is not known", hint=f"Use one of: {', '.join(allowed)}.")
+        close = difflib.get_close_matches(str(value).lower(), allowed, n=1)
+        meant = f"Did you mean {close[0]}? " if close else ""
+        raise errors.BadValue(field, f"{value!r} is not known", hint=f"{meant}Use one of: {', '.join(allowed)}.")

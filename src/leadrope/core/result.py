@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 import msgspec
 
 from leadrope import errors
 from leadrope.core import typed
+from leadrope.core.field_docs import documented
 from leadrope.core.tools import ToolCall
 from leadrope.core.usage import CostLabel, CostSource, LlmUsage, Totals, Usage
 
@@ -44,29 +45,46 @@ ErrorKind = Literal[
 ]
 
 
+@documented
 class RunError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a run did not succeed."""
+
     kind: ErrorKind
+    """A stable word for programs."""
     message: str
+    """What happened, in a sentence."""
     code: str | None = None
-    """A stable word for scripts: TIMEOUT_ERROR, APPROVAL_TIMEOUT, MALFORMED_RESULT."""
+    """A stable word for scripts: TIMEOUT_ERROR, APPROVAL_TIMEOUT, MALFORMED_RESULT, SERVER_FAILED."""
     clock: str | None = None
-    """Which clock ran out: start, idle, tool, wall, exit, approval."""
+    """Which clock ran out: start, idle, tool, wall, exit, approval, unreachable."""
     api_status: int | None = None
+    """The HTTP status of the model's service, if that was it."""
     exit_code: int | None = None
+    """The agent's exit code."""
     stderr_tail: tuple[str, ...] = ()
+    """The last lines of the agent's error output, or of the server of `connection`."""
+    connection: str | None = None
+    """The connection (MCP server) that could not be made when the run started."""
     hint: str | None = None
+    """What to do about it."""
 
 
 class Warning_(msgspec.Struct, frozen=True, kw_only=True):  # noqa: N801  # `Warning` is Python's own
+    """Something that did not end the run."""
+
     kind: str
     message: str
 
 
 class Denial(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool call that was not allowed."""
+
     call: ToolCall
     reason: str
 
 
+SERVER_FAILED = "SERVER_FAILED"
+"""The code of an error: the program of a connection has ended, or does not speak the protocol."""
 SCHEMA_NOT_SATISFIED = "claude_code.schema_not_satisfied"
 SCHEMA_NOT_SATISFIED_AFTER_RETRIES = "claude_code.schema_not_satisfied_after_retries"
 ERROR_NO_OUTPUT = "claude_code.sdk_error_no_structured_output"
@@ -76,10 +94,16 @@ SCHEMA_RESOLVED_TO_NULL = "claude_code.output_schema_resolved_to_null"
 template gave null, so the step ran without a schema."""
 
 
+@documented
 class RunResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a run ended. A run that ends badly is such a value too; `raise_for_outcome()` makes an exception of it."""
+
     run_id: str
+    """The id of the run, in events and in the run store."""
     outcome: Outcome
+    """How it ended, in one word."""
     text: str = ""
+    """What the agent said last: its answer."""
     output: Any = None
     """The structured output, when a schema was asked for and satisfied."""
     output_rung: Rung | None = None
@@ -89,7 +113,9 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     schema_error: str | None = None
     """Why there is no output, or what is wrong beside it; the text is kept either way."""
     error: RunError | None = None
+    """What went wrong, with a hint; None when nothing did."""
     usage: Usage = Usage()
+    """Tokens of the whole run."""
     cost_usd: float = 0.0
     """An estimate at list prices; what is billed depends on the account."""
     llm_usage: LlmUsage | None = None
@@ -97,15 +123,23 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     totals: Totals | None = None
     """All attempts together, by model and by agent."""
     model: str = ""
+    """The model that answered."""
     session_id: str | None = None
+    """The session, to resume it; None when the agent never began one."""
     turns: int = 0
+    """Model calls."""
     denials: tuple[Denial, ...] = ()
+    """Tool calls that were not allowed, and why."""
     warnings: tuple[Warning_, ...] = ()
+    """What was noticed on the way: something ignored, lowered, or failed without ending the run."""
     attempts: int = 1
+    """Starts of the agent."""
     leftovers_killed: int = 0
+    """Processes that the agent had left running, and that were ended with it."""
     duration_s: float = 0.0
+    """From start to end, in seconds."""
     resets_at: float | None = None
-    """When a parked run may go on, in seconds since the epoch."""
+    """When a parked run may continue, in seconds since the epoch."""
 
     def output_as(self, kind: type[V]) -> V:
         """The structured output as a value of that type; raises `RunFailed` where there is none that fits.
@@ -113,14 +147,19 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         invoice = result.output_as(Invoice)
         """
         if self.output_rung in (None, "none") and self.output is None:
-            raise errors.RunFailed(self, f"the run has no structured output: {self.schema_error or self.outcome}")
+            raise errors.RunFailed(self, self._no_output())
         try:
             return typed.as_type(self.output, kind)
         except ValueError as error:
             raise errors.RunFailed(self, f"the structured output is no {typed.name_of(kind)}: {error}") from None
 
+    def _no_output(self) -> str:
+        told = f"the run ended {self.outcome}: {self.error.message}" if self.error else self.outcome
+        return f"the run has no structured output: {self.schema_error or told}"
+
     @property
     def ok(self) -> bool:
+        """It succeeded, or it succeeded with something missing (`degraded`)."""
         return self.outcome in ("succeeded", "degraded")
 
     @property
@@ -130,6 +169,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def cost_source(self) -> CostSource:
+        """Whether the agent told the cost or leadrope computed it."""
         return "computed" if self.totals is None else self.totals.cost_source
 
     @property
@@ -141,7 +181,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def raise_for_outcome(self) -> RunResult:
         """Return the result, or raise `RunFailed` with it if the run did not succeed.
 
-        text = leadrope.run_sync(prompt="…").raise_for_outcome().text
+        text = leadrope.run_sync("…").raise_for_outcome().text
         """
         if not self.ok:
             raise errors.RunFailed(self)
@@ -151,7 +191,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class TypedResult(RunResult, Generic[V], frozen=True, kw_only=True, omit_defaults=True):
     """The result of a run that was asked for a type.
 
-    invoice = leadrope.run_sync(prompt="…", output_type=Invoice).value
+    invoice = leadrope.run_sync("…", output_type=Invoice).value
     """
 
     output: V | None = None
@@ -160,7 +200,7 @@ class TypedResult(RunResult, Generic[V], frozen=True, kw_only=True, omit_default
     def value(self) -> V:
         """The output; raises `RunFailed` where the run gave none."""
         if self.output is None and self.output_rung in (None, "none"):
-            raise errors.RunFailed(self, f"the run has no structured output: {self.schema_error or self.outcome}")
+            raise errors.RunFailed(self, self._no_output())
         return self.output  # type: ignore[return-value]  # None only where the type itself allows it
 
 
@@ -181,3 +221,10 @@ def with_type(result: RunResult, kind: type[V]) -> TypedResult[V]:
                 "warnings": (*result.warnings, Warning_(kind=SCHEMA_NOT_SATISFIED, message=told)),
             }
     return TypedResult(**fields)
+
+
+def not_started(error: errors.LeadropeError, *, run_id: str = "", attempts: int = 0) -> RunResult:
+    """What kept a run from starting, as a result."""
+    kind = error.kind if error.kind in get_args(ErrorKind) else "spawn_failed"
+    problem = RunError(kind=kind, message=error.message, hint=error.hint)  # type: ignore[arg-type]  # looked up
+    return RunResult(run_id=run_id, outcome="failed", error=problem, attempts=attempts)

@@ -33,6 +33,29 @@ _SAYS_NOTHING = frozenset(
     )
 )
 
+_KEYWORDS = frozenset(
+    (
+        *("$ref", "$dynamicRef", "$recursiveRef", "type", "enum", "const", "allOf", "anyOf", "oneOf", "not", "if"),
+        *("then", "else", "properties", "patternProperties", "additionalProperties", "propertyNames", "required"),
+        *("minProperties", "maxProperties", "dependencies", "dependentRequired", "dependentSchemas", "extends"),
+        *("unevaluatedProperties", "items", "prefixItems", "additionalItems", "unevaluatedItems", "contains"),
+        *("minContains", "maxContains", "minItems", "maxItems", "uniqueItems", "minimum", "maximum"),
+        *("exclusiveMinimum", "exclusiveMaximum", "multipleOf", "divisibleBy", "minLength", "maxLength", "pattern"),
+        *("format", "contentEncoding", "contentMediaType", "contentSchema", "disallow", "nullable", "$dynamicAnchor"),
+    )
+)
+"""Of all drafts. A schema without any of them constrains nothing; the library takes other keys for remarks."""
+
+_OTHER_TYPES = {
+    **{name: name for name in ("string", "integer", "number", "boolean", "object", "array", "null")},
+    "str": "string",
+    "int": "integer",
+    "float": "number",
+    "bool": "boolean",
+    "dict": "object",
+    "list": "array",
+}
+
 # Up to draft 7 whatever stands beside a $ref counts for nothing.
 _IGNORE_BESIDE_REF = ("draft-04/schema", "draft-06/schema", "draft-07/schema")
 
@@ -125,6 +148,9 @@ def read(document: Any) -> Schema:
 def _read(encoded: bytes) -> Schema:
     # Decoded again: what the caller does with his own copy later must not change the judge.
     document = msgspec.json.decode(encoded)
+    unknown = [key for key in document if key not in _SAYS_NOTHING and key not in _KEYWORDS]
+    if unknown and (_SAYS_NOTHING | set(unknown)).issuperset(document):
+        raise errors.BadValue(_FIELD, _no_keyword(unknown), hint=_as_properties(document, unknown))
     if _SAYS_NOTHING.issuperset(document):
         raise errors.BadValue(
             _FIELD,
@@ -134,6 +160,23 @@ def _read(encoded: bytes) -> Schema:
     if _depth(document) > DEPTH_LIMIT:
         raise errors.BadValue(_FIELD, f"is nested more than {DEPTH_LIMIT} levels deep", hint="Use $defs and $ref.")
     return Schema(document)
+
+
+def _no_keyword(unknown: list[str]) -> str:
+    names = ", ".join(repr(key) for key in unknown[:5]) + (" …" if len(unknown) > 5 else "")
+    return f"has no keyword of JSON Schema, only {names}: every answer would fit"
+
+
+def _as_properties(document: dict[str, Any], unknown: list[str]) -> str:
+    """The schema that `{field: {type: str}}` stands for in other programs."""
+    properties = {}
+    for key in unknown:
+        given = document[key]
+        name = given.get("type") if isinstance(given, dict) else given
+        wanted = _OTHER_TYPES.get(str(name), name)
+        properties[key] = {"type": wanted} if wanted in _OTHER_TYPES.values() else {}
+    meant = {"type": "object", "properties": properties, "required": unknown}
+    return f"Put the fields below `properties`: {msgspec.json.encode(meant).decode()[:_ERROR_CHARS]}"
 
 
 def has_more_than(limit: int, value: Any) -> bool:

@@ -65,6 +65,8 @@ class Spending:
         self._retries: list[tuple[Replaced, _Piece]] = []
         self._models: dict[str, ModelShare] = {}
         self._agents: dict[str, Usage] = {}
+        self._estimated_requests = 0
+        self._estimated_usd = 0.0
         self._told_usd = 0.0
         self._metered_usd = 0.0
         self._since: float | None = None
@@ -85,6 +87,11 @@ class Spending:
 
     def message(self, event: events.UsageUpdated) -> None:
         self._untold[event.message_id] = event
+
+    def estimated(self, event: events.UsageEstimated) -> None:
+        """Not among the tokens, which are those that were reported. Its cost comes with the meter's sum."""
+        self._estimated_requests += 1
+        self._estimated_usd += event.cost_usd
 
     def turn_ended(self, event: events.TurnEnded, time: float) -> None:
         piece = self._piece(event.usage, event.models, event.cost_usd)
@@ -203,6 +210,8 @@ class Spending:
             attempts=1 + len(self._retries),
             models=dict(self._models),
             agents=dict(self._agents),
+            estimated_requests=self._estimated_requests,
+            estimated_usd=self._estimated_usd,
             **whole.fields(),
         )
 

@@ -12,7 +12,7 @@ from leadrope import errors
 V = TypeVar("V")
 
 
-def schema_of(kind: Any) -> dict[str, Any]:
+def schema_of(kind: Any, *, field: str = "output_type") -> dict[str, Any]:
     """The schema of a msgspec Struct, dataclass, TypedDict, pydantic model, or of a list, dict or union of them.
 
     RunRequest(prompt="…", output_schema=schema_of(Invoice))
@@ -21,8 +21,8 @@ def schema_of(kind: Any) -> dict[str, Any]:
         found = _pydantic().TypeAdapter(kind).json_schema() if _is_pydantic(kind) else msgspec.json.schema(kind)
     except (TypeError, ValueError, RuntimeError) as error:
         raise errors.BadValue(
-            "output_type",
-            f"{name_of(kind)} has no JSON Schema: {error}",
+            field,
+            f"{name_of(kind)} has no JSON Schema: {_reason(error)}",
             hint="Use a msgspec Struct, a dataclass, a TypedDict or a pydantic model with JSON fields.",
         ) from None
     return _opened(found)
@@ -41,6 +41,22 @@ def as_type(value: Any, kind: type[V]) -> V:
             return msgspec.convert(value, kind, strict=False)
         except msgspec.ValidationError:
             raise ValueError(str(error)) from None
+
+
+def as_strict_type(value: Any, kind: Any) -> Any:
+    """The same without conversions of texts into numbers: what a program gets is what was written."""
+    if _is_pydantic(kind):
+        return as_type(value, kind)
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from None
+
+
+def _reason(error: Exception) -> str:
+    """Without msgspec's advice on hooks, which nobody can pass here."""
+    text = str(error)
+    return text.rpartition("\n")[2] if text.startswith("Generating JSON schema") else text
 
 
 def name_of(kind: Any) -> str:

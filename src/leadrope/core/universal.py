@@ -24,7 +24,7 @@ PROMPT = "prompt"
 """The code of a notice that holds what the agent was asked to do; our events have no word of their own for it."""
 
 # Outcomes in which somebody other than the agent has ended the session.
-_TERMINATED = ("stopped", "timed_out", "over_budget", "denied", "parked")
+_TERMINATED = ("stopped", "timed_out", "over_budget", "parked")
 _IMAGE = "[image]"
 """What a tool result's text says in place of an image."""
 _encode = msgspec.json.Encoder().encode
@@ -62,6 +62,7 @@ class Universal:
             events.TurnStarted: self._turn_started,
             events.TurnEnded: self._turn_ended,
             events.MessageDelta: self._message_delta,
+            events.ThinkingDelta: self._message_delta,
             events.MessageCompleted: self._message_completed,
             events.ThinkingCompleted: self._thinking_completed,
             events.ToolRequested: self._tool_requested,
@@ -76,6 +77,7 @@ class Universal:
             events.SubagentStarted: self._subagent_started,
             events.SubagentEnded: self._subagent_ended,
             events.UsageUpdated: self._usage_updated,
+            events.UsageEstimated: self._usage_estimated,
             events.LimitReached: self._limit_reached,
             events.RetryScheduled: self._retry_scheduled,
             events.Notice: self._notice,
@@ -225,9 +227,12 @@ class Universal:
                 event.kind,
                 event.message,
                 cause=event.cause,
+                code=event.code,
                 api_status=event.api_status,
                 clock=event.clock,
                 hint=event.hint,
+                connection=event.connection,
+                stderr_tail=event.stderr_tail,
             )
 
     def _agent_exited(self, event: events.AgentExited) -> None:
@@ -244,7 +249,7 @@ class Universal:
 
     def _end(self, result: RunResult, *, synthetic: bool = False) -> None:
         self._is_ended = True
-        well = result.outcome in ("succeeded", "degraded")
+        well = result.outcome in ("succeeded", "degraded", "denied")  # whose agent worked to its end
         exited = self._exit
         self._to.emit(
             "session.ended",
@@ -263,12 +268,13 @@ class Universal:
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
-    def _message_delta(self, event: events.MessageDelta) -> None:
-        key = (event.agent_id, event.message_id, event.thinking)
+    def _message_delta(self, event: events.MessageDelta | events.ThinkingDelta) -> None:
+        is_thought = events.is_thought(event)
+        key = (event.agent_id, event.message_id, is_thought)
         opened = self._messages.get(key)
         if opened is None:
             opened = self._messages[key] = self._to.start(self._message(event.message_id, event.agent_id))
-        self._to.delta(opened, event.text, "reasoning" if event.thinking else "text")
+        self._to.delta(opened, event.text, "reasoning" if is_thought else "text")
 
     def _message_completed(self, event: events.MessageCompleted) -> None:
         self._say(event.message_id, event.agent_id, u.TextPart(text=event.text), is_error=event.is_error)
@@ -389,6 +395,10 @@ class Universal:
     def _usage_updated(self, event: events.UsageUpdated) -> None:
         detail = f"{event.usage.total_tokens} tokens"
         self._status(event, "usage.updated", detail, agent_id=event.agent_id, native_id=event.message_id)
+
+    def _usage_estimated(self, event: events.UsageEstimated) -> None:
+        detail = f"a request broke off unreported: about {event.usage.total_tokens} tokens, {event.cost_usd:.2g} USD"
+        self._status(event, "usage.estimated", detail)
 
     def _limit_reached(self, event: events.LimitReached) -> None:
         self._status(event, "limit.reached", event.message or event.status, is_error=event.status == "rejected")

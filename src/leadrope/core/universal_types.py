@@ -157,6 +157,7 @@ class TurnEndedData(_Value, frozen=True, kw_only=True):
     denials: tuple[ToolCall, ...] = ()
     background: bool = False
     startup_failure: str | None = None
+    never_connected: bool = False
     problem: Problem | None = None
 
 
@@ -184,6 +185,8 @@ class PermissionRequestedData(_Value, frozen=True, kw_only=True):
     fingerprint: str = ""
     pattern: str = ""
     """What may be granted for the rest of the run instead of this one call."""
+    rule: str = ""
+    layer: str = ""
 
 
 class PermissionResolvedData(_Value, frozen=True, kw_only=True):
@@ -204,6 +207,7 @@ class QuestionRequestedData(_Value, frozen=True, kw_only=True):
     plan: str = ""
     allowed_prompts: tuple[str, ...] = ()
     expires_s: float = 0.0
+    fingerprint: str = ""
 
 
 class QuestionResolvedData(_Value, frozen=True, kw_only=True):
@@ -219,9 +223,15 @@ class ErrorData(_Value, frozen=True, kw_only=True):
     kind: Text
     cause: str = ""
     """Why the supervisor ended the run, when it did."""
+    code: str | None = None
+    """A stable word for scripts, where the kind alone does not say what happened."""
     api_status: int | None = None
     clock: str | None = None
     hint: str | None = None
+    connection: str | None = None
+    """The connection that could not be made."""
+    stderr_tail: tuple[str, ...] = ()
+    """The last lines that the server of this connection wrote to stderr."""
 
 
 class AgentUnparsedData(_Value, frozen=True, kw_only=True):

@@ -159,3 +159,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     models: dict[str, ModelShare] = {}
     agents: dict[str, Usage] = {}
     """`main` is the agent itself, the others are its subagents by id; what nobody has told whose it is, is `other`."""
+    estimated_requests: int = 0
+    """Requests that broke off before anything was reported of them. Their tokens are not counted."""
+    estimated_usd: float = 0.0
+    """What those may have cost; a part of `cost_usd`."""

@@ -102,6 +102,8 @@ def decide(
     verdict = _judge(policy, look, facts)
     if isinstance(verdict, Ask):
         verdict = _if_nobody_is_asked(policy, verdict)
+    if isinstance(verdict, Allow) and look.command is not None and look.only_reads(facts):
+        verdict = msgspec.structs.replace(verdict, only_reads=True)
     if look.command is not None and policy.rules.gates_commands:
         return msgspec.structs.replace(verdict, reading=look.described())
     return verdict
@@ -235,7 +237,7 @@ def _unread(rules: EffectivePolicy, rule: str, why: str, layer: str, facts: Fact
     if facts.is_own and facts.is_masked:
         return None  # its author knows what it does, and walls keep what nobody may do
     if not facts.person:
-        return Deny(rule, f"{why}; nobody is there to approve it", layer)
+        return Deny(rule, f"{why}; nobody is there to approve it", layer, is_unasked=True)
     return Ask(rule, why, layer)
 
 

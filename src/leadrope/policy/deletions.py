@@ -51,6 +51,8 @@ def deletions(words: Words, cwd: str | None) -> Iterator[Deletion]:
         yield from _each("tar --remove-files", _operands(rest), cwd, is_tree=True)
     elif name == "zip" and (_begins(rest, ("--move",)) or _has_letter(rest, "m")):
         yield from _each("zip -m", _operands(rest)[1:], cwd, is_tree=True)
+    elif name in ("7z", "7za", "7zr", "7zz") and _begins(rest, ("-sdel",)):
+        yield from _each("7z -sdel", _operands(rest)[2:], cwd, is_tree=True)
     elif name == "gio" and rest and rest[0].text in ("trash", "remove"):
         yield from _each(f"gio {rest[0].text}", _operands(rest[1:]), cwd)
     elif name in _STARTERS and (found := _operands(rest)) and found[0].text in _REMOVERS:

@@ -15,6 +15,7 @@ import msgspec
 
 from leadrope import errors
 from leadrope.confined import names, real_path
+from leadrope.core.config import Agent, LimitDefaults
 from leadrope.policy import defaults, examples
 from leadrope.policy.document import Document, Key, Problem, Problems, inner_key, shown, suggest
 from leadrope.policy.examples import Example
@@ -26,6 +27,7 @@ MAX_INCLUDES = 50
 _MOST_SUGGESTED = 1000
 MAX_ENTRIES = 1000
 MAX_EXAMPLES = 500
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
 _TABLES: Mapping[str, type[msgspec.Struct]] = {"network": NetworkRules, "mcp": McpRules}
 
 
@@ -61,6 +63,8 @@ class UserFile(msgspec.Struct, frozen=True, kw_only=True):
     agents: dict[str, PolicyFile] = {}
     names: tuple[str, ...] = ()
     """Of all agents, also of those without a policy."""
+    broken: dict[str, tuple[Problem, ...]] = {}
+    """Agents that cannot be used; what is wrong with them."""
 
 
 def read_policy(path: Path, *, try_examples: bool = True) -> PolicyFile:
@@ -77,21 +81,47 @@ def parse_policy(text: str, source: str = "policy.toml") -> PolicyFile:
     return _finished(Reader(), Document(text, source))
 
 
-def read_user(path: Path, *, try_examples: bool = True) -> UserFile:
-    """The policies in the user's config.toml; a missing file is an empty one. Its other sections are not looked at."""
+def read_user(path: Path, *, try_examples: bool = True, sets_aside: bool = False) -> UserFile:
+    """The policies in the user's config.toml; a missing file is an empty one. Its other sections are not looked at.
+
+    What is wrong is raised as a whole, or, if it `sets_aside` agents that cannot be used, without what is wrong there.
+    """
     try:
         document = Document.read(path)
     except FileNotFoundError:
         return UserFile(policy=PolicyFile(source=str(path)))
-    reader = Reader(may_drop_defaults=True, try_examples=try_examples)
-    policy = reader.table(document, ("policy",))
+    policy, problems = _read_table(document, ("policy",), try_examples=try_examples)
     found = document.table(("agents",))
     agents: dict[str, PolicyFile] = {}
+    broken: dict[str, tuple[Problem, ...]] = {}
     for name, agent in found.items() if isinstance(found, dict) else ():
-        if isinstance(agent, dict) and "policy" in agent:
-            agents[name] = reader.table(document, ("agents", name, "policy"))
-    reader.finish(policy, *agents.values())
-    return UserFile(policy=policy, agents=agents, names=tuple(found) if isinstance(found, dict) else ())
+        rules, wrong = _read_agent(document, name, agent, try_examples=try_examples)
+        if wrong:
+            broken[name] = tuple(wrong)
+        elif rules is not None:
+            agents[name] = rules
+    if not sets_aside:
+        problems += [problem for wrong in broken.values() for problem in wrong]
+    if problems:
+        raise Problems(problems)
+    names = tuple(found) if isinstance(found, dict) else ()
+    return UserFile(policy=policy, agents=agents, names=names, broken=broken)
+
+
+def _read_table(document: Document, at: Key, *, try_examples: bool) -> tuple[PolicyFile, list[Problem]]:
+    reader = Reader(may_drop_defaults=True, try_examples=try_examples)
+    policy = reader.table(document, at)
+    return policy, reader.all_problems(policy)
+
+
+def _read_agent(
+    document: Document, name: str, agent: Any, *, try_examples: bool
+) -> tuple[PolicyFile | None, list[Problem]]:
+    reader = Reader(may_drop_defaults=True, try_examples=try_examples)
+    reader.agent(document, name, agent)
+    if reader.problems or not isinstance(agent, dict) or "policy" not in agent:
+        return None, reader.problems
+    return _read_table(document, ("agents", name, "policy"), try_examples=try_examples)
 
 
 def _finished(reader: Reader, document: Document) -> PolicyFile:
@@ -117,12 +147,15 @@ class Reader:
         self._including: list[Path] = []
         self._included_files = 0
 
-    def finish(self, *policies: PolicyFile) -> None:
+    def all_problems(self, policy: PolicyFile) -> list[Problem]:
+        """What was found so far; if that is nothing, the examples that fail."""
         if not self.problems and self._try_examples:
-            for policy in policies:
-                self.problems += failing_examples(policy)
-        if self.problems:
-            raise Problems(self.problems)
+            self.problems += failing_examples(policy)
+        return self.problems
+
+    def finish(self, policy: PolicyFile) -> None:
+        if problems := self.all_problems(policy):
+            raise Problems(problems)
 
     def only_policy(self, document: Document) -> None:
         for key in document.data:
@@ -131,6 +164,23 @@ class Reader:
             is_ours = key in (*PolicyRules.__struct_fields__, *FILE_KEYS)
             hint = "Put it below a line [policy]." if is_ours else suggest(key, ("policy",))
             self.problems.append(document.problem((key,), "is not a known key of a policy file", hint))
+
+    def agent(self, document: Document, name: str, given: Any) -> None:
+        """What `[agents.NAME]` holds beside its policy; the values themselves are checked when the agent is used."""
+        if not isinstance(given, dict):
+            hint = f"Write [agents.{name}] on a line of its own."
+            self.problems.append(document.problem(("agents", name), "is not a table", hint))
+            return
+        try:
+            msgspec.convert({key: value for key, value in given.items() if key != "policy"}, Agent)
+        except msgspec.ValidationError as error:
+            message, inner = inner_key(error)
+            unknown = _UNKNOWN.fullmatch(message)
+            known = LimitDefaults if inner == ("limits",) else Agent
+            where = ("agents", name, *inner, *((unknown[1],) if unknown else ()))
+            told = "is not a known key" if unknown else _in_words(message)
+            meant = suggest(unknown[1], known.__struct_fields__) if unknown else None
+            self.problems.append(document.problem(where, told, meant))
 
     def table(self, document: Document, at: Key) -> PolicyFile:
         table = document.table(at)
@@ -176,7 +226,7 @@ class Reader:
 
     def _refused(self, document: Document, at: Key, key: str, value: Any, error: msgspec.ValidationError) -> Problem:
         message, inner = inner_key(error)
-        unknown = re.fullmatch(r"Object contains unknown field `(.*)`", message)
+        unknown = _UNKNOWN.fullmatch(message)
         if unknown:
             kind = _TABLES[str(inner[0])] if inner else PolicyRules
             known = (*kind.__struct_fields__, *(() if inner else FILE_KEYS))
@@ -217,7 +267,7 @@ class Reader:
                 examples.check(example)
             except msgspec.ValidationError as error:
                 message, inner = inner_key(error)
-                unknown = re.fullmatch(r"Object contains unknown field `(.*)`", message)
+                unknown = _UNKNOWN.fullmatch(message)
                 where = (*here, *inner, unknown[1]) if unknown else (*here, *inner)
                 hint = suggest(unknown[1], Example.__struct_fields__) if unknown else None
                 told = "is not a key of an example" if unknown else _in_words(message)

@@ -24,12 +24,15 @@ _INTERPRETERS: dict[str, Grammar] = {
     "Rscript": Grammar("", "", ("--vanilla", "--version")),
     "ts-node": Grammar("", "", ("--version",)),
     "tsx": Grammar("", "", ("--version",)),
-    "deno": Grammar("", "", ("--version",)),
+    "deno": Grammar("A", "", ("--version", "--no-check", "--watch"), (), r"--allow-[a-z]+(?:=\S*)?"),
     "bun": Grammar("", "", ("--version",)),
     "java": Grammar("", "", ("--version",), (), r"-version"),
 }
 
 
+_VERBS = {"deno": names("test lint fmt check install task bench"), "bun": names("test lint fmt check install")}
+"""What runs files of the project, or nothing."""
+_SOURCE = re.compile(r"(?!\w+:)[^\s]+\.[cm]?[jt]sx?")
 _AWKS = frozenset(("awk", "gawk", "mawk", "nawk"))
 _PYTHONS = re.compile(r"python(?:\d(?:\.\d+)?)?|pypy3?")
 
@@ -76,10 +79,26 @@ def _module_writes(module: str | None, words: Words) -> tuple[Word, ...]:
 
 
 def _interpreter(name: str, words: Words) -> Told:
-    if name in ("deno", "bun") and words and words[0].text in ("test", "lint", "fmt", "check", "install"):
-        return Told(role="runner")
+    if name in _VERBS:
+        return _by_verb(name, words)
     if name == "java" and words and words[0].text == "-jar":
         words = words[1:]
+    return _file_of(name, words, _INTERPRETERS[name])
+
+
+def _by_verb(name: str, words: Words) -> Told:
+    """A first word is a verb of the program, and a file only if it is called like one: `deno eval TEXT` runs a text."""
+    first = words[0].text if words else None
+    if first in _VERBS[name]:
+        return Told(role="runner")
+    if first == "run":
+        words = words[1:]
+    parsed = parse(words, _INTERPRETERS[name])
+    if parsed is not None and parsed.rest:
+        # `bun run NAME` takes a script of package.json as well, `deno run ADDRESS` a program from anywhere.
+        is_script = name == "bun" and first == "run" and bool(re.fullmatch(r"[\w:.-]+", parsed.rest[0].text or ""))
+        if not is_script and not _SOURCE.fullmatch(parsed.rest[0].text or ""):
+            return Told(role="runner", unknown=f"{name} with words that are not known here")
     return _file_of(name, words, _INTERPRETERS[name])
 
 

@@ -12,6 +12,7 @@ from leadrope.policy.resolve import EffectivePolicy
 RULE_OF = {
     "idle_s": "max_timeout_ms",
     "wall_s": "max_wall_ms",
+    "approval_s": "max_approval_ms",
     "memory_mb": "max_memory_mb",
     "budget_usd": "max_budget_usd",
 }
@@ -19,10 +20,11 @@ RULE_OF = {
 _WORDS = {
     "idle_s": ("an idle timeout of", "no idle timeout", "s"),
     "wall_s": ("a wall clock of", "no wall clock", "s"),
+    "approval_s": ("an approval timeout of", "no approval timeout", "s"),
     "memory_mb": ("a memory limit of", "no memory limit", "MiB"),
     "budget_usd": ("a budget of", "no budget", "USD"),
 }
-_UNIT = {"idle_s": 1000, "wall_s": 1000}
+_UNIT = {"idle_s": 1000, "wall_s": 1000, "approval_s": 1000}
 
 
 def asked(limits: Limits) -> dict[str, float | None]:
@@ -37,7 +39,7 @@ def lifted(limits: Limits) -> frozenset[str]:
 
 
 def capped(limits: Limits, rules: EffectivePolicy) -> Limits:
-    """The run's idle clock, wall clock, memory and budget, none of them above what the policy allows.
+    """The run's clocks, memory and budget, none of them above what the policy allows.
 
     A clock that is off (0) or left open (None) is as long as can be, so a cap sets it.
     """

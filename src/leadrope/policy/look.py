@@ -67,6 +67,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """The first path below a folder that one of these patterns matches. None: nobody looked, so there may be one."""
     expands: Callable[[str], Sequence[str] | None] | None = None
     """What a pattern of absolute paths names on the disk, as the shell would find it; None: more than was looked at."""
+    has_above: Callable[[str, Sequence[str]], bool] | None = None
+    """Is a file of one of these names in a folder, or in one above it? None: nobody looked, so there may be one."""
     not_public: str = ""
     """Why the host of a WebFetch leads to an address that is not public, as resolving its name has shown."""
     is_request: bool = False
@@ -267,7 +269,16 @@ class Look:
             return False
         if not facts.variables.isdisjoint(needed.unset):
             return False
+        if any(self._is_pinned(folder, files, facts) for folder, files in needed.pinned):
+            return False
         return all(self._is_installed(name, facts) for name in needed.programs)
+
+    def _is_pinned(self, folder: str | None, files: Sequence[str], facts: Facts) -> bool:
+        """May a file of the project say which program the name starts?"""
+        if facts.has_above is None:
+            return True
+        where = self.ground.spellings(folder or ".")
+        return not where or any(facts.has_above(spelling, files) for spelling in where)
 
     def _is_installed(self, name: str, facts: Facts) -> bool:
         """Does this name lead to a program outside of what the agent can write?"""
@@ -277,7 +288,7 @@ class Look:
         if path is None or not posixpath.isabs(path):
             return False
         spellings = self.ground.spellings(path)
-        return bool(spellings) and not any(self.ground.holds((spelling,)) for spelling in spellings)
+        return bool(spellings) and not any(self.ground.holds((found,)) or _is_shim(found) for found in spellings)
 
     @property
     def leaves_agent_sandbox(self) -> bool:
@@ -313,6 +324,14 @@ class Look:
         lines += [f"is not known: {why}" for why in reading.unknown]
         # A newline inside a word must not look like a line of its own.
         return "\n".join(line.replace("\n", "\\n") for line in lines) or "runs nothing"
+
+
+def _is_shim(path: str) -> bool:
+    """Does a version manager stand at this path, and start what a file of the project says?"""
+    from leadrope.policy.read_tables import SHIM_FOLDERS, SHIM_PROGRAMS  # noqa: PLC0415  # only where a command reads
+
+    folder, _, name = path.rpartition("/")
+    return name in SHIM_PROGRAMS or not SHIM_FOLDERS.isdisjoint(folder.split("/"))
 
 
 def _strings(value: Any) -> Iterator[str]:

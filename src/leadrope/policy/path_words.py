@@ -36,7 +36,10 @@ _WALKS_IF = {
     "scp": "r",
 }
 _LONG_WALKS = names("--recursive --archive --dereference-recursive --directories=recurse")
-_GIT_WALKS = names("grep archive")
+# What reads whole trees: to search them, to show them, or to keep them where other commands show them.
+_GIT_WALKS = names("grep archive diff difftool diff-files diff-index add stage stash")
+_GIT_SHOWS = re.compile(r"(?:-[a-z]*[avu][a-z]*|--(?:all|verbose|patch))")
+_GIT_WALKS_IF = names("commit status")
 _ALWAYS_TREES = names("tar mv")
 _MESSAGES = names("-m -am --message")
 _SENDS = names("-C --directory --chdir --cwd --prefix --work-tree --project-directory")
@@ -95,7 +98,7 @@ def _named_from(words: Words, cwd: str | None) -> Iterator[PathWord]:
         is_set = name == "curl" and "file:" in word.lead.lower() and _CURL_SETS.search(word.lead)
         if is_set or _LISTS.match(word.lead):
             yield PathWord("", cwd, is_unknown=True)
-    if walks and (name in _START_HERE or name == "git"):
+    if walks and (name in _START_HERE or (name == "git" and not _git_has_paths(words))):
         yield PathWord(".", cwd, is_tree=True)
 
 
@@ -150,12 +153,26 @@ def _parts(text: str) -> Iterator[str]:
             yield text[place:]
 
 
+def _git_has_paths(words: Words) -> bool:
+    """It works on the paths that it names and on nothing else: `git add a.py`, `git diff -- src`."""
+    texts = [word.text for word in words[1:]]
+    if "--" in texts[:-1]:
+        return True
+    if not any(text in ("add", "stage") for text in texts):
+        return False
+    everything = any(
+        re.fullmatch(r"-[a-zA-Z]*[Au][a-zA-Z]*|--(?:all|update|no-ignore-removal)", text or "-A") for text in texts
+    )
+    return not everything
+
+
 def _walks(name: str, words: Words) -> bool:
     texts = [word.text for word in words[1:]]
     if name in _WALKERS or name in _ALWAYS_TREES:
         return True
     if name == "git":
-        return any(text in _GIT_WALKS for text in texts)
+        shows = any(_GIT_SHOWS.fullmatch(text or "") for text in texts)
+        return any(text in _GIT_WALKS or (shows and text in _GIT_WALKS_IF) for text in texts)
     letters = _WALKS_IF.get(name)
     if letters is None:
         return False

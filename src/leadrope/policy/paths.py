@@ -178,13 +178,21 @@ def glob(text: str, *, floating: bool = False) -> Glob:
     return Glob(text, floating=floating)
 
 
+@functools.lru_cache(maxsize=4096)
 def _names(path: str) -> tuple[str, ...]:
     return tuple(name for name in path.split("/") if name)
 
 
 def _may_meet(one: tuple[str, ...], other: tuple[str, ...], *, dots: bool) -> bool:
     """Could one path match both lists of names? `**` stands for any number of them."""
-    reached = {(0, 0)}
+    begin = 0
+    for name, its in zip(one, other, strict=False):  # most differ in a name that has no star
+        if _STARS.search(name) or _STARS.search(its):
+            break
+        if name.casefold() != its.casefold():
+            return False
+        begin += 1
+    reached = {(begin, begin)}
     looked: set[tuple[int, int]] = set()
     while reached:
         at = reached.pop()

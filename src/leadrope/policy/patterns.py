@@ -295,7 +295,7 @@ def command_words(text: str, argument: str) -> tuple[str, ...]:
         )
     if argument.endswith(":*"):
         raise errors.BadValue(
-            "pattern", f"{text!r}: `:*` is not of this grammar", hint=f"Write {text.replace(':*', ' *')}."
+            "pattern", f"{text!r}: `:*` is not supported here", hint=f"Write {text.replace(':*', ' *')}."
         )
     try:
         words = tuple(shlex.split(argument))
@@ -341,6 +341,13 @@ def _split(text: str) -> tuple[str, str | None]:
     if name not in _TAKES:
         _refuse_unknown(text, name)
     return name, argument
+
+
+def check_tool(entry: str) -> None:
+    """Refuse an entry of a list of tools whose name is a misspelt one; a form of the agent's own is left alone."""
+    name = entry.partition("(")[0].strip()
+    if name not in KNOWN_TOOLS and _TOOL_NAME.fullmatch(name) and not name.startswith("mcp__"):
+        _refuse_unknown(entry, name)
 
 
 def _refuse_unknown(text: str, name: str) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from leadrope.policy.effects import Grammar, Told, Words, parse
+from leadrope.policy.read_tables import prints_version
 from leadrope.policy.shell_words import UNKNOWN, Word, is_name, is_number, known, names
 from leadrope.policy.toolchains import toolchain
 from leadrope.policy.wrappers import wrapper
@@ -81,7 +82,7 @@ def tell(words: Words, functions: frozenset[str]) -> Told:
         told = Told()
     if told is None and name in _RUNNERS:
         told = Told(role="runner")
-    if told is not None and not told.opaque and len(rest) == 1 and rest[0].text in ("--version", "--help"):
+    if told is not None and _only_asks(name, rest, told):
         told = Told(role=told.role if told.role == "runner" else "inert")
     if told is not None:
         return told if "/" not in path or path.startswith(_SYSTEM) else _as_script(told)
@@ -93,6 +94,11 @@ def tell(words: Words, functions: frozenset[str]) -> Told:
         # Alone it is a program like the project's own: the line gives it nothing to start.
         return Told(role="unknown")
     return Told(role="unknown", unknown=f"{name} is not known here: it may start what its words say")
+
+
+def _only_asks(name: str, rest: Words, told: Told) -> bool:
+    word = rest[0].text if len(rest) == 1 and not rest[0].glob else None
+    return word is not None and (prints_version(name, word) or (not told.opaque and word in ("--version", "--help")))
 
 
 def obeys_input(name: str) -> bool:

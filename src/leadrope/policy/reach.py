@@ -5,6 +5,7 @@ A word of a command that is not known reaches every path as far as these rules g
 
 from __future__ import annotations
 
+import functools
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -181,10 +182,17 @@ def _split_braces(pattern: str) -> list[str]:
 
 
 def _maybe(entries: Iterable[str], path: str, look: Look, does: str, *, below: bool) -> Iterator[Finding]:
-    for entry in entries:
-        if _glob(entry).overlaps(path, look.ground, below=below, dots=False):
-            yield Finding("unknown", f"{entry} is a protected path, and the command {does} {path}", entry)
-            return
+    ground = look.ground
+    entry = _first_met(tuple(entries), path, ground.roots, ground.home, below=below)
+    if entry is not None:
+        yield Finding("unknown", f"{entry} is a protected path, and the command {does} {path}", entry)
+
+
+@functools.lru_cache(maxsize=4096)
+def _first_met(entries: tuple[str, ...], path: str, roots: tuple[str, ...], home: str, *, below: bool) -> str | None:
+    """The first entry that the path may meet. Kept, because the items of a batch name the same paths."""
+    ground = paths.Ground(roots, home=home, resolve=str)  # both spellings are among the roots
+    return next((entry for entry in entries if _glob(entry).overlaps(path, ground, below=below, dots=False)), None)
 
 
 def _hits(

@@ -16,7 +16,7 @@ import msgspec
 from leadrope.policy.awk_text import judge_awk
 from leadrope.policy.effects import Grammar, Parsed, Words, parse
 from leadrope.policy.read_options import LONG_OPTIONS
-from leadrope.policy.read_tables import ANY_WORDS, FIND_ACTIONS, FIND_TESTS, GIT, GRAMMARS, VERSIONED
+from leadrope.policy.read_tables import ANY_WORDS, FIND_ACTIONS, FIND_TESTS, GIT, GRAMMARS, PINNED, prints_version
 from leadrope.policy.reading import Program, Reading
 from leadrope.policy.scripts import judge_sed
 from leadrope.policy.shell_words import UNKNOWN, UNKNOWN_PATH, Word, names
@@ -50,6 +50,9 @@ _ENVIRONMENT = {
     "tree": ("TREE_COLORS",),
     "tar": ("TAR_OPTIONS",),
     "gzip": ("GZIP",),
+    "ruby": ("RUBYOPT",),
+    "perl": ("PERL5OPT",),
+    "yarn": ("YARN_RC_FILENAME",),
 }
 
 
@@ -65,6 +68,8 @@ class ReadOnly(msgspec.Struct, frozen=True):
     """Where git runs, seen from where the line begins (None is there): the repository there may be another one."""
     unset: tuple[str, ...] = ()
     """Variables that must not be set, because they name a program or a file of options."""
+    pinned: tuple[tuple[str | None, tuple[str, ...]], ...] = ()
+    """Folders, and the files that must be neither in them nor in one above: they say which program is started."""
 
 
 def reads_only(reading: Reading) -> ReadOnly | None:
@@ -72,7 +77,7 @@ def reads_only(reading: Reading) -> ReadOnly | None:
 
     >>> from leadrope.policy.shell import read
     >>> reads_only(read("cd src && ls -la | head -5"))
-    ReadOnly(programs=('ls', 'head'), uses_git=False, git_folders=(), unset=())
+    ReadOnly(programs=('ls', 'head'), uses_git=False, git_folders=(), unset=(), pinned=())
     >>> reads_only(read("ls > files.txt"))
     """
     if not reading.is_clean or reading.extras or reading.writes or reading.deletes or not reading.programs:
@@ -89,7 +94,14 @@ def reads_only(reading: Reading) -> ReadOnly | None:
     if UNKNOWN_PATH in folders:
         return None
     unset = [variable for name in sorted(used) for variable in _ENVIRONMENT.get("awk" if name in _AWKS else name, ())]
-    return ReadOnly(tuple(outside), "git" in used, tuple(dict.fromkeys(folders)), tuple(unset))
+    pinned = dict.fromkeys(
+        (program.cwd, files)
+        for program in reading.programs
+        if (files := PINNED.get(posixpath.basename(program.words[0] or "")))
+    )
+    if any(folder == UNKNOWN_PATH for folder, _ in pinned):
+        return None
+    return ReadOnly(tuple(outside), "git" in used, tuple(dict.fromkeys(folders)), tuple(unset), tuple(pinned))
 
 
 def _reads(program: Program) -> bool:
@@ -110,8 +122,10 @@ def _reads(program: Program) -> bool:
         return name in ANY_WORDS and all(word.text is not None for word in words[:-1])
     if any(word.text is None or _is_no_file(word.text, program.cwd) for word in words):
         return False
-    if len(words) == 1 and words[0].text in ("--version", "-V", "version", "--help", "-version"):
-        return _asks(name, words[0].text)
+    if len(words) == 1 and not words[0].glob and _asks(name, words[0].text or ""):
+        return True
+    if len(words) == 1 and words[0].text in ("--version", "--help", "-version"):
+        return False
     if name in ANY_WORDS:
         return _knows_options(name, words)
     check = _CHECKS.get(name)
@@ -137,17 +151,8 @@ def _is_no_file(text: str, cwd: str | None) -> bool:
 
 
 def _asks(name: str, word: str) -> bool:
-    if word in ("--version", "--help") and (name in ANY_WORDS or name in GRAMMARS):
-        return True
-    if word == "version":
-        return name in ("docker", "helm", "git", "uv", "deno")
-    # `-V` and `--help` mean other things to some of them, and git's help starts a viewer.
-    return name in VERSIONED and (
-        word == "--version"
-        or (word == "--help" and name != "git")
-        or (word == "-V" and name in ("python", "python3", "pip", "pip3", "curl", "wget", "rg"))
-        or (word == "-version" and name in ("java", "javac"))
-    )
+    # git's help starts a viewer.
+    return prints_version(name, word) or (word == "--help" and name != "git" and prints_version(name, "--version"))
 
 
 def _parsed(name: str, words: Words) -> Parsed | None:

@@ -6,6 +6,8 @@ them, and so do GNU programs; only whole names count here.
 
 from __future__ import annotations
 
+import re
+
 from leadrope.policy.effects import Grammar
 from leadrope.policy.shell_words import names
 
@@ -282,12 +284,47 @@ GIT: dict[str, Grammar] = {
     "version": _grammar("", "", "--build-options"),
 }
 
-# With `--version` alone these print it and stop. Left out is what a file of the project decides first: yarn and pnpm
-# (which release of themselves they run), cargo and rustc (a toolchain by path), go (a toolchain to fetch), pytest,
-# pylint, flake8, rspec, rubocop (plugins).
+# With `--version` alone these print it and stop, or refuse the option. Left out is what loads code of the project first
+# (pytest, pylint, flake8, rspec, rubocop: plugins; poetry and bundle: plugins and releases of themselves), and what
+# acts on any word (killall, yes, reboot).
 VERSIONED = names(
-    """python python3 pip pip3 node npm deno bun git make gmake cmake ninja gcc g++ cc clang clang++ ruff black
-    mypy isort tsc eslint prettier docker kubectl helm terraform curl wget bash sh zsh dash sed awk gawk perl ruby
-    php lua java javac uv shellcheck hadolint yamllint jq yq rg fd tree rsync tar zip unzip gzip ssh gh brew
-    psql sqlite3 aws gcloud"""
+    """python python3 pip pip3 node npm npx deno bun git make gmake cmake ninja gcc g++ cc c++ clang clang++ ruff black
+    mypy isort tsc eslint prettier docker docker-compose kubectl helm terraform curl wget bash sh zsh dash ksh fish sed
+    awk gawk mawk nawk perl ruby php lua java javac Rscript uv shellcheck hadolint yamllint actionlint codespell
+    coverage bandit biome oxlint golangci-lint pyright jq yq rg fd bat tree rsync tar gtar bsdtar zip unzip gzip bzip2
+    xz zstd lz4 pigz ssh gh brew apt systemctl psql sqlite3 aws gcloud less man nm split shuf iconv install xxd
+    cargo rustc rustfmt yarn pnpm
+    cp mv ln tee dd patch csplit cpio ar objcopy strip mkdir touch chmod chown chgrp mktemp mkfifo true false printenv
+    ps join fmt sum sleep pgrep lsblk netstat bc expr factor numfmt tsort pstree vmstat iostat getent who users tokei
+    scc nohup timeout nice ionice stdbuf setsid chrt taskset env sudo xargs flock watch find bwrap
+    chroot gdb ltrace nsenter prlimit script setpriv strace unshare"""
 )
+# Other ways to ask for it, and the programs that take them for this.
+VERSION_WORDS: dict[str, frozenset[str]] = {
+    "version": names("docker docker-compose helm git uv deno cargo go terraform gh golangci-lint"),
+    "-V": names("python python3 pip pip3 curl wget rg cargo rustc rustfmt ruff uv mypy ssh ip"),
+    "-v": names("node npm npx bun ruby php perl lua docker terraform tsc eslint yarn pnpm"),
+    "-version": names("java javac actionlint"),
+}
+
+
+def prints_version(name: str, word: str) -> bool:
+    """Does this program print its version, given this word alone, and stop?"""
+    name = re.sub(r"\A(?:python|pypy)[\d.]*\Z", "python3", name)
+    if word == "--version":
+        return name in VERSIONED or name in ANY_WORDS or name in GRAMMARS
+    return name in VERSION_WORDS.get(word, ())
+
+
+# What a file of the project decides first, in the folder or in one above it: the toolchain that rustup starts (also by
+# path) or that go fetches, and the release of themselves that yarn and pnpm start.
+PINNED: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("cargo", "rustc", "rustfmt"), ("rust-toolchain", "rust-toolchain.toml")),
+    "go": ("go.mod", "go.work"),
+    "yarn": ("package.json", ".yarnrc", ".yarnrc.yml"),
+    "pnpm": ("package.json", "pnpm-workspace.yaml", ".npmrc", ".pnpmfile.cjs"),
+}
+# Stand-ins of version managers (asdf, mise, pyenv, rbenv, volta, proto, aqua, tfenv, corepack): a file of the project
+# says what they start, for some of them by path.
+SHIM_FOLDERS = names("shims .volta .proto .tfenv aquaproj-aqua corepack")
+SHIM_PROGRAMS = names("mise rtx asdf volta volta-shim aqua-proxy proto-shim corepack bazelisk")

@@ -64,6 +64,7 @@ class EffectivePolicy(msgspec.Struct, frozen=True, kw_only=True):
     max_budget_usd: float | None = None
     max_timeout_ms: int | None = None
     max_wall_ms: int | None = None
+    max_approval_ms: int | None = None
     max_memory_mb: int | None = None
     max_file_size: int | None = None
     max_tool_calls: int | None = None

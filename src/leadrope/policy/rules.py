@@ -316,19 +316,19 @@ class Opaque(merges.Strictest, Rule):
 class Sandbox(merges.Strictest, Rule):
     name = "sandbox"
     order = ("off", "preferred", "required")
-    help = "Whether the agent runs behind a wall; required: or not at all."
+    help = "Whether the agent runs in a sandbox; required: nothing starts without one."
 
 
 class SandboxLevel(merges.Strictest, Rule):
     name = "sandbox_level"
     order = ("workspace", "read-only")
-    help = "What the wall lets the agent write."
+    help = "What the agent may write in the sandbox."
 
 
 class NetworkReach(merges.Strictest, Rule):
     name = "network.reach"
     order = ("any", "model-only")
-    help = "model-only: inside the wall only the model and the allowed hosts can be reached."
+    help = "model-only: the sandbox reaches only the model and the allowed hosts."
 
 
 class Broker(merges.Strictest, Rule):
@@ -343,7 +343,7 @@ class Broker(merges.Strictest, Rule):
 class UnknownPrice(merges.Strictest, Rule):
     name = "unknown_price"
     order = ("dearest", "refuse")
-    help = "A model without a known price: counted at the dearest one, or refused."
+    help = "A model without a known price: counted at the most expensive known price, or refused."
 
 
 class WaitForLimit(merges.Strictest, Rule):
@@ -369,6 +369,11 @@ class MaxTimeout(Rule):
 class MaxWall(Rule):
     name = "max_wall_ms"
     help = "The longest that a run may take, whatever it does."
+
+
+class MaxApproval(Rule):
+    name = "max_approval_ms"
+    help = "The longest that a call waits for a person; then it is denied, in detached runs too."
 
 
 class MaxMemory(Rule):
@@ -404,6 +409,7 @@ RULES: tuple[Rule, ...] = (
     MaxBudget(),
     MaxTimeout(),
     MaxWall(),
+    MaxApproval(),
     MaxMemory(),
 )
 BY_NAME = {rule.name: rule for rule in RULES}

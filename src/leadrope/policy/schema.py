@@ -54,6 +54,7 @@ class PolicyRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     max_budget_usd: Annotated[float, Meta(gt=0)] | NoLimit | UnsetType = UNSET
     max_timeout_ms: Positive | NoLimit | UnsetType = UNSET
     max_wall_ms: Positive | NoLimit | UnsetType = UNSET
+    max_approval_ms: Positive | NoLimit | UnsetType = UNSET
     max_memory_mb: Positive | NoLimit | UnsetType = UNSET
     max_file_size: Positive | NoLimit | UnsetType = UNSET
     max_tool_calls: Count | NoLimit | UnsetType = UNSET

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import msgspec
 
 from leadrope import errors
 from leadrope.policy import defaults, files
+from leadrope.policy.document import Problem, Problems, suggest
 from leadrope.policy.project import ProjectFile, read_project
 from leadrope.policy.resolve import SHIPPED, EffectivePolicy, Layer, resolve, rules_of, with_defaults, without
 from leadrope.policy.schema import PolicyRules
@@ -20,6 +20,8 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     layers: tuple[Layer, ...]
     """From the broadest to the narrowest."""
     project: ProjectFile | None = None
+    broken_agents: Mapping[str, tuple[Problem, ...]] = {}
+    """Agents of the user's configuration that cannot be used, with what is wrong."""
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -51,15 +53,19 @@ def gather(
     leadrope.toml, `policies` the files of `--policy`, `values` and each of `more` a policy given in Python. Whatever
     cannot be used is an error, never a missing rule.
     """
-    user = files.read_user(config) if config else files.UserFile(policy=files.PolicyFile(source=""))
+    user = files.UserFile(policy=files.PolicyFile(source=""))
+    if config:
+        user = files.read_user(config, sets_aside=True)
     layers = [*with_defaults(user.policy.parts, defaults.rules(lists=user.policy.defaults))]
     if home is not None and user.policy.defaults:
         layers.append(Layer(SHIPPED, PolicyRules(protected_paths=defaults.own_paths(home, config)), True))
+    if agent is not None and agent not in user.names:
+        # A run under a name that is one letter off would miss the rules of its agent.
+        raise errors.BadValue("agent", f"there is no agent {agent!r}", hint=suggest(agent, user.names))
+    if agent is not None and agent in user.broken:
+        raise Problems(user.broken[agent])
     if agent is not None and agent in user.agents:
         layers += user.agents[agent].layers(f"agent:{agent}")
-    elif agent is not None and (meant := difflib.get_close_matches(agent, user.agents, n=1, cutoff=0.75)):
-        # Any run may have a name of its own; but one letter off, and the rules of an agent would be missing.
-        raise errors.BadValue("agent", f"there is no agent {agent!r}", hint=f"Did you mean {meant[0]}?")
     project = read_project(cwd) if cwd else None
     if project is not None:
         layers += project.policy.layers("project")
@@ -70,4 +76,4 @@ def gather(
             layers.append(Layer("run", rules_of(rules), True))
         except errors.BadValue as error:
             raise errors.BadValue("policy", error.message, hint=error.hint) from None
-    return Sources(layers=tuple(layers), project=project)
+    return Sources(layers=tuple(layers), project=project, broken_agents=user.broken)

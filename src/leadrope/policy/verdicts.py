@@ -24,7 +24,8 @@ class _Verdict(msgspec.Struct, frozen=True):
 
 
 class Allow(_Verdict, frozen=True):
-    pass
+    only_reads: bool = False
+    """A command that is known to change nothing."""
 
 
 class Ask(_Verdict, frozen=True):
@@ -32,7 +33,8 @@ class Ask(_Verdict, frozen=True):
 
 
 class Deny(_Verdict, frozen=True):
-    pass
+    is_unasked: bool = False
+    """A person would have been asked, and nobody is there."""
 
 
 Verdict = Allow | Ask | Deny

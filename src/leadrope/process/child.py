@@ -112,6 +112,8 @@ class Child:
     async def end(self, *, polite_s: float = 0.0, stop_s: float = STOP_S) -> Ending:
         """Closes stdin, waits `polite_s`, SIGTERM, waits `stop_s`, then SIGKILL to everything below; verified.
 
+        Without any wait it is only the SIGKILL.
+
         Any number of calls: each can only shorten the waits. The order is given before the first await and carried
         out without this task, so cancelling it, even twice, leaves nothing behind. After the agent's own exit it
         waits for the sweep, which has begun by itself. Output ends a moment before the exit: a `polite_s` lets an
@@ -124,7 +126,9 @@ class Child:
         if self._ended.done():
             return
         if not self._exit.done():
-            self._streams.begin_ending()
+            # A child that is killed at once must not see the end of its input first: within those milliseconds an agent
+            # takes what it has asked for as refused, and asks the model what to do about it.
+            self._streams.begin_ending(close_stdin=polite_s + stop_s > 0)
         if self._hold is not None:
             self._hold.end(polite_s, stop_s)
 

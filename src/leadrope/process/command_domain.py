@@ -44,7 +44,7 @@ class Domain(msgspec.Struct, frozen=True, kw_only=True):
     shell: str = ""
     """Takes the arguments of bash."""
     run: str = ""
-    """Takes a program and its arguments."""
+    """Takes a pipe for its error output, a program and the program's arguments."""
     line: str = ""
     """Takes one text and has bash read it."""
     folder: str = ""
@@ -52,6 +52,14 @@ class Domain(msgspec.Struct, frozen=True, kw_only=True):
     """Of Landlock; 0: the kernel has none, or does not let it be used."""
     interpreter: str = ""
     missing: str = ""
+
+    @property
+    def server_words(self) -> tuple[str, ...]:
+        """What comes before the pipe, the program and the arguments of a server.
+
+        Without a domain the shell redirects its error output, which the agent would discard, and no more.
+        """
+        return (self.run,) if self.run else ("/bin/sh", "-c", _SHELL_STDERR, "sh") if _HAS_SHELL else ()
 
     @property
     def env(self) -> dict[str, str]:
@@ -135,11 +143,13 @@ def _program(interpreter: str, version: int, bash: str, name: str) -> str:
     template = _PERL if interpreter.endswith("perl") else _PYTHON
     becomes = {
         "bash": {_PERL: '(BASH, "bash", @ARGV)', _PYTHON: '[BASH, "bash", *sys.argv[1:]]'},
-        "run": {_PERL: "($ARGV[0], @ARGV)", _PYTHON: "[sys.argv[1], *sys.argv[1:]]"},
+        "run": {_PERL: "($ARGV[1], @ARGV[1 .. $#ARGV])", _PYTHON: "[sys.argv[2], *sys.argv[2:]]"},
         "line": {_PERL: '(BASH, "bash", "-c", $ARGV[0])', _PYTHON: '[BASH, "bash", "-c", sys.argv[1]]'},
     }
+    stderr = {_PERL: _PERL_STDERR, _PYTHON: _PYTHON_STDERR}
     return (
-        template.replace("@INTERPRETER@", interpreter)
+        template.replace("@STDERR@", stderr[template] if name == "run" else "")
+        .replace("@INTERPRETER@", interpreter)
         .replace("@RULES@", ", ".join(map(str, rules)))
         .replace("@RIGHTS@", str(rules[0]))
         .replace("@PRCTL@", str(_prctl()))
@@ -152,7 +162,7 @@ _PERL = """#!@INTERPRETER@
 # Enters a Landlock domain of its own and becomes the command. Uses no module: PERL5LIB could name another one.
 sub BASH { "@BASH@" }
 sub stop { print STDERR "leadrope: the command was not run: $_[0]\\n"; exit($_[1] || 126) }
-
+@STDERR@
 my $rules = pack("Q*", @RULES@);
 my $handle = syscall(444, $rules, length($rules), 0);
 stop("the kernel makes no Landlock ruleset: $!") if $handle < 0;
@@ -177,7 +187,7 @@ stop("$program: $!", 127);
 
 _PYTHON = """#!@INTERPRETER@ -IS
 # Enters a Landlock domain of its own and becomes the command.
-import ctypes, os, signal, struct, sys
+import ctypes, os, signal, stat, struct, sys
 
 BASH = "@BASH@"
 libc = ctypes.CDLL(None, use_errno=True)
@@ -191,7 +201,7 @@ def stop(what, code=126):
 def must(what, result):
     return result if result >= 0 else stop(f"{what}: {os.strerror(ctypes.get_errno())}")
 
-
+@STDERR@
 rules = struct.pack("=%dQ" % len((@RULES@,)), @RULES@)
 handle = must("the kernel makes no Landlock ruleset", libc.syscall(444, rules, len(rules), 0))
 if @RIGHTS@:
@@ -218,4 +228,40 @@ try:
     os.execvpe(program, words, environment)
 except OSError as error:
     stop(f"{program}: {error.strerror}", 127)
+"""
+
+START_MARK = "\0leadrope: started\0"
+"""A line of its own before what a server writes: an agent may start a server twice. Claude Code offers it the newest
+protocol first, and starts one that ends at that once more with the older one."""
+
+# Opened for reading too, so that it never waits for a reader; one that is not there is left alone.
+_SHELL_STDERR = """
+[ -p "$1" ] && exec 2<>"$1" && printf '\\000leadrope: started\\000\\n' >&2
+shift
+exec "$@"
+"""
+_HAS_SHELL = sys.platform != "win32" and os.access("/bin/sh", os.X_OK)
+
+# The numbers are O_WRONLY with O_NONBLOCK, which does not wait for a reader, and F_SETFL: the program itself must be
+# able to wait. Without such a pipe the error output stays what it was.
+_PERL_STDERR = """
+if (sysopen(my $pipe, $ARGV[0], 1 | 2048)) {
+    if (-p $pipe && fcntl($pipe, 4, 0)) {
+        open(STDERR, ">&", $pipe);
+        syswrite(STDERR, "\\0leadrope: started\\0\\n");
+    }
+}
+"""
+
+_PYTHON_STDERR = """
+try:
+    pipe = os.open(sys.argv[1], os.O_WRONLY | os.O_NONBLOCK)
+    if stat.S_ISFIFO(os.fstat(pipe).st_mode):
+        os.set_blocking(pipe, True)
+        os.dup2(pipe, 2)
+        os.write(2, b"\\0leadrope: started\\0\\n")
+    os.close(pipe)
+except OSError:
+    pass
+
 """

@@ -4,7 +4,7 @@ Forked from the room (`prepare` once, then `run` in each fork), or started by an
 `python -I room_code.py ANSWER LETTER LIMIT`, two descriptors and a number.
 
 The letter is {"source": text, "inputs": values by name}, the answer {"value": ...} or {"error": {"kind", "message",
-"detail"}}.
+"detail"}}. Code that sets the variable `next` has its value in the answer too.
 """
 
 import ast
@@ -48,8 +48,7 @@ def prepare() -> None:
 
 def run(letter: "dict[str, Any]", *, answer: int, limit: int) -> None:
     try:
-        told = {"value": value_of(letter["source"], letter["inputs"])}
-        data = as_json(told, limit)
+        data = as_json(answer_of(letter["source"], letter["inputs"]), limit)
     except Refused as refused:
         data = json.dumps({"error": refused.told}).encode()
     finish()
@@ -57,7 +56,7 @@ def run(letter: "dict[str, Any]", *, answer: int, limit: int) -> None:
         file.write(data)
 
 
-def value_of(source: str, inputs: "dict[str, Any]") -> "Any":
+def answer_of(source: str, inputs: "dict[str, Any]") -> "dict[str, Any]":
     try:
         tree = ast.parse(source, NAME)
     except (SyntaxError, ValueError, RecursionError) as error:
@@ -65,15 +64,18 @@ def value_of(source: str, inputs: "dict[str, Any]") -> "Any":
     declared = declarations(tree)
     given = checked(tree, declared, inputs)
     namespace = _main_module(given)
+    _give_types(tree, namespace)
     _remember_lines(source)
+    chooses = stores(tree, "next")
     try:
         if _returns(tree):
-            value = _call(tree, namespace, given)
+            value, *chosen = _call(tree, namespace, given, chooses=chooses)
         else:
             exec(compile(tree, NAME, "exec", dont_inherit=True), namespace)  # noqa: S102  # this is what it is for
-            if "result" not in namespace:
+            chosen = [namespace["next"]] if chooses and "next" in namespace else []
+            if "result" not in namespace and not chosen:
                 raise Refused("code_failed", "the code never sets `result`, and returns nothing")
-            value = namespace["result"]
+            value = namespace.get("result")
     except Refused:
         raise
     except SyntaxError as error:
@@ -85,7 +87,9 @@ def value_of(source: str, inputs: "dict[str, Any]") -> "Any":
     if "result" in declared and not fits(value, declared["result"]):
         wanted = ast.unparse(declared["result"]) if hasattr(ast, "unparse") else "another type"
         raise Refused("bad_result", f"result is declared {wanted}, and is {word(value)}")
-    return value
+    if chosen and not (isinstance(chosen[0], str) and chosen[0]):
+        raise Refused("bad_next", f"`next` is {chosen[0]!r:.60}, and not the name of a step")
+    return {"value": value, "next": chosen[0]} if chosen else {"value": value}
 
 
 # -- inputs -----------------------------------------------------------------------------------------------------------
@@ -195,28 +199,72 @@ def _main_module(given: "dict[str, Any]") -> "dict[str, Any]":
     return namespace
 
 
-def _returns(tree: ast.Module) -> bool:
-    """A `return` that belongs to no function of its own."""
-    todo = list(tree.body)
+def _give_types(tree: ast.Module, namespace: "dict[str, Any]") -> None:
+    """The words for types that most code writes without importing them."""
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    if used & {"Any", "Optional", "typing"}:
+        import typing  # noqa: PLC0415  # few need it
+
+        known = {"Any": typing.Any, "Optional": typing.Optional, "typing": typing}
+        namespace.update((name, value) for name, value in known.items() if name not in namespace)
+
+
+def own_nodes(tree: ast.Module) -> "list[ast.AST]":
+    """All of the code but what is inside of its functions, classes and comprehensions."""
+    found: list[ast.AST] = []
+    todo: list[ast.AST] = list(tree.body)
     while todo:
         node = todo.pop()
-        if isinstance(node, ast.Return):
-            return True
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-            todo += ast.iter_child_nodes(node)  # type: ignore[arg-type]
-    return False
+        found.append(node)
+        if not isinstance(node, _SCOPES):
+            todo += ast.iter_child_nodes(node)
+    return found
 
 
-def _call(tree: ast.Module, namespace: "dict[str, Any]", given: "dict[str, Any]") -> "Any":
-    """The statements as the body of a function; without a `return` on its way it gives `result`, if that is set."""
+_SCOPES = (
+    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda),
+    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
+)
+
+
+def stores(tree: ast.Module, name: str) -> bool:
+    """Whether the code itself sets this variable; a declaration alone does not."""
+    nodes = own_nodes(tree)
+    bare = {id(node.target) for node in nodes if isinstance(node, ast.AnnAssign) and node.value is None}
+    return any(
+        isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store) and id(node) not in bare
+        for node in nodes
+    )
+
+
+def _returns(tree: ast.Module) -> bool:
+    """A `return` that belongs to no function of its own."""
+    return any(isinstance(node, ast.Return) for node in own_nodes(tree))
+
+
+def _call(
+    tree: ast.Module, namespace: "dict[str, Any]", given: "dict[str, Any]", *, chooses: bool
+) -> "tuple[Any, ...]":
+    """The statements as the body of a function; without a `return` on its way it gives `result`, if that is set.
+
+    What it returns comes first; the value of `next`, where it has set that, second.
+    """
     shell = ast.parse("def code(): pass", NAME)
     function = shell.body[0]
     assert isinstance(function, ast.FunctionDef)  # noqa: S101
     last = ast.parse("return locals().get('result')", NAME).body
     function.args.args = [ast.arg(arg=name, annotation=None) for name in given]
     function.body = [*tree.body, *last]
+    for node in own_nodes(ast.Module(body=function.body, type_ignores=[])):
+        if isinstance(node, ast.Return):
+            chosen = "*[value for name, value in locals().items() if name == 'next']" if chooses else ""
+            both = ast.parse(f"(None, {chosen})", NAME, mode="eval").body
+            assert isinstance(both, ast.Tuple)  # noqa: S101
+            both.elts[0] = node.value or ast.Constant(value=None)
+            node.value = ast.copy_location(both, node)
     exec(compile(ast.fix_missing_locations(shell), NAME, "exec", dont_inherit=True), namespace)  # noqa: S102
-    return namespace["code"](**given)
+    found: tuple[Any, ...] = namespace["code"](**given)
+    return found
 
 
 def _remember_lines(source: str) -> None:

@@ -45,12 +45,17 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
     """What could not be killed: in uninterruptible sleep, or of another user."""
     answer: bytes = b""
     """What code has given, in the words of room_code."""
+    has_traces: bool = False
+    """While it ran, files appeared in the folders that vanish with the box."""
+    lost: tuple[str, ...] = ()
+    """Files that it wrote there, as far as somebody would miss them."""
 
 
 class Ended(msgspec.Struct, frozen=True):
     exit_code: int
     leftovers: int
     survivors: int
+    has_traces: bool = False
 
 
 class Command:
@@ -174,6 +179,7 @@ class Command:
             truncated=self._truncated,
             leftovers=self._result.leftovers,
             survivors=self._result.survivors,
+            has_traces=self._result.has_traces,
             answer=os.pread(self._answer, min(size, self._limit), 0) if size else b"",
         )
 

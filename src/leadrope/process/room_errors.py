@@ -70,7 +70,7 @@ def _program_trouble(number: int) -> str:
 
 def _program_hint(number: int) -> str:
     known: Mapping[int, str] = {
-        errno.ENOENT: "Install it, or correct its name; behind walls only the system and the PATH are seen.",
+        errno.ENOENT: "Install it, or correct its name; in the sandbox only the system and the PATH are visible.",
         errno.EACCES: "Try chmod +x, and look at blocked_commands of the policy.",
         errno.ENOEXEC: "A script needs a first line such as #!/bin/sh.",
         errno.E2BIG: "Pass long texts on stdin.",

@@ -5,7 +5,9 @@ Lives in a fork of the room, beside which its script lies, and is spoken to by t
 From the supervisor:   RUN command + the body + descriptors (stdin, stdout, stderr, perhaps an answer)
                        FILE command + the same, the body being in the last descriptor
                        STOP command, and a signal by way of the room: it says that there is a word to read
-To the supervisor:     ENDED command wait-status leftovers survivors · FAILED command errno cwd|program|lane
+To the supervisor:     ENDED command wait-status leftovers survivors traces · FAILED command errno cwd|program|lane
+
+`traces` is 1 where files appeared in the folders that vanish with the box; a body with `look` lists them.
 
 The body is a dict of marshal's: the other side is the same Python. The end of the wire is the end of an idle lane.
 """
@@ -182,6 +184,51 @@ def in_memory(data: bytes) -> int:
     return handle
 
 
+MOST_LISTED = 5000
+
+
+def in_use(folders: "list[str]") -> "list[int]":
+    """How many files and blocks each folder's file system has: a look that costs no more than the call."""
+    found = []
+    for path in folders:
+        try:
+            told = os.statvfs(path)
+        except OSError:
+            continue
+        found += [told.f_files - told.f_ffree, told.f_blocks - told.f_bfree]
+    return found
+
+
+def listed(folders: "list[str]") -> "Iterator[bytes]":
+    """What lies in these folders and in no other file system: kind, time of its last change, path; ended by NUL."""
+    count = 0
+    for root in folders:
+        try:
+            device = os.stat(root).st_dev  # noqa: PTH116  # pathlib is heavy
+        except OSError:
+            continue
+        todo = [root]
+        while todo:
+            try:
+                entries = list(os.scandir(todo.pop()))
+            except OSError:  # closed, or gone meanwhile
+                continue
+            for entry in entries:
+                try:
+                    found = entry.stat(follow_symlinks=False)
+                except OSError:
+                    continue
+                if found.st_dev != device:  # a part of the real machine, which stays
+                    continue
+                count += 1
+                if count > MOST_LISTED:
+                    return
+                is_folder = found.st_mode & 0o170000 == 0o040000
+                if is_folder:
+                    todo.append(entry.path)
+                yield b"%s %d %s" % (b"d" if is_folder else b"f", found.st_ctime_ns, os.fsencode(entry.path))
+
+
 def high(handle: int) -> int:
     """The same where no number that a command gets is in its way: they are given in their order."""
     import fcntl  # noqa: PLC0415  # for code in another Python alone
@@ -221,6 +268,8 @@ class Lane:
         self.leftovers: set[int] = set()
 
     def run(self) -> str:
+        watched = self.body.get("watched", [])
+        before = in_use(watched)
         failed = self.start()
         for handle in self.handles:  # held open here, the pipes would never end
             os.close(handle)
@@ -228,7 +277,8 @@ class Lane:
             return failed
         self.wait()
         survivors = self.sweep()
-        return f"ENDED {{}} {self.status} {len(self.leftovers)} {survivors}"
+        traces = int(in_use(watched) != before)
+        return f"ENDED {{}} {self.status} {len(self.leftovers)} {survivors} {traces}"
 
     def start(self) -> str:
         """Why it could not be started, or nothing."""
@@ -237,7 +287,10 @@ class Lane:
         except OSError as error:
             return f"FAILED {{}} {error.errno} cwd"
         try:
-            self.pid = self.start_code() if "code" in self.body else self.start_program()
+            if "look" in self.body:
+                self.pid = self.start_look()
+            else:
+                self.pid = self.start_code() if "code" in self.body else self.start_program()
         except OSError as error:
             return f"FAILED {{}} {error.errno or errno.EINVAL} program"
         return ""
@@ -282,6 +335,20 @@ class Lane:
         """Closed with the others once the command has started."""
         self.handles.append(handle)
         return handle
+
+    def start_look(self) -> int:
+        pid = os.fork()
+        if pid:
+            return pid
+        try:
+            with open(self.handles[1], "wb", closefd=False) as file:  # a pipe
+                file.writelines(line + b"\0" for line in listed(self.body["look"]))
+        except OSError:  # nobody reads any more
+            os._exit(BROKEN_LANE)
+        except BaseException:  # noqa: BLE001  # whatever it is, the copy of the lane must not live on
+            sys.__excepthook__(*sys.exc_info())
+            os._exit(BROKEN_LANE)
+        os._exit(0)
 
     def start_code(self) -> int:
         pid = os.fork()

@@ -151,8 +151,9 @@ class Lane:
             return True
         ended: Ended | Exception
         match words[:1] + words[2:]:
-            case ["ENDED", status, leftovers, survivors] if all(word.isdecimal() for word in words[2:]):
-                ended = Ended(os.waitstatus_to_exitcode(int(status)), int(leftovers), int(survivors))
+            case ["ENDED", status, leftovers, survivors, *traces] if all(word.isdecimal() for word in words[2:]):
+                has_traces = traces == ["1"]
+                ended = Ended(os.waitstatus_to_exitcode(int(status)), int(leftovers), int(survivors), has_traces)
             case ["FAILED", number, what] if number.isdecimal():
                 ended = not_started(what, int(number))
             case _:

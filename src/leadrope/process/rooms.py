@@ -35,8 +35,8 @@ UNHEARD_S = room_lane.STOP_S + 2 * guardian.SWEEP_S + 5.0
 DESCRIPTORS = 7
 """That one command holds on our side: both ends of two pipes, one end of its input, its script or answer, its lane."""
 OTHER_DESCRIPTORS = 100
-MOST_IDLE = 4
-"""Lanes that are kept for commands to come."""
+MOST_IDLE = 16
+"""Lanes that are kept for commands to come: a batch that runs more at once forks one for each of the others."""
 
 
 def furnish(folder: Path) -> Path:
@@ -82,7 +82,7 @@ class Door:
                 said = " | ".join(child.stderr_tail[-3:]) or "it said nothing"
                 raise errors.SpawnFailed(
                     f"the process that runs commands did not come up: {said}",
-                    hint="Check that the Python that runs leadrope can start: its memory, its installation, the walls.",
+                    hint="Check that the Python that runs leadrope can start: memory, installation, sandbox.",
                 )
             return Room(knocking.result(), child)
         finally:
@@ -273,22 +273,32 @@ class Room:
 
     # -- the room ------------------------------------------------------------------------------------------------------
 
-    def _receive(self) -> None:
+    def catch_up(self) -> None:
+        """Reads what the room has sent and the loop has not delivered yet, its end above all.
+
+        A shell of a room that is dying may still read a script, and then nobody could say whether it ran.
+        """
+        while not self.is_lost and self._receive():
+            pass
+
+    def _receive(self) -> bool:
+        """Whether there was a message."""
         data = received(self._sock)
         if data is None:
-            return
+            return False
         if not data:
             self._lose()
-            return
+            return True
         match data.decode(errors="replace").split():
             case ["LOST", number, status] if status.isdecimal() and (lane := self._lanes.pop(number, None)):
                 lane.lose(lane_lost(os.waitstatus_to_exitcode(int(status))))
             case ["FAILED", number, reason] if reason.isdecimal() and (lane := self._lanes.pop(number, None)):
                 lane.lose(not_started("lane", int(reason)))
             case _:
-                return
+                return True
         if lane in self._idle:
             self._idle.remove(lane)
+        return True
 
     def _lose(self) -> None:
         if self.is_lost:

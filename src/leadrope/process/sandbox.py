@@ -73,6 +73,7 @@ def variables(spec: Sandbox) -> dict[str, str]:
 
 
 def _refuse(spec: Sandbox, machine: Machine) -> None:
+    opened = {real(path, machine) for path in spec.opened}
     given = {"cwd": (spec.workspace,), "extra_dirs": spec.writable, "readable": spec.readable}
     for field, paths in given.items():
         for path in paths:
@@ -82,6 +83,8 @@ def _refuse(spec: Sandbox, machine: Machine) -> None:
             for secret in machine.secrets:
                 # A workspace may lie in leadrope's home (it keeps worktrees there), never in the keys of a user.
                 is_own = secret.name in spec.hidden
+                if where in opened and not is_own:
+                    continue  # below a place with keys
                 if where == secret.real or (not is_own and is_below(where, secret.real)):
                     raise errors.BadValue(
                         field, f"{path} is always hidden from agents", hint="Copy what is needed into the workspace."

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from leadrope import errors
 from leadrope.confined import real_path
-from leadrope.process import sandbox_git, sandbox_named, sandbox_programs
+from leadrope.process import reachable, sandbox_git, sandbox_named, sandbox_programs
 from leadrope.process.sandbox_toolchains import caches, toolchains
 from leadrope.process.sandbox_values import (
     BASE,
@@ -50,8 +50,8 @@ ETC_HIDDEN = (
 def look(spec: Sandbox) -> Machine:
     """Takes some milliseconds, more where programs are masked or the PATH is long."""
     user, drops_root = _user(spec.workspace)
-    system = tuple(path for path in SYSTEM if Path(path).is_dir() and not Path(path).is_symlink())
-    links = {path: os.readlink(path) for path in SYSTEM if Path(path).is_symlink()}  # noqa: PTH115  # as it is
+    system = tuple(path for path in SYSTEM if reachable.is_dir(path) and not reachable.is_symlink(path))
+    links = {path: os.readlink(path) for path in SYSTEM if reachable.is_symlink(path)}  # noqa: PTH115  # as it is
     given = (spec.workspace, spec.run_dir, *([spec.config_dir] if spec.config_dir else []), *spec.login)
     needed = (*given, *spec.writable, *spec.readable)
     for path in (spec.binary, *(socket.outside for socket in spec.sockets)):
@@ -151,9 +151,9 @@ def _user(workspace: str) -> tuple[User, bool]:
 
 
 def _needed(path: str) -> Place:
-    if not Path(path).exists():
+    if not reachable.exists(path):
         raise errors.BadDirectory(f"{path} does not exist, and the sandbox is to hold it", hint="Make it first.")
-    return Place(name=path, real=real_path(path), is_dir=Path(path).is_dir())
+    return Place(name=path, real=real_path(path), is_dir=reachable.is_dir(path))
 
 
 def _existing(paths: Iterator[str] | tuple[str, ...]) -> Iterator[Place]:
@@ -168,8 +168,10 @@ def _secrets(spec: Sandbox) -> Iterator[Place]:
     with contextlib.suppress(KeyError):  # a user that no password file knows, as in many containers
         homes.add(pwd.getpwuid(os.geteuid()).pw_dir)
     login = {real_path(path) for path in spec.login}
-    for place in _existing((*spec.hidden, *(f"{home}/{name}" for home in homes for name in SECRETS))):
-        if place.real not in login:
+    opened = {real_path(path) for path in spec.opened}
+    yield from (place for place in _existing(spec.hidden) if place.real not in login)
+    for place in _existing(tuple(f"{home}/{name}" for home in homes for name in SECRETS)):
+        if place.real not in login and place.real not in opened:
             yield place
 
 
@@ -190,9 +192,9 @@ def _protected(spec: Sandbox) -> Iterator[str]:
     """Only if it lies in something writable does it need this; the plan knows."""
     for folder in (spec.workspace, *spec.writable):
         # A file that says where the git folder is: another one would bring hooks and settings of its own.
-        if Path(folder, ".git").is_file():
+        if reachable.is_file(Path(folder, ".git")):
             yield str(Path(folder, ".git"))
-    yield from (path for path in spec.kept if Path(path).exists())
+    yield from (path for path in spec.kept if reachable.exists(path))
     # Whoever can write to the Python that runs leadrope runs outside of every box, the next time.
     yield sys.prefix
 
@@ -210,7 +212,7 @@ def _agent(binary: str, system: tuple[str, ...]) -> Iterator[Place]:
         return
     # A script: what it is made of lies beside it, up to the root of its package.
     for folder in Path(real).parents[:4]:
-        if (folder / "package.json").is_file():
+        if reachable.is_file(folder / "package.json"):
             yield Place(name=str(folder), real=str(folder))
             return
 
@@ -241,7 +243,7 @@ def _etc_hidden(uid: int) -> tuple[Place, ...]:
 def _resolv() -> str | None:
     """A link into /run on machines with systemd-resolved; without its target no name is resolved."""
     real = real_path("/etc/resolv.conf")
-    return real if Path(real).is_file() and not real.startswith(("/etc/", "/usr/")) else None
+    return real if reachable.is_file(real) and not real.startswith(("/etc/", "/usr/")) else None
 
 
 def _open_to(user: User, places: Iterator[Place]) -> Iterator[Place]:

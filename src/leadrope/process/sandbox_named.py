@@ -16,6 +16,7 @@ import msgspec
 
 from leadrope import errors
 from leadrope.confined import names, open_named, real_path
+from leadrope.process import reachable
 from leadrope.process.sandbox_toolchains import BIN_NAMES
 from leadrope.process.sandbox_values import Place
 
@@ -100,7 +101,9 @@ def _with_its_own(path: str, is_wide: _Wide, *, is_code: bool = False) -> Iterat
         return
     real = Path(real_path(path))
     roots = [
-        folder for folder in real.parents[:_MOST_PARENTS] if any((folder / sign).exists() for sign in PACKAGE_SIGNS)
+        folder
+        for folder in real.parents[:_MOST_PARENTS]
+        if any(reachable.exists(folder / sign) for sign in PACKAGE_SIGNS)
     ]
     for folder in (*roots[:1], real.parent):
         if not is_wide(str(folder)):
@@ -115,7 +118,7 @@ def linked_sources(prefix: Path) -> tuple[str, ...]:
     So nothing is shown but what is a Python project, by a file in the folder or in one of the two above it.
     """
     found: list[str] = []
-    if not (prefix / "pyvenv.cfg").is_file():
+    if not reachable.is_file(prefix / "pyvenv.cfg"):
         return ()
     for file in _link_files(prefix):
         text = _beginning(file, _MOST_BYTES).decode(errors="replace")
@@ -138,7 +141,9 @@ def _link_files(prefix: Path) -> Iterator[Path]:
 
 def _is_source(path: Path) -> bool:
     folders = (path, *path.parents[:2])
-    return path.exists() and any((folder / sign).is_file() for folder in folders for sign in SOURCE_SIGNS)
+    return reachable.exists(path) and any(
+        reachable.is_file(folder / sign) for folder in folders for sign in SOURCE_SIGNS
+    )
 
 
 def is_elf(path: str) -> bool:

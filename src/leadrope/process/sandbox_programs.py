@@ -6,9 +6,9 @@ import functools
 import os
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from leadrope import confined
+from leadrope.process import reachable
 
 FOLDERS = ("/usr/local/bin", "/usr/local/sbin", "/usr/bin", "/usr/sbin", "/bin", "/sbin", "/usr/games")
 DEEP_FOLDERS = ("/opt", "/usr/local", "/usr/libexec", "/usr/lib/git-core", "/snap/bin")
@@ -58,7 +58,7 @@ def _search(programs: tuple[str, ...], path: str, moment: int) -> tuple[tuple[st
     wanted = frozenset({*names, *MULTI_CALL}) if names else frozenset[str]()
     found = {confined.real_path(entry) for entry in _all(folders, wanted)}
     found |= {confined.real_path(program) for program in programs if program.startswith("/")}
-    files = {file for file in found if Path(file).is_file()}
+    files = {file for file in found if reachable.is_file(file)}
     shell = _identity("/bin/sh")
     shells = tuple(sorted(file for file in files if _identity(file) == shell))
     files.difference_update(shells)

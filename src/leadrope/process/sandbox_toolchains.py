@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from leadrope.confined import names, real_path
+from leadrope.process import reachable
 from leadrope.process.sandbox_values import Cache, Place
 
 BIN_NAMES = frozenset({"bin", "sbin", "shims", "libexec", "condabin"})
@@ -46,7 +47,7 @@ def toolchains(path: str, home: str, *, seen: Iterable[str], writable: Iterable[
         for entry in todo:
             is_theirs = _is_seen(os.path.normpath(entry.name), theirs) or _is_seen(entry.real, theirs)
             if not is_theirs and not (_is_seen(entry.real, system) and _is_seen(entry.name, system)):
-                for part in _parts(entry, home) if Path(entry.real).exists() else ():
+                for part in _parts(entry, home) if reachable.exists(entry.real) else ():
                     found.setdefault(part.name, part)
             known = (*system, *theirs, *(place.real for place in found.values()))
             more += _pythons(entry.real, known) if is_theirs else _led_away(entry.real, known)
@@ -64,7 +65,7 @@ def caches(home: str, shown: Iterable[Place], *, uid: int, writable: Iterable[st
         real = real_path(path)
         is_theirs = _is_seen(real, theirs) or _is_seen(path, theirs)
         # In another user's nothing could be changed, with a layer or without.
-        if Path(path).is_dir() and not is_theirs and Path(path).stat().st_uid == uid:
+        if reachable.is_dir(path) and not is_theirs and Path(path).stat().st_uid == uid:
             yield Cache(place=Place(name=path, real=real), is_extra=not _is_seen(real, seen))
 
 
@@ -88,8 +89,8 @@ def _parts(entry: Place, home: str) -> Iterator[Place]:
         if entry.name == f"{home}/{known}" or entry.real == f"{real_path(home)}/{known}":
             for name in companions:
                 path = Path(home, name)
-                if path.exists():
-                    yield Place(name=str(path), real=real_path(path), is_dir=path.is_dir())
+                if reachable.exists(path):
+                    yield Place(name=str(path), real=real_path(path), is_dir=reachable.is_dir(path))
             return
     prefix = Path(entry.real).parent
     if _is_prefix(prefix, entry.real, home):
@@ -99,7 +100,7 @@ def _parts(entry: Place, home: str) -> Iterator[Place]:
         if Path(entry.name).parent.resolve() != prefix:  # the bin folder alone is a link
             yield entry
         return
-    yield Place(name=entry.name, real=entry.real, is_dir=Path(entry.real).is_dir())
+    yield Place(name=entry.name, real=entry.real, is_dir=reachable.is_dir(entry.real))
 
 
 def _is_prefix(folder: Path, bin_folder: str, home: str) -> bool:
@@ -108,7 +109,7 @@ def _is_prefix(folder: Path, bin_folder: str, home: str) -> bool:
     is_too_wide = len(folder.parts) < 3 or _is_seen(real_home, (str(folder),)) or str(folder) == f"{real_home}/.local"
     if is_too_wide or Path(bin_folder).name not in BIN_NAMES:
         return False
-    return any((folder / sign).exists() for sign in PREFIX_SIGNS)
+    return any(reachable.exists(folder / sign) for sign in PREFIX_SIGNS)
 
 
 def _led_away(folder: str, seen: tuple[str, ...]) -> Iterator[Place]:
@@ -118,7 +119,7 @@ def _led_away(folder: str, seen: tuple[str, ...]) -> Iterator[Place]:
     except OSError:
         return
     for link, target in _links(folder, changed):
-        if _is_seen(target, seen) or not Path(target).is_file():
+        if _is_seen(target, seen) or not reachable.is_file(target):
             continue
         parent = str(Path(target).parent)
         if Path(parent).name in BIN_NAMES:
@@ -141,7 +142,7 @@ def _links(folder: str, changed: int) -> tuple[tuple[str, str], ...]:
 def _on_the_way(link: str, seen: tuple[str, ...]) -> Iterator[Place]:
     """A chain of links passes through names of its own: python -> ~/.pyenv/versions/3.11 (a link) -> 3.11.7."""
     for _ in range(8):
-        if not Path(link).is_symlink():
+        if not reachable.is_symlink(link):
             return
         link = os.path.normpath(Path(link).parent / os.readlink(link))  # noqa: PTH115  # a text; Path would tidy it
         parent = str(Path(link).parent)

@@ -74,7 +74,7 @@ class Availability(msgspec.Struct, frozen=True, kw_only=True):
         network = "network model-only works" if self.model_only and self.forwards else "no network model-only"
         why = "" if self.forwards else " (socat is missing)"
         mode = "mode sandboxed works" if self.model_only and self.forwards else "mode sandboxed is refused"
-        inner = "works inside" if self.nested else "takes their place"
+        inner = "works inside" if self.nested else "replaces leadrope's if you enable it"
         lacks = [what for what, is_there in (("git config", self.settings), ("caches", self.caches)) if not is_there]
         copies = f"; no private copies of {' and '.join(lacks)}" if lacks else ""
         return f"levels workspace and read-only hold; {network}{why}; {mode}; the agent's own sandbox {inner}{copies}"

@@ -120,6 +120,8 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
     """The agent's own login in the user's home, where that is used; writable."""
     writable: tuple[str, ...] = ()
     readable: tuple[str, ...] = ()
+    opened: tuple[str, ...] = ()
+    """Of the writable and readable ones: places with keys, which would be hidden if the user had not named them."""
     programs: tuple[str, ...] = ()
     """What the agent will start beside commands (its servers), by name or path: they and what they are made of stay
     visible, read-only."""

@@ -115,15 +115,16 @@ class Streams(asyncio.SubprocessProtocol):
     def _closed_input(self) -> errors.RunClosed:
         return errors.RunClosed(
             "the process no longer reads its input: it has ended, or its input was closed",
-            hint="Look at its exit code and at the last lines of its stderr; start a new run to go on.",
+            hint="Look at its exit code and at the last lines of its stderr; start a new run to continue.",
         )
 
     # What the ending calls.
 
-    def begin_ending(self) -> None:
+    def begin_ending(self, *, close_stdin: bool = True) -> None:
         """From here on the child is never held back: blocked on a full pipe it could not end politely."""
         self._is_ending = True
-        self.close_stdin()
+        if close_stdin:
+            self.close_stdin()
         self._resume()
 
     def finish(self, *, quiet_s: float = QUIET_S) -> None:

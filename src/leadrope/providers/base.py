@@ -92,6 +92,14 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     idle: bool
 
 
+class MessageToServer(msgspec.Struct, frozen=True, kw_only=True):
+    """A message (JSON-RPC) to a server that lives in this process."""
+
+    request_id: str
+    server: str
+    message: dict[str, Any]
+
+
 class Unanswerable(msgspec.Struct, frozen=True, kw_only=True):
     """A request that nobody here can serve; `answer` is the refusal to send."""
 
@@ -99,7 +107,17 @@ class Unanswerable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Signal = (
-    Ready | Started | CallHeld | PermissionAsked | Withdrawn | Foreign | Replied | Background | State | Unanswerable
+    Ready
+    | Started
+    | CallHeld
+    | PermissionAsked
+    | Withdrawn
+    | Foreign
+    | Replied
+    | Background
+    | State
+    | MessageToServer
+    | Unanswerable
 )
 
 # -- starting -------------------------------------------------------------------------------------------------------
@@ -126,6 +144,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[LaunchFile, ...] = ()
     folders: tuple[str, ...] = ()
     """Made before the start, for their owner only."""
+    stderr_pipes: Mapping[str, str] = {}
+    """By connection: a named pipe in `Place.launch_dir`, made before the start, that takes its server's stderr."""
     config_dir: str | None = None
     """The program's private folder, None when it uses the user's own."""
     credential: CredentialUsed | None = None
@@ -141,6 +161,14 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """Read before the start, said with the first prompt."""
     shown: tuple[str, ...] = ()
     """Folders of ours that the agent must find in a sandbox, where it may only read them."""
+    opened: tuple[str, ...] = ()
+    """Places with keys that the sandbox would hide, and that the user has opened for this start. No agent has any."""
+    model_url: str = ""
+    """Where the agent itself connects to; empty: not known."""
+    overhead_tokens: int = 0
+    """About what the agent adds to every prompt: its own instructions and its tools."""
+    own_servers: tuple[str, ...] = ()
+    """Names of servers in this process whose messages the session passes on (`MessageToServer`)."""
     commands_apart: bool = False
     """Commands are started so that they cannot look into the agent, nor at its environment."""
 
@@ -179,6 +207,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     open_broker: OpenBroker | None = None
     is_trusted: bool = False
     """The user has said yes to the repository's own settings, hooks, servers and agents as they are."""
+    own_servers: tuple[str, ...] = ()
+    """Servers in this process that the agent is to know."""
     blocked_programs: tuple[str, ...] = ()
     """By the policy; a sandbox has them masked."""
     is_root: bool = hasattr(os, "geteuid") and os.geteuid() == 0
@@ -207,6 +237,14 @@ class Session(Protocol):
         """What the agent's error output says is wrong, if it says so."""
 
 
+@runtime_checkable
+class ServerSession(Protocol):
+    """What the session of an agent with the capability `functions` can do beside."""
+
+    def answer_message(self, request_id: str, reply: dict[str, Any]) -> bytes:
+        """The reply of a server in this process to a `MessageToServer`."""
+
+
 # -- the provider ---------------------------------------------------------------------------------------------------
 
 
@@ -217,6 +255,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """It calls tools, and each call can be held before it runs."""
     mcp: bool = False
     """It uses connections."""
+    functions: bool = False
+    """It can call functions of the program that started it."""
     approvals: bool = False
     """A held call can wait for a person, and its input can be changed."""
     questions: bool = False
@@ -266,6 +306,14 @@ class Provider(Protocol):
 
     def tidy(self, launch: Launch) -> None:
         """After the last process of the run: remove what no later run needs. Must not fail."""
+
+
+@runtime_checkable
+class Diagnosing(Protocol):
+    """A provider that can look at a program which failed before its session began."""
+
+    async def why_unusable(self, launch: Launch, environ: Mapping[str, str]) -> str | None:
+        """Why this program cannot be used by leadrope at all, a version for instance; None if that is not why."""
 
 
 # A schema is not among them: where the agent takes none, the answer's text is judged.

@@ -53,7 +53,10 @@ class _Part:
             if turn.if_error is not None and any(result.is_error for result in newest_results(body)):
                 answer = turn.if_error
             return Cue(place=f"{self.place}[{index}]", answer=answer, failed=failed)
-        return NoTurn(reason=f"{self.place} is over after {sum(self.used)} requests")
+        count = sum(self.used)
+        if not self.turns:
+            return NoTurn(reason=f"the script has no {self.place}")
+        return NoTurn(reason=f"{self.place} is over after {count} {'request' if count == 1 else 'requests'}")
 
     def unused(self) -> Iterator[str]:
         for index, turn in enumerate(self.turns):
@@ -65,14 +68,47 @@ class _Part:
 
 
 class Casting:
-    """Hands out the script's turns: `turns` to requests without an agent id, `subagents` by first appearance."""
+    """Hands out the script's turns: by step, else `turns`; to subagents by first appearance."""
 
     def __init__(self, script: Script) -> None:
-        self._main = _Part("turns", script.turns)
-        self._parts = [_Part(f"subagents[{index}]", turns) for index, turns in enumerate(script.subagents)]
+        self._rest = _Group("", script.turns, script.subagents)
+        self._steps = {
+            name: _Group(f"steps.{name}.", step.turns, step.subagents, step.items)
+            for name, step in script.steps.items()
+            if step.outputs is None
+        }
+
+    def take(
+        self, body: dict[str, Any], agent_id: str | None, *, step: str | None = None, item: int | None = None
+    ) -> Cue | NoTurn:
+        return self._steps.get(step or "", self._rest).take(body, agent_id, item)
+
+    def unused(self) -> list[str]:
+        return [text for group in (self._rest, *self._steps.values()) for text in group.unused()]
+
+
+class _Group:
+    """The turns of one step, or of all that have none of their own."""
+
+    def __init__(
+        self,
+        place: str,
+        turns: Sequence[Turn],
+        subagents: Sequence[Sequence[Turn]],
+        items: Sequence[Sequence[Turn]] = (),
+    ) -> None:
+        self._place = place
+        self._main = _Part(f"{place}turns", turns)
+        self._parts = [_Part(f"{place}subagents[{index}]", turns) for index, turns in enumerate(subagents)]
+        self._items = [_Part(f"{place}items[{index}]", turns) for index, turns in enumerate(items)]
         self._agents: dict[str, int] = {}
 
-    def take(self, body: dict[str, Any], agent_id: str | None) -> Cue | NoTurn:
+    def take(self, body: dict[str, Any], agent_id: str | None, item: int | None) -> Cue | NoTurn:
+        if agent_id is None and self._items:
+            number = item or 0
+            if number >= len(self._items):
+                return NoTurn(reason=f"{self._place}items has {len(self._items)}, and this is item {number}")
+            return self._items[number].take(body)
         if agent_id is None:
             return self._main.take(body)
         number = self._agents.setdefault(agent_id, len(self._agents))
@@ -83,7 +119,7 @@ class Casting:
         return self._parts[number].take(body)
 
     def unused(self) -> list[str]:
-        return [text for part in (self._main, *self._parts) for text in part.unused()]
+        return [text for part in (self._main, *self._items, *self._parts) for text in part.unused()]
 
 
 def describe(answer: Answer) -> str:
@@ -106,8 +142,11 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def newest_results(body: dict[str, Any]) -> list[ToolResult]:
-    """The tool results in the newest message of a request."""
-    messages = body.get("messages") or []
+    """The tool results in the newest message of a request.
+
+    For models of the newest generation the agent adds messages of its own, in the role `system`, after it.
+    """
+    messages = [one for one in body.get("messages") or [] if one.get("role") != "system"]
     content = messages[-1].get("content") if messages else None
     if not isinstance(content, list):
         return []

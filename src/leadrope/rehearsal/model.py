@@ -9,12 +9,14 @@ Knows nothing of the agent that asks, and never opens a connection itself.
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import quote, unquote
 
 import msgspec
 
@@ -51,11 +53,20 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """The decoded JSON; None when there was none."""
     place: str = ""
     """The turn that answered, for instance `turns[0]`; empty when none did."""
+    step: str | None = None
+    """The step of a workflow that asks, where its base_url is `step_url` of the server."""
+    item: int | None = None
 
     @property
     def agent_id(self) -> str | None:
         """Set when a subagent speaks."""
         return self.headers.get("x-claude-code-agent-id")
+
+    @property
+    def speaker(self) -> str:
+        """For messages: whose request it is; empty outside of workflows."""
+        item = "" if self.item is None else f"[{self.item}]"
+        return "" if self.step is None else f" of step {self.step}{item}"
 
     @property
     def model(self) -> str:
@@ -159,6 +170,10 @@ class ModelServer:
             raise failure
         error.add_note(str(failure))
 
+    def step_url(self, step: str, item: int | None = None) -> str:
+        """The base_url for a step of a workflow, by which its requests are known."""
+        return f"{self.url}/step/{quote(step, safe='')}/{'-' if item is None else item}"
+
     def release(self, name: str) -> None:
         """Let every turn with `wait: name` go on, those to come included."""
         self._gate(name).released.set()
@@ -203,15 +218,16 @@ class ModelServer:
     ) -> bool:
         """Answer one request; False when the connection is over."""
         body = _decoded(request.body)
-        seen = Request(method=request.method, path=request.path, headers=request.headers, body=body)
+        step, item, path = _step_of(request.path)
+        seen = Request(method=request.method, path=path, headers=request.headers, body=body, step=step, item=item)
         # With nonessential traffic on, the CLI opens with HEAD /api/hello; others probe the root. No turn is due.
-        if request.method in ("HEAD", "GET") and request.path in ("/", "/api/hello"):
+        if request.method in ("HEAD", "GET") and path in ("", "/", "/api/hello"):
             self.other_requests.append(seen)
             writer.write(http.answer(200, b"{}", {}, with_body=request.method == "GET"))
-        elif request.method == "POST" and request.path == "/v1/messages/count_tokens":
+        elif request.method == "POST" and path == "/v1/messages/count_tokens":
             self.other_requests.append(seen)
             writer.write(http.answer(200, msgspec.json.encode({"input_tokens": max(1, len(request.body) // 4)}), {}))
-        elif request.method == "POST" and request.path == "/v1/messages":
+        elif request.method == "POST" and path == "/v1/messages":
             return await self._message(seen, reader, writer)
         else:
             self.other_requests.append(seen)
@@ -230,16 +246,17 @@ class ModelServer:
                 Cue(place="", answer=side), seen, f"side_{len(self.other_requests):04}", reader, writer
             )
         number = len(self.requests) + 1
-        match self._casting.take(seen.body, seen.agent_id):
+        speaker = seen.speaker
+        match self._casting.take(seen.body, seen.agent_id, step=seen.step, item=seen.item):
             case NoTurn(reason=reason):
                 self.requests.append(seen)
-                self._refuse(writer, f"request {number} was not expected: {reason}; it ends {_tail(seen)!r}")
+                self._refuse(writer, f"request {number}{speaker} was not expected: {reason}; it ends {_tail(seen)!r}")
                 return True
             case Cue() as cue:
                 seen = msgspec.structs.replace(seen, place=cue.place)
                 self.requests.append(seen)
                 if cue.failed:
-                    self._refuse(writer, f"request {number} does not fit {cue.place}: {'; '.join(cue.failed)}")
+                    self._refuse(writer, f"request {number}{speaker} does not fit {cue.place}: {'; '.join(cue.failed)}")
                     return True
                 # The length of the conversation keeps ids apart when a session is resumed on a new server.
                 message_id = f"{len(seen.body.get('messages') or []):03}_{number:04}"
@@ -335,10 +352,24 @@ async def _first(wanted: Coroutine[Any, Any, Any], other: Coroutine[Any, Any, An
 
 
 def _answers(script: Script) -> Iterator[Answer]:
-    for turn in (*script.turns, *(turn for turns in script.subagents for turn in turns)):
+    lists = [script.turns, *script.subagents]
+    for step in script.steps.values():
+        lists += [step.turns, *step.items, *step.subagents]
+    for turn in (turn for turns in lists for turn in turns):
         yield turn
         if turn.if_error is not None:
             yield turn.if_error
+
+
+_STEP = re.compile(r"/step/(?P<step>[^/]+)/(?P<item>-|[0-9]+)(?P<path>/.*|)")
+
+
+def _step_of(path: str) -> tuple[str | None, int | None, str]:
+    """The step and item that a path names, and the rest of it."""
+    found = _STEP.fullmatch(path)
+    if found is None:
+        return None, None, path
+    return unquote(found["step"]), None if found["item"] == "-" else int(found["item"]), found["path"]
 
 
 def _decoded(body: bytes) -> Any:

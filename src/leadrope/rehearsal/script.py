@@ -129,10 +129,24 @@ class Turn(Answer, frozen=True, kw_only=True):
     """Said instead when the newest tool results hold an error: the call was denied, or it failed."""
 
 
+class StepScript(_Part, frozen=True, kw_only=True):
+    """What is scripted for one step of a workflow."""
+
+    turns: tuple[Turn, ...] = ()
+    """For all requests of the step: every iteration, item and attempt, in the order in which they come."""
+    items: tuple[tuple[Turn, ...], ...] = ()
+    """One list of turns for each item of a batch, in place of `turns`."""
+    subagents: tuple[tuple[Turn, ...], ...] = ()
+    outputs: dict[str, Any] | None = None
+    """The step is not run, and gives these."""
+
+
 class Script(_Part, frozen=True, kw_only=True):
     turns: tuple[Turn, ...] = ()
     subagents: tuple[tuple[Turn, ...], ...] = ()
     """One list of turns for each subagent, in the order in which they first speak."""
+    steps: dict[str, StepScript] = {}
+    """For a workflow, by the id of the step; all other steps take their turns from `turns`."""
 
 
 ScriptSource = Script | Path | str | Mapping[str, Any] | Sequence[Any]
@@ -159,7 +173,23 @@ def load(source: ScriptSource, *, variables: Mapping[str, str] | None = None) ->
     _check_turns("turns", script.turns)
     for index, turns in enumerate(script.subagents):
         _check_turns(f"subagents[{index}]", turns)
+    for name, step in script.steps.items():
+        _check_step(f"steps.{name}", step)
     return script
+
+
+def _check_step(place: str, step: StepScript) -> None:
+    answers = [name for name in ("turns", "items", "subagents") if getattr(step, name)]
+    if step.outputs is not None and answers:
+        raise BadScript(place, f"a step with outputs is not run; remove {answers[0]} or outputs")
+    if step.turns and step.items:
+        raise BadScript(place, "turns and items both answer the step; keep one")
+    if step.outputs is None and not answers:
+        raise BadScript(place, "says nothing; give it turns, items or outputs")
+    _check_turns(f"{place}.turns", step.turns)
+    for word in ("items", "subagents"):
+        for index, turns in enumerate(getattr(step, word)):
+            _check_turns(f"{place}.{word}[{index}]", turns)
 
 
 def read_values(source: Path | str | Mapping[str, Any] | Sequence[Any]) -> Any:
@@ -227,15 +257,29 @@ def _shorthands(turns: Any) -> Any:
 _PLACED = re.compile(r"(?P<what>.*?)(?: - at `\$\.?(?P<place>.*)`)?", re.DOTALL)
 
 
-def _convert(data: Mapping[str, Any]) -> Script:
-    data = dict(data)
-    data["turns"] = _shorthands(data.get("turns", []))
-    subagents = data.get("subagents", [])
-    data["subagents"] = [_shorthands(turns) for turns in subagents] if isinstance(subagents, list) else subagents
+def _convert(data: Any) -> Script:
+    data = _full(dict(data))
+    if isinstance(steps := data.get("steps"), dict):
+        data["steps"] = {
+            name: _full({"turns": step} if isinstance(step, list) else step) for name, step in steps.items()
+        }
     try:
         return msgspec.convert(data, Script)
     except msgspec.ValidationError as error:
         raise placed(error) from error
+
+
+def _full(part: Any) -> Any:
+    """The lists of turns in it without shorthands."""
+    if not isinstance(part, dict):
+        return part
+    found = dict(part)
+    if "turns" in found:
+        found["turns"] = _shorthands(found["turns"])
+    for word in ("items", "subagents"):
+        if isinstance(found.get(word), list):
+            found[word] = [_shorthands(turns) for turns in found[word]]
+    return found
 
 
 def placed(error: msgspec.ValidationError) -> BadScript:

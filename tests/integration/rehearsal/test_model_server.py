@@ -112,7 +112,7 @@ async def test_thinking_tools_a_subagent_and_text_reach_the_real_cli(claude: str
             "the script says no",
             6,
         ),
-        ([], 417, "rehearsal: request 1 was not expected: turns is over", 1),
+        ([], 417, "rehearsal: request 1 was not expected: the script has no turns", 1),
     ],
     ids=["a scripted error", "a request too many"],
 )

@@ -56,9 +56,10 @@ def fitting(turn: script.Turn) -> dict[str, Any]:
 
 
 def ask(url: str, body: dict[str, Any], headers: dict[str, str]) -> int:
-    connection = http.client.HTTPConnection(urlsplit(url).netloc)
+    where = urlsplit(url)
+    connection = http.client.HTTPConnection(where.netloc)
     try:
-        connection.request("POST", "/v1/messages", json.dumps(body), headers)
+        connection.request("POST", f"{where.path}/v1/messages", json.dumps(body), headers)
         answer = connection.getresponse()
         try:
             answer.read()
@@ -72,16 +73,20 @@ def ask(url: str, body: dict[str, Any], headers: dict[str, str]) -> int:
 @pytest.mark.parametrize("text", of("yaml model"))
 def test_model_examples_can_be_played_to_the_end(text: str) -> None:
     with ModelServer.in_thread(text, variables={"cwd": "/repo"}) as model:
-        parts: list[tuple[tuple[script.Turn, ...], dict[str, str]]] = [(model.server.script.turns, {})]
+        server = model.server
+        parts: list[tuple[str, tuple[script.Turn, ...], dict[str, str]]] = [(server.url, server.script.turns, {})]
         parts += [
-            (turns, {"x-claude-code-agent-id": f"a{number}"})
-            for number, turns in enumerate(model.server.script.subagents)
+            (server.url, turns, {"x-claude-code-agent-id": f"a{number}"})
+            for number, turns in enumerate(server.script.subagents)
         ]
-        for turns, headers in parts:
+        for step, scripted in server.script.steps.items():
+            parts.append((server.step_url(step), scripted.turns, {}))
+            parts += [(server.step_url(step, item), turns, {}) for item, turns in enumerate(scripted.items)]
+        for url, turns, headers in parts:
             for turn in turns:
                 for _ in range(2 if turn.repeat == "forever" else turn.repeat):
                     wanted = turn.error.status if turn.error else -1 if turn.cut else 200
-                    assert ask(model.url, fitting(turn), headers) == wanted
+                    assert ask(url, fitting(turn), headers) == wanted
 
 
 @pytest.mark.parametrize("text", of("yaml agent"))

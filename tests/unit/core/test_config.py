@@ -58,7 +58,7 @@ def test_a_full_file() -> None:
     tiers = loaded.tiers()
     assert models.resolve_model("opus", None, tiers) == "claude-opus-next"
     assert models.resolve_model("local", None, tiers) == "qwen"
-    assert models.resolve_model(None, "chat", tiers) == "claude-haiku-4-5"
+    assert models.resolve_model(None, "chat", tiers) == "claude-haiku-5-5"
 
 
 def test_layers_in_order() -> None:
@@ -160,12 +160,12 @@ def test_a_clock_that_is_no_number_is_named(name: str, value: str) -> None:
         ('[connections.a]\ncommnad = "x"', "connections.a.commnad is not a known key", "command"),
         ('[run]\nprompt = "x"', "run.prompt is not a known key", None),
         ('[run]\ncredential = "sk-ant-secret-value"', "run.credential is not a known key", ".env"),
-        ('[run]\nmax_turns = "5"', "run.max_turns: Expected `int", None),
-        ("[run.limits]\nidle_s = true", "run.limits.idle_s: Expected `float", None),
-        ("run = 5", "run: Expected `object`", None),
-        ("profiles = []", "profiles: Expected `object`", None),
+        ('[run]\nmax_turns = "5"', "run.max_turns: expected a whole number, got text", None),
+        ("[run.limits]\nidle_s = true", "run.limits.idle_s: expected a number", None),
+        ("run = 5", "run: expected a table", None),
+        ("profiles = []", "profiles: expected a table", None),
         ("[profiles]\na = 1", "profiles", None),
-        ('forward_env = "HTTPS_PROXY"', "forward_env: Expected `array`", None),
+        ('forward_env = "HTTPS_PROXY"', "forward_env: expected a list", None),
         ("[models]\nopus = 5", "models", None),
         ("[connections.a]", "connections.a: needs either a command", None),
         ('[connections."a b"]\ncommand = "x"', "connections.a b: the name", None),
@@ -217,7 +217,7 @@ def test_unknown_names_of_a_call_get_a_suggestion() -> None:
 
 def test_every_field_that_makes_sense_for_more_than_one_run_can_be_set() -> None:
     """A new field of the request must be placed: here, or in this list of what belongs to one run alone."""
-    one_run = {"prompt", "attachments", "session_id", "resume", "fork", "credential", "credential_kind"}
+    one_run = {"prompt", "attachments", "session_id", "resume", "fork", "credential", "credential_kind", "agent_from"}
     one_run |= {"policy", "policies", "policy_files"}  # a user's own rules stand in [policy]
     defaults = set(config.RunDefaults.__struct_fields__) - {"idle_close_s"}  # a conversation's
     assert defaults | one_run == set(RunRequest.__struct_fields__)

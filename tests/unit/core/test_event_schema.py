@@ -9,7 +9,7 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from leadrope.core import event_schema, events, universal_types
+from leadrope.core import event_schema, events, execution_events, universal_types
 from leadrope.core.universal_types import UniversalEvent
 
 ROOT = Path(__file__).parents[3]
@@ -20,6 +20,7 @@ RENEW = "renew it with `python -m leadrope.core.event_schema docs`"
     ("path", "made"),
     [
         ("docs/events.schema.json", event_schema.event_schema()),
+        ("docs/execution-events.schema.json", event_schema.execution_schema()),
         ("docs/universal.schema.json", event_schema.universal_schema()),
         ("src/leadrope/core/universal.schema.json", event_schema.universal_schema()),
     ],
@@ -30,7 +31,11 @@ def test_the_file_is_current(path: str, made: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     ("schema", "union"),
-    [(event_schema.event_schema(), events.Event), (event_schema.universal_schema(), UniversalEvent)],
+    [
+        (event_schema.event_schema(), events.Event),
+        (event_schema.execution_schema(), execution_events.ExecutionEvent),
+        (event_schema.universal_schema(), UniversalEvent),
+    ],
 )
 def test_a_schema_is_valid_and_names_every_type_by_a_constant(schema: dict[str, Any], union: Any) -> None:
     jsonschema_rs.meta.validate(schema)
@@ -90,7 +95,9 @@ def test_the_universal_schema_refuses_what_it_does_not_name() -> None:
 def test_the_pages_name_everything_that_the_schemas_name() -> None:
     ours = (ROOT / "docs/events.md").read_text()
     assert not [
-        kind.__struct_config__.tag for kind in get_args(events.Event) if f"`{kind.__struct_config__.tag}`" not in ours
+        kind.__struct_config__.tag
+        for kind in (*get_args(events.Event), *get_args(execution_events.ExecutionEvent))
+        if f"`{kind.__struct_config__.tag}`" not in ours
     ]
     page = (ROOT / "docs/universal.md").read_text()
     names: set[str] = set(get_args(universal_types.Kind)) | set(universal_types.Item.__struct_fields__)

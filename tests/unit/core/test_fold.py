@@ -310,7 +310,7 @@ def test_denials_are_listed_once_with_the_gates_own_reason() -> None:
         (CALL, "plan only reads"),
         (other, "not in this mode"),
     ]
-    assert found.outcome == "succeeded"
+    assert found.outcome == "denied"
 
 
 def test_tokens_of_an_ended_turn_are_the_turns_own() -> None:
@@ -426,6 +426,7 @@ anything = st.one_of(
         by=st.just("rule"),
         rule=text,
         reason=text,
+        only_reads=st.booleans(),
     ),
     st.builds(events.ToolCompleted, call_id=ids, text=text, executed=st.booleans()),
     st.builds(events.UsageUpdated, message_id=text, model=text, usage=usages),

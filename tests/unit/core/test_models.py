@@ -10,19 +10,21 @@ from leadrope.core.models import PURPOSES, TIERS, resolve_model
 @pytest.mark.parametrize(
     ("model", "purpose", "expected"),
     [
-        (None, None, "claude-sonnet-4-5"),
-        ("", "", "claude-sonnet-4-5"),
-        ("  ", None, "claude-sonnet-4-5"),
-        ("opus", None, "claude-opus-4-5"),
-        ("Opus", None, "claude-opus-4-5"),
-        ("haiku", "review", "claude-haiku-4-5"),
+        (None, None, "claude-sonnet-5-5"),
+        ("", "", "claude-sonnet-5-5"),
+        ("  ", None, "claude-sonnet-5-5"),
+        ("opus", None, "claude-opus-5-5"),
+        ("Opus", None, "claude-opus-5-5"),
+        ("haiku", "review", "claude-haiku-5-5"),
+        ("claude-sonnet-4-5", None, "claude-sonnet-4-5"),
+        ("fable", None, "claude-fable-5-2"),
         ("my-local-Model:7b", "review", "my-local-Model:7b"),
-        (None, "unheard of", "claude-sonnet-4-5"),
-        (None, "Review", "claude-opus-4-5"),
-        *((None, purpose, "claude-opus-4-5") for purpose in ("analysis", "review")),
-        (None, "chat", "claude-haiku-4-5"),
+        (None, "unheard of", "claude-sonnet-5-5"),
+        (None, "Review", "claude-opus-5-5"),
+        *((None, purpose, "claude-opus-5-5") for purpose in ("analysis", "review")),
+        (None, "chat", "claude-haiku-5-5"),
         *(
-            (None, purpose, "claude-sonnet-4-5")
+            (None, purpose, "claude-sonnet-5-5")
             for purpose in ("writing", "coding", "research", "creative", "data", "general")
         ),
     ],

@@ -31,6 +31,9 @@ def deep(levels: int) -> dict[str, Any]:
         ({}, "is empty"),
         ({"title": "x", "description": "y"}, "says nothing"),
         ({"$schema": "https://json-schema.org/draft/2020-12/schema"}, "says nothing"),
+        ({"f": {"type": "str"}}, "has no keyword of JSON Schema, only 'f': every answer would fit"),
+        ({"risk": {"type": "string"}, "n": "int"}, "only 'risk', 'n'"),
+        ({"propertis": {"a": {"type": "string"}}, "title": "x"}, "only 'propertis'"),
         (True, "a schema is a JSON object, and this is true"),
         (False, "a schema is a JSON object, and this is false"),
         (None, "a schema is a JSON object, and this is null"),
@@ -258,3 +261,17 @@ def test_a_change_to_the_callers_own_copy_changes_nothing() -> None:
     document["properties"]["a"]["type"] = "string"
     assert schema.is_valid({"a": 1})
     assert msgspec.json.encode(schema.document) != msgspec.json.encode(document)
+
+
+def test_the_form_of_other_programs_is_told_as_a_schema() -> None:
+    """`{field: {type: str}}` is valid JSON Schema that constrains nothing."""
+    with pytest.raises(errors.BadValue) as caught:
+        read({"risk": {"type": "str", "description": "how much"}, "n": "int", "x": 1})
+    hint = str(caught.value.hint)
+    meant = msgspec.json.decode(hint.partition(": ")[2])
+    assert meant == {
+        "type": "object",
+        "properties": {"risk": {"type": "string"}, "n": {"type": "integer"}, "x": {}},
+        "required": ["risk", "n", "x"],
+    }
+    assert not read(meant).is_valid({"risk": 1, "n": 2, "x": 0})

@@ -140,7 +140,7 @@ def test_an_unknown_model_can_be_refused_before_a_start() -> None:
         ({"m": True}, "prices.m"),
         ({"m": {"input": "1", "output": 1}}, "prices.m"),
         ({"m": {"input": 1, "output": 1, "cache_reed": 1}}, "Did you mean cache_read?"),
-        ({"unknown_price": "cheapest"}, "neither `dearest` nor `refuse`"),
+        ({"unknown_price": "cheapest"}, "unknown_price: 'cheapest' is not known"),
     ],
 )
 def test_a_price_that_is_none_is_refused_with_its_place(table: dict[str, Any], told: str) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from leadrope.core import event_schema, events
 from leadrope.core import universal_types as u
+from leadrope.core.fold import fold
 from leadrope.core.result import Denial, RunResult
 from leadrope.core.tools import ToolCall
 from leadrope.core.universal import PROMPT, Universal, universal
@@ -45,7 +46,7 @@ STORY: list[events.Event] = [
     events.Notice(level="debug", code="title", message="x"),
     events.SessionStarted(session_id="native", provider="claude-code", model="m", tools=("Bash",), walls="workspace"),
     events.TurnStarted(turn=1),
-    events.MessageDelta(text="hm", message_id="m1", thinking=True),
+    events.ThinkingDelta(text="hm", message_id="m1"),
     events.ThinkingCompleted(text="hm", message_id="m1"),
     events.MessageDelta(text="I ", message_id="m1"),
     events.MessageDelta(text="look", message_id="m1"),
@@ -65,6 +66,7 @@ STORY: list[events.Event] = [
     events.QuestionRequested(question_id="q1", kind="question", questions=(events.Question(question="Which?"),)),
     events.QuestionResolved(question_id="q1", answered=True, answers={"Which?": "Red"}, by="ada"),
     events.UsageUpdated(message_id="m1", model="m", usage=USAGE),
+    events.UsageEstimated(model="m", usage=USAGE, cost_usd=0.06),
     events.LimitReached(status="allowed_warning", kind="five_hour", resets_at=9.0),
     events.RetryScheduled(attempt=1, max_attempts=3, delay_s=0.5, api_status=529, error="overloaded"),
     events.Unrecognised(reason="not_json", raw="what?", size=5),
@@ -205,6 +207,16 @@ def test_a_streamed_message_is_told_once_and_one_without_deltas_gets_a_synthetic
     assert (said.role, said.native_id, said.status) == ("assistant", "m1", "completed")
     alone = export([events.MessageCompleted(text="whole", message_id="m9")])
     assert [(event.data.delta, event.synthetic) for event in of(alone, u.ItemDelta)] == [("whole", True)]
+
+
+def test_thoughts_in_a_log_of_an_earlier_version_are_told_as_those_of_now() -> None:
+    answer = events.MessageDelta(text="yes", message_id="m")
+    now: list[events.Event] = [events.ThinkingDelta(text="hm", message_id="m"), answer]
+    before: list[events.Event] = [events.MessageDelta(text="hm", message_id="m", thinking=True), answer]
+    deltas = [[one.data for one in of(export(told), u.ItemDelta)] for told in (now, before)]
+    assert deltas[0] == deltas[1]
+    assert [one.part for one in deltas[0]] == ["reasoning", "text"]
+    assert fold(log_of(now)).text == fold(log_of(before)).text
 
 
 def test_a_result_belongs_to_its_call_and_a_subagents_call_to_the_call_that_started_it() -> None:

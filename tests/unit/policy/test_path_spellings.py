@@ -95,6 +95,18 @@ def place(tmp_path: Path) -> Place:
         "for d in config; do cat $d/prod/key; done",
         'set -- config/prod/key; cat "$1"',
         'f() { cat "$1"; }; f config/prod/key',
+        # Git shows what has changed, or keeps it where it can be shown.
+        "git diff",
+        "git diff HEAD",
+        "git -C src diff",
+        "git status -vv",
+        "git add .",
+        "git add -A",
+        "git add --update",
+        "git add config && git diff --cached",
+        "git commit -am x",
+        "git commit --all -m x",
+        "git stash",
     ],
 )
 def test_a_blocked_path_is_never_read_without_a_question(place: Place, command: str) -> None:
@@ -134,6 +146,10 @@ def test_a_blocked_path_holds_for_every_tool(place: Place, name: str, input_: di
         ("mcp__issues__create", {"title": "Read config/prod/key at start", "labels": ["config"]}),
         ("Glob", {"pattern": "{src,docs}/**"}),
         ("Glob", {"pattern": "src/*.{py,toml}"}),
+        ("Bash", {"command": "git diff -- src"}),
+        ("Bash", {"command": "git add src/a.py"}),
+        ("Bash", {"command": "git commit -m 'all of it'"}),
+        ("Bash", {"command": "git status"}),
     ],
 )
 def test_what_does_not_name_a_blocked_path_is_not_denied(place: Place, name: str, input_: dict[str, Any]) -> None:
@@ -277,6 +293,7 @@ def test_what_would_run_later_is_asked_for_in_mode_edit(place: Place, path: str)
         "rsync -a --delete-after a/ src/",
         "rsync --remove-source-files victim x",
         "tar --remove-files -cf x.tar victim",
+        "7z a -sdel x.7z victim",
         "zip -m x.zip victim",
         "shred -u victim",
         "unlink victim",

@@ -225,7 +225,7 @@ def test_a_pattern_of_names(pattern: str, tool: str, matches: bool) -> None:
         ("Bash( )", "the parentheses are empty", "Write Bash for"),
         ("Bash(git", "is not a tool pattern", "Close the parenthesis."),
         ("Bash(git) x", "is not a tool pattern", "Bash(git push *)"),
-        ("Bash(git:*)", "`:*` is not of this grammar", "Write Bash(git *)."),
+        ("Bash(git:*)", "`:*` is not supported here", "Write Bash(git *)."),
         ("Bash(ls | sh)", "each program of a line is compared on its own", "one pattern per program"),
         ("Bash(ls; rm)", "each program of a line is compared on its own", "one pattern per program"),
         ("Bash(src/**)", "a path stands where a program belongs", "Bash(git push *)"),

@@ -185,8 +185,7 @@ def test_the_users_config_holds_a_policy_and_one_per_agent(tmp_path: Path) -> No
     found = sources.gather(config=config, agent="reviewer").effective()
     assert (found.max_budget_usd, found.permission_mode) == (250, ("plan",))
     assert found.origin["permission_mode"] == "agent:reviewer"
-    assert sources.gather(config=config, agent="other").effective().permission_mode == ()
-    # A name that is nobody's is a name; one letter off, and the agent's rules would be missing.
+    # One letter off, and the agent's rules would be missing.
     with pytest.raises(errors.BadValue, match="there is no agent 'reviewr'") as refused_:
         sources.gather(config=config, agent="reviewr")
     assert refused_.value.hint == "Did you mean reviewer?"
@@ -208,6 +207,26 @@ def test_a_bad_policy_of_an_agent_is_found_with_its_line(tmp_path: Path) -> None
     with pytest.raises(Problems) as found:
         files.read_user(config)
     assert str(found.value.problems[0]) == f"{config}:5: agents.a.policy.max_wall_ms: must be a whole number >= 1"
+
+
+@pytest.mark.parametrize("wrong", ["policy.max_wall_ms = 0", "policy.web = 'no'", "modell = 'x'", "policy.x = {}"])
+def test_an_agent_with_a_mistake_is_an_error_for_whoever_uses_it(tmp_path: Path, wrong: str) -> None:
+    config = write(
+        tmp_path,
+        "config.toml",
+        '[policy]\nblocked_commands = ["terraform"]\n[agents.b.policy]\npermission_mode = "plan"\n'
+        f"[agents.a]\n{wrong}\n",
+    )
+    with pytest.raises(Problems, match=r"config\.toml:6: agents\.a\."):
+        sources.gather(config=config, agent="a")
+    found = sources.gather(config=config, agent="b")
+    assert found.effective().permission_mode == ("plan",)
+    assert list(found.broken_agents) == ["a"]
+    assert "terraform" in sources.gather(config=config).effective().blocked_commands
+    # A mistake in the user's own rules is everybody's.
+    broken = write(tmp_path, "broken.toml", "[policy]\nmax_wall_ms = 0\n[agents.b]\n")
+    with pytest.raises(Problems, match=r"broken\.toml:2: policy\.max_wall_ms"):
+        sources.gather(config=broken, agent="b")
 
 
 # -- the project -----------------------------------------------------------------------------------------------------

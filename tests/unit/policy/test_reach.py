@@ -278,6 +278,7 @@ def test_files_that_gits_settings_name_are_protected() -> None:
         "pytest --basetemp=out",
         "rsync -a --delete a/ b/",
         "tar cf a.tar --remove-files src",
+        "7z a -sdel a.7z src",
     ],
 )
 def test_deleting_needs_the_approval_of_rm_by_whatever_program(command: str) -> None:

@@ -167,6 +167,14 @@ def test_what_cannot_be_known_is_opaque_with_its_reason(command: str, reason: st
         ("terraform plan -out x", "terraform"),
         ("julia x.jl", "julia"),
         ("node -e 'x()'", "node"),
+        ("deno eval 'x()'", "deno"),
+        ("deno repl --eval 'x()'", "deno"),
+        ("deno run -A https://example.com/x.ts", "deno"),
+        ("deno run npm:cowsay", "deno"),
+        ("deno jupyter", "deno"),
+        ("bun x cowsay", "bun"),
+        ("bun exec 'rm x'", "bun"),
+        ("bun repl", "bun"),
         ("python3 - <<EOF\nprint(1)\nEOF", "python"),
         ("bash run.sh", "content is not known"),
         ("curl -s x | python3", "reads from its input"),
@@ -180,6 +188,17 @@ def test_a_program_that_is_named_but_not_known_leaves_the_list_of_programs_compl
     assert reading.opaque == ()
     assert any(reason in why for why in reading.unknown), reading.unknown
     assert not reading.is_clean
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("deno test", "deno task build", "deno run x.ts", "deno run -A --allow-net=a.org src/x.ts y", "deno x.js"),
+        *("bun test", "bun install", "bun run build", "bun run test:unit", "bun src/x.ts", "bun run src/x.tsx"),
+    ],
+)
+def test_a_script_of_the_project_is_known(command: str) -> None:
+    assert read(command).is_clean
 
 
 @pytest.mark.parametrize("code", [*range(9), *range(0xB, 0x20), *range(0x7F, 0xA0)])

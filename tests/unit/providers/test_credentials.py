@@ -368,7 +368,7 @@ class TestOwnLogin:
         assert (result.kind, result.billing, result.env_name) == ("own_login", "subscription", None)
 
     async def test_an_expired_login_does_not_pay_where_a_key_was_asked_for(self) -> None:
-        with pytest.raises(errors.NotAuthenticated, match="billing api_key"):
+        with pytest.raises(errors.NotAuthenticated, match="no API key was found"):
             await self.resolve(AuthStatus(), {".claude/.credentials.json": login(0)}, billing="api_key")
 
     async def test_an_expired_login_that_the_program_does_not_look_after_is_no_login(self) -> None:
@@ -408,17 +408,15 @@ class TestOwnLogin:
     async def test_nothing_at_all_says_how_to_log_in(self, billing: str) -> None:
         with pytest.raises(errors.NotAuthenticated) as caught:
             await self.resolve(AuthStatus(reason="claude auth status: no answer"), billing=billing)
-        assert caught.value.message == (
-            "no credential for billing subscription was found (claude auth status: no answer)"
-        )
-        for words in ("leadrope login", "leadrope setup-token", "set ANTHROPIC_API_KEY", "--billing api_key"):
+        assert caught.value.message == ("you are not logged in to Claude (claude auth status: no answer)")
+        for words in ("leadrope login", "leadrope setup-token", "set ANTHROPIC_API_KEY", 'billing="api_key"'):
             assert words in (caught.value.hint or "")
 
     async def test_a_key_of_leadropes_own_is_named_where_it_is_not_used(self) -> None:
         with pytest.raises(errors.NotAuthenticated) as caught:
             await self.resolve(AuthStatus(), billing="subscription_only", settings=OWN_KEY)
-        assert "ANTHROPIC_API_KEY in leadrope's settings is there, but is not used" in caught.value.message
-        assert "--billing api_key" in (caught.value.hint or "")
+        assert "ANTHROPIC_API_KEY in leadrope's settings is set but will not be used" in caught.value.message
+        assert 'billing="api_key"' in (caught.value.hint or "")
         assert "sk-ant-s" not in str(caught.value)
 
     async def test_an_expired_login_pays_before_leadropes_own_key_does(self) -> None:
@@ -430,7 +428,7 @@ class TestOwnLogin:
         with pytest.raises(errors.NotAuthenticated) as caught:
             await self.resolve(AuthStatus(), ANTHROPIC_API_KEY="sk-ant-ambient-key")
         text = str(caught.value)
-        for words in ("ANTHROPIC_API_KEY", "--billing api_key", 'billing = "api_key"'):
+        for words in ("ANTHROPIC_API_KEY", 'billing="api_key"', 'billing = "api_key"'):
             assert words in text
         assert "sk-ant-ambient-key" not in text
 

@@ -194,7 +194,7 @@ def test_a_variable_that_could_turn_the_child_is_refused(name: str) -> None:
 @pytest.mark.parametrize("name", ["DATABASE_URL", "database_url", "SMTP_PASS", "GOOGLE_CLIENT_SECRET"])
 def test_a_secret_of_a_server_is_passed_on_by_a_user_who_marks_it(name: str) -> None:
     assert child(variables={name: "opensesame"}, secret_variables=(name,))[name] == "opensesame"
-    with pytest.raises(errors.VariableRefused, match=f"--secret {name}"):
+    with pytest.raises(errors.VariableRefused, match=f"secret_variables=..{name}"):
         child(variables={name: "opensesame"}, secret_variables=("OTHER",))
 
 

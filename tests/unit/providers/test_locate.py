@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from leadrope import errors
+from leadrope.core import installation
 from leadrope.providers.claude_code import locate
 
 
@@ -39,7 +40,7 @@ class TestOrder:
     def test_nothing_found_says_how_to_install(self) -> None:
         with pytest.raises(errors.CliNotFound, match="npm install -g @anthropic-ai/claude-code") as caught:
             locate.find_binary(None, {"PATH": "/nonexistent"}, find_bundled=nothing_bundled)
-        assert "leadrope[claude]" in str(caught.value)
+        assert installation.command_for("claude") in str(caught.value)
 
     @pytest.mark.parametrize("source", ["binary", "LEADROPE_CLAUDE_BIN"])
     @pytest.mark.parametrize(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from leadrope.cli.main import main
 from leadrope.providers.claude_code.oneshot import NO_TEXT, OneshotReply, decode_oneshot
 
 SUCCESS = {
@@ -96,3 +98,66 @@ def test_a_bad_exit_keeps_what_the_answer_still_tells() -> None:
 
 def test_todays_cli_names_the_model_in_its_usage() -> None:
     assert reply(model=None, modelUsage={"claude-x": {"costUSD": 0.1}}).model == "claude-x"
+
+
+# -- a file that is one reply -----------------------------------------------------------------------------------------
+
+SAMPLE = """{"type": "assistant", "message": {"content": [{"type": "text", "text": "..."}]}}
+{"type": "tool_use", "tool_use": {"name": "Read", "input": {"file_path": "a"}}}
+{"type": "result", "result": "Final response text", "session_id": "abc123"}
+"""
+RESULT = '{"type":"result","subtype":"success","is_error":false,"result":"alone","session_id":"s-1","num_turns":1}'
+
+
+@pytest.mark.parametrize(
+    ("content", "session", "texts", "output"),
+    [
+        ('"a string"', None, ["a string"], None),
+        ('{"result": "done", "session_id": "abc123"}', "abc123", ["done"], None),
+        (
+            '{"result": "done", "session_id": "abc123", "structured_output": {"n": 1}}',
+            "abc123",
+            ["done"],
+            {"n": 1},
+        ),
+        ('{\n  "result": "over\\nlines",\n  "session_id": "x"\n}\n', "x", ["over\nlines"], None),
+        ('{"structured_output": {"n": 1}, "session_id": "x"}', "x", ['{"n":1}'], {"n": 1}),
+        ('{"result": {"text": "inside"}}', None, ["inside"], None),
+        ('{"error": {"text": "no credit"}, "session_id": "x"}', "x", ["Error from Claude: no credit"], None),
+        (SAMPLE, "abc123", ["..."], None),
+        (RESULT, "s-1", ["alone"], None),
+    ],
+    ids=["string", "object", "output", "lines", "only output", "nested", "error", "sample", "result line"],
+)
+@pytest.mark.parametrize("form", ["events", "universal"])
+def test_an_import_reads_what_the_agent_gave(
+    tmp_path: Path, capfdbinary: Any, form: str, content: str, session: str | None, texts: list[str], output: Any
+) -> None:
+    """A string is the assistant's message, an object's `result` is; structured output is kept beside it."""
+    path = tmp_path / "reply.json"
+    path.write_text(content)
+    assert main(["import-transcript", str(path), "--output", form]) == 0
+    lines = [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
+    if form == "events":
+        told = [line["event"] for line in lines]
+        sessions = [event["session_id"] for event in told if event["type"] == "session.started"]
+        said = [event["text"] for event in told if event["type"] == "message.completed"]
+        (ended,) = [event for event in told if event["type"] == "turn.ended"]
+        assert ended.get("output") == output
+    else:
+        sessions = [line["native_session_id"] for line in lines if line["native_session_id"]][-1:]
+        items = [line["data"]["item"] for line in lines if line["type"] == "item.completed"]
+        messages = [item for item in items if (item["kind"], item["role"]) == ("message", "assistant")]
+        said = [part["text"] for item in messages for part in item["content"] if part["type"] == "text"]
+        (ended,) = [line["data"] for line in lines if line["type"] == "turn.ended"]
+        assert ended.get("output") == output
+    assert sessions == ([session] if session else [])
+    assert said == texts
+
+
+@pytest.mark.parametrize("content", ["{}", '{"name": "x"}', "[1]", "12", '""', "plain words", '{"result": '])
+def test_other_files_are_refused(tmp_path: Path, content: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(content)
+    assert main(["import-transcript", str(path)]) == 2
+    assert "holds no line of a transcript" in capsys.readouterr().err

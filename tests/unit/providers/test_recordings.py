@@ -61,6 +61,24 @@ ENDINGS: dict[str, tuple[str, str | None, str]] = {
     "stdin-badjson": ("failed", "bad_request", ""),
 }
 
+DENIED = {
+    "ctl-no-init",
+    "ctl-stray-replies",
+    "evilrepo-default",
+    "evilrepo-sources-empty",
+    "hook-deny-acceptEdits",
+    "hook-deny-bypassPermissions",
+    "hook-deny-default",
+    "hook-deny-dontAsk",
+    "hook-deny-plan",
+    "hook-sees-all",
+    "hookfail-error-block",
+    "hookfail-malformed-block",
+    "parallel-perms",
+    "pending-stdin-close",
+}
+"""Answered after every call that acts was denied."""
+
 
 def lines_of(name: str, file: str = "stdout.jsonl") -> list[bytes]:
     """A recording without the file printed nothing there."""
@@ -116,7 +134,8 @@ def test_the_ending_is_told_for_what_it_was(name: str) -> None:
         assert found == ENDINGS[name]
     else:
         said = [text for line in results_of(name) if (text := line.get("result"))]
-        assert (result.outcome, result.error, result.text) == ("succeeded", None, said[-1])
+        found = (result.outcome, result.error.kind if result.error else None, result.text)
+        assert found == (*(("denied", "denied") if name in DENIED else ("succeeded", None)), said[-1])
     if result.error:
         assert result.error.message
         assert result.error.hint
@@ -222,8 +241,11 @@ def test_open_background_work_is_counted(name: str, expected: list[tuple[int, in
 
 def test_partial_text_and_tokens_come_once_for_each_message() -> None:
     log = [record.event for record in log_of("partial")]
-    deltas = [(event.text, event.thinking) for event in log if isinstance(event, events.MessageDelta)]
-    assert deltas == [("hm", True), ("hello world", False)]
+    pieces = [event for event in log if isinstance(event, events.MessageDelta | events.ThinkingDelta)]
+    assert [(type(event), event.text) for event in pieces] == [
+        (events.ThinkingDelta, "hm"),
+        (events.MessageDelta, "hello world"),
+    ]
     counted = [event for event in log if isinstance(event, events.UsageUpdated)]
     assert [(event.message_id, event.usage.input_tokens, event.usage.output_tokens) for event in counted] == [
         ("msg_04035f05c132498bb26b", 100, 10)

@@ -387,7 +387,7 @@ def test_messages_of_subagents_are_streamed_side_by_side() -> None:
     )
     assert said == [
         events.MessageDelta(text="sub", message_id="m2", agent_id="t1"),
-        events.MessageDelta(text="main", message_id="m1", thinking=True),
+        events.ThinkingDelta(text="main", message_id="m1"),
     ]
 
 

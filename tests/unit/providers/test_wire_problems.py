@@ -38,6 +38,8 @@ def result(**more: Any) -> dict[str, Any]:
         ("Claude AI usage limit reached|1700000000", "rate_limited"),
         ("Credit balance is too low", "usage_limit"),
         ("connect ECONNREFUSED 127.0.0.1:1", "connection_failed"),
+        ("API Error: Can't reach the API server — check your internet or DNS (EAI_AGAIN)", "connection_failed"),
+        ("API Error: No internet route — check your connection or VPN (ENETUNREACH)", "connection_failed"),
         ("error at line 4012", None),
         ("file.js:401:7", None),
         ("all is well", None),
@@ -91,3 +93,17 @@ def test_a_result_is_explained(more: dict[str, Any], outcome: str, kind: str) ->
 def test_a_good_result_needs_no_explanation_whatever_its_text_says() -> None:
     (turn,) = told(result(result="The page says: Not logged in, API Error: 401"))
     assert turn.problem is None
+
+
+@pytest.mark.parametrize(
+    ("text", "never"),
+    [
+        ("API Error: Connection refused — a firewall or proxy may be blocking it (ECONNREFUSED)", True),
+        ("API Error: Can't reach the API server — check your internet or DNS (EAI_AGAIN)", True),
+        ("API Error: Connection to the API was lost (ECONNRESET). This is usually temporary — try again.", False),
+        ("API Error: Connection lost mid-response. The response above may be incomplete.", False),
+        ("The test failed with ECONNREFUSED", False),
+    ],
+)
+def test_a_connection_that_was_lost_is_told_from_one_that_was_never_made(text: str, never: bool) -> None:
+    assert failures.never_connected(text) == never

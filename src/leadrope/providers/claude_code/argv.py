@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -41,6 +42,7 @@ _MODES: Mapping[Mode, str] = {
 class Command(msgspec.Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...]
     files: tuple[LaunchFile, ...] = ()
+    stderr_pipes: Mapping[str, str] = {}
 
 
 def cli_mode(mode: str) -> str:
@@ -74,20 +76,37 @@ def settings(request: RunRequest) -> dict[str, Any]:
     return result
 
 
-def mcp_config(connections: Mapping[str, McpServer], run_server: str = "") -> dict[str, Any]:
+def mcp_config(
+    connections: Mapping[str, McpServer],
+    run_server: Sequence[str] = (),
+    own_servers: Iterable[str] = (),
+    stderr_pipes: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, Any]:
     """The program takes a server without a type for a command, so a bare url is named http.
 
-    `run_server` is put before the command of each server that is a process.
+    `run_server` are words before the command of each server that is a process, with its pipe of `stderr_pipes`.
+    `own_servers` are reached over the program's own input.
     """
-    servers: dict[str, Any] = {}
+    servers: dict[str, Any] = {name: {"type": "sdk", "name": name} for name in own_servers}
     for name, server in connections.items():
-        kind = server.type or ("http" if server.url else "stdio")
+        kind = _kind(server)
         told = msgspec.to_builtins(msgspec.structs.replace(server, type=None))
         told.pop("required", None)  # ours to judge
         if run_server and kind == "stdio" and server.command:
-            told |= {"command": run_server, "args": [server.command, *server.args]}
+            words = [*run_server, stderr_pipes.get(name, ""), server.command, *server.args]
+            told |= {"command": words[0], "args": words[1:]}
         servers[name] = {"type": kind, **told}
     return {"mcpServers": servers}
+
+
+def stderr_pipes(connections: Mapping[str, McpServer], launch_dir: Path) -> dict[str, str]:
+    """Where the error output of each server that is a process goes; names of connections are no names of files."""
+    started = (name for name, server in connections.items() if _kind(server) == "stdio" and server.command)
+    return {name: str(launch_dir / f"stderr-{number}") for number, name in enumerate(started, 1)}
+
+
+def _kind(server: McpServer) -> str:
+    return server.type or ("http" if server.url else "stdio")
 
 
 def session_name(agent: str | None) -> str:
@@ -104,7 +123,8 @@ def command(
     launch_dir: Path,
     instructions_text: str = "",
     is_trusted: bool = False,
-    run_server: str = "",
+    run_server: Sequence[str] = (),
+    own_servers: Iterable[str] = (),
 ) -> Command:
     """The whole command of a run. `session_id` names the new session (or the fork's); a plain resume keeps its own."""
     line = _Line(launch_dir)
@@ -135,8 +155,11 @@ def command(
         digits = format(Decimal(repr(float(request.limits.cap_usd))), "f")
         line.option("limits.budget_usd", "--max-budget-usd", digits)
     line.json("sandbox", "--settings", settings(request), file="settings.json")
-    if request.connections:
-        line.private("connections", "--mcp-config", _json(mcp_config(request.connections, run_server)), file="mcp.json")
+    own = tuple(own_servers)
+    pipes = stderr_pipes(request.connections, launch_dir) if run_server else {}
+    if request.connections or own:
+        servers = _json(mcp_config(request.connections, run_server, own, pipes))
+        line.private("connections", "--mcp-config", servers, file="mcp.json")
     for folder in request.extra_dirs:
         line.option("extra_dirs", "--add-dir", folder)
     if request.subagents:
@@ -146,7 +169,7 @@ def command(
         line.json("output_schema", "--json-schema", copy.document, file=None)
     if not request.persist_session:
         line.words("--no-session-persistence")
-    return Command(argv=tuple(line.argv), files=tuple(line.files))
+    return Command(argv=tuple(line.argv), files=tuple(line.files), stderr_pipes=pipes)
 
 
 def _session(line: _Line, request: RunRequest, session_id: str | None) -> None:
@@ -160,12 +183,16 @@ def _session(line: _Line, request: RunRequest, session_id: str | None) -> None:
         line.option("session_id", "--session-id", session_id)
 
 
+def appended(request: RunRequest, instructions_text: str) -> str:
+    """What follows the system prompt: CLAUDE.md and AGENTS.md, then what the request adds."""
+    return "\n\n".join(part for part in (instructions_text, request.append_system_prompt) if part)
+
+
 def _prompts(line: _Line, request: RunRequest, instructions_text: str) -> None:
     if request.system_prompt is not None:
         line.text("system_prompt", "--system-prompt", request.system_prompt, file="system-prompt.txt")
-    parts = [part for part in (instructions_text, request.append_system_prompt) if part]
-    if parts:
-        line.text("append_system_prompt", "--append-system-prompt", "\n\n".join(parts), file="append-system-prompt.txt")
+    if more := appended(request, instructions_text):
+        line.text("append_system_prompt", "--append-system-prompt", more, file="append-system-prompt.txt")
     if request.resume is not None and (request.system_prompt is not None or request.append_system_prompt):
         # A session keeps the system prompt of its first request and silently ignores another one at resume.
         line.words("--system-prompt-snapshot=off")

@@ -23,7 +23,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from leadrope import errors
+from leadrope import errors, spelling
 from leadrope.confined import open_named
 from leadrope.core.events import CredentialUsed
 from leadrope.core.redaction import Secret, mask
@@ -56,6 +56,8 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     billing: Literal["subscription", "api_key", "none"]
     secret: Secret | None = None
+    is_login: bool = False
+    """Of a login, which gets new tokens all the time; else the credential itself says who pays."""
     notices: tuple[str, ...] = ()
     """What was found and passed over, in words for the user."""
 
@@ -201,28 +203,30 @@ def own_login_credential(
     source: str, billing: Literal["subscription", "api_key"], notices: tuple[str, ...] = ()
 ) -> Credential:
     """The agent logs in by itself, in the user's own folder: no private CLAUDE_CONFIG_DIR for such a run."""
-    return Credential(kind="own_login", source=source, billing=billing, notices=notices)
+    return Credential(kind="own_login", source=source, billing=billing, is_login=True, notices=notices)
 
 
 def not_authenticated(nothing: NothingToForward) -> errors.NotAuthenticated:
-    wanted = "subscription" if nothing.billing == "subscription_only" else nothing.billing
-    message = f"no credential for billing {wanted} was found"
+    message = "no API key was found" if nothing.billing == "api_key" else "you are not logged in to Claude"
     if nothing.notices:
         message += f" ({'; '.join(nothing.notices)})"
     if nothing.billing == "api_key":
         return errors.NotAuthenticated(
             message,
-            hint="Set ANTHROPIC_API_KEY, or leave out billing to use your Claude subscription (`leadrope login`).",
+            hint="Set ANTHROPIC_API_KEY, or leave out billing to use your Claude subscription (`leadrope login`)."
+            + spelling.credential_hint(),
         )
     login = "Log in with `leadrope login`, or make a token with `leadrope setup-token` and set CLAUDE_CODE_OAUTH_TOKEN."
-    opt_in = '`--billing api_key` (billing = "api_key" in config.toml)'
+    opt_in = f'`{spelling.option("billing", "api_key")}` (or billing = "api_key" in [run] of config.toml)'
     if nothing.unused_key is None:
         return errors.NotAuthenticated(
-            message, hint=f"{login} To pay by API key instead, set ANTHROPIC_API_KEY and opt in with {opt_in}."
+            message,
+            hint=f"{login} To pay by API key instead, set ANTHROPIC_API_KEY and opt in with {opt_in}."
+            + spelling.credential_hint(),
         )
     return errors.NotAuthenticated(
-        f"{message}; {nothing.unused_key} is there, but is not used without your yes, because it is paid per token",
-        hint=f"{login} Or opt in to the key with {opt_in}.",
+        f"{message}; {nothing.unused_key} is set but will not be used unless you opt in: API usage is billed per token",
+        hint=f"{login} Or opt in to the key with {opt_in}." + spelling.credential_hint(),
     )
 
 
@@ -322,6 +326,7 @@ class _Search:
                     secret=Secret(login.accessToken),
                     source=f"stored login ({shown})",
                     billing="subscription",
+                    is_login=True,
                 )
             self.notices.append(f"{shown}: the access token ends within the hour")
             # The agent refreshes only the file that it looks after itself.

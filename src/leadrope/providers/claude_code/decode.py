@@ -60,9 +60,13 @@ class Decoder:
     for item in decoder.feed(lines): ...
     """
 
-    def __init__(self, tell: signals.Tell = list.append) -> None:
-        """`tell` puts a signal into the list of what was said; a session gives one that translates it first."""
+    def __init__(self, tell: signals.Tell = list.append, server: str = "") -> None:
+        """`tell` puts a signal into the list of what was said; a session gives one that translates it first.
+
+        `server`: the model's, for the message that it was not reached.
+        """
         self._tell = tell
+        self._server = server
         self.lines = 0
         """Lines that came, whatever they were."""
         self.silent = 0
@@ -237,9 +241,7 @@ class Decoder:
             )
         elif delta is not None and delta.thinking:
             out.append(
-                events.MessageDelta(
-                    text=delta.thinking, message_id=message.id if message else "", thinking=True, agent_id=agent_id
-                )
+                events.ThinkingDelta(text=delta.thinking, message_id=message.id if message else "", agent_id=agent_id)
             )
         else:
             self._frame(event, message, agent_id, out)
@@ -323,17 +325,22 @@ class Decoder:
                 ),
                 background=line.origin is not None and line.origin.kind == "task-notification",
                 startup_failure=line.startup_failure_reason,
+                never_connected=is_error and failures.never_connected(text),
                 problem=failures.MALFORMED_RESULT
                 if wrong
-                else failures.explain_turn(
-                    is_error=is_error,
-                    reason=reason,
-                    text=text,
-                    errors=errors,
-                    terminal_reason=line.terminal_reason,
-                    api_status=line.api_error_status,
-                    api_error=api_error,
-                    startup_failure=line.startup_failure_reason,
+                else failures.not_reached(
+                    failures.explain_turn(
+                        is_error=is_error,
+                        reason=reason,
+                        text=text,
+                        errors=errors,
+                        terminal_reason=line.terminal_reason,
+                        api_status=line.api_error_status,
+                        api_error=api_error,
+                        startup_failure=line.startup_failure_reason,
+                    ),
+                    text,
+                    self._server,
                 ),
             )
         )

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from leadrope import errors
+from leadrope import errors, spelling
 from leadrope.core.request import RunRequest, normal_mode
 from leadrope.process.command_domain import Domain
 from leadrope.providers.claude_code.credentials import Credential
@@ -157,10 +157,26 @@ def check_variables(variables: Mapping[str, str], marked: Iterable[str] = ()) ->
         if reason is None and name.upper() in _NETWORK:
             reason = "it redirects the agent's traffic; name it in forward_env of your config.toml instead"
         if reason is not None and refused(name, is_marked=True) is None:
-            hint = f"If the agent needs it: `--secret {name}`, or secret_variables in the config or the request."
+            way = spelling.option("secret_variables", name)
+            hint = f"If the agent needs it: `{way}`, or secret_variables in [run] of config.toml."
             raise errors.VariableRefused(name, reason, hint=hint)
         if reason is not None:
             raise errors.VariableRefused(name, reason)
+
+
+def passed_on(environ: Mapping[str, str], forward_env: Iterable[str], *, default_home: Path) -> dict[str, str]:
+    """What every agent gets of the caller's environment."""
+    env = {name: value for name in ALLOWED if (value := _lookup(environ, name)) is not None}
+    # Without HOME the program falls back to the password file, past the home that the caller meant.
+    env["HOME"] = env.get("HOME") or str(default_home)
+    env["PATH"] = env.get("PATH") or DEFAULT_PATH
+    for name in forward_env:
+        reason = refused(name)
+        if reason is not None:
+            raise errors.VariableRefused(name, f"{reason} (named in forward_env)")
+        if name in environ:
+            env[name] = environ[name]
+    return env
 
 
 def child_env(
@@ -180,16 +196,7 @@ def child_env(
 ) -> dict[str, str]:
     """Everything the child will see. `config_dir` None means the program's own login in the user's own folder."""
     check_variables(request.variables, request.secret_variables)
-    env = {name: value for name in ALLOWED if (value := _lookup(environ, name)) is not None}
-    # Without HOME the program falls back to the password file, past the home that the caller meant.
-    env["HOME"] = env.get("HOME") or str(default_home)
-    env["PATH"] = env.get("PATH") or DEFAULT_PATH
-    for name in forward_env:
-        reason = refused(name)
-        if reason is not None:
-            raise errors.VariableRefused(name, f"{reason} (named in forward_env)")
-        if name in environ:
-            env[name] = environ[name]
+    env = passed_on(environ, forward_env, default_home=default_home)
     env[OUTPUT_TOKENS] = _output_tokens(environ)
     env |= request.variables
     env |= {

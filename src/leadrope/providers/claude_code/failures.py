@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+import msgspec
+
 from leadrope.core.events import Problem
 from leadrope.core.fold import kind_of_status
 
@@ -19,12 +21,12 @@ NOT_AUTHENTICATED = Problem(kind="not_authenticated", hint=_LOG_IN)
 STOPPED = Problem(
     kind="stopped",
     outcome="stopped",
-    hint="The turn was interrupted before it was done; resume the session to go on.",
+    hint="The turn was interrupted before it was done; resume the session to continue.",
 )
 MAX_TURNS = Problem(
     kind="max_turns",
     outcome="degraded",
-    hint="Raise max_turns, or resume the session to let the agent go on.",
+    hint="Raise max_turns, or resume the session to let the agent continue.",
 )
 SCHEMA_MISSED = Problem(
     kind="claude_code.schema_not_satisfied_after_retries",
@@ -46,7 +48,7 @@ _SANDBOX = Problem(
 )
 _UNREACHABLE = Problem(
     kind="connection_failed",
-    hint="The model's address could not be reached: check the network, the proxy variables and base_url.",
+    hint="Check the address of the model (base URL), the network and the proxy variables.",
 )
 _LIMIT = Problem(kind="rate_limited", hint="Wait until the limit of the account resets, then resume the session.")
 _CREDIT = Problem(kind="usage_limit", hint="The account has no credit left: add some, or use another credential.")
@@ -82,6 +84,19 @@ _CONFIG = Problem(kind="bad_request", hint="Correct the agent's own configuratio
 
 # Looked for in plain lines and in the text of failed turns, in this order, without regard to case. The first that is
 # found decides, so the narrower text stands first.
+_NEVER_CONNECTED = (
+    "econnrefused",
+    "connectionrefused",
+    "enotfound",
+    "eai_again",
+    "failedtoopensocket",
+    "enetunreach",
+    "enetdown",
+    "ehostunreach",
+    "ehostdown",
+    "err_proxy_tunnel",
+)
+"""The CLI's codes for a connection that was not made. After one that was lost (ECONNRESET) the model may have read."""
 _TEXTS: tuple[tuple[str, Problem], ...] = (
     # Our own broker's words, which come back through the agent.
     ("leadrope: the run's budget", OVER_BUDGET),
@@ -107,10 +122,11 @@ _TEXTS: tuple[tuple[str, Problem], ...] = (
     ("input must be provided either through stdin", _NO_PROMPT),
     ("error parsing streaming input line", _BAD_STDIN),
     ("could not parse message into json", _MALFORMED),
-    ("econnrefused", _UNREACHABLE),
-    ("enotfound", _UNREACHABLE),
     ("connection refused", _UNREACHABLE),
+    *((code, _UNREACHABLE) for code in _NEVER_CONNECTED),
 )
+_OUR_WORDS = re.compile(r"leadrope: (the model's server .+? cannot be reached \(.+?\))(?:\. |\.?$)")
+"""Around them the CLI says its own about servers and gateways, with the address of our broker."""
 _UNAUTHORISED = re.compile(r"(?<![\w.:/-])401(?![\w.:/-])")
 _API_STATUS = re.compile(r"\bapi error: (?:request rejected )?\(?([45]\d\d)\b")
 
@@ -137,6 +153,21 @@ def explain_text(text: str) -> Problem | None:
     if found := _API_STATUS.search(lowered):
         return explain_status(int(found[1]))
     return NOT_AUTHENTICATED if _UNAUTHORISED.search(lowered) else None
+
+
+def never_connected(text: str) -> bool:
+    """Whether the CLI's words for a failed request say that the model's address was not reached."""
+    lowered = text.lower()
+    return any(f"({code})" in lowered for code in _NEVER_CONNECTED)
+
+
+def not_reached(problem: Problem | None, text: str, server: str) -> Problem | None:
+    """With the address that was not reached, which the CLI leaves out."""
+    if problem is None or problem.message is not None or not server or not never_connected(text):
+        return problem
+    code = next(code for code in _NEVER_CONNECTED if f"({code})" in text.lower())
+    why = "connection refused" if code in ("econnrefused", "connectionrefused") else code.upper()
+    return msgspec.structs.replace(problem, message=f"the model's server {server} cannot be reached ({why})")
 
 
 def explain_lines(lines: Iterable[str]) -> Problem | None:
@@ -178,7 +209,8 @@ def explain_turn(
     if api_error == "connection_failed":
         return _UNREACHABLE
     if "leadrope: " in text and (told := explain_text(text)):
-        return told
+        found = _OUR_WORDS.search(text)
+        return msgspec.structs.replace(told, message=found[1]) if found else told
     if api_error == "billing_error" or "Credit balance is too low" in text:
         return _CREDIT
     if api_status is not None:

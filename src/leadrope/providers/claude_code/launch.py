@@ -22,6 +22,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, str]
     files: tuple[LaunchFile, ...] = ()
     folders: tuple[str, ...] = ()
+    stderr_pipes: Mapping[str, str] = {}
 
     def __repr__(self) -> str:
         files = [file.path for file in self.files]
@@ -47,6 +48,7 @@ def plan_launch(
     is_trusted: bool = False,
     shell: str | None = None,
     domain: Domain = Domain(),  # noqa: B008  # frozen
+    own_servers: Iterable[str] = (),
 ) -> Plan:
     """Plan one start. The child's temporary files go into the `tmp` of `run_dir`, the files of the plan into
     `launch_dir`.
@@ -59,7 +61,8 @@ def plan_launch(
         launch_dir=launch_dir,
         instructions_text=instructions_text,
         is_trusted=is_trusted,
-        run_server=domain.run,
+        run_server=domain.server_words,
+        own_servers=own_servers,
     )
     tmp_dir = run_dir / "tmp"
     env = child_env(
@@ -77,4 +80,10 @@ def plan_launch(
         domain=domain,
     )
     folders = (run_dir, tmp_dir) if config_dir is None else (run_dir, tmp_dir, config_dir)
-    return Plan(argv=line.argv, env=env, files=line.files, folders=tuple(map(str, folders)))
+    return Plan(
+        argv=line.argv,
+        env=env,
+        files=line.files,
+        folders=tuple(map(str, folders)),
+        stderr_pipes=line.stderr_pipes,
+    )

@@ -21,10 +21,13 @@ from typing import IO
 import msgspec
 
 from leadrope import errors
+from leadrope.core import installation
+from leadrope.process import reachable
 from leadrope.providers.base import Availability
 
-INSTALL_HINT = "Install it with `npm install -g @anthropic-ai/claude-code`, or with `pip install 'leadrope[claude]'`."
 SETTING = "LEADROPE_CLAUDE_BIN"
+MODEL_URL = "https://api.anthropic.com"
+"""Where the program asks its model, unless it is told another address."""
 
 MINIMUM = (2, 1, 0)
 BELOW = (3, 0, 0)
@@ -68,6 +71,12 @@ class _StatusReply(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     auth_method: str = ""
 
 
+def install_hint() -> str:
+    """How to get the program, with a command that fits the way in which leadrope itself was installed."""
+    bundle = installation.command_for("claude")
+    return f"Install it with `npm install -g @anthropic-ai/claude-code`, or with `{bundle}`."
+
+
 def bundled() -> Path | None:
     """The program inside an installed `claude_agent_sdk`, found without importing that package (0.8 s of CPU)."""
     try:
@@ -99,7 +108,7 @@ def find_binary(
     inside = find_bundled()
     if inside:
         return str(inside)
-    raise errors.CliNotFound("the claude program was not found, neither on PATH nor in Python", hint=INSTALL_HINT)
+    raise errors.CliNotFound("the claude program was not found, neither on PATH nor in Python", hint=install_hint())
 
 
 async def check_cli(
@@ -142,6 +151,17 @@ def judge(path: str, exit_code: int, stdout: str, stderr: str) -> CliCheck:
     return CliCheck(path=path, version=version, supported=True, tested=version in TESTED)
 
 
+def why_unsupported(check: CliCheck) -> str | None:
+    """One sentence about a version out of range; None for any other."""
+    if check.supported or check.version is None:
+        return None
+    number = tuple(map(int, check.version.split(".")))
+    low, high = ".".join(map(str, MINIMUM)), ".".join(map(str, BELOW))
+    if number < MINIMUM:
+        return f"Claude Code {check.version} ({check.path}) is too old; {low} or newer is needed"
+    return f"Claude Code {check.version} ({check.path}) is too new; leadrope works with versions below {high}"
+
+
 def availability(check: CliCheck) -> Availability:
     if not check.supported:
         return Availability(available=False, reason=check.reason or "", version=check.version or "")
@@ -176,13 +196,13 @@ def _explicit(setting: str, source: str, environ: Mapping[str, str]) -> str:
         found = _on_path(setting, environ)
         if found:
             return found
-        raise errors.CliNotFound(f"{source} is {setting!r}, and no such program is on PATH", hint=INSTALL_HINT)
+        raise errors.CliNotFound(f"{source} is {setting!r}, and no such program is on PATH", hint=install_hint())
     home = environ.get("HOME", "")
     path = Path(home + setting[1:] if home and setting.startswith("~/") else setting).absolute()
     if _is_program(path):
         return str(path)
-    what = "is not an executable file" if path.exists() else "does not exist"
-    raise errors.CliNotFound(f"{source} is {setting!r}, and {path} {what}", hint=f"Correct {source}. {INSTALL_HINT}")
+    what = "is not an executable file" if reachable.exists(path) else "does not exist"
+    raise errors.CliNotFound(f"{source} is {setting!r}, and {path} {what}", hint=f"Correct {source}. {install_hint()}")
 
 
 def _on_path(name: str, environ: Mapping[str, str]) -> str | None:
@@ -192,7 +212,7 @@ def _on_path(name: str, environ: Mapping[str, str]) -> str | None:
 
 
 def _is_program(path: Path) -> bool:
-    return path.is_file() and os.access(path, os.X_OK)
+    return reachable.is_file(path) and os.access(path, os.X_OK)
 
 
 def _bare_env(environ: Mapping[str, str]) -> dict[str, str]:

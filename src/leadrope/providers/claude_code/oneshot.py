@@ -1,13 +1,16 @@
-"""The one-shot form, `claude -p --output-format json`: its output into a reply. Only a decoder; it starts nothing."""
+"""The one-shot form, `claude -p --output-format json`: its output into a reply, and a reply into events."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
+from leadrope.core import events
 from leadrope.core.result import Warning_
-from leadrope.providers.claude_code import wire
+from leadrope.providers.claude_code import transcripts, wire
+from leadrope.providers.claude_code.transcripts import Read
 
 NO_TEXT = "(No response text returned)"
 _DECODER = msgspec.json.Decoder(wire.Oneshot | str)
@@ -23,6 +26,8 @@ class OneshotReply(msgspec.Struct, frozen=True, kw_only=True):
     output: Any = None
     """The structured output, when there is one."""
     exit_code: int = 0
+    reason: str = "success"
+    """The agent's word for how the turn ended."""
     warnings: tuple[Warning_, ...] = ()
 
 
@@ -44,6 +49,47 @@ def decode_oneshot(stdout: str | bytes, stderr: str, exit_code: int) -> OneshotR
     return _reply(told)
 
 
+def is_oneshot(content: bytes) -> bool:
+    """A whole file that is one reply: a JSON string, or an object that says what an answer was."""
+    try:
+        value = msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    if isinstance(value, str):
+        return bool(value.strip())
+    return isinstance(value, dict) and not _ANSWERS.isdisjoint(value)
+
+
+_ANSWERS = frozenset(("result", "structured_output", "error"))
+
+
+def read_oneshot(content: bytes, *, run_id: str, start: float = 0.0) -> Iterator[Read]:
+    """The reply as the events of one turn: its session, its message, and how it ended."""
+    reply = decode_oneshot(content, "", 0)
+    log = transcripts.Log(run_id, start)
+    if reply.session_id or reply.model:
+        yield from log.derived([_session(reply, run_id)])
+    if reply.text != NO_TEXT:
+        told = events.MessageCompleted(text=reply.text, is_error=reply.is_error)
+        yield from log.of(transcripts.Told(own=[told]), content)
+    ended = events.TurnEnded(
+        turn=1,
+        is_error=reply.is_error,
+        reason=reply.reason,
+        text=reply.text if reply.text != NO_TEXT else "",
+        output=msgspec.UNSET if reply.output is None else reply.output,
+        steps=reply.turns,
+        cost_usd=reply.cost_usd,
+    )
+    yield from log.derived([ended])
+
+
+def _session(reply: OneshotReply, run_id: str) -> events.SessionStarted:
+    return events.SessionStarted(
+        session_id=reply.session_id or run_id, provider=transcripts.PROVIDER, model=reply.model or ""
+    )
+
+
 def _reply(told: wire.Oneshot) -> OneshotReply:
     warnings = []
     if told.subtype == "error_max_turns":
@@ -55,10 +101,13 @@ def _reply(told: wire.Oneshot) -> OneshotReply:
     if not text and output is not None:
         text = _text(output)
     if not text:
-        text = f"Error from Claude: {told.subtype or _text(told.error) or 'unknown'}" if told.is_error else NO_TEXT
+        is_bad = told.is_error or told.error not in (None, False, "")
+        text = f"Error from Claude: {told.subtype or _text(told.error) or 'unknown'}" if is_bad else NO_TEXT
+    is_error = told.is_error or told.error not in (None, False, "")
     return OneshotReply(
         text=text,
-        is_error=told.is_error,
+        is_error=is_error,
+        reason=told.subtype or ("error" if is_error else "success"),
         model=told.model or next(iter(told.model_usage or ()), None),
         session_id=told.session_id,
         turns=told.num_turns or 0,

@@ -24,11 +24,15 @@ from leadrope.providers.claude_code.launch import plan_launch
 from leadrope.providers.claude_code.session import ClaudeSession
 
 TRANSCRIPTS = "projects"
-MODEL_URL = "https://api.anthropic.com"
+MODEL_URL = locate.MODEL_URL
+OVERHEAD_TOKENS = 21_000
+"""A first request of CLI 2.1.325 has 85 kB beside the prompt."""
 SOUND_BYTES = 64 * 1024 * 1024
 """Of a transcript, in which something must have been said. The first prompt is among its first lines."""
 FORKED_BYTES = 4 * 1024 * 1024 * 1024
 """Of a session's transcripts with those of its subagents; the largest that are known are some hundred MiB."""
+DIAGNOSIS_S = 5.0
+"""For the version of a program that has failed: whoever waits has its error already."""
 _MOST_NAMED = 5
 
 
@@ -39,6 +43,7 @@ class ClaudeCode:
     capabilities = base.Capabilities(
         tools=True,
         mcp=True,
+        functions=True,
         approvals=True,
         questions=True,
         structured_output=True,
@@ -49,6 +54,10 @@ class ClaudeCode:
 
     async def is_available(self, environ: Mapping[str, str] | None = None) -> base.Availability:
         return locate.availability(await locate.check_cli(environ=environ))
+
+    async def why_unusable(self, launch: base.Launch, environ: Mapping[str, str]) -> str | None:
+        found = await locate.check_cli(launch.argv[0], environ, timeout_s=DIAGNOSIS_S)
+        return locate.why_unsupported(found)
 
     async def prepare(self, request: RunRequest, place: base.Place, *, attempt: int) -> base.Launch:
         # Before the program is asked for its login: a request that cannot be carried out starts nothing at all.
@@ -101,6 +110,7 @@ class ClaudeCode:
             is_trusted=place.is_trusted,
             shell=shutil.which("bash", path="/bin:/usr/bin"),
             domain=domain,
+            own_servers=place.own_servers,
         )
         notices = (*credential.notices, *dropped, *(told.notices if told else ()))
         return base.Launch(
@@ -111,6 +121,7 @@ class ClaudeCode:
             model=model,
             files=plan.files,
             folders=tuple(map(str, plan.folders)),
+            stderr_pipes=plan.stderr_pipes,
             config_dir=str(config_dir) if config_dir else None,
             credential=used,
             secrets=(*filled.secrets, *secrets),
@@ -122,10 +133,13 @@ class ClaudeCode:
             attachments=attached,
             shown=(domain.folder,) if domain.folder else (),
             commands_apart=bool(domain.shell),
+            own_servers=place.own_servers,
+            model_url=request.base_url or MODEL_URL,
+            overhead_tokens=OVERHEAD_TOKENS,
         )
 
     def session(self, request: RunRequest, launch: base.Launch) -> ClaudeSession:
-        return ClaudeSession(request, launch.attachments)
+        return ClaudeSession(request, launch.attachments, launch.own_servers)
 
     def tidy(self, launch: base.Launch) -> None:
         """Of the private folder only the transcripts are worth keeping; the rest is caches and snapshots."""
@@ -161,6 +175,7 @@ def config_folder(
     sessions = home.sessions_dir(place.home)
     old = _to_resume(sessions, request.resume) if request.resume is not None else None
     if old is not None and session_id is None:
+        notices += _without_links(old)
         return old
     new = sessions / str(session_id) / "config"
     if new.exists():
@@ -172,6 +187,24 @@ def config_folder(
     if old is not None:
         notices += _copy(old, home.ensure(new))
     return new
+
+
+def _without_links(config: Path) -> list[str]:
+    """Removes what an earlier agent may have left for the program to follow: without a sandbox it would be led out."""
+    removed: list[str] = []
+    with Folder.open(config, follows=False) as folder:
+        try:
+            found = [*folder.entries(most=1_000_000), *folder.walk(TRANSCRIPTS, most=100_000)]
+        except errors.UnsafeFile as error:
+            raise errors.SessionLost(
+                f"the agent's record of its session cannot be used: {error.message}", hint="Start a new session."
+            ) from error
+        for entry in found:
+            if entry.kind not in ("file", "folder"):
+                folder.remove(entry.path)
+                removed.append(f"{config}/{entry.path} was a {entry.kind}; it was removed")
+    more = len(removed) - _MOST_NAMED
+    return [*removed[:_MOST_NAMED], *([f"{more} more entries of {config} were removed"] if more > 0 else [])]
 
 
 def _copy(old: Path, new: Path) -> list[str]:

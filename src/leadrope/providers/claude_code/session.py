@@ -11,6 +11,7 @@ import uuid
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -44,12 +45,14 @@ class _McpStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClaudeSession:
-    def __init__(self, request: RunRequest, attachments: Sequence[Attachment] = ()) -> None:
+    def __init__(
+        self, request: RunRequest, attachments: Sequence[Attachment] = (), own_servers: Sequence[str] = ()
+    ) -> None:
         self._first_prompt = request.prompt
         self._attachments = tuple(attachments)
         self._approval_s = request.limits.approval_s
         self._mode = cli_mode(request.mode)
-        self._decoder = decode.Decoder(tell=self._tell)
+        self._decoder = decode.Decoder(tell=self._tell, server=_server(request.base_url or locate.MODEL_URL))
         # What we have said, so that whatever else the CLI takes from its input is noticed.
         self._prompts: set[str] = set()
         self._requests = {OPENING_ID}
@@ -58,7 +61,8 @@ class ClaudeSession:
         self._may_wake = False
         """Something was seen that can begin a turn without a prompt of ours."""
         self._servers: set[str] | None = None
-        self._given = frozenset(request.connections)
+        self._own_servers = tuple(own_servers)
+        self._given = frozenset((*request.connections, *own_servers))
         self._meanings: dict[type, Callable[[Any], base.Signal | None]] = {
             signals.Init: self._started,
             signals.HookCall: self._held,
@@ -68,9 +72,7 @@ class ClaudeSession:
             signals.ControlReply: self._replied,
             signals.Replay: self._replayed,
             signals.ControlCancelled: lambda gone: base.Withdrawn(request_id=gone.request_id),
-            signals.McpMessage: lambda asked: self._refusal(
-                asked.request_id, f"no connection {asked.server!r} is served here"
-            ),
+            signals.McpMessage: self._message_to_server,
             signals.OtherControl: lambda asked: self._refusal(
                 asked.request_id, f"{asked.subtype} is not supported here"
             ),
@@ -83,7 +85,10 @@ class ClaudeSession:
     def open(self) -> bytes:
         timeout = self._approval_s + GATE_MARGIN_S if self._approval_s else GATE_FOREVER_S
         hook = {"matcher": None, "hookCallbackIds": [GATE_ID], "timeout": timeout, "onFailure": "block"}
-        return _request(OPENING_ID, {"subtype": "initialize", "hooks": {"PreToolUse": [hook]}})
+        opening: dict[str, Any] = {"subtype": "initialize", "hooks": {"PreToolUse": [hook]}}
+        if self._own_servers:
+            opening["sdkMcpServers"] = list(self._own_servers)
+        return _request(OPENING_ID, opening)
 
     def prompt(self, text: str) -> bytes:
         """`client_composed` sends the text as it is: without it `/name` runs a command and `@path` reads a file, both
@@ -125,6 +130,9 @@ class ClaudeSession:
         if allowed:
             return self._answer(request_id, {"behavior": "allow", "updatedInput": input_})
         return self._answer(request_id, {"behavior": "deny", "message": reason or "denied"})
+
+    def answer_message(self, request_id: str, reply: dict[str, Any]) -> bytes:
+        return self._answer(request_id, {"mcp_response": reply})
 
     def interrupt(self, request_id: str) -> bytes:
         self._requests.add(request_id)
@@ -193,6 +201,11 @@ class ClaudeSession:
     def _tasks_changed(self, tasks: signals.BackgroundTasks) -> base.Background:
         self._may_wake = self._may_wake or tasks.agents + tasks.commands > 0
         return base.Background(agents=tasks.agents, commands=tasks.commands)
+
+    def _message_to_server(self, asked: signals.McpMessage) -> base.Signal:
+        if asked.server not in self._own_servers:
+            return self._refusal(asked.request_id, f"no connection {asked.server!r} is served here")
+        return base.MessageToServer(request_id=asked.request_id, server=asked.server, message=asked.message)
 
     def _held(self, held: signals.HookCall) -> base.CallHeld:
         self._may_wake = self._may_wake or held.call.name.startswith(_WAKING)
@@ -268,3 +281,9 @@ def ready_from(payload: Any, mode: str) -> base.Ready:
     elif told.get("current_permission_mode", mode) != mode:
         reason = f"it runs in mode {told['current_permission_mode']!r} and not in {mode!r}"
     return base.Ready(gate=not reason, reason=reason, version=version, is_tested=version in locate.TESTED)
+
+
+def _server(url: str) -> str:
+    """The address without a user name or password in it."""
+    split = urlsplit(url)
+    return f"{split.scheme}://{split.netloc.rpartition('@')[2]}"

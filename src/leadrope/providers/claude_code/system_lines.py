@@ -13,6 +13,11 @@ from leadrope.providers.claude_code import signals, unreadable, wire
 Level = Literal["debug", "info", "warning", "error"]
 
 _LEVELS: dict[str, Level] = {"warning": "warning", "error": "error", "debug": "debug"}
+_WORDS = {
+    "session_writes_lost": "the agent could not save all of its own record of the session",
+    "file_attachments_missing": "the agent could not find all attached files",
+}
+"""For notes that the agent sends without a text."""
 _DECODERS = {subtype: msgspec.json.Decoder(kind) for subtype, kind in wire.SYSTEM.items()}
 _NOTE = msgspec.json.Decoder(wire.SystemNote)
 
@@ -48,7 +53,9 @@ class SystemLines:
             if subtype in wire.NOTES_FOR_USERS:
                 level = _LEVELS.get(note.level or wire.NOTES_FOR_USERS[subtype], "info")
             told = (note.content, note.message, note.status, note.description, note.title, note.hook_name)
-            text = next((text for text in told if isinstance(text, str)), "")
+            text = next((text for text in told if isinstance(text, str) and text.strip()), "")
+            if not text and level != "debug":
+                text = _WORDS.get(subtype, f"the agent reports: {subtype.replace('_', ' ')}")
             out.append(events.Notice(level=level, code=subtype, message=text))
         else:
             out.append(unreadable.unrecognised("unknown_subtype", raw))

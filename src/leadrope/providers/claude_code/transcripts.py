@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from leadrope.core import events
+from leadrope.core import actors, events
 from leadrope.core.tools import ToolCall
 from leadrope.core.universal import PROMPT
 from leadrope.providers.claude_code import decode, signals, unreadable
@@ -90,10 +90,30 @@ def _head(line: bytes) -> _Head | None:
         return None
 
 
-def read_stream(lines: Iterable[bytes], *, run_id: str, start: float = 0.0) -> Iterator[Read]:
-    """What the CLI printed with `--output-format stream-json`; `start` is the time of what comes before any date."""
+def session_of(lines: Iterable[bytes]) -> str | None:
+    """The session of a recording whose first lines do not begin it: older programs name it in their last line only."""
+    for line in lines:
+        head = _head(line)
+        if head is None:
+            continue
+        if head.type == "system" and head.subtype == "init":
+            return None
+        if isinstance(head.session_id, str) and head.session_id:
+            return head.session_id
+    return None
+
+
+def read_stream(
+    lines: Iterable[bytes], *, run_id: str, start: float = 0.0, session_id: str | None = None
+) -> Iterator[Read]:
+    """What the CLI printed with `--output-format stream-json`; `start` is the time of what comes before any date.
+
+    `session_id`: of a recording that does not tell it at its beginning (`session_of`).
+    """
     log = Log(run_id, start)
     reader = _Stream()
+    if session_id is not None:
+        yield from log.derived([events.SessionStarted(session_id=session_id, provider=PROVIDER)])
     for line in lines:
         if not line.strip():
             continue
@@ -144,6 +164,8 @@ class _Stream:
         """Open requests for a permission, or a person's answer, by call."""
         self._is_question: dict[str, bool] = {}
         self._by_request: dict[str, str] = {}
+        self._has_said = False
+        """A message or a call was read."""
 
     def read(self, line: bytes) -> Told:
         own: list[events.Event] = []
@@ -155,6 +177,16 @@ class _Stream:
                     own.append(item)
                 case events.ToolRequested():
                     self._calls[item.call.id] = item.call
+                    self._has_said = True
+                    own.append(item)
+                case events.MessageCompleted():
+                    self._has_said = True
+                    own.append(item)
+                case events.TurnEnded():
+                    if item.text and not self._has_said:
+                        # A result alone: its text is the message.
+                        own.append(events.MessageCompleted(text=item.text, is_error=item.is_error))
+                        self._has_said = True
                     own.append(item)
                 case _:
                     own += self._meaning(item)
@@ -231,7 +263,7 @@ class _Stream:
                 found.append(events.QuestionResolved(question_id=request_id, answered=approved, reason=reason))
             else:
                 found.append(
-                    events.ApprovalResolved(approval_id=request_id, approved=approved, by="unknown", reason=reason)
+                    events.ApprovalResolved(approval_id=request_id, approved=approved, by=actors.UNKNOWN, reason=reason)
                 )
         return found
 

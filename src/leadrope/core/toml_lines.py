@@ -1,0 +1,39 @@
+"""On which line of a TOML file a key stands, for messages about it. A look at the text, not a parser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_PART = r"""(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')"""
+_KEY = rf"{_PART}(?:\s*\.\s*{_PART})*"
+_TABLE = re.compile(rf"\s*\[\[?\s*({_KEY})\s*\]\]?\s*(?:#.*)?")
+_ENTRY = re.compile(rf"\s*({_KEY})\s*=")
+
+
+def line_of(text: str, path: Sequence[str]) -> int | None:
+    r"""The line of the entry, else that of the table or inline table which holds it; None where neither is found.
+
+    >>> line_of('[run]\nmode = "plan"\n', ("run", "mode"))
+    2
+    """
+    wanted = tuple(path)
+    table: tuple[str, ...] = ()
+    best, depth = None, 0
+    for number, line in enumerate(text.splitlines(), start=1):
+        if found := _TABLE.fullmatch(line):
+            table = _parts(found[1])
+            key: tuple[str, ...] = table
+        elif found := _ENTRY.match(line):
+            key = (*table, *_parts(found[1]))
+        else:
+            continue
+        if key == wanted:
+            return number
+        if len(key) > depth and wanted[: len(key)] == key:
+            best, depth = number, len(key)
+    return best
+
+
+def _parts(key: str) -> tuple[str, ...]:
+    return tuple(part.strip("\"'") for part in re.findall(_PART, key))
