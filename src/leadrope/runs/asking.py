@@ -5,23 +5,28 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import msgspec
 
+from leadrope.core import actors
 from leadrope.core.events import ApprovalRequested, QuestionRequested
 from leadrope.core.redaction import Redactor
-from leadrope.core.tools import fingerprint
 from leadrope.runs.cleaning import as_json
 from leadrope.runs.sqlite import Sqlite
-from leadrope.runs.store import Approval, Decided, RunInfo
-from leadrope.runtime.approvals import Answer, Approver, QuestionAnswer
+from leadrope.runs.store import Approval, ApprovalKind, Decided, RunInfo
+from leadrope.runs.waiting import Suspension
+from leadrope.runtime.approvals import Answer, Approver, read_answer
 from leadrope.runtime.pauses import Pauses
 
-A = TypeVar("A", Answer, QuestionAnswer)
 EARLY_S = 0.25
 """How long before the gate's own clock the row expires: then nobody is told yes for a call that was denied."""
 LOOK_S = 30.0
+
+
+def approval_id(run_id: str, attempt: int, asked_id: str) -> str:
+    """The id under which a request of a run is stored; `asked_id` is the one in its events."""
+    return f"{run_id[:12]}-{attempt}-{asked_id}"
 
 
 class StoredApprover:
@@ -34,47 +39,42 @@ class StoredApprover:
         inner: Approver | None,
         redactor: Callable[[], Redactor],
         pauses: Pauses,
+        suspension: Suspension | None = None,
     ) -> None:
-        """`redactor` is asked each time: what a run must not show is known when it has started."""
+        """`redactor` is asked each time: what a run must not show is known when it has started.
+
+        `suspension` ends the agent when a question without a time limit has been open for long.
+        """
         self._store = store
         self._run = run
         self._inner = inner
         self._redactor = redactor
         self._pauses = pauses
+        self._suspension = suspension
         self.pending = 0
 
     async def approve(self, asked: ApprovalRequested) -> Answer:
         local = self._inner.approve(asked) if self._inner is not None else None
-        return await self._ask(
-            "approval", asked.approval_id, asked, asked.fingerprint, asked.expires_s, local, Answer, _no_answer
-        )
+        return await self._ask("tool_call", asked.approval_id, asked, local)
 
-    async def answer(self, asked: QuestionRequested) -> QuestionAnswer:
+    async def answer(self, asked: QuestionRequested) -> Answer:
         local = self._inner.answer(asked) if self._inner is not None else None
-        mark = fingerprint("question", msgspec.to_builtins([asked.kind, asked.plan, asked.questions]))
-        return await self._ask(
-            "question", asked.question_id, asked, mark, asked.expires_s, local, QuestionAnswer, _no_reply
-        )
+        return await self._ask(asked.kind, asked.question_id, asked, local)
 
     async def _ask(
         self,
-        kind: Any,
+        kind: ApprovalKind,
         asked_id: str,
         asked: ApprovalRequested | QuestionRequested,
-        mark: str,
-        expires_s: float,
-        local: Coroutine[Any, Any, A] | None,
-        shape: type[A],
-        too_late: Callable[[float], A],
-    ) -> A:
+        local: Coroutine[Any, Any, Answer] | None,
+    ) -> Answer:
         store, run = self._store, self._run
-        earlier = await store.use_earlier(run, run.attempt, kind, mark)
+        earlier = await store.use_earlier(run, run.attempt, kind, asked.fingerprint)
         if earlier is not None:
             if local is not None:
                 local.close()
-            # It still approves this one call; what it granted ended with the attempt that it was given in.
-            return msgspec.convert(msgspec.json.decode(earlier) | {"pattern": None}, type=shape)
-        row = f"{run.id[:12]}-{run.attempt}-{asked_id}"
+            return read_answer(earlier)
+        row = approval_id(run.id, run.attempt, asked_id)
         request = Approval(
             id=row,
             run_id=run.id,
@@ -82,22 +82,21 @@ class StoredApprover:
             asked_id=asked_id,
             kind=kind,
             state="pending",
-            fingerprint=mark,
+            fingerprint=asked.fingerprint,
             requested=time.time(),
-            decided=None,
-            by="",
-            reason="",
-            used=False,
             asked=as_json(asked, self._redactor()).encode(),
-            answer=None,
         )
-        await store.add_approval(run, request)
+        row = await store.add_approval(run, request, has_clock=asked.expires_s > 0)
         person = asyncio.ensure_future(local) if local is not None else None
         self.pending += 1
         try:
-            return await self._first(row, person, expires_s, shape, too_late)
+            return await self._first(row, person, asked)
         except asyncio.CancelledError:
-            await asyncio.shield(store.decide(row, "withdrawn", by="supervisor", reason="the request was taken back"))
+            if self._suspension is not None and self._suspension.is_on:
+                raise  # it stays open: the answer is for the next attempt
+            await asyncio.shield(
+                store.decide(row, "withdrawn", by=actors.LEADROPE, reason="the request was taken back")
+            )
             raise
         finally:
             self.pending -= 1
@@ -106,43 +105,45 @@ class StoredApprover:
                 await asyncio.wait((person,), timeout=1)
 
     async def _first(
-        self,
-        row: str,
-        person: asyncio.Future[A] | None,
-        expires_s: float,
-        shape: type[A],
-        too_late: Callable[[float], A],
-    ) -> A:
+        self, row: str, person: asyncio.Future[Answer] | None, asked: ApprovalRequested | QuestionRequested
+    ) -> Answer:
         """The first word that the store accepts, wherever it comes from; only that one counts."""
-        store = self._store
+        store, expires_s = self._store, asked.expires_s
         patience = self._pauses.clock(max(0.0, expires_s - EARLY_S) if expires_s else None)
+        suspension = self._suspension if person is None and not expires_s else None
+        until_suspended = self._pauses.clock(suspension.after_s if suspension is not None else None)
         with store.bell.listen() as heard:
             while True:
                 found = store.approval(row)
                 if found.state != "pending" and found.answer is not None:
-                    await store.mark_used(row)
-                    return msgspec.json.decode(found.answer, type=shape)
+                    await store.use_approval(row)
+                    return read_answer(found.answer)
                 if found.state != "pending":
-                    return too_late(expires_s)
+                    return _no_answer(expires_s)
                 if person is not None and person.done():
                     said = person.result()  # what it raises is the gate's to judge: a no
-                    yes = cast("Answer | QuestionAnswer", said)  # of the two
-                    is_yes = yes.approved if isinstance(yes, Answer) else yes.answered
-                    state: Decided = "approved" if is_yes else "denied"
+                    if said.fingerprint not in (None, asked.fingerprint):
+                        reason = "the answer was meant for another request"
+                        said = Answer(approved=False, by=actors.LEADROPE, reason=reason)
+                    state: Decided = "approved" if said.approved else "denied"
                     clean = self._redactor().clean
                     # An answer that holds a secret is used here and now, and is not kept for another attempt.
                     text = msgspec.json.encode(said)
                     kept = text if clean(text.decode()).encode() == text else None
                     if await store.decide(row, state, by=clean(said.by), reason=clean(said.reason), answer=kept):
-                        await store.mark_used(row)
+                        await store.use_approval(row)
                         return said
                     person = None
                     continue
                 if patience.is_over:
-                    await store.decide(row, "expired", by="timeout", reason="APPROVAL_TIMEOUT")
+                    await store.decide(row, "expired", by=actors.TIMEOUT, reason="APPROVAL_TIMEOUT")
                     patience = self._pauses.clock(None)
                     continue
-                await _either(heard.wait(min(patience.look_s or LOOK_S, LOOK_S)), person)
+                if suspension is not None and until_suspended.is_over:
+                    until_suspended = self._pauses.clock(None if suspension.begin() else suspension.again_s)
+                    continue
+                waits = (patience.look_s, until_suspended.look_s, LOOK_S)
+                await _either(heard.wait(min(each for each in waits if each is not None)), person)
 
 
 async def _either(bell: Coroutine[Any, Any, bool], person: asyncio.Future[Any] | None) -> None:
@@ -155,8 +156,4 @@ async def _either(bell: Coroutine[Any, Any, bool], person: asyncio.Future[Any] |
 
 
 def _no_answer(expires_s: float) -> Answer:
-    return Answer(approved=False, by="timeout", reason=f"APPROVAL_TIMEOUT: no answer in {expires_s:g} s")
-
-
-def _no_reply(expires_s: float) -> QuestionAnswer:
-    return QuestionAnswer(answered=False, by="timeout", reason=f"APPROVAL_TIMEOUT: no answer in {expires_s:g} s")
+    return Answer(approved=False, by=actors.TIMEOUT, reason=f"APPROVAL_TIMEOUT: no answer in {expires_s:g} s")

@@ -97,7 +97,7 @@ async def take(cwd: Path, store_dir: Path, run_id: str, *, environ: Mapping[str,
         return plain
     checkpoint = msgspec.structs.replace(plain, kind="git", repository=repository)
     async with gits.alone(store_dir, root):
-        shadow = await _shadow(checkpoint, environ)
+        shadow = await shadow_of(checkpoint, environ)
         state = await shadow.as_is()
         await _hold(shadow, checkpoint, "before", state.tree)
         aside = [*state.left_out, *await shadow.ignored()]
@@ -120,13 +120,20 @@ async def close(checkpoint: Checkpoint, *, environ: Mapping[str, str] | None = N
     after = ""
     if checkpoint.kind == "git":
         async with gits.alone(Path(checkpoint.store), checkpoint.cwd):
-            shadow = await _shadow(checkpoint, environ)
+            shadow = await shadow_of(checkpoint, environ)
             # What was there at first is looked at again also if the run has put it into .gitignore.
             after = (await shadow.as_is(await shadow.entries(checkpoint.before))).tree
             await _hold(shadow, checkpoint, "after", after)
     closed = msgspec.structs.replace(checkpoint, after=after, is_closed=True)
     _record(closed)
     return closed
+
+
+def reopen(checkpoint: Checkpoint) -> Checkpoint:
+    """The run continues after all: its end is recorded again by `close`."""
+    opened = msgspec.structs.replace(checkpoint, after="", is_closed=False)
+    _record(opened)
+    return opened
 
 
 async def describe(checkpoint: Checkpoint, *, environ: Mapping[str, str] | None = None) -> Plan:
@@ -237,7 +244,7 @@ class _Work:
 
 
 async def _plan(checkpoint: Checkpoint, environ: Mapping[str, str] | None) -> _Work:
-    shadow = await _shadow(checkpoint, environ) if checkpoint.kind == "git" else None
+    shadow = await shadow_of(checkpoint, environ) if checkpoint.kind == "git" else None
     work = _Work(checkpoint, shadow)
     covered: set[bytes] = set()
     if shadow is not None:
@@ -245,12 +252,11 @@ async def _plan(checkpoint: Checkpoint, environ: Mapping[str, str] | None) -> _W
         left = await shadow.entries(checkpoint.after) if checkpoint.after else {}
         now = await shadow.entries((await shadow.as_is(before.keys() | left.keys())).tree)
         after = left if checkpoint.after else now
-        with Folder.open(checkpoint.folder) as own:
-            aside = set(own.read_bytes(_ASIDE, most=MOST_ASIDE).split(b"\0"))
+        aside = aside_of(checkpoint)
         covered = before.keys() | after.keys() | now.keys()
         for path in sorted(before.keys() | after.keys()):
             was, end, here = before.get(path), after.get(path), now.get(path)
-            if was in (end, here) or (was is None and _is_aside(path, aside)):
+            if was in (end, here) or (was is None and is_aside(path, aside)):
                 continue
             if here != end or not checkpoint.is_closed:
                 work.changed_since.append(path)
@@ -309,12 +315,17 @@ def clear_folders(there: Folder, path: bytes) -> None:
             return
 
 
-def _is_aside(path: bytes, aside: Collection[bytes]) -> bool:
+def aside_of(checkpoint: Checkpoint) -> set[bytes]:
+    with Folder.open(checkpoint.folder) as own:
+        return set(own.read_bytes(_ASIDE, most=MOST_ASIDE).split(b"\0"))
+
+
+def is_aside(path: bytes, aside: Collection[bytes]) -> bool:
     parts = path.split(b"/")
     return path in aside or any(b"/".join(parts[:count]) + b"/" in aside for count in range(1, len(parts)))
 
 
-async def _shadow(checkpoint: Checkpoint, environ: Mapping[str, str] | None) -> Shadow:
+async def shadow_of(checkpoint: Checkpoint, environ: Mapping[str, str] | None) -> Shadow:
     repository = checkpoint.repository
     if repository is None or not Path(repository.common_dir, "objects").is_dir():
         raise errors.GitFailed(

@@ -6,7 +6,7 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from leadrope import errors
@@ -18,6 +18,10 @@ APPLICATION = 0x1EAD409E
 """In the file's header, so that another program's database is never taken for ours."""
 BUSY_S = 60.0
 """Another process holds the database for milliseconds; for this long only one that is stopped, or a disk that hangs."""
+HURRIED_S = 1.0
+"""For whoever is in a hurry: a write of another process takes milliseconds, and must not cost an event."""
+TRY_MS = 200
+"""Of one try at the lock of the writer, in which nothing else is heard."""
 LOG_BYTES = 16 * 1024 * 1024
 """The write-ahead log is cut back to this after a burst; it would keep its greatest size otherwise."""
 
@@ -50,8 +54,11 @@ def connect(path: Path, *, read_only: bool = False, mode: str = "rw") -> sqlite3
     return connection
 
 
-def open_(path: Path, migrations: Migrations | None = None) -> sqlite3.Connection:
-    """The writing connection: the file exists, is ours, and has the schema of this version."""
+def open_(path: Path, migrations: Migrations | None = None, *, busy_s: float | None = None) -> sqlite3.Connection:
+    """The writing connection: the file exists, is ours, and has the schema of this version.
+
+    `busy_s`: how long a process that holds it is waited for.
+    """
     migrations = statements.migrations() if migrations is None else migrations
     home.ensure(path.parent)
     with contextlib.suppress(FileExistsError):
@@ -62,7 +69,9 @@ def open_(path: Path, migrations: Migrations | None = None) -> sqlite3.Connectio
         try:
             _use_log(connection)
             _migrate(connection, path, migrations)
-            begin(connection)  # SQLite opens what it may only read without a word
+            connection.execute(f"pragma busy_timeout = {TRY_MS}")
+            give_up = time.monotonic() + (BUSY_S if busy_s is None else busy_s)
+            begin(connection, lambda: time.monotonic() > give_up)  # SQLite opens what it may only read without a word
             connection.execute("rollback")
         except BaseException:
             connection.close()
@@ -72,9 +81,57 @@ def open_(path: Path, migrations: Migrations | None = None) -> sqlite3.Connectio
     return connection
 
 
-def begin(connection: sqlite3.Connection) -> None:
-    """A writer of another process is waited for here, and nowhere else: `immediate` takes the lock at once."""
-    _patiently(connection, "begin immediate")
+def try_(path: Path, *, busy_s: float = 1.0) -> None:
+    """Raise what keeps the store from being used, if anything does."""
+    open_(path, busy_s=busy_s).close()
+
+
+def open_to_read(path: Path) -> sqlite3.Connection:
+    """A connection to a store that cannot be written: the disk is full or read-only, or it is another user's.
+
+    Readers share a small file beside the database. Where it is missing and cannot be made, the database is read by this
+    process alone, or as it lies there if it cannot change; a log that nobody has folded in is not seen then.
+    """
+    tries: tuple[tuple[str, bool], ...] = (("mode=ro", False), ("mode=rw", True), ("mode=ro&immutable=1", False))
+    problem: sqlite3.Error | None = None
+    for query, is_alone in tries:
+        try:
+            return _read_by(path, query, is_alone=is_alone)
+        except sqlite3.Error as error:
+            problem = problem or error
+    if problem is None:
+        raise AssertionError
+    raise named(problem, path) from problem
+
+
+def _read_by(path: Path, query: str, *, is_alone: bool) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?{query}", uri=True, isolation_level=None, timeout=5.0, check_same_thread=False
+    )
+    try:
+        if is_alone:
+            connection.execute("pragma locking_mode = exclusive")
+        connection.execute("pragma temp_store = memory")
+        connection.execute("pragma query_only = on")
+        migrations = statements.migrations()
+        _check(connection, path, migrations)
+        if (version := _number(connection, "user_version")) < migrations[-1][0]:
+            raise errors.StoreUnreadable(
+                f"{path} was written by an older leadrope (schema {version}) and cannot be brought up to date",
+                hint="It has to be writable for that: check its owner and mode, and the free space of its disk.",
+            )
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def begin(connection: sqlite3.Connection, is_hurried: Callable[[], bool] = lambda: False) -> None:
+    """A writer of another process is waited for here, and nowhere else: `immediate` takes the lock at once.
+
+    Nobody waits longer than a moment from then on when `is_hurried` says so.
+    """
+    _patiently(connection, "begin immediate", is_hurried)
 
 
 def named(error: sqlite3.Error, path: Path) -> errors.StoreError:
@@ -83,7 +140,7 @@ def named(error: sqlite3.Error, path: Path) -> errors.StoreError:
         case sqlite3.SQLITE_FULL:
             return errors.StoreFull(
                 f"there is no room for the run store {path}",
-                hint="Make room on that disk, or `leadrope runs prune`; what waits goes on then.",
+                hint="Free some space on that disk. `leadrope runs prune` deletes old runs.",
             )
         case sqlite3.SQLITE_IOERR:
             return errors.StoreFull(
@@ -169,13 +226,15 @@ def _use_log(connection: sqlite3.Connection) -> None:
         _patiently(connection, "pragma journal_mode = wal")
 
 
-def _patiently(connection: sqlite3.Connection, statement: str) -> None:
-    give_up = time.monotonic() + BUSY_S
+def _patiently(connection: sqlite3.Connection, statement: str, is_hurried: Callable[[], bool] = lambda: False) -> None:
+    began = time.monotonic()
     while True:
         try:
             connection.execute(statement).close()
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                raise
+            if time.monotonic() - began > (HURRIED_S if is_hurried() else BUSY_S):
                 raise
             time.sleep(0.005)
         else:
@@ -185,6 +244,8 @@ def _patiently(connection: sqlite3.Connection, statement: str) -> None:
 def _migrate(connection: sqlite3.Connection, path: Path, migrations: Migrations) -> None:
     if _number(connection, "user_version") >= migrations[-1][0]:
         return
+    # A table is changed by making it anew; dropping the old one must not delete what refers to it.
+    connection.execute("pragma foreign_keys = off")
     begin(connection)
     try:
         # Looked at again inside: another process may have done it while this one waited.
@@ -197,11 +258,14 @@ def _migrate(connection: sqlite3.Connection, path: Path, migrations: Migrations)
                     connection.execute(statement)
                 connection.execute(f"pragma user_version = {number}")
         connection.execute(f"pragma application_id = {APPLICATION}")
+        if (row := connection.execute("pragma foreign_key_check").fetchone()) is not None:
+            raise sqlite3.IntegrityError(f"a row of {row[0]} would refer to one of {row[2]} that is not there")
         connection.execute("commit")
     except BaseException:
         if connection.in_transaction:
             connection.execute("rollback")
         raise
+    connection.execute("pragma foreign_keys = on")
 
 
 def _back_up(path: Path, target: Path) -> None:

@@ -1,6 +1,6 @@
-"""The background owner: a process of its own that holds detached runs, and ends itself when it has none.
+"""The background owner: a process of its own that holds detached runs and executions, and ends when it has none.
 
-Runs are handed over through a socket that only this user can reach, together with the environment in which they were
+They are handed over through a socket that only this user can reach, together with the environment in which they were
 asked for: credentials of that environment are used, and never written anywhere.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import logging
 import os
 import signal
@@ -16,24 +17,27 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from leadrope import errors
+from leadrope import errors, spelling
 from leadrope.core import home
-from leadrope.core.redaction import Secret
+from leadrope.core.redaction import Redactor, Secret
 from leadrope.core.request import RunRequest
-from leadrope.runs import jsonlog, leases
+from leadrope.runs import background, database, jsonlog, leases
+from leadrope.runs.execution_queue import Given
+from leadrope.runs.flow_values import FlowInfo, NewFlow
 from leadrope.runs.service import Service
 
 log = logging.getLogger("leadrope.detached")
 
-FOLDER = "background"
 START_S = 20.0
 """A Python and its imports take half a second; a machine that starts many at once takes longer."""
+LOCK_S = 3.0
+"""How long a new owner waits for one that is about to end."""
 ANSWER_S = 15.0
 END_S = 9.5
 """From SIGTERM to the end of the owner; service managers kill after ten seconds."""
@@ -44,8 +48,16 @@ MOST_BYTES = 64 * 1024 * 1024
 
 class Handover(msgspec.Struct, frozen=True, kw_only=True):
     environ: dict[str, str]
-    request: RunRequest
+    request: RunRequest | None = None
     """As it was asked for; the store's will be redacted."""
+    resume: str = ""
+    """In place of a request: a run of the queue that nobody owns."""
+    execution: NewFlow | None = None
+    """In place of a request: an execution of a workflow, with its inputs as they were given."""
+    resume_execution: str = ""
+    """In place of a request: an execution of the queue that nobody owns."""
+    secrets: tuple[str, ...] = ()
+    """Of an execution: what nothing that is stored may hold."""
     options: dict[str, Any] = {}
     credential: str | None = None
 
@@ -57,26 +69,62 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     """The owner's answer."""
 
     run_id: str = ""
+    notice: str = ""
     error: str = ""
     kind: str = ""
     hint: str | None = None
 
 
 def socket_path(leadrope_home: Path) -> Path:
-    return leadrope_home / FOLDER / "owner.sock"
+    return leadrope_home / background.FOLDER / "owner.sock"
 
 
 # -- whoever hands over ---------------------------------------------------------------------------------------------
 
 
-def hand_over(leadrope_home: Path, request: RunRequest, environ: Mapping[str, str], **options: Any) -> str:
-    """Give a run to the background owner, which is started if there is none; its id, once it is stored."""
+def hand_over(
+    leadrope_home: Path,
+    request: RunRequest,
+    environ: Mapping[str, str],
+    *,
+    tell: Callable[[str], object] | None = None,
+    **options: Any,
+) -> str:
+    """Give a run to the background owner, which is started if there is none; its id, once it is stored.
+
+    `tell` gets what the run's user should know from the beginning, if there is anything.
+    """
     told = Handover(
         environ=dict(environ),
         request=msgspec.structs.replace(request, credential=None),
         credential=request.credential.reveal() if request.credential else None,
         options=options,
     )
+    taken = _hand_in(leadrope_home, told, environ)
+    if taken.notice and tell is not None:
+        tell(taken.notice)
+    return taken.run_id
+
+
+def resume(leadrope_home: Path, run_id: str, environ: Mapping[str, str]) -> str:
+    """Let the background owner continue a run that nobody owns; `environ` has what is not stored with the run."""
+    return _hand_in(leadrope_home, Handover(environ=dict(environ), resume=run_id), environ).run_id
+
+
+def hand_over_execution(
+    leadrope_home: Path, new: NewFlow, environ: Mapping[str, str], *, secrets: Sequence[str] = ()
+) -> str:
+    """Give an execution to the background owner, which is started if there is none; its id, once it is stored."""
+    told = Handover(environ=dict(environ), execution=new, secrets=tuple(secrets))
+    return _hand_in(leadrope_home, told, environ).run_id
+
+
+def resume_execution(leadrope_home: Path, execution_id: str, environ: Mapping[str, str]) -> str:
+    """Let the background owner continue an execution of the queue now, with what is not stored with it."""
+    return _hand_in(leadrope_home, Handover(environ=dict(environ), resume_execution=execution_id), environ).run_id
+
+
+def _hand_in(leadrope_home: Path, told: Handover, environ: Mapping[str, str]) -> Taken:
     data = msgspec.json.encode(told) + b"\n"
     give_up = time.monotonic() + START_S
     process: subprocess.Popen[bytes] | None = None
@@ -84,19 +132,28 @@ def hand_over(leadrope_home: Path, request: RunRequest, environ: Mapping[str, st
         try:
             answer = _say(socket_path(leadrope_home), data)
         except (ConnectionError, FileNotFoundError, TimeoutError):
-            if process is None:
-                process = _start(leadrope_home, environ)
-            if time.monotonic() > give_up:
+            # One that found another owner, which was about to end, has ended itself.
+            if process is None or process.poll() == 0:
+                background.require_room(leadrope_home)
+                process = background.start(leadrope_home, environ)
+            if process.poll() or time.monotonic() > give_up:
+                database.try_(database.path_in(leadrope_home))  # most often this is why, and says so itself
                 raise errors.StoreError(
-                    "the background owner did not take the run",
-                    hint=f"Look at {leadrope_home / FOLDER / 'owner.log'}.",
+                    "the background process did not take it", hint=f"See {background.log_path(leadrope_home)}."
                 ) from None
             time.sleep(0.05)
         else:
             if answer.error:
-                wrong = errors.QueueFull if answer.kind == errors.QueueFull.kind else errors.RequestError
-                raise wrong(answer.error, hint=answer.hint)
-            return answer.run_id
+                raise _raised(answer)
+            return answer
+
+
+def _raised(answer: Taken) -> errors.LeadropeError:
+    """The owner's error; one of the store, or of a login, stays one."""
+    known: list[type[errors.LeadropeError]] = [errors.StoreError, *errors.StoreError.__subclasses__()]
+    known.append(errors.NotAuthenticated)
+    kinds = {each.kind: each for each in known}
+    return kinds.get(answer.kind, errors.RequestError)(answer.error, hint=answer.hint)
 
 
 def _say(path: Path, data: bytes) -> Taken:
@@ -126,26 +183,6 @@ def _short(path: Path) -> Any:
         os.close(handle)
 
 
-def _start(leadrope_home: Path, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    folder = home.ensure(leadrope_home / FOLDER)
-    with os.fdopen(os.open(folder / "owner.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb") as log_file:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "leadrope.runs.detached"],
-            stdin=subprocess.DEVNULL,
-            stdout=log_file,
-            stderr=log_file,
-            env={**environ, "LEADROPE_HOME": str(leadrope_home)},
-            cwd="/",
-            start_new_session=True,
-        )
-    _CHILDREN.append(process)
-    return process
-
-
-_CHILDREN: list[subprocess.Popen[bytes]] = []
-"""Owners that this process has started; they outlive it, and one that ended first is reaped by `poll`."""
-
-
 # -- the owner itself -----------------------------------------------------------------------------------------------
 
 
@@ -169,10 +206,13 @@ class Background:
             while not self._is_ending.is_set():
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._is_ending.wait(), 0.5)
-                if not self._service.is_idle or self._service.store.states().get("queued"):
+                if self._service.is_at_work:
+                    background.took_up(self._service.home)
+                if not self._service.is_idle or self._service.has_queue:
                     self._last_work = time.monotonic()
                 if time.monotonic() - self._last_work > self._service.settings.idle_s:
                     self._is_ending.set()
+            background.took_up(self._service.home)  # what it has left waits for a reason that is stored
         finally:
             path.unlink(missing_ok=True)
             server.close()
@@ -203,22 +243,47 @@ class Background:
 
     async def _start(self, told: Handover) -> Taken:
         credential = Secret(told.credential) if told.credential else None
-        request = msgspec.structs.replace(told.request, credential=credential)
         try:
+            if told.execution is not None:
+                return Taken(run_id=(await self._queue(told.execution, told)).id)
+            if told.resume_execution:
+                taken = await self._service.executions.take_up(told.resume_execution, told.environ)
+                self._service.poke()
+                return Taken(run_id=taken.id)
+            if told.request is None:
+                return Taken(run_id=(await self._service.take_up(told.resume, environ=told.environ)).id)
+            request = msgspec.structs.replace(told.request, credential=credential)
             job = await self._service.start(request, environ=told.environ, is_detached=True, **told.options)
         except errors.LeadropeError as error:
             return Taken(error=error.message, kind=error.kind, hint=error.hint)
-        return Taken(run_id=job.id)
+        return Taken(run_id=job.id, notice=job.notice)
+
+    async def _queue(self, new: NewFlow, told: Handover) -> FlowInfo:
+        given = Given(environ=told.environ, inputs=dict(new.inputs), secrets=told.secrets)
+        new = msgspec.structs.replace(new, state="queued", recover=self._service.settings.recover)
+        info = await self._service.executions.add(new, Redactor(told.secrets), given)
+        self._service.poke()
+        return info
+
+
+async def _carry(service: Service, execution: FlowInfo, given: Given | None) -> None:
+    """The engine of workflows is above this package: it is imported by its name, and where there is need of it."""
+    await importlib.import_module("leadrope.workflows.carrier").carry(service, execution, given)
 
 
 async def main(environ: Mapping[str, str]) -> int:
     leadrope_home = home.leadrope_home(environ)
-    with leases.Exclusive(home.ensure(leadrope_home / FOLDER) / "owner.lock") as mine:
-        if not mine:
-            return 0  # another one is there already
-        async with Service(environ, kind="background", works=True) as service:
-            await Background(service).serve()
-    return 0
+    lock = home.ensure(leadrope_home / background.FOLDER) / "owner.lock"
+    give_up = time.monotonic() + LOCK_S
+    while True:
+        with leases.Exclusive(lock) as mine:
+            if mine:
+                async with Service(environ, kind="background", works=True, carry=_carry) as service:
+                    await Background(service).serve()
+                return 0
+        if time.monotonic() > give_up:
+            return 0  # another one is there, and stays
+        await asyncio.sleep(0.05)
 
 
 if __name__ == "__main__":
@@ -226,4 +291,10 @@ if __name__ == "__main__":
     handler = logging.StreamHandler()
     handler.setFormatter(lines)
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    sys.exit(asyncio.run(main(os.environ)))
+    try:
+        with spelling.at_terminal():  # its runs were started there
+            code = asyncio.run(main(os.environ))
+    except errors.LeadropeError as error:
+        log.error("the background process cannot work: %s %s", error.message, error.hint or "")  # noqa: TRY400  # no bug
+        code = 1
+    sys.exit(code)

@@ -1,4 +1,4 @@
-"""Following a run: what is stored, then what comes, each event once and in order, however slow the reader is.
+"""Following a run or an execution: what is stored, then what comes, each event once, however slow the reader is.
 
 Every follower reads the store at its own pace. One that stalls costs nothing but its place in the log.
 """
@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 
 from leadrope.core.events import Recorded
+from leadrope.core.execution_events import ExecutionRecord, ExecutionStarted
+from leadrope.runs.flow_values import ExecutionTruncated, FlowInfo
+from leadrope.runs.flows import Flows
 from leadrope.runs.sqlite import Sqlite
 from leadrope.runs.store import Truncated
 
@@ -39,3 +42,43 @@ async def follow(
             if run.state == "ended" or not live:
                 return
             await heard.wait(QUIET_S)
+
+
+async def follow_execution(
+    store: Sqlite, flows: Flows, execution_id: str, from_seq: int = 1, *, live: bool = True
+) -> AsyncGenerator[ExecutionRecord | ExecutionTruncated, None]:
+    """Events from `from_seq` on, until it has ended or is interrupted; with `live=False` to what is stored now.
+
+    Of a called workflow its own events, out of the log of its caller.
+    """
+    wanted = flows.get(execution_id)
+    outermost = flows.outermost(wanted)
+    inside = {wanted.id}
+    seq = max(1, from_seq)
+    with store.bell.listen() as heard:
+        while True:
+            row, last = flows.get(wanted.id), flows.get(outermost.id).last_seq
+            page = await flows.events(outermost, seq, PAGE)
+            for record in page:
+                if record.seq > seq:
+                    yield ExecutionTruncated(execution_id=outermost.id, first_seq=seq, last_seq=record.seq - 1)
+                if _is_of(record, wanted, inside):
+                    yield record
+                seq = record.seq + 1
+            if page:
+                continue
+            if last >= seq:
+                yield ExecutionTruncated(execution_id=outermost.id, first_seq=seq, last_seq=last)
+                seq = last + 1
+            if row.state in ("ended", "interrupted") or not live:
+                return
+            await heard.wait(QUIET_S)
+
+
+def _is_of(record: ExecutionRecord, wanted: FlowInfo, inside: set[str]) -> bool:
+    if wanted.parent is None:
+        return True
+    event = record.event
+    if isinstance(event, ExecutionStarted) and event.parent in inside:
+        inside.add(event.execution)
+    return event.execution in inside

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from leadrope import errors
-from leadrope.runs import flow_bodies
+from leadrope.core.execution_events import ExecutionRecord
+from leadrope.core.redaction import Redactor
+from leadrope.runs import execution_log, flow_bodies
 from leadrope.runs.flow_values import (
     Begun,
     Cached,
@@ -20,13 +22,18 @@ from leadrope.runs.flow_values import (
     FlowTexts,
     Problem,
     Remark,
+    UnitData,
     UnitOutcome,
-    Wait,
 )
 from leadrope.runs.reading import Reads
 
+PAGE = 500
 CACHE_S = 30 * 86400.0
 """A cached output is not used after this time, whatever the room."""
+
+UNIT_BYTES = 100_000
+"""Of the outputs of a unit that are shown; a page freezes on half a megabyte."""
+_SHAPES = Redactor()
 
 _labels = msgspec.json.Decoder(dict[str, str])
 _columns = msgspec.json.Decoder(tuple[str, ...])
@@ -113,6 +120,7 @@ class FlowReads:
             text=msgspec.json.decode(found["text"], type=str),
             inputs=_object.decode(found["inputs"]),
             settings=_object.decode(found["settings"]),
+            called=_object.decode(found["called"]) if "called" in found else {},
             result=msgspec.json.decode(found["result"]) if "result" in found else None,
             redacted=frozenset(name for name, redacted, *_ in rows if redacted),
         )
@@ -137,6 +145,75 @@ class FlowReads:
             rows = self._rows("read_outcomes_of_step", flow=n, step=step, after=after)
         return [_outcome(row) for row in rows]
 
+    def unit(
+        self, flow_id: str, step: str, iteration: int = 0, item: int | None = None, *, most: int = UNIT_BYTES
+    ) -> UnitData:
+        """What events refer to: the values of one unit, at most so many bytes of its outputs."""
+        flow = self.get(flow_id)
+        key = {"flow": flow.n, "step": step, "iteration": iteration, "item": -1 if item is None else item}
+        begun, ended = self._rows("unit_inputs", **key), self._rows("unit_outcome", **key)
+        if not begun and not ended:
+            raise errors.UnknownRun(f"{step} of execution {flow.id[:8]} has not begun, or there is no such unit")
+        inputs, inputs_bytes, times, *_ = begun[0] if begun else (None, 0, 0)
+        found = UnitData(
+            step=step,
+            iteration=iteration,
+            item=item,
+            times=times,
+            inputs=flow_bodies.read_excerpt(inputs, f"the inputs of {step}"),
+            inputs_bytes=inputs_bytes,
+        )
+        if not ended:
+            return found
+        outcome = _outcome(ended[0])
+        shown = flow_bodies.excerpt(outcome.outputs, _SHAPES, most=most)
+        return msgspec.structs.replace(
+            found,
+            status=outcome.status,
+            outputs=flow_bodies.read_excerpt(shown.body, f"the outputs of {step}"),
+            outputs_bytes=shown.size,
+            run_id=outcome.run_id,
+        )
+
+    def queued_for(self, owner: str, until: float) -> list[str]:
+        """Executions in the queue that this owner may take up by then."""
+        return [row[0] for row in self._rows("flows_queued_for", owner=owner, until=until)]
+
+    def left_over(self, now: float) -> list[str]:
+        """Executions that may start and have no owner, the first first."""
+        return [row[0] for row in self._rows("queued_flows_left_over", now=now)]
+
+    def next_due(self, now: float) -> float | None:
+        """When an execution that waits for a time may start."""
+        due = self._rows("next_queued_flow_due", now=now)[0][0]
+        return None if due is None else float(due)
+
+    def done_units(self, flow_id: str) -> int:
+        """How many outcomes it has, those of called workflows included."""
+        return int(self._rows("count_family_outcomes", id=flow_id)[0][0])
+
+    def read_events(self, flow: FlowInfo, seq: int, limit: int, *, type_: str | None = None) -> list[ExecutionRecord]:
+        """Of its log, from `seq` on; none when there are no more. Called workflows have theirs in the caller's log."""
+        name = "read_flow_events" if type_ is None else "read_flow_events_of_type"
+        rows = self._rows(name, flow=flow.n, seq=seq, limit=limit, **({} if type_ is None else {"type": type_}))
+        return [execution_log.read(row, flow.id) for row in rows]
+
+    def all_events(self, flow: FlowInfo, *, type_: str | None = None) -> Iterator[ExecutionRecord]:
+        seq = 1
+        while page := self.read_events(flow, seq, PAGE, type_=type_):
+            yield from page
+            seq = page[-1].seq + 1
+
+    async def events(self, flow: FlowInfo, seq: int, limit: int = 500) -> list[ExecutionRecord]:
+        """As `read_events`, in a thread."""
+        return await self._reads.in_thread(lambda: self.read_events(flow, seq, limit))
+
+    def outermost(self, flow: FlowInfo) -> FlowInfo:
+        """The execution that called it, and so on: whose log, queue and controls are those of all inside it."""
+        while flow.parent is not None:
+            flow = self.get(flow.parent)
+        return flow
+
     def begun(self, flow_id: str, *, is_all: bool = False) -> list[Begun]:
         """Units that were started and have no outcome: they run, or were cut off. `is_all`: also those that have."""
         return [
@@ -146,35 +223,16 @@ class FlowReads:
             )
         ]
 
-    def wait(self, token: str) -> Wait:
-        rows = self._rows("get_wait", token=token.strip().lower())
-        if not rows:
-            raise errors.UnknownRun(
-                f"no workflow waits, or has waited, for an answer to {token!r}",
-                hint="`leadrope approvals list` shows what waits.",
-            )
-        return _wait(rows[0])
-
-    def waits_beginning(self, prefix: str) -> list[Wait]:
-        """Those whose token begins so, answered ones too; only the first few."""
-        return [_wait(row) for row in self._rows("waits_with_prefix", low=prefix, high=prefix + "\uffff")]
-
-    def waits(self, state: str = "pending", *, flow_id: str = "", limit: int = 500) -> list[Wait]:
-        """The oldest first; `state` may be empty for all of them."""
-        if flow_id:
-            rows = self._rows("waits_of_flow", flow=flow_id, state=state, limit=limit)
-        elif state == "pending":
-            rows = self._rows("pending_waits", limit=limit)
-        else:
-            rows = self._rows("list_waits", state=state, limit=limit)
-        return [_wait(row) for row in rows]
-
     def cache_get(self, key: str) -> Cached | None:
         rows = self._rows("get_cached", key=key, since=time.time() - CACHE_S)
         if not rows:
             return None
         key, type_, created, packed, body = rows[0]
         return Cached(key=key, type=type_, created=created, outputs=_object.decode(flow_bodies.read(packed, body, key)))
+
+    def cached(self, type_: str = "") -> int:
+        """How many outputs are kept, of all steps or of one type."""
+        return int(self._rows("count_cached", type=type_)[0][0])
 
     def dataset(self, name: str) -> Dataset:
         rows = self._rows("get_dataset", name=name)
@@ -254,29 +312,6 @@ def _outcome(row: Sequence[Any]) -> UnitOutcome:
         ended=ended,
         is_sum=bool(is_sum),
         is_redacted=bool(redacted),
-    )
-
-
-def _wait(row: Sequence[Any]) -> Wait:
-    token, flow_id, step, iteration, item, asked, fingerprint, state, choice, reason, by, *rest = row
-    requested, decided, used, title, cwd = rest
-    return Wait(
-        token=token,
-        flow_id=flow_id,
-        step=step,
-        iteration=iteration,
-        item=_item(item),
-        asked=_object.decode(asked),
-        fingerprint=fingerprint,
-        state=state,
-        choice=choice,
-        reason=reason,
-        by=by,
-        requested=requested,
-        decided=decided,
-        used=bool(used),
-        title=title,
-        cwd=cwd,
     )
 
 

@@ -11,12 +11,14 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-FlowState = Literal["running", "waiting", "interrupted", "ended"]
-"""running: has a living owner. waiting: for a person, without an owner, for days if need be. interrupted: its owner
-died or left it. Both of these are taken up again by `claim`."""
+FlowState = Literal["queued", "running", "waiting", "paused", "interrupted", "ended"]
+"""queued: the next owner that works takes it, or the one that it names. running: has a living owner. waiting: for a
+person, without an owner, for days if need be; an answer queues it. paused: by a person; its owner, if it has one,
+starts nothing more. interrupted: its owner died or left it, and a person decides. All but `ended` can be claimed."""
+Recover = Literal["fail", "resume"]
+"""What becomes of an execution whose owner died: `resume` puts it back into the queue, `fail` leaves it interrupted."""
 FlowOutcome = Literal["succeeded", "degraded", "failed", "stopped"]
 UnitStatus = Literal["succeeded", "degraded", "failed", "skipped"]
-WaitState = Literal["pending", "approved", "denied", "withdrawn"]
 
 WHOLE = -1
 """The iteration of what a step with a loop or a batch came to as a whole; it has no item."""
@@ -47,10 +49,17 @@ class NewFlow(msgspec.Struct, frozen=True, kw_only=True):
     inputs: Mapping[str, Any] = {}
     settings: Mapping[str, Any] = {}
     """What it was started with beside its inputs."""
+    called: Mapping[str, Any] = {}
+    """The texts of the workflows that it calls, and where they are."""
     parent: str | None = None
     parent_key: str = ""
     """Which unit of the parent it is the work of."""
     labels: dict[str, str] = {}
+    state: Literal["running", "queued"] = "running"
+    recover: Recover = "fail"
+    priority: int = 0
+    not_before: float = 0.0
+    note: str = ""
 
 
 class FlowInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -68,9 +77,21 @@ class FlowInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     state: FlowState
     outcome: FlowOutcome | None = None
     owner: str | None = None
+    epoch: int = 0
+    """How often it was claimed. What an owner writes names its own number, and is refused after the next claim."""
+    recover: Recover = "fail"
+    priority: int = 0
+    not_before: float = 0.0
+    note: str = ""
+    """Why it waits."""
     created: float
+    started: float | None = None
+    """When it was claimed first."""
     ended: float | None = None
     """Or when it was interrupted."""
+    last_seq: int = 0
+    first_seq: int = 1
+    """Above 1 when older events were pruned."""
     cost_usd: float = 0.0
     """Of the units so far, and of the end when it is told."""
     tokens: int = 0
@@ -85,6 +106,8 @@ class FlowTexts(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     inputs: dict[str, Any]
     settings: dict[str, Any]
+    called: dict[str, Any] = {}
+    """The workflows that it calls, as they were when it was started."""
     result: Any = None
     redacted: frozenset[str] = frozenset()
     """Which of these lost a secret when they were stored, and are not good for another start."""
@@ -118,6 +141,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: str
     message: str
     hint: str | None = None
+    code: int | None = None
+    """The exit code that the author of the workflow has chosen."""
 
 
 class UnitOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -166,29 +191,40 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
     last: float
 
 
-class Wait(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person is, or was, asked before a workflow goes on."""
+class UnitData(msgspec.Struct, frozen=True, kw_only=True):
+    """What one unit was given and what it gave, for whoever looks: secrets are masked, long values are cut."""
 
-    token: str
-    """Names it, and is hard to guess."""
-    flow_id: str
     step: str
     iteration: int
     item: int | None
-    asked: dict[str, Any]
-    """As it was given. Its `choices`, if there are any, are the only ones that are taken for an answer."""
-    fingerprint: str
-    state: WaitState
-    choice: str = ""
-    reason: str = ""
-    by: str = ""
-    requested: float
-    decided: float | None = None
-    used: bool = False
-    """The workflow has gone on with this answer; it counts for nothing more."""
-    title: str = ""
-    """Of the flow."""
-    cwd: str = ""
+    times: int
+    """How often it was begun."""
+    inputs: dict[str, Any]
+    """A value that is too long is `{"cut": its beginning, "bytes": its size}`, here and in the outputs."""
+    inputs_bytes: int
+    """Of all of them, as JSON."""
+    status: UnitStatus | None = None
+    """None: it has no outcome yet."""
+    outputs: dict[str, Any] = {}
+    outputs_bytes: int = 0
+    run_id: str | None = None
+
+
+class Control(msgspec.Struct, frozen=True, kw_only=True):
+    """What another process wants of an execution's owner: stop, pause, unpause."""
+
+    n: int
+    execution_id: str
+    kind: str
+    body: dict[str, Any]
+
+
+class ExecutionTruncated(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="truncated"):
+    """In place of events that were asked for and are no longer kept: never a silent gap."""
+
+    execution_id: str
+    first_seq: int
+    last_seq: int
 
 
 class Cached(msgspec.Struct, frozen=True, kw_only=True):

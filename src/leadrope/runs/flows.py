@@ -11,22 +11,27 @@ people say, what they are asked, and ends are on the disk itself. Knows no step 
 
 from __future__ import annotations
 
-import base64
-import secrets
+import shlex
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
+import msgspec
+
 from leadrope import errors
+from leadrope.core.execution_events import ExecutionEvent, ExecutionQueued
 from leadrope.core.redaction import Redactor
-from leadrope.runs import flow_bodies
+from leadrope.runs import execution_log, flow_bodies, flow_recovery
+from leadrope.runs.approval_rows import ANSWERED
+from leadrope.runs.execution_log import ExecutionLog, extend_unowned
 from leadrope.runs.flow_data import FlowData
 from leadrope.runs.flow_reading import UnitBody
 from leadrope.runs.flow_values import (
     WHOLE,
     Begun,
     Cached,
+    Control,
     Dataset,
     DatasetInfo,
     FlowFilter,
@@ -36,15 +41,16 @@ from leadrope.runs.flow_values import (
     FlowTexts,
     NewFlow,
     Problem,
+    Recover,
     Remark,
     UnitKey,
     UnitOutcome,
     UnitStatus,
-    Wait,
-    WaitState,
 )
 from leadrope.runs.sqlite import Sqlite
 from leadrope.runs.statements import sql
+from leadrope.runs.store import Approval, ApprovalKind
+from leadrope.runs.writer import BATCH_EVENTS
 
 __all__ = [
     "WHOLE",
@@ -64,8 +70,6 @@ __all__ = [
     "UnitKey",
     "UnitOutcome",
     "UnitStatus",
-    "Wait",
-    "WaitState",
 ]
 
 PAGE = 500
@@ -77,11 +81,24 @@ class Flows(FlowData):
         """`owner`: the id of the lease that this process holds while it writes."""
         super().__init__(store)
         self._owner = owner
+        self._asked: dict[str, int] = {}
+        """The last number of an approval, by what their ids begin with: those that are being written included."""
 
     # -- a flow's life ------------------------------------------------------------------------------------------------
 
-    async def add(self, new: NewFlow, redactor: Redactor) -> FlowInfo:
-        """A flow that runs, here."""
+    async def add(
+        self,
+        new: NewFlow,
+        redactor: Redactor,
+        *,
+        is_mine: bool = False,
+        most: int | None = None,
+        told: Sequence[ExecutionEvent] = (),
+    ) -> FlowInfo:
+        """A flow that runs, here; or one that is queued, for any owner or, `is_mine`, for this one.
+
+        `most`: of all that may be queued; QueueFull beyond. `told` are its first events, of one that is queued.
+        """
         values = {
             "id": new.id,
             "name": redactor.clean(new.name),
@@ -89,51 +106,136 @@ class Flows(FlowData):
             "title": redactor.clean(new.title),
             "digest": digest_of(new.text),
             "cwd": new.cwd,
-            "owner": self._owner(),
-            "created": time.time(),
+            "state": new.state,
+            "owner": self._owner() if is_mine or new.state == "running" else None,
+            "epoch": 1 if new.state == "running" else 0,
+            "recover": new.recover,
+            "priority": new.priority,
+            "not_before": new.not_before,
+            "note": redactor.clean(new.note),
+            "created": (now := time.time()),
+            "started": now if new.state == "running" else None,
             "parent": new.parent,
             "parent_key": new.parent_key,
             "labels": flow_bodies.text_of(new.labels, redactor, "labels"),
         }
         texts = [
             {"name": name, **(await flow_bodies.made(value, redactor, name)).columns}
-            for name, value in (("text", new.text), ("inputs", new.inputs), ("settings", new.settings))
+            for name, value in (
+                ("text", new.text),
+                ("inputs", new.inputs),
+                ("settings", new.settings),
+                *([("called", new.called)] if new.called else []),
+            )
         ]
 
         def work(db: sqlite3.Connection) -> None:
+            if most is not None and (waiting := db.execute(sql("count_queued_flows")).fetchone()[0]) >= most:
+                raise errors.QueueFull(
+                    f"{waiting} executions wait already, and no more than {most} may",
+                    hint="Wait for some to end (`leadrope flow history --open`), or raise `queued` in [service].",
+                )
             n = db.execute(sql("add_flow"), values).fetchone()[0]
             for text in texts:
                 db.execute(sql("put_flow_text"), {"flow": n, **text})
+            if told:
+                execution_log.extend_new(db, n, *told, redactor=redactor)
 
-        await self._write_soon(work)
+        if new.state == "queued":
+            await self._store.write(work)  # on the disk: whoever has handed it over leaves
+        else:
+            await self._write_soon(work)
         return self.get(new.id)
 
-    async def set_state(self, flow: FlowInfo, state: Literal["waiting", "interrupted"]) -> FlowInfo:
+    async def set_state(
+        self,
+        flow: FlowInfo,
+        state: Literal["waiting", "interrupted", "queued", "paused"],
+        note: str = "",
+        *,
+        log: ExecutionLog | None = None,
+        told: Sequence[ExecutionEvent] = (),
+    ) -> FlowInfo:
         """This owner leaves it, for whoever claims it next."""
         now = time.time() if state == "interrupted" else None
-        values = {"flow": flow.n, "state": state, "ended": now, "owner": self._owner()}
+        values = {**self._claimed(flow), "state": state, "ended": now, "note": _SHAPES.clean(note)}
 
         def work(db: sqlite3.Connection) -> None:
             if not db.execute(sql("leave_flow"), values).rowcount:
                 raise self._not_mine(db, flow)
 
-        await self._store.write(work)
+        await self._write_logged(work, log, told, durable=True)
         return self.get(flow.id)
 
     async def claim(self, flow_id: str) -> FlowInfo:
-        """Take over a flow that waits, was interrupted or was stopped. Of several that try, one gets it."""
+        """Take over a flow that is queued, waits, was interrupted or was stopped. Of several that try, one gets it.
+
+        From then on whoever had it, or a flow inside it, can write nothing more: each claim has a number of its own.
+        """
         flow = self.find(flow_id)
-        values = {"id": flow.id, "owner": self._owner()}
+        values = {"id": flow.id, "owner": self._owner(), "now": time.time()}
 
         def work(db: sqlite3.Connection) -> bool:
+            before = db.execute(sql("flow_place"), {"flow": flow.n}).fetchone()
             if not db.execute(sql("claim_flow"), values).rowcount:
                 return False
+            if before[0] != "ended":  # one that was stopped asks again
+                db.execute(sql("give_back_unfinished"), values)
+            db.execute(sql("leave_inner_flows"), values)
             db.execute(sql("drop_flow_text"), {"flow": flow.n, "name": "result"})
             return True
 
         if not await self._store.write(work):
             raise self._not_free(flow.id)
         return self.get(flow.id)
+
+    async def claim_next(self, most: int, *, recover: Recover) -> FlowInfo | None:
+        """The next execution of the queue, now this owner's; None where none may start. `most` are carried at once.
+
+        Whoever started it has left: `recover` says what becomes of it if this owner dies.
+        """
+        owner = self._owner()
+        if not self._rows("next_queued_flow", now=time.time(), owner=owner):
+            return None  # without the write lock: this is asked after every change
+
+        def work(db: sqlite3.Connection) -> str | None:
+            now = time.time()
+            if db.execute(sql("count_carried_flows")).fetchone()[0] >= most:
+                return None
+            row = db.execute(sql("next_queued_flow"), {"now": now, "owner": owner}).fetchone()
+            if row is None:
+                return None
+            values = {"id": row[0], "owner": owner, "now": now, "recover": recover}
+            db.execute(sql("claim_flow"), values)
+            db.execute(sql("give_back_unfinished"), values)
+            db.execute(sql("leave_inner_flows"), values)
+            db.execute(sql("set_flow_recover"), values)
+            return str(row[0])
+
+        taken = await self._store.write(work)
+        return self.get(taken) if taken else None
+
+    async def requeue(
+        self,
+        flow: FlowInfo,
+        *,
+        note: str,
+        not_before: float = 0.0,
+        log: ExecutionLog | None = None,
+        told: Sequence[ExecutionEvent] = (),
+    ) -> None:
+        """This owner leaves it to the next one, which does not begin before that time."""
+        values = {**self._claimed(flow), "note": _SHAPES.clean(note), "not_before": not_before}
+
+        def work(db: sqlite3.Connection) -> None:
+            if not db.execute(sql("requeue_flow"), values).rowcount:
+                raise self._not_mine(db, flow)
+
+        await self._write_logged(work, log, told, durable=True)
+
+    async def wake(self, flow: FlowInfo) -> bool:
+        """Let an execution that waits in the queue for a time start at once; False when it does not wait like that."""
+        return await self._store.write(lambda db: db.execute(sql("wake_flow"), {"flow": flow.n}).rowcount == 1)
 
     async def end(
         self,
@@ -144,26 +246,95 @@ class Flows(FlowData):
         *,
         cost_usd: float = 0.0,
         tokens: int = 0,
+        log: ExecutionLog | None = None,
+        told: Sequence[ExecutionEvent] = (),
     ) -> FlowInfo:
         """`result` as JSON, for later. Cost and tokens count where they are more than those of the units."""
         body = await flow_bodies.made(result, redactor, "result")
         now = time.time()
-        values = {"flow": flow.n, "outcome": outcome, "ended": now, "owner": self._owner()}
-        values |= {"cost_usd": cost_usd, "tokens": tokens}
+        values = {**self._claimed(flow), "outcome": outcome, "ended": now, "cost_usd": cost_usd, "tokens": tokens}
 
         def work(db: sqlite3.Connection) -> None:
             if not db.execute(sql("end_flow"), values).rowcount:
                 raise self._not_mine(db, flow)
             db.execute(sql("put_flow_text"), {"flow": flow.n, "name": "result", **body.columns})
-            db.execute(sql("withdraw_waits"), {"flow": flow.n, "now": now, "reason": "the workflow has ended"})
+            db.execute(sql("withdraw_approvals"), {"flow": flow.n, "now": now, "reason": "the workflow has ended"})
+            db.execute(sql("drop_flow_controls"), {"flow": flow.n})
 
-        await self._store.write(work)
+        await self._write_logged(work, log, told, durable=True)
         return self.get(flow.id)
+
+    # -- controls -----------------------------------------------------------------------------------------------------
+
+    async def set_paused(
+        self, flow: FlowInfo, log: ExecutionLog | None, told: ExecutionEvent, *, is_paused: bool
+    ) -> None:
+        """Its owner has paused it, or lets it continue."""
+        state, note = ("paused", "paused by a person") if is_paused else ("running", "")
+        values = {**self._claimed(flow), "state": state, "note": note}
+
+        def work(db: sqlite3.Connection) -> None:
+            if not db.execute(sql("set_flow_paused"), values).rowcount:
+                raise self._not_mine(db, flow)
+
+        await self._write_logged(work, log, [told], durable=True)
+
+    async def end_unowned(self, flow: FlowInfo, told: ExecutionEvent) -> bool:
+        """Stop an execution that nobody works on; False where somebody does."""
+        now = time.time()
+        result = {"flow_id": flow.id, "name": flow.name, "outcome": "stopped", "reason": getattr(told, "reason", "")}
+        body = await flow_bodies.made(result, _SHAPES, "result")
+
+        def work(db: sqlite3.Connection) -> bool:
+            if not self._changed_unowned(db, flow, "end_unowned_flow", told):
+                return False
+            db.execute(sql("put_flow_text"), {"flow": flow.n, "name": "result", **body.columns})
+            reason = "the workflow was stopped"
+            db.execute(sql("withdraw_execution_approvals"), {"id": flow.id, "now": now, "reason": reason})
+            return True
+
+        return await self._store.write(work)
+
+    async def pause_unowned(self, flow: FlowInfo, told: ExecutionEvent) -> bool:
+        """Pause an execution that waits, in the queue or for a person; False where somebody works on it."""
+        return await self._store.write(lambda db: self._changed_unowned(db, flow, "pause_unowned_flow", told))
+
+    async def queue_paused(self, flow: FlowInfo, told: ExecutionEvent) -> bool:
+        """Let a paused execution without an owner continue; False where it has one."""
+        return await self._store.write(lambda db: self._changed_unowned(db, flow, "queue_paused_flow", told))
+
+    def _changed_unowned(self, db: sqlite3.Connection, flow: FlowInfo, statement: str, told: ExecutionEvent) -> bool:
+        if not db.execute(sql(statement), {"flow": flow.n, "now": time.time()}).rowcount:
+            return False
+        execution_log.extend_unowned(db, flow.n, told)
+        db.execute(sql("drop_flow_controls"), {"flow": flow.n})
+        return True
+
+    async def add_control(self, flow: FlowInfo, kind: str, body: Mapping[str, str]) -> None:
+        text = flow_bodies.text_of(body, _SHAPES, "control")
+        values = {"flow": flow.n, "kind": kind, "body": text, "created": time.time()}
+        await self._store.write(lambda db: db.execute(sql("add_flow_control"), values))
+
+    async def take_controls(self, execution_ids: Collection[str]) -> list[Control]:
+        """What others want of these executions of this owner, each once."""
+        owner = self._owner()
+        if not any(row[1] in execution_ids for row in self._rows("open_flow_controls", owner=owner)):
+            return []
+
+        def work(db: sqlite3.Connection) -> list[Control]:
+            rows = db.execute(sql("open_flow_controls"), {"owner": owner}).fetchall()
+            return [
+                Control(n=n, execution_id=execution_id, kind=kind, body=msgspec.json.decode(body, type=dict[str, Any]))
+                for n, execution_id, kind, body in rows
+                if execution_id in execution_ids and db.execute(sql("take_flow_control"), {"n": n}).rowcount
+            ]
+
+        return await self._store.write(work)
 
     async def change_text(self, flow: FlowInfo, text: str, redactor: Redactor, *, title: str | None = None) -> FlowInfo:
         """It goes on as another text than it was started with; somebody has said so."""
         body = await flow_bodies.made(text, redactor, "text")
-        values = {"flow": flow.n, "digest": digest_of(text), "owner": self._owner()}
+        values = {**self._claimed(flow), "digest": digest_of(text)}
         values["title"] = flow.title if title is None else redactor.clean(title)
 
         def work(db: sqlite3.Connection) -> None:
@@ -175,22 +346,48 @@ class Flows(FlowData):
         return self.get(flow.id)
 
     async def release(self) -> int:
-        """Every flow that this owner has left unfinished is interrupted: it ends, and says so itself."""
-        return await interrupt(self._store, self._rows("flows_of_owner", owner=self._owner()))
+        """Every flow that this owner has left unfinished is interrupted or queued: it ends, and says so itself."""
+        left = self._rows("flows_of_owner", owner=self._owner())
+        return await flow_recovery.abandon(self._store, left, "its owner was ended")
+
+    async def _write_logged(
+        self,
+        work: Callable[[sqlite3.Connection], None],
+        log: ExecutionLog | None,
+        told: Sequence[ExecutionEvent],
+        *,
+        durable: bool = False,
+    ) -> None:
+        """The work and these events, or neither; with them all events that are not stored yet."""
+        weight = 0 if durable else BATCH_EVENTS
+        if log is None:
+            await self._store.write(work, weight=weight, durable=durable)
+            return
+        batch = log.taken(*told)
+
+        def both(db: sqlite3.Connection) -> None:
+            batch.write(db)  # before the work, after which this owner may have left it
+            work(db)
+
+        await self._store.write(both, weight=weight, durable=durable, then=batch.then)
 
     # -- its units ----------------------------------------------------------------------------------------------------
 
-    def begin_soon(self, flow: FlowInfo, key: UnitKey) -> None:
+    def begin_soon(self, flow: FlowInfo, key: UnitKey, inputs: flow_bodies.Excerpt | None = None) -> None:
         """A unit starts now. Written with the next outcome, or in a moment: it tells of what was cut off, and no more.
 
-        What keeps it from being written keeps the outcome from it too, and is told there.
+        `inputs`: its parameters as they were resolved, for whoever looks. What keeps it from being written keeps the
+        outcome from it too, and is told there.
         """
-        value = {"flow": flow.n, "owner": self._owner(), "now": time.time(), **_key(key)}
+        given = inputs or flow_bodies.Excerpt(body=b"", size=0)
+        value = {**self._claimed(flow), "now": time.time(), **_key(key)}
+        value |= {"inputs": given.body or None, "inputs_bytes": given.size}
         self._store.write_later(lambda db: db.execute(sql("begin_unit"), value))
 
     async def begin(self, flow: FlowInfo, *keys: UnitKey) -> None:
         """These units start now. Refused for one that has an outcome: it would be done twice."""
-        values = [{"flow": flow.n, "owner": self._owner(), "now": time.time(), **_key(key)} for key in keys]
+        none = {"inputs": None, "inputs_bytes": 0}
+        values = [{**self._claimed(flow), "now": time.time(), **_key(key), **none} for key in keys]
 
         def work(db: sqlite3.Connection) -> None:
             for value, key in zip(values, keys, strict=True):
@@ -199,10 +396,19 @@ class Flows(FlowData):
 
         await self._write_soon(work)
 
-    async def settle(self, flow: FlowInfo, outcome: UnitOutcome, redactor: Redactor) -> bool:
+    async def settle(
+        self,
+        flow: FlowInfo,
+        outcome: UnitOutcome,
+        redactor: Redactor,
+        *,
+        log: ExecutionLog | None = None,
+        told: Callable[[int], Sequence[ExecutionEvent]] = lambda _: (),
+    ) -> bool:
         """The one outcome of a unit; WrongState for a second. True when a secret was taken out of what is kept.
 
-        TooLarge and BadValue (outputs that are no JSON) are raised before anything is written.
+        `told` gives the events that are stored with it in one transaction; it gets the size of the outputs. TooLarge
+        and BadValue (outputs that are no JSON) are raised before anything is written.
         """
         name = str(outcome.step)
         content = UnitBody(outputs=outcome.outputs, warnings=outcome.warnings, error=outcome.error)
@@ -212,8 +418,7 @@ class Flows(FlowData):
         is_sum = outcome.is_sum or outcome.iteration == WHOLE
         now = time.time()
         values = {
-            "flow": flow.n,
-            "owner": self._owner(),
+            **self._claimed(flow),
             **_key(outcome),
             "status": outcome.status,
             "branch": branch,
@@ -234,12 +439,12 @@ class Flows(FlowData):
             if not is_sum and (outcome.cost_usd or outcome.tokens):
                 db.execute(sql("add_flow_cost"), values)
 
-        await self._write_soon(work)
+        await self._write_logged(work, log, told(body.size))
         return is_redacted
 
     async def carry(self, source: FlowInfo, flow: FlowInfo, steps: Iterable[str]) -> int:
         """The outcomes that these steps have in another flow are this one's too. Their cost is not counted again."""
-        values = {"flow": flow.n, "source": source.n, "owner": self._owner()}
+        values = {**self._claimed(flow), "source": source.n}
         names = list(steps)
 
         def work(db: sqlite3.Connection) -> int:
@@ -250,73 +455,75 @@ class Flows(FlowData):
 
     # -- what people are asked ----------------------------------------------------------------------------------------
 
-    async def add_wait(
-        self, flow: FlowInfo, key: UnitKey, asked: Mapping[str, Any], fingerprint: str, redactor: Redactor
-    ) -> Wait:
-        """A question of a unit; the one that is there already, with its answer, where the same was asked before."""
-        now = time.time()
-        values = {
-            "token": base64.b32encode(secrets.token_bytes(10)).decode().lower(),
-            "flow": flow.n,
-            "owner": self._owner(),
-            **_key(key),
-            "asked": flow_bodies.text_of(asked, redactor, "asked"),
-            "fingerprint": fingerprint,
-            "requested": now,
-            "now": now,
-        }
-
-        def work(db: sqlite3.Connection) -> str:
-            db.execute(sql("withdraw_other_waits"), values)
-            if row := db.execute(sql("same_wait"), values).fetchone():
-                return str(row[0])
-            if not db.execute(sql("add_wait"), values).rowcount:
-                raise self._not_mine(db, flow)
-            return str(values["token"])
-
-        return self.wait(await self._store.write(work))
-
-    async def decide_wait(
+    async def ask(
         self,
-        token: str,
-        state: Literal["approved", "denied"],
+        flow: FlowInfo,
+        key: UnitKey,
+        kind: ApprovalKind,
+        asked: Any,
         *,
-        choice: str = "",
-        reason: str = "",
-        by: str = "person",
-        redactor: Redactor = _SHAPES,
-    ) -> Wait:
-        """The first answer counts; a later one is refused, and so is a choice that was not offered."""
-        found = self.wait(token)
-        token = found.token
-        choices = found.asked.get("choices") or ()
-        if state == "approved" and (choices or choice) and choice not in choices:
-            offered = f"Choose one of: {', '.join(map(str, choices))}." if choices else "It is a yes or a no."
-            raise errors.BadValue("choice", f"{choice!r} is not offered", hint=offered)
-        values = {
-            "token": token,
-            "state": state,
-            "choice": redactor.clean(choice),
-            "reason": redactor.clean(reason),
-            "by": redactor.clean(by),
-            "now": time.time(),
-        }
-        if not await self._store.write(lambda db: db.execute(sql("decide_wait"), values).rowcount):
-            now = self.wait(token)
-            raise errors.WrongState(
-                f"{token} is no longer open: {now.state} by {now.by or 'somebody'}", hint="The first answer counts."
-            )
-        return self.wait(token)
+        execution_id: str,
+        fingerprint: str,
+        redactor: Redactor,
+        log: ExecutionLog | None = None,
+        told: Callable[[str], ExecutionEvent] | None = None,
+    ) -> Approval:
+        """A question of a unit; the one that is there already, with its answer, where the same was asked before.
 
-    async def use_wait(self, token: str) -> bool:
-        """True once for an answer: whoever gets it goes on with it, and nobody does again."""
-        return await self._store.write(lambda db: db.execute(sql("use_wait"), {"token": token}).rowcount == 1)
+        `execution_id`: the outermost execution, which continues after the answer. `told` makes the event of a new
+        question, which is stored together with it.
+        """
+        now = time.time()
+        values = {**self._claimed(flow), **_key(key), "fingerprint": fingerprint, "now": now, "requested": now}
+        # Only its owner, this process, asks for a unit: between this look and the write nobody else does.
+        if rows := self._rows("same_approval", **values):
 
-    async def give_back(self, tokens: Sequence[str]) -> None:
-        """Answers that were taken, and led to nothing yet: the same question finds them again."""
-        if tokens:
-            names = list(tokens)
-            await self._store.write(lambda db: [db.execute(sql("give_back_wait"), {"token": name}) for name in names])
+            def withdraw(db: sqlite3.Connection) -> None:
+                if db.execute(sql("flow_place"), values).fetchone()[1:] != (values["owner"], values["epoch"]):
+                    raise self._not_mine(db, flow)
+                db.execute(sql("withdraw_other_approvals"), values)
+
+            await self._store.write(withdraw)
+            return self._store.approval(rows[0][0])
+        values["asked"] = flow_bodies.text_of(asked, redactor, "asked")
+        values |= {"id": self._next_id(execution_id), "kind": kind, "execution": execution_id}
+
+        def work(db: sqlite3.Connection) -> None:
+            db.execute(sql("withdraw_other_approvals"), values)
+            if not db.execute(sql("add_step_approval"), values).rowcount:
+                raise self._not_mine(db, flow)
+
+        events = [told(values["id"])] if told is not None else []
+        await self._write_logged(work, log, events, durable=True)
+        return self._store.approval(values["id"])
+
+    def _next_id(self, execution_id: str) -> str:
+        """Begins with the id of the execution, as an approval of a run begins with that of the run."""
+        low = f"{execution_id[:12]}-step-"
+        stored = self._rows("count_step_approvals", low=low, high=low + "\uffff")[0][0]
+        self._asked[low] = max(stored, self._asked.get(low, 0)) + 1
+        return f"{low}{self._asked[low]}"
+
+    async def wait_for(
+        self,
+        flow: FlowInfo,
+        approval_ids: Sequence[str],
+        *,
+        log: ExecutionLog | None = None,
+        told: Sequence[ExecutionEvent] = (),
+    ) -> FlowInfo:
+        """This owner leaves it until one of these is answered; it is queued at once if one was answered meanwhile."""
+        values = {**self._claimed(flow), "asked": flow_bodies.json_of(list(approval_ids), "asked").decode()}
+
+        def work(db: sqlite3.Connection) -> None:
+            row = db.execute(sql("leave_waiting"), values).fetchone()
+            if row is None:
+                raise self._not_mine(db, flow)
+            if row[0] == "queued":
+                extend_unowned(db, flow.n, ExecutionQueued(reason=ANSWERED))
+
+        await self._write_logged(work, log, told, durable=True)
+        return self.get(flow.id)
 
     # -- forgetting ---------------------------------------------------------------------------------------------------
 
@@ -326,7 +533,7 @@ class Flows(FlowData):
         for flow_id in flow_ids:
             flow = self.find(flow_id)
             inside = [flow, *self._descendants(flow)]
-            if alive := [one for one in inside if one.state in ("running", "waiting")]:
+            if alive := [one for one in inside if one.state not in ("ended", "interrupted")]:
                 raise errors.WrongState(
                     f"workflow run {alive[0].id[:8]} is {alive[0].state}", hint="Stop it first, or answer it."
                 )
@@ -363,8 +570,12 @@ class Flows(FlowData):
 
     # -- refusals -----------------------------------------------------------------------------------------------------
 
+    def _claimed(self, flow: FlowInfo) -> dict[str, Any]:
+        """Which flow, and by which claim of it: every write of an owner names both."""
+        return {"flow": flow.n, "owner": self._owner(), "epoch": flow.epoch}
+
     def _check_mine(self, db: sqlite3.Connection, flow: FlowInfo) -> None:
-        if db.execute(sql("flow_place"), {"flow": flow.n}).fetchone() != ("running", self._owner()):
+        if db.execute(sql("flow_place"), {"flow": flow.n}).fetchone() != ("running", self._owner(), flow.epoch):
             raise self._not_mine(db, flow)
 
     def _settled(self, db: sqlite3.Connection, flow: FlowInfo, key: UnitKey) -> errors.StoreError:
@@ -378,36 +589,33 @@ class Flows(FlowData):
         row = db.execute(sql("flow_place"), {"flow": flow.n}).fetchone()
         if row is None:
             return errors.UnknownRun(f"workflow run {flow.id[:8]} was deleted")
-        state, owner = row
-        if state == "running":
-            return errors.WrongState(f"workflow run {flow.id[:8]} is another owner's: {owner}")
-        return errors.WrongState(
+        state, owner, _ = row
+        if owner is not None:
+            return errors.NotOwner(f"workflow run {flow.id[:8]} belongs to another owner: {owner}")
+        return errors.NotOwner(
             f"workflow run {flow.id[:8]} does not run: it is {state}",
-            hint=None if state == "ended" else f"`leadrope flow resume {flow.id[:8]}` goes on with it.",
+            hint=None if state == "ended" else f"`leadrope flow resume {flow.id[:8]}` continues it.",
         )
 
     def _not_free(self, flow_id: str) -> errors.StoreError:
         flow = self.get(flow_id)
-        if flow.state == "running":
+        if flow.owner is not None:
             return errors.WrongState(
-                f"workflow run {flow.id[:8]} runs already, in {flow.owner}", hint="Look at it there, or stop it first."
+                f"workflow run {flow.id[:8]} is already {flow.state} (owner {flow.owner})",
+                hint="Look at it there, or stop it first.",
             )
+        failed = _first_failed(self.result(flow.id))
+        again = f"leadrope flow run {shlex.quote(flow.file or flow.name)}"
+        from_there = f" or, from the step that failed: `{again} --from {failed}`" if failed else ""
         return errors.WrongState(
-            f"workflow run {flow.id[:8]} has ended: {flow.outcome}",
-            hint="Start the workflow anew, or a part of it: `leadrope flow run FILE --from STEP`.",
+            f"workflow run {flow.id[:8]} has ended: {flow.outcome}", hint=f"Start it anew: `{again}`{from_there}."
         )
 
 
-async def interrupt(store: Sqlite, left: Sequence[tuple[str, str]]) -> int:
-    """Flows, with their owners, that nobody works on any more say so."""
-    if not left:
-        return 0
-    rows = [{"id": flow_id, "owner": owner, "ended": time.time()} for flow_id, owner in left]
-
-    def work(db: sqlite3.Connection) -> int:
-        return sum(db.execute(sql("interrupt_flow"), row).rowcount for row in rows)
-
-    return await store.write(work)
+def _first_failed(result: Any) -> str | None:
+    """The first step that failed and that nothing took over from."""
+    steps = result.get("steps", ()) if isinstance(result, dict) else ()
+    return next((one["id"] for one in steps if one.get("state") == "failed" and not one.get("is_handled")), None)
 
 
 def digest_of(text: str) -> str:

@@ -234,6 +234,11 @@ class Git:
                 done, _ = await asyncio.wait({talking}, timeout=PIPE_S)
                 if done:
                     break
+                if git_folder.waits_for_pipe(process.pid) and not talking.done():
+                    raise errors.GitFailed(
+                        f"git {words} in {cwd} was stopped: a file that it reads has become a pipe",
+                        hint="If another program changes files there, stop it, and try again.",
+                    )
                 names = ("GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE")
                 folders = dict.fromkeys([*(self.env[name] for name in names if name in self.env), str(cwd)])
                 endless = await asyncio.to_thread(git_folder.find_endless, folders)
@@ -272,7 +277,7 @@ async def find(git: Git, folder: str | Path) -> Repository:
     if asked.code:
         if "not a git repository" in asked.err:
             raise errors.BadDirectory(
-                f"{folder} is in no git repository", hint="Run `git init` and make a first commit, or go on without."
+                f"{folder} is in no git repository", hint="Run `git init` and make a first commit, or continue without."
             )
         raise errors.BadDirectory(f"git cannot use {folder}: {asked.err[-ERROR_CHARS:]}", hint=_hint(asked.err))
     bare, inside = asked.out.split()

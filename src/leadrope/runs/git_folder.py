@@ -52,6 +52,19 @@ def check_folder(git_dir: str) -> None:
         raise errors.BadDirectory(f"{git_dir} cannot be looked at: {error.strerror}") from None
 
 
+def waits_for_pipe(pid: int) -> bool:
+    """Linux says where a process sleeps: in opening a pipe that nobody writes to. False where that is not known.
+
+    A file can become a pipe between git's look at it and its opening it.
+    """
+    try:
+        sleeps_in = Path(f"/proc/{pid}/wchan").read_text(encoding="ascii")
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+    except (OSError, ValueError):
+        return False
+    return sleeps_in == "wait_for_partner" or any(waits_for_pipe(int(child)) for child in children)
+
+
 def find_endless(folders: Iterable[str]) -> str | None:
     """What a git that does not end may be reading, a pipe or a device, in words."""
     for path in folders:

@@ -8,8 +8,11 @@ from typing import Any, Literal
 import msgspec
 
 from leadrope.core import events
+from leadrope.core.fold import SUSPENDED
+from leadrope.core.tools import subject
 from leadrope.runs.sqlite import Sqlite
 from leadrope.runs.store import RunInfo
+from leadrope.runtime.approvals import read_answer
 
 State = Literal["active", "revoked", "ended"]
 
@@ -22,7 +25,7 @@ class RunGrant(msgspec.Struct, frozen=True, kw_only=True):
     time: float
     attempt: int
     state: State = "active"
-    """`ended`: with its run, or with the attempt that it was granted in."""
+    """`ended`: with its run, or with the attempt that it was granted in. A wait for an answer ends none."""
     revoked_by: str = ""
 
 
@@ -42,12 +45,41 @@ def granted(store: Sqlite, run: RunInfo) -> list[RunGrant]:
                     else grant
                     for grant in found
                 ]
+    carried = _first_carried(store, run) if any(grant.attempt < run.attempt for grant in found) else run.attempt
     return [
         msgspec.structs.replace(grant, state="ended")
-        if grant.state == "active" and (run.state == "ended" or grant.attempt < run.attempt)
+        if grant.state == "active" and (run.state == "ended" or grant.attempt < carried)
         else grant
         for grant in found
     ]
+
+
+def standing(store: Sqlite, run: RunInfo) -> list[str]:
+    """Calls that a person approved for the rest of the run before it waited; see `tools.subject`."""
+    rows = [row for row in store.approvals(state="approved", run_id=run.id) if row.kind == "tool_call" and row.used]
+    answers = [(row, read_answer(row.answer)) for row in rows if row.answer is not None]
+    given = [(row, answer) for row, answer in answers if answer.scope == "run"]
+    if not given:
+        return []
+    first, found = _first_carried(store, run), []
+    for row, answer in given:
+        call = msgspec.json.decode(row.asked, type=events.ApprovalRequested).call
+        if first <= row.attempt < run.attempt:
+            found.append(subject(call.name, call.input if answer.edited is None else answer.edited, call.cwd))
+    return found
+
+
+def _first_carried(store: Sqlite, run: RunInfo) -> int:
+    """The first attempt whose grants still hold: a wait for a person's answer ends none, every other end does."""
+    waits = {
+        record.attempt
+        for record in _all(store, run, "notice")
+        if isinstance(record.event, events.Notice) and record.event.code == SUSPENDED
+    }
+    first = run.attempt
+    while first - 1 in waits:
+        first -= 1
+    return first
 
 
 def _all(store: Sqlite, run: RunInfo, type_: str) -> Iterator[events.Recorded]:

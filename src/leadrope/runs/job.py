@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from leadrope import errors
+from leadrope.core import events
+from leadrope.core.config import Config
 from leadrope.core.redaction import Redactor
 from leadrope.core.result import RunResult
 from leadrope.runs.keeper import Keeper, Show
@@ -26,6 +29,8 @@ class Job:
         self.show = show
         self.run: Run | None = None
         self.keeper: Keeper | None = None
+        self.config: Config | None = None
+        """The configuration that it was started with; None: that of the service."""
         self.options: dict[str, Any] = {}
         """What `open_run` is told beside what every run is."""
         self.task: asyncio.Task[None] | None = None
@@ -33,6 +38,12 @@ class Job:
         self.later: list[Order] = []
         """What was asked of it before it ran; carried out when it does."""
         self.pauses = Pauses()
+        self.waits = False
+        """A person may take any time to answer; see `runs.waiting`."""
+        self.unstored: errors.ResultNotStored | None = None
+        """Its result, where the store could not take all of the run."""
+        self.notice = ""
+        """What its user should know from the beginning."""
         self.given_up: str | None = None
         """Why it was ended before it ran."""
         self._opened: asyncio.Future[Run] | None = None
@@ -58,6 +69,17 @@ class Job:
         self.options = options
         self._opened = asyncio.get_running_loop().create_future()
         return await self._opened
+
+    def first_events(self) -> tuple[events.Event, ...]:
+        if not self.notice:
+            return ()
+        return (events.Notice(level="info", code="not_recoverable", message=self.notice),)
+
+    def resumed(self) -> Job:
+        """After a suspension: as before its first turn."""
+        self.run = self.keeper = self.task = None
+        self.later, self.pauses = [], Pauses()
+        return self
 
     def started(self, run: Run) -> None:
         self.run = run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,8 @@ MOST_UNWRITTEN = 20_000
 """Events that may wait for a slow or full disk; then the agent waits too."""
 AGAIN_S = 0.5
 """Between two tries at a full disk."""
+WAIT_S = 60.0
+"""How long a run waits for a full disk; see `store_wait_s` of the settings."""
 
 ACTION_TEXT = 4096
 """Characters of a message from which the row's last action is taken."""
@@ -54,7 +57,7 @@ _MUST_LAST = (
 
 
 class Keeper:
-    def __init__(self, store: Sqlite, run: RunInfo, *, show: Show | None = None) -> None:
+    def __init__(self, store: Sqlite, run: RunInfo, *, show: Show | None = None, wait_s: float = WAIT_S) -> None:
         self._store = store
         self._run = run
         self._show = show
@@ -67,6 +70,8 @@ class Keeper:
         """Who looks on beside the one who is shown it; set before `keep`."""
         self.on_limit: Callable[[float], object] | None = None
         """Told until when a usage limit holds, at the moment when the run begins to wait for its end."""
+        self.on_late_end: Callable[[RunResult, int], object] | None = None
+        """Told the result of a run that has ended while the store takes nothing, and how many events are not stored."""
         self._opened: Run | None = None
         self._stored = Masking(self._redactor, only_pieces=True)
         # The run's own user may see what only looks like a key; what is known to be one is for no screen and no file.
@@ -77,6 +82,16 @@ class Keeper:
         self.row = RowState(run, self._redactor)
         self.is_full = False
         """The disk is; the run is held until there is room."""
+        self._wait_s = wait_s
+        self._full_since = 0.0
+        self._given_up = asyncio.Event()
+        self._stopping: list[asyncio.Future[RunResult]] = []
+        self.lost: errors.StoreError | None = None
+        """Why a part of the run's record is lost."""
+        self.lost_events = 0
+        self._fed = 0
+        self.is_timed_out = False
+        """It was given up because the time was over, and not because somebody said so."""
 
     async def keep(self, run: Run) -> None:
         """To the last event. Returns when all of them are stored."""
@@ -95,6 +110,7 @@ class Keeper:
                 self._is_over = True
                 self._news.set()
             await writing
+        await asyncio.gather(*self._stopping)
 
     def feed(self, batch: list[events.Recorded]) -> None:
         """A batch on its way to the store; also the tap of a run whose events somebody else reads."""
@@ -110,12 +126,24 @@ class Keeper:
                 self.result = recorded.event.result
                 self._is_over = True
         self._unwritten += batch
+        self._fed += len(batch)
         self._news.set()
+
+    def give_up(self) -> None:
+        """Wait for no room in the store, now or later: what cannot be written is lost."""
+        self._given_up.set()
+        self._store.hurry()
+
+    @property
+    def is_over(self) -> bool:
+        """The run has told its last event; what is still to be done is to write them."""
+        return self._is_over
 
     async def stored(self, run: Run) -> None:
         """Returns when the last event of a tapped run is stored."""
         self._opened = run
         await self._write(run)
+        await asyncio.gather(*self._stopping)
 
     def _redactor(self) -> Redactor:
         return self._opened.redactor if self._opened is not None else Redactor()
@@ -144,17 +172,65 @@ class Keeper:
         durable = any(isinstance(recorded.event, _MUST_LAST) for recorded in batch)
         while True:
             progress = self.row.progress(run, attempt=batch[-1].attempt)
+            if self.lost is not None:  # a log has no gaps
+                self._lose(batch, self.lost)
+                return
             try:
                 await self._store.append(self._run, batch, progress, run.redactor, durable=durable)
+            except errors.NotOwner as error:
+                # Another process works on it: this one ends its agent, and has nothing more to say about the run.
+                self._stopping.append(asyncio.ensure_future(run.stop(error.message)))
+                self._lose(batch, error)
+                return
             except (errors.StoreFull, errors.StoreBusy) as error:
-                if not self.is_full:
-                    log.warning("run %s is held: %s", self._run.id[:8], error.message)
-                self.is_full = True
-                await asyncio.sleep(AGAIN_S)
+                if not await self._is_worth_waiting(run, error):
+                    self._lose(batch, error)
+                    return
             else:
                 self.is_full = False
                 del self._unwritten[: len(batch)]
                 return
+
+    def not_stored(self, result: RunResult, error: errors.StoreError, *, is_ended: bool) -> errors.ResultNotStored:
+        """What became of the record of a run that has ended; `is_ended`: its row says so."""
+        name = self._run.id[:8]
+        if not self.lost_events:
+            told = f"all events of run {name} are stored, and its end will be as soon as there is room"
+        else:
+            told = f"the last {self.lost_events} of {self._fed} events of run {name} are lost"
+            told += "; its result is stored" if is_ended else ", and its result is not stored"
+        return errors.ResultNotStored(
+            f"{error.message}: {told}", result=result, is_timed_out=self.is_timed_out, hint=error.hint
+        )
+
+    def _lose(self, batch: list[events.Recorded], error: errors.StoreError) -> None:
+        self.lost = error
+        self.lost_events += len(batch)
+        del self._unwritten[: len(batch)]
+
+    async def _is_worth_waiting(self, run: Run, error: errors.StoreError) -> bool:
+        """Wait a moment for room; False when nobody waits for it any more."""
+        now = asyncio.get_running_loop().time()
+        if not self.is_full:
+            self.is_full, self._full_since = True, now
+            if not self._given_up.is_set():
+                told = "%s. Run %s waits up to %g s for it; Ctrl-C gives up."
+                log.warning(told, error.message, self._run.id[:8], self._wait_s)
+        if self.result is not None and self.on_late_end is not None:
+            self.on_late_end(self.result, len(self._unwritten))
+            self.on_late_end = None
+        if not self._given_up.is_set() and now - self._full_since >= self._wait_s:
+            self.is_timed_out = True
+            self._given_up.set()
+            if not self._is_over:
+                # Nothing is supervised without a record. Not awaited here: its last events come through here too.
+                why = f"{error.message}, after {self._wait_s:g} s of waiting"
+                self._stopping.append(asyncio.ensure_future(run.stop(why)))
+        if self._given_up.is_set():
+            return False
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._given_up.wait(), AGAIN_S)
+        return True
 
 
 class RowState:
@@ -209,6 +285,8 @@ class RowState:
                 self._limited, self.resets_at = True, event.resets_at
             case events.RetryScheduled(by="supervisor"):
                 self.is_parked = self._limited
+            case events.RetryScheduled(error=error) if events.is_unreachable(error):
+                self._action = _short(f"{error}; retrying, attempt {event.attempt + 1}")
             case events.RunEnded(result=result):
                 self._cost = result.cost_usd
                 self._cost_label = result.totals.cost_label if result.totals else self._cost_label

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import sys
@@ -33,10 +34,20 @@ class Lease:
             id=f"{kind}-{secrets.token_hex(6)}", pid=os.getpid(), boot=boot_id(), kind=kind, started=time.time()
         )
         self.path = folder / f"{self.owner.id}.lock"
-        self._handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        if not _lock(self._handle, shared=False):
-            raise errors.StoreError(f"the lease {self.path} is taken", hint="Try again.")
-        os.write(self._handle, f"{self.owner.pid}\n".encode())
+        try:
+            self._handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise unusable(self.path, error) from None
+        try:
+            if not _lock(self._handle, shared=False):
+                raise errors.StoreError(f"the lease {self.path} is taken", hint="Try again.")
+            os.write(self._handle, f"{self.owner.pid}\n".encode())
+        except OSError as error:
+            self.release()
+            raise unusable(self.path, error) from None
+        except errors.StoreError:
+            self.release()
+            raise
 
     def release(self) -> None:
         if self._handle >= 0:
@@ -53,6 +64,8 @@ def is_alive(leadrope_home: Path, owner: Owner) -> bool:
         handle = os.open(leadrope_home / FOLDER / f"{owner.id}.lock", os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
+    except OSError as error:
+        raise unusable(leadrope_home / FOLDER / f"{owner.id}.lock", error) from None
     try:
         return not _lock(handle, shared=True)
     finally:
@@ -72,12 +85,27 @@ class Exclusive:
 
     def __enter__(self) -> bool:
         home.ensure(self._path.parent)
-        self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise unusable(self._path, error) from None
         return _lock(self._handle, shared=False)
 
     def __exit__(self, *_: object) -> None:
         with contextlib.suppress(OSError):
             os.close(self._handle)
+
+
+def unusable(path: Path, error: OSError) -> errors.StoreError:
+    """A file of the store that cannot be opened or written, as an error that names it."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return errors.StoreFull(
+            f"there is no room for {path}", hint="Free some space on that disk. `leadrope runs prune` deletes old runs."
+        )
+    return errors.StoreUnreadable(
+        f"{path} cannot be opened or written: {error.strerror}",
+        hint="Check its owner and mode, those of its folder, and LEADROPE_HOME.",
+    )
 
 
 def _lock(handle: int, *, shared: bool) -> bool:

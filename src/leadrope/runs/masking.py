@@ -14,10 +14,13 @@ from leadrope.core.events import (
     OutputChecked,
     Recorded,
     ThinkingCompleted,
+    ThinkingDelta,
     ToolProgress,
+    UsageEstimated,
     UsageUpdated,
     WallsHeld,
     decoder,
+    is_thought,
 )
 from leadrope.core.redaction import MASK, Redactor
 from leadrope.core.result import RunResult
@@ -27,9 +30,10 @@ LEAST_BEGUN = 4
 """Characters of a known secret that are masked before the rest has come; fewer say nothing."""
 MOST_WAITING = 200
 """Events that wait for the next piece of a message; then they are given on without it."""
-_PROGRESS = (Notice, OutputChecked, ToolProgress, UsageUpdated, WallsHeld)
+_PROGRESS = (Notice, OutputChecked, ToolProgress, UsageEstimated, UsageUpdated, WallsHeld)
 """Nobody acts on them at once. The agent sends one after every piece of its thinking."""
 
+_PIECES = (MessageDelta, ThinkingDelta)
 _Stream = tuple[str, str | None, bool]
 
 
@@ -56,10 +60,10 @@ class Masking:
         found: list[Recorded] = []
         for record in records:
             event = record.event
-            if not self._open and not self._begun and not isinstance(event, MessageDelta):
+            if not self._open and not self._begun and not isinstance(event, _PIECES):
                 found.append(record if self._only_pieces else _cleaned(record, redactor))  # as nearly all of them
                 continue
-            if isinstance(event, MessageDelta):
+            if isinstance(event, _PIECES):
                 self._take(record, event, redactor)
             else:
                 self._close(_ended(event), redactor)
@@ -71,8 +75,8 @@ class Masking:
             found += self._ready()
         return found
 
-    def _take(self, record: Recorded, event: MessageDelta, redactor: Redactor) -> None:
-        stream = (event.message_id, event.agent_id, event.thinking)
+    def _take(self, record: Recorded, event: MessageDelta | ThinkingDelta, redactor: Redactor) -> None:
+        stream = (event.message_id, event.agent_id, is_thought(event))
         place, before = self._open.pop(stream, (-1, ""))
         whole = before + self._rest(stream, event.text, redactor)
         end = redactor.open_end(whole)
@@ -149,7 +153,7 @@ def _ended(event: Event) -> _Stream | None:
 
 def _with(record: Recorded, text: str) -> Recorded:
     event = record.event
-    if not isinstance(event, MessageDelta) or event.text == text:
+    if not isinstance(event, _PIECES) or event.text == text:
         return record
     return msgspec.structs.replace(record, event=msgspec.structs.replace(event, text=text))
 

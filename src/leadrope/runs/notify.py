@@ -19,14 +19,16 @@ import msgspec
 from leadrope import errors
 from leadrope.core import home
 from leadrope.core.events import ApprovalRequested, QuestionRequested, Recorded
+from leadrope.core.execution_events import ExecutionRecord, StepAsked
 from leadrope.core.redacted_json import clean_value
 from leadrope.core.redaction import Redactor, Secret
 from leadrope.core.tools import ToolCall
+from leadrope.runs import settings as configured
 from leadrope.runs import webhook
 from leadrope.runs.webhook import verify
 from leadrope.runtime.shown import clean, describe, one_line
 
-__all__ = ["Notifier", "Settings", "Word", "load", "settings", "verify", "word_of"]
+__all__ = ["Notifier", "Settings", "Word", "load", "settings", "verify", "word_of", "word_of_step"]
 
 SECRET_VARIABLE = "LEADROPE_WEBHOOK_SECRET"  # noqa: S105  # its name, not its value
 PLACEHOLDERS = ("{title}", "{body}")
@@ -55,21 +57,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return not (self.bell or self.command or self.webhook)
 
 
-class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[notify]`."""
-
-    bell: bool = False
-    command: tuple[str, ...] = ()
-    webhook: str = ""
-    webhook_timeout_s: float = 5.0
-    webhook_tries: int = 4
-
-
 class Word(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is told, and the body of a webhook."""
 
-    type: Literal["approval.needed", "question.asked"]
-    run_id: str
+    type: Literal["approval.needed", "question.asked", "step.asked"]
+    run_id: str = ""
+    execution_id: str = ""
+    """In place of a run: the workflow's execution whose step asks."""
+    step: str = ""
     asked_id: str
     title: str
     body: str
@@ -97,49 +92,45 @@ def load(environ: Mapping[str, str]) -> Settings:
 
 def settings(table: Any, environ: Mapping[str, str], *, source: str = "config.toml") -> Settings:
     """`[notify]` as a checked value; the webhook's secret comes from the environment or LEADROPE_HOME/.env."""
-    try:
-        given = msgspec.convert(table, _Table)
-    except msgspec.ValidationError as error:
-        raise errors.BadConfig(
-            f"{source}: notify: {error}", hint=f"Known here: {', '.join(_Table.__struct_fields__)}."
-        ) from None
+    given = configured.table(("notify",), table, configured.NotifyTable, source)
     _check_command(given.command, source)
     target = None
     if given.webhook:
         secret = environ.get(SECRET_VARIABLE, "")
         if not secret:
-            raise errors.BadConfig(
-                f"{source}: notify.webhook has no secret to sign with",
-                hint=f"Put {SECRET_VARIABLE} into the .env file of LEADROPE_HOME.",
-            )
-        if not (0 < given.webhook_timeout_s <= 60 and 1 <= given.webhook_tries <= 10):
-            raise errors.BadConfig(f"{source}: notify: webhook_timeout_s is 0 to 60, webhook_tries 1 to 10")
-        target = webhook.check(
-            webhook.Target(
-                url=given.webhook,
-                secret=Secret(secret),
-                timeout_s=given.webhook_timeout_s,
-                tries=given.webhook_tries,
-            )
+            hint = f"Put {SECRET_VARIABLE} into the .env file of LEADROPE_HOME."
+            raise configured.refused(source, ("notify", "webhook"), "has no secret to sign with", hint)
+        if not 0 < given.webhook_timeout_s <= 60:
+            raise configured.refused(source, ("notify", "webhook_timeout_s"), "is out of range", "Use 1 to 60 seconds.")
+        if not 1 <= given.webhook_tries <= 10:
+            raise configured.refused(source, ("notify", "webhook_tries"), "is out of range", "Use 1 to 10.")
+        target = webhook.Target(
+            url=given.webhook,
+            secret=Secret(secret),
+            timeout_s=given.webhook_timeout_s,
+            tries=given.webhook_tries,
         )
+        try:
+            webhook.check(target)
+        except errors.BadConfig as error:
+            raise configured.refused(
+                source, ("notify", "webhook"), f"cannot be used: {error.message}", error.hint
+            ) from None
     return Settings(bell=given.bell, command=given.command, webhook=target)
 
 
 def _check_command(command: Sequence[str], source: str) -> None:
+    at = ("notify", "command")
     for word in command:
         if any(name in word for name in PLACEHOLDERS) and word not in PLACEHOLDERS:
-            raise errors.BadConfig(
-                f"{source}: notify.command: {word!r} holds a placeholder among other text",
-                hint='A placeholder is a word of its own: ["notify-send", "{title}", "{body}"].',
-            )
+            hint = 'A placeholder is a word of its own: ["notify-send", "{title}", "{body}"].'
+            raise configured.refused(source, at, f"has a placeholder among other text: {word!r}", hint)
     if not command:
         return
     program = os.path.basename(command[0].replace("\\", "/")).lower().removesuffix(".exe")  # noqa: PTH119  # a word
     if program in _SHELLS and any(word in PLACEHOLDERS for word in command):
-        raise errors.BadConfig(
-            f"{source}: notify.command: {program} would take what an agent wrote for a program",
-            hint="Name the program itself, or a script file of yours that takes the two as its arguments.",
-        )
+        hint = "Name the program itself, or a script file of yours that takes the two as its arguments."
+        raise configured.refused(source, at, f"would let {program} take what an agent wrote for a program", hint)
 
 
 def word_of(
@@ -184,6 +175,28 @@ def word_of(
             )
         case _:
             return None
+
+
+def word_of_step(
+    record: ExecutionRecord, redactor: Redactor, *, cwd: str = "", labels: Mapping[str, str] | None = None
+) -> Word | None:
+    """The word for an event of a workflow whose step asks a person; None for all others."""
+    event = record.event
+    if not isinstance(event, StepAsked) or event.run_id:
+        return None  # the run of an agent tells by itself that it asks
+    asked = one_line(clean(redactor.clean(event.detail or event.title)), 300)
+    return Word(
+        type="step.asked",
+        execution_id=record.execution_id,
+        step=event.step,
+        asked_id=event.approval_id,
+        title="leadrope: a workflow waits",
+        body=f"Execution {record.execution_id[:12]}, step {event.step}: {asked}",
+        reason=one_line(clean(redactor.clean(event.reason)), 300),
+        time=record.time,
+        cwd=redactor.clean(cwd),
+        labels=_labels(labels, redactor),
+    )
 
 
 def _labels(labels: Mapping[str, str] | None, redactor: Redactor) -> dict[str, str]:
@@ -236,7 +249,9 @@ class Notifier:
             work.append(self._post(self._settings.webhook, word))
         for step in work:
             if len(self._tasks) >= WAITING:
-                log.warning("too many notifications are on their way; one of run %s is left out", word.run_id)
+                log.warning(
+                    "too many notifications are on their way; one of %s is left out", word.run_id or word.execution_id
+                )
                 step.close()
                 continue
             task = asyncio.get_running_loop().create_task(step)

@@ -1,4 +1,4 @@
-"""Those who look on while runs go: the collector of traces, and the person who is told that one waits.
+"""Those who look on while runs and executions go: the collector of traces, and the person who is told that one waits.
 
 Opened with the first run that a service starts, so that whoever only asks pays for nothing; none of them can end a run.
 """
@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING
 
 from leadrope.core.config import Config
 from leadrope.core.events import ApprovalRequested, QuestionRequested, Recorded
+from leadrope.core.execution_events import ExecutionRecord, StepAsked
 from leadrope.core.redaction import Redactor
+from leadrope.runs.execution_log import WatchRecord
+from leadrope.runs.flow_values import FlowInfo
 from leadrope.runs.store import RunInfo
 
 if TYPE_CHECKING:
@@ -42,10 +45,7 @@ class Observers:
 
         `is_answerable`: somebody may say yes, somewhere. Nobody is called to a run that has said no already.
         """
-        async with self._opening:
-            if not self._is_open:
-                await self._open()
-                self._is_open = True
+        await self._opened()
         telemetry, notifier = self._telemetry, self._notifier if is_answerable else None
         if telemetry is None and notifier is None:
             return None
@@ -57,6 +57,27 @@ class Observers:
                 _tell(notifier, recorded, redactor, run)
 
         return see
+
+    async def watch_execution(self, execution: FlowInfo, *, is_answerable: bool) -> WatchRecord | None:
+        """The same for the events of an execution of a workflow."""
+        await self._opened()
+        telemetry, notifier = self._telemetry, self._notifier if is_answerable else None
+        if telemetry is None and notifier is None:
+            return None
+
+        def see(record: ExecutionRecord, redactor: Redactor) -> None:
+            if telemetry is not None:
+                telemetry.add_execution(record)
+            if notifier is not None and isinstance(record.event, StepAsked):
+                _tell_asked(notifier, record, redactor, execution)
+
+        return see
+
+    async def _opened(self) -> None:
+        async with self._opening:
+            if not self._is_open:
+                await self._open()
+                self._is_open = True
 
     async def close(self, timeout_s: float = TELEMETRY_S) -> None:
         """What is on its way gets a moment: at most this long for all of it."""
@@ -98,3 +119,14 @@ def _tell(notifier: Notifier, recorded: Recorded, redactor: Redactor, run: RunIn
             notifier.tell(word)
     except Exception:  # a boundary: what cannot be told is still asked, and the run goes on
         log.exception("run %s: nobody could be told that it waits", run.id[:8])
+
+
+def _tell_asked(notifier: Notifier, record: ExecutionRecord, redactor: Redactor, execution: FlowInfo) -> None:
+    from leadrope.runs.notify import word_of_step  # noqa: PLC0415  # as above
+
+    try:
+        word = word_of_step(record, redactor, cwd=execution.cwd, labels=execution.labels)
+        if word is not None:
+            notifier.tell(word)
+    except Exception:  # a boundary, as above
+        log.exception("execution %s: nobody could be told that it waits", execution.id[:8])

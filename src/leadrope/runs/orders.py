@@ -6,6 +6,7 @@ import contextlib
 import logging
 
 from leadrope import errors
+from leadrope.core import actors
 from leadrope.runs.job import Job
 from leadrope.runs.sqlite import Sqlite
 from leadrope.runs.store import Order
@@ -29,7 +30,7 @@ async def carry_out(store: Sqlite, job: Job, order: Order) -> None:
             with contextlib.suppress(errors.RunClosed):
                 await job.run.send(order.body["text"])
         case "revoke":
-            job.run.revoke(str(order.body["pattern"]), by=str(order.body.get("by") or "person"))
+            job.run.revoke(str(order.body["pattern"]), by=str(order.body.get("by") or actors.USER))
         case "pause":
             job.run.pause()
             job.pauses.begin()

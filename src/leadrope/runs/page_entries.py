@@ -188,11 +188,7 @@ def _decision(call: Call, write: Writer) -> Safe:
     if decided is None:
         return tag("p", "Nothing was decided: the agent itself refused the call, or the record ends here.", cls="note")
     verb = "Allowed" if decided.decision == "allow" else "Denied"
-    who = (
-        "a person"
-        if decided.by == "person"
-        else {"timeout": "silence", "supervisor": "leadrope", "nobody": "nobody"}.get(decided.by, "a rule")
-    )
+    who = write.line(decided.by, 80)
     layer = f" of {write.line(decided.layer, 60)}" if decided.layer else ""
     why = joined(": ", write.line(decided.reason, 600)) if decided.reason else Safe()
     return tag(

@@ -127,7 +127,7 @@ class Story:
         match event:
             case events.SessionStarted():
                 self.session = event
-                walls = f", inside walls ({event.walls})" if event.walls else ""
+                walls = f", in the sandbox ({event.walls})" if event.walls else ""
                 self._note(time, "session", f"{event.origin}: {event.model or event.provider}, {event.mode}{walls}")
             case events.MessageCompleted():
                 self._say(time, "error" if event.is_error else "agent", event.text, event.agent_id, event.is_error)
@@ -168,6 +168,9 @@ class Story:
                 status = f" after {event.api_status}" if event.api_status else ""
                 title = f"try {event.attempt} of {event.max_attempts} in {event.delay_s:.0f} s{status}"
                 self._note(time, "retry", title, text=event.error, mark="warn")
+            case events.UsageEstimated():
+                title = f"a request broke off unreported; counted as about {event.cost_usd:.2g} USD"
+                self._note(time, "estimate", title, mark="warn")
             case events.Notice():
                 self._notice(time, event)
             case events.Unrecognised():
@@ -180,7 +183,7 @@ class Story:
                 )
                 self._note(time, "output", title, text="\n".join(event.errors), mark="good" if event.valid else "warn")
             case events.WallsHeld():
-                self._note(time, "walls held", f"{event.kind} {event.target}", text=event.message, mark="warn")
+                self._note(time, "sandbox held", f"{event.kind} {event.target}", text=event.message, mark="warn")
             case events.RunEnding():
                 self._note(time, "ending", event.message, text=event.hint or "", mark="bad")
             case events.AgentExited():
@@ -192,7 +195,13 @@ class Story:
             case events.RunEnded():
                 good = event.result.outcome == "succeeded"
                 self._note(time, "run ended", event.result.outcome, mark="good" if good else "warn")
-            case events.TurnStarted() | events.MessageDelta() | events.ToolProgress() | events.UsageUpdated():
+            case (
+                events.TurnStarted()
+                | events.MessageDelta()
+                | events.ThinkingDelta()
+                | events.ToolProgress()
+                | events.UsageUpdated()
+            ):
                 pass
             case _:
                 assert_never(event)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +16,15 @@ from leadrope.core import home
 from leadrope.core.redaction import Redactor
 from leadrope.core.request import RunRequest
 from leadrope.core.tools import ToolCall, class_of
-from leadrope.runs import checkpoints, worktree_changes, worktree_setup, worktrees
+from leadrope.runs import (
+    checkpoint_diff,
+    checkpoints,
+    settings,
+    stored_secrets,
+    worktree_changes,
+    worktree_setup,
+    worktrees,
+)
 from leadrope.runs.checkpoints import Checkpoint, Plan
 from leadrope.runs.store import Filter, RunInfo
 from leadrope.runs.worktrees import Worktree
@@ -28,6 +37,9 @@ log = logging.getLogger("leadrope.runs")
 
 CHECKPOINTS = "checkpoints"
 CHANGES = "changes.diff"
+MISSING = "no_checkpoint"
+"""In the run's `place`: why there is no checkpoint. A later attempt takes none either: it would call the work of an
+earlier one the state from before the run."""
 TAKE_S = 20.0
 """A repository whose state takes longer to write down is worked on without a checkpoint, and that is said."""
 _HARMLESS = ("read", "control", "network")
@@ -43,21 +55,6 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint: bool = True
 
 
-class _Setup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[worktree]` of the user's config, and below it `[worktree.projects."/path"]` for one repository."""
-
-    setup: tuple[str | tuple[str, ...], ...] = ()
-    setup_timeout_s: float = worktree_setup.TIMEOUT_S
-    folder: str | None = None
-    projects: dict[str, _Setup] = {}
-
-    def of(self, cwd: Path) -> _Setup:
-        """The nearest project that the folder lies in; commands come from the user, never from the repository."""
-        here = cwd.resolve()
-        known = {Path(name).expanduser().resolve(): found for name, found in self.projects.items()}
-        return next((known[folder] for folder in (here, *here.parents) if folder in known), self)
-
-
 class Place:
     """The folder of one run while it runs."""
 
@@ -67,6 +64,10 @@ class Place:
         self._environ = environ
         self._place: dict[str, Any] = service.store.texts(run.id).place
         self._wanted = msgspec.convert(self._place.get("wanted", {}), Wanted)
+        if MISSING in self._place:
+            self._wanted = msgspec.structs.replace(self._wanted, checkpoint=False)
+        self.cwd = run.cwd
+        """The folder that the agent works in; a resumed session has its own, which the run finds."""
         self._checkpoint: Checkpoint | None = None
         self._taking: asyncio.Task[Checkpoint | None] | None = None
         if "checkpoint" in self._place:
@@ -78,7 +79,7 @@ class Place:
             return request
         tree = tree_of(self._place)
         if tree is None:
-            given = _setup(self._service).of(Path(request.cwd or "."))
+            given = settings.worktree(self._service.config).of(Path(request.cwd or "."))
             tree = await worktrees.create(
                 Path(request.cwd or "."),
                 self._run.id,
@@ -100,32 +101,45 @@ class Place:
         if class_of(call.name) in _HARMLESS or self._wanted.worktree or not self._wanted.checkpoint:
             return None
         told = None
-        if self._checkpoint is None and self._taking is None:
-            self._taking = asyncio.ensure_future(self._take())
+        if (self._checkpoint is None or self._checkpoint.is_closed) and self._taking is None:
+            self._taking = asyncio.ensure_future(self._take() if self._checkpoint is None else self._reopen())
         if self._taking is not None:
             try:
                 self._checkpoint = await asyncio.shield(self._taking)
             except (errors.LeadropeError, TimeoutError, OSError) as error:
                 self._wanted = msgspec.structs.replace(self._wanted, checkpoint=False)
                 told = f"there is no checkpoint to go back to: {str(error) or 'it took too long'}"
+                with contextlib.suppress(errors.StoreError):  # the run itself says that nothing can be stored
+                    await self._keep(MISSING, told)
             self._taking = None
         path = call.input.get("file_path") or call.input.get("notebook_path")
         if self._checkpoint is not None and isinstance(path, str):
-            await asyncio.to_thread(checkpoints.remember, self._checkpoint, Path(self._run.cwd or ".", path))
+            await asyncio.to_thread(checkpoints.remember, self._checkpoint, Path(self.cwd or ".", path))
         return told
 
     async def _take(self) -> Checkpoint:
-        cwd = Path(self._run.cwd or ".")
+        cwd = Path(self.cwd or ".")
         async with asyncio.timeout(TAKE_S):
             taken = await checkpoints.take(cwd, self._service.home / CHECKPOINTS, self._run.id, environ=self._environ)
         await self._keep("checkpoint", taken)
         return taken
 
-    async def leave(self, redactor: Redactor) -> None:
-        """At the end of the run: what it did is told apart from what comes later."""
+    async def _reopen(self) -> Checkpoint:
+        """An earlier attempt was ended in order, and recorded its end; that of the run is still to come."""
+        assert self._checkpoint is not None  # noqa: S101  # only called then
+        opened = checkpoints.reopen(self._checkpoint)
+        await self._keep("checkpoint", opened)
+        return opened
+
+    async def suspend(self) -> None:
+        """The process ends, and the run does not: its folder and its checkpoint stay as they are."""
         if self._taking is not None:
             self._taking.cancel()
             await asyncio.wait((self._taking,))
+
+    async def leave(self, redactor: Redactor) -> None:
+        """At the end of the run: what it did is told apart from what comes later."""
+        await self.suspend()
         tree = tree_of(self._place)
         if tree is not None:
             await self._keep_changes(tree, redactor)
@@ -145,16 +159,9 @@ class Place:
             return
         await self._service.store.add_artifact(self._run, CHANGES, "text/x-diff", redactor.clean(changed).encode())
 
-    async def _keep(self, name: str, value: Worktree | Checkpoint) -> None:
+    async def _keep(self, name: str, value: Worktree | Checkpoint | str) -> None:
         self._place[name] = msgspec.to_builtins(value)
         await self._service.store.set_place(self._run, self._place)
-
-
-def _setup(service: Service) -> _Setup:
-    try:
-        return msgspec.convert(service.config.worktree, _Setup)
-    except msgspec.ValidationError as error:
-        raise errors.BadConfig(f"{service.config.source}: [worktree]: {error}") from None
 
 
 # -- afterwards -------------------------------------------------------------------------------------------------------
@@ -167,10 +174,13 @@ def tree_of(place: Mapping[str, Any]) -> Worktree | None:
 def _checkpoint_of(service: Service, run: RunInfo) -> Checkpoint:
     place = service.texts(run.id).place
     if "checkpoint" not in place:
-        told = "works in a worktree" if "worktree" in place else "has changed no file, or was told to keep none"
-        raise errors.WrongState(
-            f"run {run.id[:8]} has no checkpoint: it {told}", hint="`leadrope runs diff` shows more."
-        )
+        told, hint = "changed no files, or checkpoints were switched off", f"See `leadrope runs show {run.id[:8]}`."
+        if MISSING in place:
+            raise errors.WrongState(f"run {run.id[:8]}: {place[MISSING]}", hint="Use --worktree next time, or git.")
+        if "worktree" in place:
+            told = "works in a worktree"
+            hint = f"`leadrope runs discard {run.id[:8]}` removes the worktree with its changes."
+        raise errors.WrongState(f"run {run.id[:8]} has no checkpoint: it {told}", hint=hint)
     return msgspec.convert(place["checkpoint"], Checkpoint)
 
 
@@ -186,6 +196,17 @@ def _ended(run: RunInfo) -> None:
         raise errors.WrongState(f"run {run.id[:8]} has not ended", hint=f"`leadrope runs stop {run.id[:8]}` first.")
 
 
+def of_next(place: Mapping[str, Any], *, is_resumed: bool) -> dict[str, Any]:
+    """For a run that resumes or retries this one: the same worktree, or one of its own; never the user's checkout."""
+    found = {"wanted": {**place.get("wanted", {}), "branch": None}}
+    if stored_secrets.FILES in place:
+        found[stored_secrets.FILES] = place[stored_secrets.FILES]
+    tree = tree_of(place)
+    if is_resumed and tree is not None and Path(tree.path).is_dir():
+        found["worktree"] = place["worktree"]
+    return found
+
+
 async def diff(service: Service, run: RunInfo) -> str:
     tree = tree_of(service.texts(run.id).place)
     if tree is not None:
@@ -193,9 +214,29 @@ async def diff(service: Service, run: RunInfo) -> str:
     kept = service.store.artifact(run, CHANGES)
     if kept is not None:
         return kept.decode()
-    plan = await checkpoints.describe(_checkpoint_of(service, run))
-    lines = [f"changed  {path}" for path in plan.restored] + [f"new      {path}" for path in plan.removed]
-    return "\n".join([*lines, ""]) if lines else "nothing is changed\n"
+    return await checkpoint_diff.patch(_checkpoint_of(service, run))
+
+
+async def changed_files(service: Service, run: RunInfo) -> tuple[str, ...]:
+    """The files that a run has changed, in its worktree or in the user's folder; none where that is not known."""
+    place = service.texts(run.id).place
+    tree = tree_of(place)
+    if tree is not None:
+        return tuple(change.path for change in (await worktree_changes.stat(tree)).files)
+    if "checkpoint" in place:
+        return await checkpoint_diff.paths(_checkpoint_of(service, run))
+    return ()
+
+
+def none_changed(place: Mapping[str, Any]) -> str:
+    """What can be said of a run of which no changed file is known; empty if it did nothing that could change one."""
+    if MISSING in place:
+        return f"not known: {place[MISSING]}"
+    if "worktree" not in place and "checkpoint" not in place:
+        return ""
+    if "worktree" in place or msgspec.convert(place["checkpoint"], Checkpoint).kind == "git":
+        return "none changed (files that git ignores are not compared)"
+    return "none known: this is not a git repository, so changes by commands are not recorded"
 
 
 async def readable_diff(service: Service, run: RunInfo) -> str:
@@ -273,7 +314,7 @@ async def forget(service: Service, run: RunInfo) -> None:
     """Before a run is deleted: what lies outside of the store goes too."""
     place = service.texts(run.id).place
     tree = tree_of(place)
-    if tree is not None:
+    if tree is not None and tree.run_id == run.id:  # one that continues another's work leaves it to that run
         await worktrees.discard(tree, home=service.home)
     if "checkpoint" in place:
         await checkpoints.drop(msgspec.convert(place["checkpoint"], Checkpoint))

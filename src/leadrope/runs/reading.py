@@ -7,10 +7,10 @@ import contextlib
 import sqlite3
 import threading
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -20,9 +20,11 @@ from leadrope.core.request import RunRequest
 from leadrope.core.result import RunResult
 from leadrope.core.usage import CostLabel
 from leadrope.runs import database
+from leadrope.runs.approval_rows import ApprovalReads
 from leadrope.runs.statements import sql
-from leadrope.runs.store import Approval, Artifact, Filter, Owner, RunInfo, Texts
+from leadrope.runs.store import Artifact, Filter, Owner, RunInfo, Texts
 
+T = TypeVar("T")
 PAGE_BYTES = 4 * 1024 * 1024
 """Of bodies in one page. A follower that stalls holds a page: five hundred large tool results would be a gigabyte."""
 
@@ -30,7 +32,7 @@ _labels = msgspec.json.Decoder(dict[str, str])
 _object = msgspec.json.Decoder(dict[str, Any])
 
 
-class Reads:
+class Reads(ApprovalReads):
     """The half of the store that a list, a page or a follower needs."""
 
     def __init__(self, path: Path) -> None:
@@ -39,6 +41,7 @@ class Reads:
         self._connections: list[sqlite3.Connection] = []
         self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
+        self._shared: sqlite3.Connection | None = None
 
     def close(self) -> None:
         if self._pool is not None:
@@ -48,10 +51,23 @@ class Reads:
             for connection in self._connections:
                 connection.close()
             self._connections.clear()
+            self._shared = None
             self._local = threading.local()
+
+    def open_read_only(self, reason: errors.LeadropeError | None = None) -> None:
+        """Read a store that cannot be written, by one connection for all threads; raises `reason` if that fails."""
+        try:
+            self._shared = database.open_to_read(self.path)
+        except errors.StoreError as error:
+            if reason is None:
+                raise
+            raise reason from error
+        self._connections.append(self._shared)
 
     def _reading(self) -> sqlite3.Connection:
         """One connection per thread: a reader never waits for another, nor for the writer."""
+        if self._shared is not None:
+            return self._shared
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = database.connect(self.path, read_only=True)
@@ -81,12 +97,18 @@ class Reads:
 
     def find(self, prefix: str) -> RunInfo:
         """A run by its id or the beginning of it, as git does with commits."""
-        found = [row[0] for row in self._rows("runs_with_prefix", low=prefix, high=prefix + "\uffff")] if prefix else []
-        if prefix in found or len(found) == 1:
-            return self.get(prefix if prefix in found else found[0])
+        found = self.with_prefix(prefix)
+        if len(found) == 1 or (found and found[0].id == prefix):
+            return found[0]
         if found:
-            raise errors.UnknownRun(f"several runs begin with {prefix}", hint="Write more of the id.")
+            shown = ", ".join(f"{run.id[:12]} ({run.title[:30]})" for run in found)
+            raise errors.UnknownRun(f"{prefix!r} could be {shown}", hint="Write more of the id.")
         raise errors.UnknownRun(f"there is no run {prefix!r}", hint="`leadrope runs list` shows the runs.")
+
+    def with_prefix(self, prefix: str) -> list[RunInfo]:
+        """The runs whose ids begin so: a few of them, if there are many."""
+        rows = self._rows("runs_with_prefix", low=prefix, high=prefix + "\uffff") if prefix else []
+        return [self.get(row[0]) for row in rows]
 
     def listing(self, wanted: Filter = Filter()) -> list[RunInfo]:  # noqa: B008  # frozen
         key, value = wanted.label or ("", "")
@@ -143,24 +165,12 @@ class Reads:
 
     async def events(self, run: RunInfo, seq: int, limit: int = 500) -> list[Recorded]:
         """As `read`, in a thread: a page may hold megabytes."""
+        return await self.in_thread(lambda: self.read(run, seq, limit))
+
+    async def in_thread(self, read: Callable[[], T]) -> T:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(2, thread_name_prefix="leadrope read")
-        return await asyncio.get_running_loop().run_in_executor(self._pool, self.read, run, seq, limit)
-
-    def approvals(self, *, state: str = "pending", run_id: str = "", limit: int = 500) -> list[Approval]:
-        if state == "pending":
-            rows = self._rows("pending_approvals", run=run_id, limit=limit)
-        else:
-            rows = self._rows("list_approvals", state=state, run=run_id, limit=limit)
-        return [_approval(row) for row in rows]
-
-    def approval(self, approval_id: str) -> Approval:
-        rows = self._rows("get_approval", id=approval_id)
-        if not rows:
-            raise errors.UnknownRun(
-                f"there is no approval {approval_id}", hint="`leadrope approvals list` shows what waits."
-            )
-        return _approval(rows[0])
+        return await asyncio.get_running_loop().run_in_executor(self._pool, read)
 
     def owners(self) -> list[Owner]:
         return [
@@ -174,6 +184,18 @@ class Reads:
     def orphans(self) -> list[str]:
         """Runs of owners that nobody knows any more."""
         return [row[0] for row in self._rows("owners_missing")]
+
+    def reserved_in_vain(self) -> list[str]:
+        """Runs of steps that wait for an execution which has ended, or is gone."""
+        return [row[0] for row in self._rows("reserved_in_vain")]
+
+    def left_over(self, now: float) -> list[str]:
+        """Runs that may start and have no owner, the oldest first."""
+        return [row[0] for row in self._rows("left_over", now=now)]
+
+    def waiting_for(self, owner: str) -> list[str]:
+        """Runs in the queue that this owner may take up, now or later."""
+        return [row[0] for row in self._rows("waiting_for", owner=owner)]
 
     def flows_without_owner(self) -> list[tuple[str, str]]:
         """Workflow runs, with the owners they had, that say `running` and are not."""
@@ -231,42 +253,3 @@ def _info(row: Sequence[Any]) -> RunInfo:
     fields = dict(zip(_INFO_FIELDS, row, strict=True))
     fields["labels"] = _labels.decode(fields["labels"])
     return RunInfo(**fields)
-
-
-def _approval(row: Sequence[Any]) -> Approval:
-    (
-        id_,
-        run_id,
-        attempt,
-        asked_id,
-        kind,
-        state,
-        fingerprint,
-        requested,
-        decided,
-        by,
-        reason,
-        used,
-        asked,
-        answer,
-        cwd,
-        title,
-    ) = row
-    return Approval(
-        id=id_,
-        run_id=run_id,
-        attempt=attempt,
-        asked_id=asked_id,
-        kind=kind,
-        state=state,
-        fingerprint=fingerprint,
-        requested=requested,
-        decided=decided,
-        by=by,
-        reason=reason,
-        used=bool(used),
-        asked=asked.encode(),
-        answer=answer.encode() if answer is not None else None,
-        cwd=cwd,
-        title=title,
-    )

@@ -6,33 +6,33 @@ Done before anybody is shown anything, so that no run says `running` without a l
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal
 
 import msgspec
 
 from leadrope import errors
-from leadrope.core import events
+from leadrope.core import actors, events
 from leadrope.core.fold import fold
 from leadrope.core.redaction import Redactor
 from leadrope.core.request import RunRequest
-from leadrope.core.result import ErrorKind, RunError, RunResult
+from leadrope.core.result import RunError, RunResult
 from leadrope.process import reaper
-from leadrope.runs import flows, leases
+from leadrope.runs import flow_recovery, leases, lost_ends, waiting
 from leadrope.runs.sqlite import Sqlite, ended_event
-from leadrope.runs.store import Filter, RunInfo
+from leadrope.runs.store import RESERVED, Filter, RunInfo
 
 log = logging.getLogger("leadrope.runs")
 
-KINDS = frozenset(get_args(ErrorKind))
 Verdict = Literal["kept", "resumed", "failed"]
 
 GO_ON = (
-    "The program that supervised you was ended in the middle of your work. Look at what is done already, then go on; "
-    "do not repeat what is done."
+    "The program that supervised you was ended in the middle of your work. Look at what is done already, then "
+    "continue; do not repeat what is done."
 )
 MOST_ATTEMPTS = 5
 """A run that takes its owner down with it each time must not do so for ever."""
@@ -54,18 +54,36 @@ async def reconcile(store: Sqlite, leadrope_home: Path) -> list[Reconciled]:
         for owner in store.owners():
             if leases.is_alive(leadrope_home, owner):
                 continue
-            done += [await _reconcile(store, store.get(run_id)) for run_id in store.runs_of(owner.id)]
+            ends = lost_ends.of_owner(leadrope_home, owner.id)
+            done += await _reconcile_all(store, store.runs_of(owner.id), ends)
             await store.drop_owner(owner.id)
             leases.forget(leadrope_home, owner)
-        done += [await _reconcile(store, store.get(run_id)) for run_id in store.orphans()]
+            lost_ends.forget(leadrope_home, owner.id)
+        done += await _reconcile_all(store, store.orphans(), {})
         left = store.flows_without_owner()
         for flow_id, _ in left:
             await asyncio.to_thread(reaper.kill_tagged, flow_id)  # before anybody may go on with it
-        await flows.interrupt(store, left)
+        await flow_recovery.abandon(store, left)
+        for run_id in store.reserved_in_vain():
+            run = store.get(run_id)
+            result = stopped(run, all_events(store, run), "its workflow has ended")
+            last = ended_event(run.id, run.attempt, run.last_seq + 1, result)
+            with contextlib.suppress(errors.NotOwner):
+                await store.end_run(run, result, Redactor(), last=last)
         return done
 
 
-async def _reconcile(store: Sqlite, run: RunInfo) -> Reconciled:
+async def _reconcile_all(
+    store: Sqlite, run_ids: Sequence[str], ends: Mapping[str, lost_ends.LostEnd]
+) -> list[Reconciled]:
+    done: list[Reconciled] = []
+    for run_id in run_ids:
+        with contextlib.suppress(errors.NotOwner):  # claimed meanwhile: it is its new owner's
+            done.append(await _reconcile(store, store.get(run_id), ends.get(run_id)))
+    return done
+
+
+async def _reconcile(store: Sqlite, run: RunInfo, lost: lost_ends.LostEnd | None = None) -> Reconciled:
     killed = await asyncio.to_thread(reaper.kill_tagged, run.id)
     records = all_events(store, run)
     told = finished(records)
@@ -74,19 +92,39 @@ async def _reconcile(store: Sqlite, run: RunInfo) -> Reconciled:
         ended = ended_event(run.id, run.attempt, last, told) if last is not None else None
         await store.end_run(run, told, Redactor(), last=ended, note="finished; its owner died afterwards")
         return Reconciled(run_id=run.id, verdict="kept", killed=killed)
+    if lost is not None:
+        result = lost.result(fold(records) if records else RunResult(run_id=run.id, outcome=lost.outcome))
+        last_event = ended_event(run.id, run.attempt, run.last_seq + 1, result)
+        await store.end_run(run, result, Redactor(), last=last_event, note=lost_ends.REASON)
+        return Reconciled(run_id=run.id, verdict="kept", killed=killed)
     place = store.texts(run.id).place
-    if place.get("recover", "fail") == "resume" and run.attempt < MOST_ATTEMPTS:
+    # A suspension for a person's answer is not a failure.
+    starts = run.attempt - waiting.suspensions(records)
+    then = place.get("recover", "fail")
+    if then in ("resume", "execution") and starts < MOST_ATTEMPTS:
+        if waiting.can_suspend(store, run, place):
+            await store.suspend(run, attempt=run.attempt)
+            return Reconciled(run_id=run.id, verdict="resumed", killed=killed)
         if place.get("pending", "keep") == "deny":
             reason = "the process that asked has died"
-            await store.close_approvals(run, "denied", by="recovery", reason=reason, attempt=run.attempt)
+            await store.close_approvals(run, "denied", by=actors.LEADROPE, reason=reason, attempt=run.attempt)
         # A claim that died before its first event is the same attempt still.
         attempt = run.attempt + 1 if any(record.attempt == run.attempt for record in records) else run.attempt
-        await store.requeue(run, attempt=attempt, note="its owner died; it goes on in its session")
+        owner, note = None, "its background process died; it continues in its session"
+        if then == "execution":
+            owner, note = reserved(place)
+        await store.requeue(run, attempt=attempt, note=note, owner=owner)
         return Reconciled(run_id=run.id, verdict="resumed", killed=killed)
     result = died(run, records)
     seq = (records[-1].seq if records else 0) + 1
     await store.end_run(run, result, Redactor(), last=ended_event(run.id, run.attempt, seq, result))
     return Reconciled(run_id=run.id, verdict="failed", killed=killed)
+
+
+def reserved(place: Mapping[str, Any]) -> tuple[str, str]:
+    """The owner and the note of a step's run that waits for its execution to be continued."""
+    execution_id = str(place.get("execution", ""))
+    return RESERVED + execution_id, f"it continues with its execution {execution_id[:8]}"
 
 
 def all_events(store: Sqlite, run: RunInfo) -> list[events.Recorded]:
@@ -104,7 +142,8 @@ def finished(records: Sequence[events.Recorded]) -> RunResult | None:
     if isinstance(last, events.RunEnded):
         return last.result
     result = fold(records)
-    return result if result.outcome == "succeeded" else None
+    # A denied run has its answer too.
+    return result if result.outcome in ("succeeded", "denied") else None
 
 
 def died(run: RunInfo, records: Sequence[events.Recorded]) -> RunResult:
@@ -115,15 +154,30 @@ def died(run: RunInfo, records: Sequence[events.Recorded]) -> RunResult:
     return msgspec.structs.replace(before, run_id=run.id, outcome="failed", error=error)
 
 
-def not_started(error: errors.LeadropeError, *, run_id: str = "", attempts: int = 0) -> RunResult:
-    """What kept a run from starting, as a result."""
-    kind = error.kind if error.kind in KINDS else "spawn_failed"
-    problem = RunError(kind=kind, message=error.message, hint=error.hint)  # type: ignore[arg-type]  # looked up
-    return RunResult(run_id=run_id, outcome="failed", error=problem, attempts=attempts)
+def stopped(run: RunInfo, records: Sequence[events.Recorded], reason: str) -> RunResult:
+    """The end of a run that had no agent when it was stopped, with what its earlier attempts came to."""
+    problem = RunError(kind="stopped", message=reason)
+    if not records:
+        return RunResult(run_id=run.id, outcome="stopped", error=problem, attempts=run.attempt)
+    return msgspec.structs.replace(fold(records), run_id=run.id, outcome="stopped", error=problem)
+
+
+def has_session(records: Sequence[events.Recorded]) -> bool:
+    """Whether the next attempt continues in the session of an earlier one."""
+    return _session(records) is not None
 
 
 def resumed(request: RunRequest, records: Sequence[events.Recorded]) -> RunRequest:
     """The request of the next attempt: in the session, if there is one to go on with; else from the beginning."""
+    session = _session(records)
+    if session is not None and request.persist_session:
+        return msgspec.structs.replace(
+            request, resume=session, fork=False, session_id=None, prompt=GO_ON, attachments=()
+        )
+    return msgspec.structs.replace(request, session_id=None)
+
+
+def _session(records: Sequence[events.Recorded]) -> str | None:
     session = None
     has_turn = False
     for record in records:
@@ -134,9 +188,7 @@ def resumed(request: RunRequest, records: Sequence[events.Recorded]) -> RunReque
                 has_turn = True
             case _:
                 pass
-    if session is not None and has_turn and request.persist_session:
-        return msgspec.structs.replace(request, resume=session, fork=False, session_id=None, prompt=GO_ON)
-    return msgspec.structs.replace(request, session_id=None)
+    return session if has_turn else None
 
 
 def stale(store: Sqlite, *, keep_s: float, keep_runs: int) -> list[RunInfo]:

@@ -1,14 +1,26 @@
-"""`[service]` and `[budgets]` of the user's config: how many runs at once, and what a day may cost."""
+"""The tables of the user's config that are about many runs, as checked values: `[service]`, `[budgets]` and the others.
+
+A mistake is an error with file, line and the nearest key, before anything is started.
+"""
 
 from __future__ import annotations
 
 import os
-from typing import Literal
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from leadrope import errors
+from leadrope.core import config as configs
+from leadrope.runs import worktree_setup
 from leadrope.runs.store import Limits
+from leadrope.runtime import config_values
+
+LONGEST_STORE_WAIT_S = 86400.0
+_T = TypeVar("_T")
 
 
 class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -16,17 +28,28 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Runs at once on this machine; 0: four per core. Most of them wait for a model, not for the processor."""
     starting: int = 0
     """Agents that start at once; 0: two per core. Sixteen cold starts together delay the first word of each to 10 s."""
+    executions: int = 0
+    """Detached executions of workflows at once on this machine; 0: two per core. Their agents count as runs, too."""
     queued: int = 1000
     recover: Literal["resume", "fail"] = "resume"
-    """What becomes of a detached run whose owner died; one of a terminal is ended, for its person to decide."""
+    """What becomes of a detached run or execution whose owner died. One of a terminal is left for its person."""
     pending: Literal["keep", "deny"] = "keep"
     """Approvals that such a run was waiting for."""
+    waiting_agent_s: float = 600
+    """How long the agent of a detached run stays while a person is asked; then it is ended, and an answer resumes the
+    session. 0: it is never ended. A prompt cache lasts 5 minutes, so a resume costs no more after this time."""
     keep_days: float = 30
     """How long ended runs are kept by `runs prune`."""
     keep_runs: int = 200
     """The newest are kept, however old."""
+    store_wait_s: float = 60
+    """How long a run waits for a store that is full or locked; then it is stopped, and what is not stored is lost."""
     idle_s: float = 30
     """After this time without work the background owner ends itself."""
+
+    @property
+    def executions_at_once(self) -> int:
+        return self.executions or 2 * (os.cpu_count() or 2)
 
     def limits(self) -> Limits:
         cores = os.cpu_count() or 2
@@ -43,13 +66,87 @@ class Budgets(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """By `key=value`."""
 
 
+class NotifyTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[notify]`."""
+
+    bell: bool = False
+    command: tuple[str, ...] = ()
+    webhook: str = ""
+    webhook_timeout_s: float = 5.0
+    webhook_tries: int = 4
+
+
+class TelemetryTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[telemetry]`."""
+
+    endpoint: str = ""
+    content: bool = False
+    service: str = ""
+
+
+class WorktreeTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[worktree]`, and below it `[worktree.projects."/path"]` for one repository."""
+
+    setup: tuple[str | tuple[str, ...], ...] = ()
+    setup_timeout_s: float = worktree_setup.TIMEOUT_S
+    folder: str | None = None
+    projects: dict[str, WorktreeTable] = {}
+
+    def of(self, cwd: Path) -> WorktreeTable:
+        """The nearest project that the folder lies in; commands come from the user, never from the repository."""
+        here = cwd.resolve()
+        known = {Path(name).expanduser().resolve(): found for name, found in self.projects.items()}
+        return next((known[folder] for folder in (here, *here.parents) if folder in known), self)
+
+
 def read(service: object, budgets: object, source: str) -> tuple[ServiceSettings, Budgets]:
-    """The two tables of the config file as values."""
-    try:
-        found = msgspec.convert(service or {}, ServiceSettings), msgspec.convert(budgets or {}, Budgets)
-    except msgspec.ValidationError as error:
-        raise errors.BadConfig(f"{source}: [service] or [budgets]: {error}") from None
-    for name in ("running", "starting", "queued", "keep_runs"):
+    """`[service]` and `[budgets]`."""
+    found = table(("service",), service, ServiceSettings, source), table(("budgets",), budgets, Budgets, source)
+    for name in ("running", "starting", "executions", "queued", "keep_runs", "waiting_agent_s"):
         if getattr(found[0], name) < 0:
-            raise errors.BadConfig(f"{source}: [service] {name} is negative", hint="Use 0 for the default.")
+            raise refused(source, ("service", name), "is negative", "Use 0 for the default.")
+    if not 0 <= found[0].store_wait_s <= LONGEST_STORE_WAIT_S:
+        hint = f"Use a number of seconds from 0 to {LONGEST_STORE_WAIT_S:g}."
+        raise refused(source, ("service", "store_wait_s"), f"is {found[0].store_wait_s:g}", hint)
     return found
+
+
+def check_others(config: configs.Config) -> None:
+    """The tables that are read only when they are needed: a typo there is told now, not at the first approval."""
+    table(("notify",), config.notify, NotifyTable, config.source)
+    table(("telemetry",), config.telemetry, TelemetryTable, config.source)
+    worktree(config)
+    config_values.check(config)
+
+
+def worktree(config: configs.Config) -> WorktreeTable:
+    """`[worktree]`; its projects one by one, so that a mistake is told with the name of its project."""
+    data = dict(config.worktree)
+    projects = table(("worktree", "projects"), data.pop("projects", {}), dict[str, dict[str, Any]], config.source)
+    found = table(("worktree",), data, WorktreeTable, config.source)
+    each = {
+        name: table(("worktree", "projects", name), value, WorktreeTable, config.source)
+        for name, value in projects.items()
+    }
+    return msgspec.structs.replace(found, projects=each)
+
+
+def refused(source: str, path: Sequence[str], message: str, hint: str | None = None) -> errors.BadConfig:
+    """The error of one key, with its line."""
+    where = ".".join(part if re.fullmatch(r"[\w-]+", part) else f'"{part}"' for part in path)
+    return configs.with_line(errors.BadConfig(f"{source}: {where} {message}", hint=hint), source, path=path)
+
+
+def table(path: Sequence[str], data: object, kind: type[_T], source: str) -> _T:
+    """One table as a value, or an error that names the key, its line and the nearest one that is known."""
+    try:
+        return msgspec.convert(data or {}, kind)
+    except msgspec.ValidationError as error:
+        message, _, inside = str(error).partition(" - at `$")
+        inner = [part for part in re.split(r"[.\[\]]+", inside.rstrip("`")) if part.isidentifier()]
+        unknown = re.fullmatch(r"Object contains unknown field `(.*)`", message)
+        if unknown is None:
+            raise refused(source, (*path, *inner), f"is wrong: {message[0].lower()}{message[1:]}") from None
+        known: tuple[str, ...] = getattr(kind, "__struct_fields__", ())
+        hint = configs.suggest(unknown[1], known)
+        raise refused(source, (*path, *inner, unknown[1]), "is not a known key", hint) from None

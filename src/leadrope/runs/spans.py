@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from leadrope.core import events
+from leadrope.core import actors, events
 from leadrope.core.events import Recorded
 from leadrope.core.redaction import Redactor
 from leadrope.core.result import RunResult
@@ -156,7 +156,7 @@ class Spans:
         span = self._tool(run, event.call, time)
         found: dict[str, str | bool] = {
             "leadrope.decision": event.decision,
-            "leadrope.decision.by": event.by,
+            "leadrope.decision.by": actors.kind_of(event.by),  # names of people stay here
             "leadrope.decision.rule": _clean(run, event.rule, 200),
             "leadrope.decision.layer": _clean(run, event.layer, 200),
             "leadrope.decision.edited": event.edited is not None,

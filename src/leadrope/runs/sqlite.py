@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 import time
 import zlib
@@ -15,17 +16,20 @@ from typing import Any, Self, TypeVar
 import msgspec
 
 from leadrope import errors
-from leadrope.core.events import Recorded, RunEnded
+from leadrope.core import actors
+from leadrope.core.events import Event, Recorded, RunEnded
 from leadrope.core.redaction import Redactor, redact
 from leadrope.core.request_secrets import redactor_of
 from leadrope.core.result import RunResult
-from leadrope.runs import database
+from leadrope.runs import claims, database
+from leadrope.runs import patience as patiences
+from leadrope.runs.approval_rows import ApprovalWrites
 from leadrope.runs.bell import Bell
 from leadrope.runs.cleaning import as_json
 from leadrope.runs.reading import Reads
 from leadrope.runs.statements import sql
-from leadrope.runs.store import Approval, Decided, Limits, NewRun, Order, Owner, Progress, RunInfo, State
-from leadrope.runs.writer import BATCH_S, Writer
+from leadrope.runs.store import LIVE, RESERVED, Limits, NewRun, Order, Owner, Progress, RunInfo, State
+from leadrope.runs.writer import BATCH_S, Then, Writer
 
 T = TypeVar("T")
 PACK_BYTES = 4096
@@ -36,18 +40,29 @@ _object = msgspec.json.Decoder(dict[str, Any])
 _SHAPES = Redactor()
 
 
-class Sqlite(Reads):
+class Sqlite(ApprovalWrites, Reads):
     """`with Sqlite(path) as store`; several processes may have the same file open."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self.bell = Bell(self.data_version)
-        self._writer = Writer(path, lambda: database.open_(path), on_change=self.bell.ring)
+        self._busy_s: float | None = None
+        self._writer = Writer(path, lambda: database.open_(path, busy_s=self._busy_s), on_change=self.bell.ring)
         self._reminded: asyncio.AbstractEventLoop | None = None
 
     def __enter__(self) -> Self:
-        self._writer.start()
+        self.start()
         return self
+
+    def start(self, busy_s: float | None = None) -> None:
+        """`busy_s`: how long another process that holds the store is waited for."""
+        self._busy_s = busy_s
+        self._writer.start()
+
+    def open_read_only(self, reason: errors.LeadropeError | None = None) -> None:
+        """For looking alone: every write raises `reason`."""
+        self._writer.refuse(reason or errors.StoreError(f"the run store {self.path} is open for reading only"))
+        super().open_read_only(reason)
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -56,12 +71,49 @@ class Sqlite(Reads):
         self._writer.close()
         super().close()
 
-    async def write(self, work: Callable[[sqlite3.Connection], T], *, weight: int = 0, durable: bool = True) -> T:
-        return await self._writer.do(work, weight=weight, durable=durable)
+    def hurry(self) -> None:
+        """Wait for other processes for a moment only; see `Writer.hurry`."""
+        self._writer.hurry()
 
-    def write_later(self, work: Callable[[sqlite3.Connection], object]) -> None:
-        """With what is written next, or in a moment; nobody waits for it. A failure is the next writer's to tell."""
-        self._writer.later(work)
+    async def write(
+        self,
+        work: Callable[[sqlite3.Connection], T],
+        *,
+        weight: int = 0,
+        durable: bool = True,
+        then: Then | None = None,
+    ) -> T:
+        """A task with patience tries it again for as long as the store is full or locked; `then` hears how it ended."""
+        patience = patiences.current()
+        if patience is None:
+            return await self._writer.do(work, weight=weight, durable=durable, then=then)
+        first = True
+        with contextlib.ExitStack() as stack:
+            while True:
+                try:
+                    done = await self._writer.do(work, weight=weight, durable=durable, then=_if_written(then))
+                except (errors.StoreFull, errors.StoreBusy) as error:
+                    if first:
+                        stack.enter_context(patience.holding())
+                        first = False
+                    try:
+                        is_worth_waiting = await patience.is_worth_waiting(error)
+                    except asyncio.CancelledError:
+                        _tell(then, error)
+                        raise
+                    if not is_worth_waiting:
+                        _tell(then, error)
+                        raise
+                except Exception as error:
+                    _tell(then, error)
+                    raise
+                else:
+                    patience.over()
+                    return done
+
+    def write_later(self, work: Callable[[sqlite3.Connection], object], then: Then | None = None) -> None:
+        """With what is written next, or in a moment; nobody waits for it. A failure is told to `then`."""
+        self._writer.later(work, then)
         loop = asyncio.get_running_loop()
         if self._reminded is not loop:
             self._reminded = loop
@@ -80,6 +132,7 @@ class Sqlite(Reads):
             "created": time.time(),
             "state": new.state,
             "owner": new.owner,
+            "epoch": int(new.state in LIVE),
             "attempt": 1,
             "priority": new.priority,
             "lane": redactor.clean(new.lane),
@@ -127,7 +180,7 @@ class Sqlite(Reads):
         """Events in their order, each once: what is there already is passed over, a gap is refused."""
         last = records[-1].seq if records else 0
         values = {
-            "n": run.n,
+            **claims.claimed(run),
             "state": progress.state,
             "last_seq": last,
             "attempt": progress.attempt,
@@ -143,8 +196,10 @@ class Sqlite(Reads):
 
         def work(db: sqlite3.Connection) -> None:
             have, state, attempt = _place(db, run)
+            if state != "ended":
+                claims.check(db, run)
             if attempt > progress.attempt or state == "queued":
-                raise errors.WrongState(f"run {run.id} is another owner's now: it is {state}, at attempt {attempt}")
+                raise errors.NotOwner(f"run {run.id} is another owner's now: it is {state}, at attempt {attempt}")
             new = [record for record in records if record.seq > have]
             if new:
                 if state == "ended":
@@ -157,8 +212,22 @@ class Sqlite(Reads):
 
         await self.write(work, weight=len(records), durable=durable)
 
+    async def add_event(self, run: RunInfo, event: Event, redactor: Redactor) -> bool:
+        """An event of a run that waits without an owner, after all that it has; False when it has one, or has ended."""
+
+        def work(db: sqlite3.Connection) -> bool:
+            have, state, attempt = _place(db, run)
+            row = {"n": run.n, "last_seq": have + 1}
+            if state not in ("waiting", "queued") or not db.execute(sql("extend_unowned"), row).rowcount:
+                return False
+            added = Recorded(run.id, attempt, have + 1, time.time(), "supervisor", event)
+            db.executemany(sql("add_event"), _event_rows(run.n, [added], redactor))
+            return True
+
+        return await self.write(work)
+
     async def set_state(self, run: RunInfo, state: str, note: str = "") -> None:
-        await self.write(lambda db: db.execute(sql("set_state"), {"n": run.n, "state": state, "note": redact(note)}))
+        await self._write_claimed(run, "set_state", {"state": state, "note": redact(note)})
 
     async def end_run(
         self,
@@ -169,14 +238,15 @@ class Sqlite(Reads):
         last: Recorded | None = None,
         note: str = "",
         only: Sequence[State] = (),
+        unowned: bool = False,
     ) -> bool:
         """The outcome, and its event where it is not stored yet; False when the run had ended before.
 
-        `only`: False, too, when the run is in no state of these any more.
+        `only`: False, too, when the run is in no state of these any more; `unowned`: or when it has an owner.
         """
         text = as_json(result, redactor)
         values = {
-            "n": run.n,
+            **claims.claimed(run),
             "outcome": result.outcome,
             "ended": time.time(),
             "note": redact(note),
@@ -191,6 +261,9 @@ class Sqlite(Reads):
             have, state, _ = _place(db, run)
             if state == "ended" or (only and state not in only):
                 return False
+            if unowned and db.execute("select owner from runs where n = ?", (run.n,)).fetchone()[0] is not None:
+                return False
+            claims.check(db, run)
             values["last_seq"] = have
             if last is not None and db.execute(sql("last_type"), {"run": run.n}).fetchone() != ("run.ended",):
                 # Numbered here: what its owner still wrote may have come between.
@@ -200,7 +273,7 @@ class Sqlite(Reads):
                 )
             db.execute(sql("end_run"), values)
             db.execute(sql("set_result"), {"n": run.n, "result": text})
-            now = {"run": run.n, "state": "withdrawn", "decided": time.time(), "by": "supervisor", "attempt": 2**31}
+            now = {"run": run.n, "state": "withdrawn", "decided": time.time(), "by": actors.LEADROPE, "attempt": 2**31}
             db.execute(sql("close_approvals"), {**now, "reason": "the run has ended"})
             db.execute(sql("drop_orders"), {"run": run.n})
             if result.session_id:
@@ -214,20 +287,38 @@ class Sqlite(Reads):
         self, run: RunInfo, *, attempt: int, note: str, not_before: float = 0.0, owner: str | None = None
     ) -> None:
         """`owner`: the only one who may take it up again."""
-        values = {"n": run.n, "attempt": attempt, "note": redact(note), "not_before": not_before, "owner": owner}
-        await self.write(lambda db: db.execute(sql("requeue"), values))
+        values = {"attempt": attempt, "note": redact(note), "not_before": not_before, "next": owner}
+        await self._write_claimed(run, "requeue", values)
+
+    async def adopt(self, run: RunInfo, execution_id: str, owner: str) -> bool:
+        """Give a run that is reserved for an execution to the owner of that; False when it is not so any more."""
+        values = {"n": run.n, "next": owner, "reserved": RESERVED + execution_id}
+        return await self.write(lambda db: db.execute(sql("adopt_run"), values).rowcount == 1)
+
+    async def wake(self, run: RunInfo) -> bool:
+        """Let a run that waits for a time, and for no owner, start at once; False when it does not wait like that."""
+        return await self.write(lambda db: db.execute(sql("wake"), {"n": run.n}).rowcount == 1)
 
     async def park(self, run: RunInfo, *, until: float, note: str) -> None:
-        await self.write(lambda db: db.execute(sql("park"), {"n": run.n, "not_before": until, "note": redact(note)}))
+        await self._write_claimed(run, "park", {"not_before": until, "note": redact(note)})
 
     async def set_policy(self, run: RunInfo, policy: Any, redactor: Redactor) -> None:
         """The rules that hold for it, when all layers have spoken; before its start it has the request's own."""
-        values = {"n": run.n, "policy": as_json(policy, redactor)}
-        await self.write(lambda db: db.execute(sql("set_policy"), values), durable=False)
+        await self._write_claimed(run, "set_policy", {"policy": as_json(policy, redactor)}, durable=False)
 
     async def set_place(self, run: RunInfo, place: dict[str, Any]) -> None:
-        values = {"n": run.n, "place": as_json(place, _SHAPES)}
-        await self.write(lambda db: db.execute(sql("set_place"), values))
+        await self._write_claimed(run, "set_place", {"place": as_json(place, _SHAPES)})
+
+    async def _write_claimed(
+        self, run: RunInfo, statement: str, values: Mapping[str, Any], *, durable: bool = True
+    ) -> None:
+        """What only whoever has the run may write: the row has the owner and the epoch that `run` says."""
+
+        def work(db: sqlite3.Connection) -> None:
+            claims.check(db, run)
+            db.execute(sql(statement), {**claims.claimed(run), **values})
+
+        await self.write(work, durable=durable)
 
     async def claim(self, owner: str, limits: Limits, *, only: Iterable[str] | None = None) -> RunInfo | None:
         """The next run whose turn it is, now this owner's; None when none may start. `only` these, if given.
@@ -269,53 +360,18 @@ class Sqlite(Reads):
     async def drop_owner(self, owner_id: str) -> None:
         await self.write(lambda db: db.execute(sql("drop_owner"), {"id": owner_id}))
 
-    async def add_approval(self, run: RunInfo, approval: Approval) -> None:
-        values = {
-            "id": approval.id,
-            "run": run.n,
-            "attempt": approval.attempt,
-            "asked_id": approval.asked_id,
-            "kind": approval.kind,
-            "fingerprint": approval.fingerprint,
-            "requested": approval.requested,
-            "asked": redact(approval.asked.decode()),
-        }
-        await self.write(lambda db: db.execute(sql("add_approval"), values))
+    async def suspend(self, run: RunInfo, *, attempt: int) -> bool:
+        """Without an owner until all that it has asked is answered; False when that is so already, and it is queued."""
 
-    async def decide(
-        self, approval_id: str, state: Decided, *, by: str, reason: str = "", answer: bytes | None = None
-    ) -> bool:
-        """True for the one whose word counts: a request leaves `pending` once."""
-        values = {
-            "id": approval_id,
-            "state": state,
-            "decided": time.time(),
-            "by": by,
-            "reason": redact(reason),
-            "answer": redact(answer.decode()) if answer is not None else None,
-        }
-        return await self.write(lambda db: db.execute(sql("decide_approval"), values).rowcount == 1)
+        def work(db: sqlite3.Connection) -> bool:
+            claims.check(db, run)
+            if db.execute(sql("suspend"), claims.claimed(run)).rowcount:
+                return True
+            note = {"note": "it was answered", "not_before": 0.0, "next": None}
+            db.execute(sql("requeue"), {**claims.claimed(run), "attempt": attempt + 1, **note})
+            return False
 
-    async def close_approvals(self, run: RunInfo, state: Decided, *, by: str, reason: str, attempt: int) -> int:
-        values = {"run": run.n, "state": state, "decided": time.time(), "by": by, "attempt": attempt}
-        values["reason"] = redact(reason)
-        return await self.write(lambda db: db.execute(sql("close_approvals"), values).rowcount)
-
-    async def use_earlier(self, run: RunInfo, attempt: int, kind: str, fingerprint: str) -> bytes | None:
-        """An answer that came too late for the process that asked, for the same call to the letter; given once."""
-
-        def work(db: sqlite3.Connection) -> str | None:
-            values = {"run": run.n, "attempt": attempt, "kind": kind, "fingerprint": fingerprint}
-            row = db.execute(sql("earlier_answer"), values).fetchone()
-            if row is None or not db.execute(sql("use_approval"), {"id": row[0]}).rowcount:
-                return None
-            return str(row[1])
-
-        found = await self.write(work)
-        return found.encode() if found is not None else None
-
-    async def mark_used(self, approval_id: str) -> None:
-        await self.write(lambda db: db.execute(sql("use_approval"), {"id": approval_id}))
+        return await self.write(work)
 
     async def add_order(self, run: RunInfo, kind: str, body: dict[str, Any]) -> None:
         values = {"run": run.n, "kind": kind, "body": as_json(body, _SHAPES), "created": time.time()}
@@ -337,16 +393,30 @@ class Sqlite(Reads):
         return await self.write(work)
 
     async def add_artifact(self, run: RunInfo, name: str, kind: str, body: bytes) -> None:
-        values = {"run": run.n, "name": name, "kind": kind, "created": time.time(), "body": body}
-        await self.write(lambda db: db.execute(sql("add_artifact"), values))
+        values = {"name": name, "kind": kind, "created": time.time(), "body": body}
+        await self._write_claimed(run, "add_artifact", values)
 
     async def shrink(self) -> None:
         """Give the room of what was deleted back to the disk."""
         await self.write(lambda db: db.execute("pragma incremental_vacuum"))
         await self.write(lambda db: db.execute("pragma optimize"))
 
+    async def forget_unstarted(self, run_id: str) -> bool:
+        """Delete a run that never came to its first event."""
+        return await self.write(lambda db: db.execute(sql("forget_unstarted"), {"id": run_id}).rowcount == 1)
+
     async def delete_run(self, run_id: str) -> bool:
         return await self.write(lambda db: db.execute(sql("delete_run"), {"id": run_id}).rowcount == 1)
+
+
+def _if_written(then: Then | None) -> Then | None:
+    """A work that failed may be tried again: only its last failure is told."""
+    return None if then is None else lambda error: then(None) if error is None else None
+
+
+def _tell(then: Then | None, error: BaseException) -> None:
+    if then is not None:
+        then(error)
 
 
 def _event_rows(n: int, records: Sequence[Recorded], redactor: Redactor) -> list[tuple[Any, ...]]:

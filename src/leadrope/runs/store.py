@@ -15,8 +15,14 @@ from leadrope.core.usage import CostLabel
 
 State = Literal["queued", "starting", "running", "waiting", "paused", "parked", "ended"]
 LIVE: tuple[State, ...] = ("starting", "running", "waiting", "paused")
-"""States that need a living owner; a run in one of them whose owner is dead is reconciled before anybody sees it."""
+"""States that need a living owner; a run in one of them whose owner is dead is reconciled before anybody sees it. Only
+`waiting` is also the state of a run without an owner, whose agent was ended until a person has answered."""
+RESERVED = "execution:"
+"""Before the id of an execution, in place of an owner: the run of a step, which waits until that is continued."""
 Decided = Literal["approved", "denied", "expired", "withdrawn"]
+ApprovalKind = Literal["tool_call", "question", "plan", "step"]
+"""`tool_call`: of an agent, or a command of a step that a rule wants approved. `question`, `plan`: of an agent. `step`:
+a step `approval`, or one that says `approval: required`."""
 
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -31,6 +37,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     state: State
     outcome: Outcome | None = None
     owner: str | None = None
+    epoch: int = 0
+    """How often it was claimed. What an owner writes names its own number, and is refused after the next claim."""
     attempt: int = 1
     last_seq: int = 0
     first_seq: int = 1
@@ -124,25 +132,39 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person is, or was, asked: an approval of a call, or a question."""
+    """What a person is, or was, asked: by a run, or by a step of an execution."""
 
     id: str
-    run_id: str
-    attempt: int
-    asked_id: str
-    kind: Literal["approval", "question"]
+    """Begins with the id of the run or the execution that asks."""
+    kind: ApprovalKind
     state: Literal["pending"] | Decided
+    run_id: str = ""
+    """Empty where a step asks."""
+    attempt: int = 1
+    asked_id: str = ""
+    """In the events of the run."""
+    execution_id: str = ""
+    """The outermost execution; empty where a run asks."""
+    flow_id: str = ""
+    """The execution that the step belongs to: that one, or one that it has called."""
+    step: str = ""
+    iteration: int = 0
+    item: int | None = None
     fingerprint: str
     requested: float
-    decided: float | None
-    by: str
-    reason: str
-    used: bool
+    decided: float | None = None
+    by: str = ""
+    """See `leadrope.core.actors`."""
+    reason: str = ""
+    used: bool = False
+    """The run or the step has got this answer; it counts for nothing more."""
     asked: bytes
-    """The event, as JSON."""
-    answer: bytes | None
+    """The request, as JSON; see `runs.approval_requests`."""
+    answer: bytes | None = None
+    """As JSON; see `runtime.approvals.Answer`."""
     cwd: str = ""
     title: str = ""
+    """Of the run or the workflow."""
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,43 +3,52 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from leadrope import errors
-from leadrope.core.redaction import MASK
+from leadrope.core import events
 from leadrope.core.request import RunRequest
+from leadrope.runs.store import RunInfo
 
 
 def account_of(request: RunRequest, environ: Mapping[str, str], settings: Mapping[str, str]) -> str:
     """A name for whoever pays, so that a usage limit holds those runs and no others. Never the credential.
 
-    A login is known by its place and not by its token, which changes within hours.
+    `settings` is leadrope's own .env.
     """
-    found = request.credential.reveal() if request.credential else _variable(request, environ, settings)
-    if found:
-        from hashlib import sha256  # noqa: PLC0415  # not needed for a login
+    if request.provider == "claude-code":
+        from leadrope.providers.claude_code import accounts  # noqa: PLC0415  # not to list
 
-        return f"{request.provider}-{sha256(found.encode()).hexdigest()[:12]}"
-    # The same login pays, whether or not a key might have.
-    billing = "subscription" if request.billing == "subscription_only" else request.billing
-    return f"{request.provider}-{billing}"
+        return f"{request.provider}-{accounts.name(request, environ, settings)}"
+    if request.credential is None:
+        return f"{request.provider}-{request.billing}"
+    from hashlib import sha256  # noqa: PLC0415  # few need it
+
+    return f"{request.provider}-{sha256(request.credential.reveal().encode()).hexdigest()[:12]}"
 
 
-def _variable(request: RunRequest, environ: Mapping[str, str], settings: Mapping[str, str]) -> str | None:
-    """What the environment or leadrope's own .env holds for it, in the order of the provider's search."""
-    if request.provider != "claude-code":
-        return None
-    from leadrope.providers.claude_code.credentials import KEY_VARIABLES, TOKEN_VARIABLE  # noqa: PLC0415  # not to list
-
-    places = [(settings, name) for name in KEY_VARIABLES if request.billing != "subscription_only"]
-    if request.billing != "api_key":
-        places = [(environ, TOKEN_VARIABLE), (settings, TOKEN_VARIABLE), *places]
-    if request.billing == "api_key":
-        places += [(environ, name) for name in KEY_VARIABLES]
-    return next((values[name].strip() for values, name in places if values.get(name, "").strip()), None)
+def check_account(
+    run: RunInfo,
+    request: RunRequest,
+    environ: Mapping[str, str],
+    settings: Mapping[str, str],
+    records: Sequence[events.Recorded],
+) -> None:
+    """Raise NotAuthenticated where the next attempt of a run would be paid for by another account than its first."""
+    if account_of(request, environ, settings) == run.account:
+        return
+    started = [record.event.credential for record in records if isinstance(record.event, events.SessionStarted)]
+    source = next((used.source for used in started if used is not None), "")
+    name = run.id[:8]
+    raise errors.NotAuthenticated(
+        f"no credential of the account that it was started with{f' ({source})' if source else ''} was found, and no "
+        "other account is used in its place",
+        hint=f"Try again with `leadrope runs resume {name}` in a terminal that has that credential. To continue with "
+        f"another one, end the run first: `leadrope runs stop {name}`, then `leadrope runs resume {name}`.",
+    )
 
 
 def placed(request: RunRequest) -> RunRequest:
@@ -58,13 +67,3 @@ def placed(request: RunRequest) -> RunRequest:
     except (OSError, RuntimeError):
         return request
     return msgspec.structs.replace(request, cwd=cwd, policy_files=rules, binary=binary)
-
-
-def whole(request: RunRequest) -> RunRequest:
-    """The store's copy, if it is good for a start: what was redacted in it is gone for ever."""
-    if MASK in msgspec.json.encode(request).decode():
-        raise errors.RequestError(
-            "the request held a secret, and secrets are not stored",
-            hint="Start it anew; give secrets by reference, as ${NAME} in connections.",
-        )
-    return request

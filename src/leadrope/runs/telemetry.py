@@ -1,4 +1,4 @@
-"""A run's events as OpenTelemetry traces and metrics, under the names of its GenAI conventions. Off unless configured.
+"""Events of runs and executions as OpenTelemetry traces and metrics, with GenAI's names. Off unless configured.
 
 What was said, asked and answered stays here unless the user opts in. Sending is done by threads of the SDK, over
 bounded queues: a collector that is slow, broken or gone costs a run nothing but its spans.
@@ -11,15 +11,18 @@ import threading
 import time
 import tomllib
 import urllib.parse
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
 from leadrope import errors
-from leadrope.core import home
+from leadrope.core import home, installation
 from leadrope.core.events import Recorded
+from leadrope.core.execution_events import ExecutionRecord
 from leadrope.core.redaction import Redactor
+from leadrope.runs import settings as configured
+from leadrope.runs.execution_spans import ExecutionSpans
 from leadrope.runs.spans import Spans
 from leadrope.version import __version__
 
@@ -49,14 +52,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Prompts, answers, inputs and outputs go with the spans, without keys."""
 
 
-class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[telemetry]` of the user's config.toml."""
-
-    endpoint: str = ""
-    content: bool = False
-    service: str = ""
-
-
 def load(environ: Mapping[str, str]) -> Settings | None:
     """What the environment and the user's own config say; None means off."""
     path = home.config_file(environ)
@@ -73,12 +68,7 @@ def settings(environ: Mapping[str, str], table: Any = None, *, source: str = "co
     """The standard variables stand above the config. An address of one signal is used as it is; the common one gets
     the signal's own path, as the specification says.
     """
-    try:
-        given = msgspec.convert(table or {}, _Table)
-    except msgspec.ValidationError as error:
-        raise errors.BadConfig(
-            f"{source}: telemetry: {error}", hint=f"Known here: {', '.join(_Table.__struct_fields__)}."
-        ) from None
+    given = configured.table(("telemetry",), table, configured.TelemetryTable, source)
     if _is_true(environ.get("OTEL_SDK_DISABLED", "")):
         return None
     base = environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "").strip() or given.endpoint
@@ -89,10 +79,10 @@ def settings(environ: Mapping[str, str], table: Any = None, *, source: str = "co
         if environ.get(f"OTEL_{signal.upper()}_EXPORTER", "").strip().lower() == "none":
             urls[signal] = ""
         if urls[signal] and not urls[signal].startswith(("http://", "https://")):
-            raise errors.BadConfig(
-                f"the telemetry endpoint {urls[signal]!r} is no http address",
-                hint="Write http://host:4318 or https://host; leadrope speaks OTLP over HTTP.",
-            )
+            hint = "Write http://host:4318 or https://host; leadrope speaks OTLP over HTTP."
+            if base == given.endpoint and not own:
+                raise configured.refused(source, ("telemetry", "endpoint"), f"is not an http address: {base!r}", hint)
+            raise errors.BadConfig(f"the telemetry endpoint {urls[signal]!r} is not an http address", hint=hint)
     if not any(urls.values()):
         return None
     return Settings(
@@ -121,7 +111,8 @@ def open_(found: Settings | None) -> Telemetry | None:
     try:
         return Telemetry(found)
     except ImportError as error:
-        log.warning("telemetry is configured, and %s is missing: pip install 'leadrope[otel]'", error.name)
+        install = installation.command_for("otel")
+        log.warning("telemetry is configured, but %s is not installed. Install it with `%s`.", error.name, install)
         return None
 
 
@@ -136,12 +127,10 @@ class Telemetry:
         self._exporters: list[SpanExporter | MetricExporter] = []
         self._traces = _traces(found, resource, self._exporters) if found.traces_url else None
         self._metrics = _metrics(found, resource, self._exporters) if found.metrics_url else None
-        self._spans = Spans(
-            tracer=self._traces.get_tracer("leadrope", __version__) if self._traces else None,
-            meter=self._metrics.get_meter("leadrope", __version__) if self._metrics else None,
-            content=found.content,
-            redactor=redactor or Redactor(),
-        )
+        tracer = self._traces.get_tracer("leadrope", __version__) if self._traces else None
+        meter = self._metrics.get_meter("leadrope", __version__) if self._metrics else None
+        self._spans = Spans(tracer=tracer, meter=meter, content=found.content, redactor=redactor or Redactor())
+        self._executions = ExecutionSpans(tracer, meter)
         self._is_broken = False
         self._complaints = _Complaints()
 
@@ -153,10 +142,17 @@ class Telemetry:
 
     def add(self, recorded: Recorded, redactor: Redactor | None = None) -> None:
         """One event. Never raises: a run does not end because of what watches it. `redactor`: the run's own."""
+        self._guarded(lambda: self._spans.add(recorded, redactor))
+
+    def add_execution(self, record: ExecutionRecord) -> None:
+        """One event of an execution, which is stored, and so without secrets. Never raises."""
+        self._guarded(lambda: self._executions.add(record))
+
+    def _guarded(self, work: Callable[[], None]) -> None:
         if self._is_broken:
             return
         try:
-            self._spans.add(recorded, redactor)
+            work()
         except Exception:
             # A task boundary of its own: whatever the SDK does, here or in a later version, the run goes on.
             self._is_broken = True
@@ -169,6 +165,7 @@ class Telemetry:
     def close(self, timeout_s: float = FLUSH_S) -> bool:
         """Send what is left, for at most this long; False when something may not have arrived."""
         self._spans.close()
+        self._executions.close()
         if self._complaints.heard:
             # It has not taken what came before; the end of the process does not wait for it long.
             timeout_s = min(timeout_s, FLUSH_BROKEN_S)

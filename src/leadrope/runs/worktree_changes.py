@@ -28,7 +28,7 @@ MOST_DIFF = 16 * 1024 * 1024
 _NONE = b"000000"
 _File = tuple[bytes, bytes]
 """Mode and object."""
-_PLAIN = ("--no-ext-diff", "--no-textconv", "--no-color", "--submodule=short")
+PLAIN = ("--no-ext-diff", "--no-textconv", "--no-color", "--submodule=short")
 
 
 class FileChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +65,7 @@ async def diff(tree: Worktree, *, environ: Mapping[str, str] | None = None, most
         git, state = await _state(tree, folder, environ)
         with tempfile.TemporaryFile(dir=folder) as file:
             trees = (tree.start, state.tree)
-            await git.run("diff-tree", "-p", "-r", "-M", *_PLAIN, *trees, cwd=tree.common_dir, into=file)
+            await git.run("diff-tree", "-p", "-r", "-M", *PLAIN, *trees, cwd=tree.common_dir, into=file)
             size = file.seek(0, os.SEEK_END)
             file.seek(0)
             text = file.read(most_bytes).decode(errors="replace")
@@ -80,7 +80,7 @@ async def stat(tree: Worktree, *, environ: Mapping[str, str] | None = None) -> S
     with _scratch(tree) as folder:
         git, state = await _state(tree, folder, environ)
         listed = await git.run(
-            *("diff-tree", "-r", "-z", "--numstat", "--no-renames", *_PLAIN, tree.start, state.tree),
+            *("diff-tree", "-r", "-z", "--numstat", "--no-renames", *PLAIN, tree.start, state.tree),
             cwd=tree.common_dir,
         )
         tip = await worktrees.head(tree, git)

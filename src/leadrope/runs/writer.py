@@ -18,6 +18,8 @@ from leadrope.runs import database
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], Any]
+Then = Callable[[BaseException | None], None]
+"""Called in the loop, in the order of the commits, with what kept a work from being written; None: it is."""
 
 BATCH_EVENTS = 50
 BATCH_S = 0.05
@@ -31,33 +33,58 @@ MOST_WAITING = 10_000
 class _Answer:
     """For a task of a loop: a fraction of what a Future of another thread costs, with its lock and its chain."""
 
-    __slots__ = ("future", "loop")
+    __slots__ = ("future", "loop", "then")
 
-    def __init__(self) -> None:
+    def __init__(self, then: Then | None = None) -> None:
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self.loop.create_future()
+        self.then = then
 
     def set_result(self, value: Any) -> None:
-        self._tell(self.future.set_result, value)
+        self._tell(self.future.set_result, value, None)
 
     def set_exception(self, error: BaseException) -> None:
-        self._tell(self.future.set_exception, error)
+        self._tell(self.future.set_exception, error, error)
 
-    def _tell(self, word: Callable[[Any], None], value: Any) -> None:
+    def _tell(self, word: Callable[[Any], None], value: Any, error: BaseException | None) -> None:
         def tell() -> None:
             # What is handed in is written, also when whoever waits for it is cancelled: a write that may or may not
             # have happened would leave a gap behind it.
             if not self.future.done():
                 word(value)
+            if self.then is not None:
+                self.loop.call_soon(self.then, error)  # after whoever waits has gone on
 
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits there any more
             self.loop.call_soon_threadsafe(tell)
 
 
+class _Unawaited:
+    """For a work that nobody waits for."""
+
+    __slots__ = ("loop", "then")
+
+    def __init__(self, then: Then | None) -> None:
+        self.loop = asyncio.get_running_loop() if then is not None else None
+        self.then = then
+
+    def set_result(self, _: Any) -> None:
+        self._tell(None)
+
+    def set_exception(self, error: BaseException) -> None:
+        self._tell(error)
+
+    def _tell(self, error: BaseException | None) -> None:
+        loop, then = self.loop, self.then
+        if loop is not None and then is not None:
+            with contextlib.suppress(RuntimeError):  # as above; by the same two steps, so that the order stays
+                loop.call_soon_threadsafe(lambda: loop.call_soon(then, error))
+
+
 class _Item:
     __slots__ = ("answer", "durable", "weight", "work")
 
-    def __init__(self, work: Work, weight: int, answer: Future[Any] | _Answer, *, durable: bool) -> None:
+    def __init__(self, work: Work, weight: int, answer: Future[Any] | _Answer | _Unawaited, *, durable: bool) -> None:
         self.work = work
         self.weight = weight
         self.durable = durable
@@ -82,6 +109,8 @@ class Writer:
         """Nothing may be handed in behind the last item: nobody would ever answer it."""
         self._is_closed = False
         self._is_last = False
+        self._hurried = threading.Event()
+        self._refusal: errors.LeadropeError | None = None
         self.commits = 0
 
     def start(self) -> None:
@@ -99,6 +128,10 @@ class Writer:
         if self._thread.ident is not None:
             self._thread.join()
 
+    def hurry(self) -> None:
+        """Wait for other processes for a moment only: what cannot be written then fails."""
+        self._hurried.set()
+
     def submit(self, work: Callable[[sqlite3.Connection], T], *, weight: int = 0, durable: bool = True) -> Future[T]:
         """`weight` is how many events it writes; `durable`: on the disk itself before the answer comes."""
         future: Future[T] = Future()
@@ -106,17 +139,25 @@ class Writer:
         self._hand_in(_Item(work, weight, future, durable=durable))
         return future
 
-    async def do(self, work: Callable[[sqlite3.Connection], T], *, weight: int = 0, durable: bool = True) -> T:
-        answer = _Answer()
+    async def do(
+        self,
+        work: Callable[[sqlite3.Connection], T],
+        *,
+        weight: int = 0,
+        durable: bool = True,
+        then: Then | None = None,
+    ) -> T:
+        """`then` is called also where whoever waits is cancelled: the work is done all the same."""
+        answer = _Answer(then)
         self._hand_in(_Item(work, weight, answer, durable=durable))
         found: T = await answer.future
         return found
 
-    def later(self, work: Callable[[sqlite3.Connection], object]) -> None:
+    def later(self, work: Callable[[sqlite3.Connection], object], then: Then | None = None) -> None:
         """With the next work that is handed in, or when `hand_in_later` is called."""
         with self._door:
             self._check_open()
-            self._later.append(_Item(work, 0, Future(), durable=False))
+            self._later.append(_Item(work, 0, _Unawaited(then), durable=False))
 
     def hand_in_later(self) -> None:
         with self._door:
@@ -130,7 +171,13 @@ class Writer:
             items, self._later = [*self._later, item], []
             self._items.put(items)
 
+    def refuse(self, reason: errors.LeadropeError) -> None:
+        """Write nothing, and say why to whoever wants to."""
+        self._refusal = reason
+
     def _check_open(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal
         if self._is_closed:
             raise errors.StoreError("the run store is closed", hint="Open it again.")
 
@@ -191,7 +238,7 @@ class Writer:
 
     def _together(self, connection: sqlite3.Connection, items: list[_Item]) -> list[Any]:
         self._sync(connection, "full" if any(item.durable for item in items) else "normal")
-        database.begin(connection)
+        database.begin(connection, self._hurried.is_set)
         try:
             answers = [item.work(connection) for item in items]
             connection.execute("commit")

@@ -112,10 +112,10 @@ def test_an_edited_call_runs_as_it_was_edited(yard: Any, leadrope: Terminal) -> 
     approval = json.loads(waiting.splitlines()[0])["id"]
     # What it would do, how bad that may be, and the letter that only looks like another one.
     listed = leadrope("approvals", "list").splitlines()
-    assert listed[0].split() == ["ID", "STATE", "AGE", "RISK", "WHAT"]
+    assert listed[0].split() == ["ID", "KIND", "STATE", "WAITED", "LEFT", "RISK", "WHAT"]
     assert listed[1].split()[-6:] == ["high", "Bash", "git", "push", "-f", "<U+043E>rigin"]
     shown = leadrope("approvals", "show", approval)
-    assert "Bash  risk high\nheld because git push needs approval\n" in shown
+    assert "Bash  risk high\nasked because git push needs approval\nrule require_approval (default)\n" in shown
     assert "read as:\n    runs git push -f <U+043E>rigin\nthe call:\n    git push -f <U+043E>rigin\n" in shown
     leadrope("approvals", "edit", approval, '{"command": "git push --dry-run"}')
     until(lambda: leadrope.show(run_id)["run"]["state"] == "ended")
@@ -198,8 +198,9 @@ async def test_sigterm_ends_the_background_whatever_grace_an_agent_was_given(yar
     os.kill(owner.pid, signal.SIGTERM)
     await asyncio.to_thread(until, lambda: not leases.is_alive(yard.home, owner))
     reads.close()
-    assert leadrope.show(run_id)["run"]["state"] == "queued"
+    # Looking would start the next owner, which would give the agent its five minutes again; stopping starts none.
     assert "stopped" in leadrope("runs", "stop", run_id[:8])
+    assert leadrope.show(run_id)["run"]["outcome"] == "stopped"
 
 
 def test_worktree_diff_apply_and_discard(yard: Any, leadrope: Terminal) -> None:

@@ -9,12 +9,14 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from leadrope import errors
 from leadrope.core.redaction import MASK, Redactor
 from leadrope.runs.flows import Flows, NewFlow, Problem, Remark, UnitOutcome
 from leadrope.runs.sqlite import Sqlite
+from leadrope.runtime.approvals import Answer
 
 KNOWN = 'a "known"\\ pass phrase'
 SHAPED = "sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789"
@@ -84,8 +86,11 @@ async def test_planted_secrets_are_in_no_byte(tmp_path: Path) -> None:
             is False
         )
         asked = {"title": PLANTED, "values": {"command": f"curl -H 'x-api-key: {SHAPED}'"}, "choices": [KNOWN]}
-        wait = await flows.add_wait(flow, units[0], asked, "print", REDACTOR)
-        await flows.decide_wait(wait.token, "denied", reason=PLANTED, choice=KNOWN, by=SHAPED, redactor=REDACTOR)
+        approval = await flows.ask(
+            flow, units[0], "step", asked, execution_id=flow.id, fingerprint="print", redactor=REDACTOR
+        )
+        answer = REDACTOR.clean(msgspec.json.encode(Answer(approved=False, reason=PLANTED, choice=KNOWN)).decode())
+        await store.decide(approval.id, "denied", by=SHAPED, reason=REDACTOR.clean(PLANTED), answer=answer.encode())
         await flows.change_text(flow, f"# Changed\n{PLANTED}", REDACTOR, title=PLANTED)
         assert not await flows.cache_put("key", "http", {"body": PLANTED}, REDACTOR)
         rows: list[dict[str, Any]] = [{"note": PLANTED, KNOWN: 1}]

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gzip
 import json
 import logging
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
 import zlib
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import msgspec
 import pytest
 
+from collector import Listener, listening
 from leadrope import Answer, Secret, errors
 from leadrope.core.redaction import Redactor
 from leadrope.core.request import McpServer
@@ -33,56 +31,10 @@ SIGNED_WITH = "0123456789abcdef0123456789abcdef"
 BASH: dict[str, Any] = {"call": {"tool": "Bash", "id": "t1", "input": {"command": "make it"}, "result": "made"}}
 
 
-class Listener:
-    """Takes every POST: what a collector and a webhook's receiver would get. `is_silent` never answers."""
-
-    def __init__(self) -> None:
-        self.got: list[tuple[str, dict[str, str], bytes]] = []
-        self.is_silent = False
-        self.done = threading.Event()
-        self.url = ""
-
-    def of(self, path: str) -> list[bytes]:
-        return [body for where, _, body in self.got if where == path]
-
-    def spans(self) -> list[Any]:
-        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-
-        found = [ExportTraceServiceRequest.FromString(body) for body in self.of("/v1/traces")]
-        scopes = [scope for request in found for resource in request.resource_spans for scope in resource.scope_spans]
-        return [span for scope in scopes for span in scope.spans]
-
-
 @pytest.fixture
 def listener() -> Iterator[Listener]:
-    found = Listener()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
-            if found.is_silent:
-                found.done.wait(60)
-                return
-            headers = {name.lower(): value for name, value in self.headers.items()}
-            if headers.get("content-encoding") == "gzip":
-                body = gzip.decompress(body)
-            found.got.append((self.path, headers, body))
-            self.send_response(200)
-            self.send_header("content-length", "0")
-            self.end_headers()
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    found.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    yield found
-    found.done.set()
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with listening() as found:
+        yield found
 
 
 def watched(yard: Any, listener: Listener, *, content: bool = False) -> Service:
@@ -170,11 +122,17 @@ async def test_a_wrong_setting_is_what_keeps_a_run_from_starting(yard: Any, tabl
     config = yard.folder / ".config/leadrope"
     config.mkdir(parents=True)
     (config / "config.toml").write_text(table)
-    async with yard.service() as service:
-        job = await service.start(yard.request(yard.agent("a", CLOSE)))
-        with pytest.raises(errors.BadConfig, match=told):
+
+    async def start() -> None:
+        async with yard.service() as service:
+            job = await service.start(yard.request(yard.agent("a", CLOSE)))
             await job.result()
-        assert service.get(job.id).outcome == "failed"
+
+    with pytest.raises(errors.BadConfig, match=told):
+        await start()
+    (config / "config.toml").write_text("")
+    async with yard.service() as service:
+        assert service.listing() == [], "wrong usage is not a run"
 
 
 def test_a_service_that_nobody_watches_imports_nothing_for_it(yard: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 import time
 from typing import Any
@@ -42,6 +43,25 @@ async def test_a_run_is_stored_whole_and_its_log_folds_to_its_result(yard: Any) 
         assert fold(stored) == result == service.texts(job.id).result
 
 
+class _Broken(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        raise BrokenPipeError(record.msg)
+
+
+async def test_whoever_waits_is_told_even_if_a_failure_cannot_be_logged(yard: Any) -> None:
+    handler, logger = _Broken(), logging.getLogger("leadrope.runs")
+    logger.addHandler(handler)
+    try:
+        async with yard.service() as service, asyncio.timeout(60):
+            job = await service.start(yard.request(yard.agent("a", CLOSE)))
+            job.options = {"nonsense": True}
+            with pytest.raises(errors.LeadropeError, match="leadrope itself failed: BrokenPipeError"):
+                await job.result()
+            assert service.is_idle
+    finally:
+        logger.removeHandler(handler)
+
+
 async def test_an_approval_is_answered_from_another_process_and_only_once(yard: Any) -> None:
     agent = yard.agent("a", [call(yard), {"text": "done"}, *CLOSE])
     async with yard.service() as owner, yard.service(kind="other") as other:
@@ -64,9 +84,30 @@ async def test_an_approval_is_answered_from_another_process_and_only_once(yard: 
         decided = other.store.approval(waiting[0].id)
         assert (decided.state == "approved") == yard.marker.exists()
         assert decided.used
-        assert result.outcome == "succeeded"
+        assert result.outcome == ("succeeded" if decided.state == "approved" else "denied")
         with pytest.raises(errors.WrongState, match="no longer open"):
             await other.answer(waiting[0].id, Answer(approved=True))
+
+
+async def test_an_answer_to_what_has_changed_is_refused_and_the_approval_stays_open(yard: Any) -> None:
+    """Compared before it counts, also by the write itself; and the fingerprint of today is taken."""
+    agent = yard.agent("a", [call(yard), {"text": "done"}, *CLOSE])
+    async with yard.service() as owner, yard.service(kind="other") as other:
+        job = await owner.start(yard.request(agent))
+        with other.store.bell.listen() as heard:
+            while not (waiting := other.approvals()):
+                await heard.wait(5)
+        shown = waiting[0].fingerprint
+        await other.store.write(lambda db: db.execute("update approvals set fingerprint = 'another'"))
+        with pytest.raises(errors.StaleAnswer, match="has changed since it was shown"):
+            await other.answer(waiting[0].id, Answer(approved=True, fingerprint=shown))
+        assert not await other.store.decide(waiting[0].id, "approved", by="user:ann", fingerprint=shown)
+        assert [row.state for row in other.approvals()] == ["pending"]
+        assert not yard.marker.exists()
+        await other.store.write(lambda db: db.execute("update approvals set fingerprint = ?", (shown,)))
+        await other.answer(waiting[0].id, Answer(approved=True, fingerprint=shown))
+        assert (await job.result()).outcome == "succeeded"
+    assert yard.marker.exists()
 
 
 async def test_an_approval_that_nobody_answers_expires_and_is_refused_afterwards(yard: Any) -> None:
@@ -134,9 +175,13 @@ async def test_the_rules_that_held_for_a_run_are_kept_with_it(yard: Any) -> None
         assert kept["origin"]["blocked_commands"], "and whose word it was"
 
 
-async def test_what_keeps_a_run_from_starting_is_raised_and_stored(yard: Any) -> None:
+async def test_what_keeps_a_run_from_starting_is_raised_and_stored_if_nobody_sits_before_it(yard: Any) -> None:
     async with yard.service() as service:
         job = await service.start(yard.request(str(yard.folder / "nothing")))
+        with pytest.raises(errors.CliNotFound):
+            await job.result()
+        assert service.listing() == []
+        job = await service.start(yard.request(str(yard.folder / "nothing")), is_detached=True)
         with pytest.raises(errors.CliNotFound):
             await job.result()
         row = service.get(job.id)

@@ -105,7 +105,7 @@ async def test_whoever_waits_in_the_queue_hears_of_a_stop_from_elsewhere(yard: A
         first = await owner.start(yard.request(hangs))
         await reach(owner, first.id, "running")
         second = await owner.start(yard.request(hangs))
-        assert other.waits_for(other.get(second.id)) == "it waits for a place"
+        assert other.waits_for(other.get(second.id)) == "waiting for a free slot"
         await other.stop(second.id, "not needed")
         assert (await second.result()).outcome == "stopped"
         assert other.get(second.id).state == "ended"
@@ -174,7 +174,7 @@ BUDGETS: dict[str, tuple[str, dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", BUDGETS)
 async def test_a_budget_that_is_spent_holds_its_runs_and_leaves_them_their_owner(yard: Any, name: str) -> None:
     text, fields, told = BUDGETS[name]
-    configure(yard, f"[budgets]\n{text}\n")
+    configure(yard, f"[budgets]\n{text}\n[agents.reviewer]\n")
     agent = yard.agent("a", [{"text": "x"}, {"result": {"total_cost_usd": 2.0}}, {"await_eof": True}])
     async with yard.service() as service, yard.service(kind="background", works=True) as background:
         limits = msgspec.structs.replace(yard.request(agent).limits, budget_usd=100.0)

@@ -18,7 +18,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from leadrope import errors
-from leadrope.core import events
+from leadrope.core import events, installation
 from leadrope.core.events import Recorded
 from leadrope.core.redaction import Redactor
 from leadrope.core.result import RunError, RunResult
@@ -120,8 +120,8 @@ def story(run_id: str = "run-1") -> list[Recorded]:
         events.Notice(level="info", code="prompt", message=f"the-prompt {KEY}"),
         events.ToolRequested(call=bash),
         events.ApprovalRequested(approval_id="p1", call=bash, reason="a command", expires_s=300),
-        events.ApprovalResolved(approval_id="p1", approved=True, by="anna"),
-        events.ToolDecided(call=bash, decision="allow", by="person", rule="approval"),
+        events.ApprovalResolved(approval_id="p1", approved=True, by="user:anna"),
+        events.ToolDecided(call=bash, decision="allow", by="user:anna", rule="approval"),
         events.ToolCompleted(call_id="t1", text=f"the-output {KEY}"),
         events.UsageUpdated(message_id="m1", model="opus-1", usage=usage),
         events.SubagentStarted(agent_id="a1", kind="Explore", description="the-description"),
@@ -182,7 +182,7 @@ def test_spans_arrive_with_the_names_of_the_conventions(collector: Collector) ->
         "gen_ai.tool.type": "function",
         "leadrope.approval.wait_s": 1.0,
         "leadrope.decision": "allow",
-        "leadrope.decision.by": "person",
+        "leadrope.decision.by": "user",
         "leadrope.decision.rule": "approval",
         "leadrope.decision.layer": "",
         "leadrope.decision.edited": False,
@@ -341,7 +341,7 @@ def test_it_is_off_unless_it_is_configured(environ: Given, table: Given, urls: t
 
 
 def test_settings_that_cannot_be_used_are_told() -> None:
-    with pytest.raises(errors.BadConfig, match="no http address"):
+    with pytest.raises(errors.BadConfig, match="not an http address"):
         telemetry.settings({"OTEL_EXPORTER_OTLP_ENDPOINT": "grpc://c:4317"})
     with pytest.raises(errors.BadConfig, match="endpont"):
         telemetry.settings({}, {"endpont": "http://c"})
@@ -371,4 +371,5 @@ def test_without_the_extra_a_run_goes_on_and_off_costs_no_import() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
-    assert "pip install 'leadrope[otel]'" in done.stderr
+    assert "is not installed" in done.stderr
+    assert installation.command_for("otel") in done.stderr

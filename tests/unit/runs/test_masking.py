@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import Any
 
@@ -16,6 +17,7 @@ from leadrope.core.events import (
     Notice,
     Recorded,
     ThinkingCompleted,
+    ThinkingDelta,
     ToolCompleted,
     TurnEnded,
 )
@@ -43,7 +45,7 @@ def cut(text: str, places: list[int]) -> list[str]:
 
 
 def told(records: list[Recorded]) -> str:
-    return "".join(record.event.text for record in records if isinstance(record.event, MessageDelta))
+    return "".join(record.event.text for record in records if isinstance(record.event, MessageDelta | ThinkingDelta))
 
 
 @pytest.mark.parametrize("name", SECRETS)
@@ -88,12 +90,13 @@ def test_streams_are_not_mixed_and_nothing_is_held_for_ever() -> None:
     assert told(masking.of(recorded(*events))) == "hunter2 of the database" + "word" * LONGEST + "more"
 
 
+@pytest.mark.parametrize("kind", [ThinkingDelta, functools.partial(MessageDelta, thinking=True)])
 @pytest.mark.parametrize("name", SECRETS)
 @given(places=st.lists(st.integers(0, 10_000), max_size=30))
-def test_progress_between_the_pieces_does_not_uncover_one(name: str, places: list[int]) -> None:
+def test_progress_between_the_pieces_does_not_uncover_one(name: str, places: list[int], kind: Any) -> None:
     """The agent sends a notice after every piece of its thinking."""
     text = f"It says {SECRETS[name]}\nand then it goes on."
-    pieces = [MessageDelta(text=piece, thinking=True) for piece in cut(text, places)]
+    pieces = [kind(text=piece) for piece in cut(text, places)]
     between = [event for piece in pieces for event in (piece, Notice(level="info", code="tokens", message="12"))]
     records = recorded(*between, ThinkingCompleted(text="x"))
     redactor = Redactor([KNOWN])

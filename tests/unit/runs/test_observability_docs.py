@@ -19,9 +19,10 @@ def blocks(name: str, kind: str) -> list[str]:
 
 def test_every_python_example_runs() -> None:
     found = blocks("observability.md", "python")
+    found += [code for code in blocks("internals.md", "python") if "leadrope.runs.page" in code]
     assert len(found) == 2
     for code in found:
-        exec(compile(code, "docs/observability.md", "exec"), {})
+        exec(compile(code, "an example of the documentation", "exec"), {})
 
 
 def test_the_sample_settings_are_accepted() -> None:
@@ -38,4 +39,4 @@ def test_the_sample_action_keeps_strangers_texts_out_of_its_shell() -> None:
     scripts = [step["run"] for step in steps if "run" in step]
     assert scripts
     assert not [script for script in scripts if "${{" in script]
-    assert "pip install 'leadrope[claude]'" in scripts
+    assert 'pip install "leadrope[claude] @ git+$LEADROPE_URL"' in scripts

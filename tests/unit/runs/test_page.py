@@ -222,17 +222,17 @@ def test_it_tells_who_said_yes_and_why() -> None:
     found = recorded(
         events.ToolRequested(call=bash),
         events.ApprovalRequested(approval_id="a1", call=bash, reason="it is a command", expires_s=300),
-        events.ApprovalResolved(approval_id="a1", approved=True, by="anna", reason="tests are fine", scope="run"),
-        events.ToolDecided(call=bash, decision="allow", by="person", rule="approval", reason="tests are fine"),
+        events.ApprovalResolved(approval_id="a1", approved=True, by="user:anna", reason="tests are fine", scope="run"),
+        events.ToolDecided(call=bash, decision="allow", by="user:anna", rule="approval", reason="tests are fine"),
         events.ToolCompleted(call_id="t1", text="ok"),
         events.ToolDecided(
             call=denied, decision="deny", by="rule", rule="blocked", layer="project", reason="no pushes"
         ),
     )
     text = " ".join(Parsed(render(info(), None, found, None)).text.split())
-    assert "Allowed by a person, approval: tests are fine" in text
-    assert "anna said yes after 1.0 s, for the same call in the whole run: tests are fine" in text
-    assert "Denied by a rule, blocked of project: no pushes" in text
+    assert "Allowed by user:anna, approval: tests are fine" in text
+    assert "user:anna said yes after 1.0 s, for the same call in the whole run: tests are fine" in text
+    assert "Denied by policy, blocked of project: no pushes" in text
     assert "1 denied" in text
 
 

@@ -1,44 +1,174 @@
--- name: add_approval!
-insert into approvals (id, run, attempt, asked_id, kind, state, fingerprint, requested, asked)
-values (:id, :run, :attempt, :asked_id, :kind, 'pending', :fingerprint, :requested, :asked)
-on conflict (id) do nothing;
-
 -- name: get_approval
-select a.id, r.id, a.attempt, a.asked_id, a.kind, a.state, a.fingerprint, a.requested, a.decided, a.by, a.reason,
-       a.used, a.asked, a.answer, r.cwd, r.title
-from approvals a join runs r on r.n = a.run
+select a.id, a.kind, a.state, r.id, a.attempt, a.asked_id, f.id, a.execution, a.step, a.iteration, a.item,
+       a.fingerprint, a.requested, a.decided, a.by, a.reason, a.used, a.asked, a.answer, coalesce(r.cwd, f.cwd),
+       coalesce(r.title, f.title), f.name, f.file
+from approvals a left join runs r on r.n = a.run left join flows f on f.n = a.flow
 where a.id = :id;
 
--- name: list_approvals
-select a.id, r.id, a.attempt, a.asked_id, a.kind, a.state, a.fingerprint, a.requested, a.decided, a.by, a.reason,
-       a.used, a.asked, a.answer, r.cwd, r.title
-from approvals a join runs r on r.n = a.run
-where (:state = '' or a.state = :state) and (:run = '' or r.id = :run)
-order by a.requested, a.id
+-- name: approvals_with_prefix
+select a.id, a.kind, a.state, r.id, a.attempt, a.asked_id, f.id, a.execution, a.step, a.iteration, a.item,
+       a.fingerprint, a.requested, a.decided, a.by, a.reason, a.used, a.asked, a.answer, coalesce(r.cwd, f.cwd),
+       coalesce(r.title, f.title), f.name, f.file
+from approvals a left join runs r on r.n = a.run left join flows f on f.n = a.flow
+where a.id >= :low and a.id < :high
+order by a.state <> 'pending', a.requested desc
 limit :limit;
 
 -- name: pending_approvals
-select a.id, r.id, a.attempt, a.asked_id, a.kind, a.state, a.fingerprint, a.requested, a.decided, a.by, a.reason,
-       a.used, a.asked, a.answer, r.cwd, r.title
-from approvals a join runs r on r.n = a.run
-where a.state = 'pending' and (:run = '' or r.id = :run)
+select a.id, a.kind, a.state, r.id, a.attempt, a.asked_id, f.id, a.execution, a.step, a.iteration, a.item,
+       a.fingerprint, a.requested, a.decided, a.by, a.reason, a.used, a.asked, a.answer, coalesce(r.cwd, f.cwd),
+       coalesce(r.title, f.title), f.name, f.file
+from approvals a left join runs r on r.n = a.run left join flows f on f.n = a.flow
+where a.state = 'pending'
+order by a.requested, a.id
+limit :limit;
+
+-- name: approvals_of_run
+select a.id, a.kind, a.state, r.id, a.attempt, a.asked_id, f.id, a.execution, a.step, a.iteration, a.item,
+       a.fingerprint, a.requested, a.decided, a.by, a.reason, a.used, a.asked, a.answer, coalesce(r.cwd, f.cwd),
+       coalesce(r.title, f.title), f.name, f.file
+from approvals a left join runs r on r.n = a.run left join flows f on f.n = a.flow
+where a.run = (select n from runs where id = :id) and (:state = '' or a.state = :state)
+order by a.requested, a.id
+limit :limit;
+
+-- name: approvals_of_execution
+-- Those of called workflows, too.
+select a.id, a.kind, a.state, r.id, a.attempt, a.asked_id, f.id, a.execution, a.step, a.iteration, a.item,
+       a.fingerprint, a.requested, a.decided, a.by, a.reason, a.used, a.asked, a.answer, coalesce(r.cwd, f.cwd),
+       coalesce(r.title, f.title), f.name, f.file
+from approvals a left join runs r on r.n = a.run left join flows f on f.n = a.flow
+where a.execution = :id and a.execution <> '' and (:state = '' or a.state = :state)
+order by a.requested, a.id
+limit :limit;
+
+-- name: pending_ids
+select id from approvals where execution = :id and execution <> '' and state = 'pending';
+
+-- name: approvals_of_flow
+-- Of this execution alone.
+select a.id, a.kind, a.state, r.id, a.attempt, a.asked_id, f.id, a.execution, a.step, a.iteration, a.item,
+       a.fingerprint, a.requested, a.decided, a.by, a.reason, a.used, a.asked, a.answer, coalesce(r.cwd, f.cwd),
+       coalesce(r.title, f.title), f.name, f.file
+from approvals a left join runs r on r.n = a.run left join flows f on f.n = a.flow
+where a.flow = (select n from flows where id = :id) and (:state = '' or a.state = :state)
+order by a.requested, a.id
+limit :limit;
+
+-- name: list_approvals
+select a.id, a.kind, a.state, r.id, a.attempt, a.asked_id, f.id, a.execution, a.step, a.iteration, a.item,
+       a.fingerprint, a.requested, a.decided, a.by, a.reason, a.used, a.asked, a.answer, coalesce(r.cwd, f.cwd),
+       coalesce(r.title, f.title), f.name, f.file
+from approvals a left join runs r on r.n = a.run left join flows f on f.n = a.flow
+where :state = '' or a.state = :state
 order by a.requested, a.id
 limit :limit;
 
 -- name: decide_approval!
 update approvals set state = :state, decided = :decided, by = :by, reason = :reason, answer = :answer
-where id = :id and state = 'pending';
+where id = :id and state = 'pending' and (:fingerprint is null or fingerprint = :fingerprint);
+
+-- name: resume_answered!
+-- The last answer puts the run back into the queue. An agent needs all of them to finish its turn.
+update runs set state = 'queued', attempt = attempt + 1, note = '', not_before = 0
+where n = (select run from approvals where id = :id) and state = 'waiting' and owner is null
+  and not exists (select 1 from approvals where run = runs.n and state = 'pending');
+
+-- name: resume_answered_execution<!
+-- Each answer puts the execution back into the queue: the steps after it need no other one.
+update flows set state = 'queued', note = '', not_before = 0
+where id = (select execution from approvals where id = :id and execution <> '') and state = 'waiting' and owner is null
+returning n;
+
+-- name: use_approval!
+update approvals set used = 1 where id = :id and used = 0 and state in ('approved', 'denied');
 
 -- name: close_approvals!
 update approvals set state = :state, decided = :decided, by = :by, reason = :reason
 where run = :run and state = 'pending' and attempt <= :attempt;
 
--- name: use_approval!
-update approvals set used = 1 where id = :id and used = 0;
+-- name: add_run_approval!
+insert into approvals (id, kind, state, run, attempt, asked_id, fingerprint, requested, asked)
+values (:id, :kind, 'pending', :run, :attempt, :asked_id, :fingerprint, :requested, :asked)
+on conflict (id) do nothing;
 
 -- name: earlier_answer
 select id, answer from approvals
 where run = :run and attempt < :attempt and kind = :kind and fingerprint = :fingerprint and used = 0
-  and answer is not null and state in ('approved', 'denied') and by not in ('timeout', 'supervisor', 'recovery')
+  and answer is not null and state in ('approved', 'denied') and by not in ('timeout', 'leadrope')
 order by requested
 limit 1;
+
+-- name: unused_answers
+select a.id, a.kind, a.state, r.id, a.attempt, a.asked_id, f.id, a.execution, a.step, a.iteration, a.item,
+       a.fingerprint, a.requested, a.decided, a.by, a.reason, a.used, a.asked, a.answer, coalesce(r.cwd, f.cwd),
+       coalesce(r.title, f.title), f.name, f.file
+from approvals a left join runs r on r.n = a.run left join flows f on f.n = a.flow
+where a.run = :run and a.attempt < :attempt and a.used = 0 and a.answer is not null
+  and a.state in ('approved', 'denied') and a.by not in ('timeout', 'leadrope')
+order by a.requested, a.id;
+
+-- name: open_earlier
+select id from approvals
+where run = :run and attempt < :attempt and kind = :kind and fingerprint = :fingerprint and state = 'pending'
+order by requested
+limit 1;
+
+-- name: ask_again!
+update approvals set attempt = :attempt, asked_id = :asked_id, asked = :asked,
+    requested = case when :has_clock then :requested else requested end
+where id = :id and state = 'pending';
+
+-- name: count_step_approvals
+select count(*) from approvals where id >= :low and id < :high;
+
+-- name: add_step_approval!
+insert into approvals (id, kind, state, flow, execution, step, iteration, item, fingerprint, requested, asked)
+select :id, :kind, 'pending', n, :execution, :step, :iteration, :item, :fingerprint, :requested, :asked from flows
+where n = :flow and state in ('running', 'paused') and owner = :owner and epoch = :epoch;
+
+-- name: same_approval
+-- The same question of the same unit, unless its answer was used up. The oldest first: a unit that is tried again after
+-- its process died asks in the order in which it asked before.
+select id from approvals
+where flow = :flow and step = :step and iteration = :iteration and item = :item and fingerprint = :fingerprint
+  and used = 0 and state <> 'withdrawn'
+order by requested, id
+limit 1;
+
+-- name: withdraw_other_approvals!
+-- A unit asks one thing at a time: what it asked before, it no longer wants to know.
+update approvals set state = 'withdrawn', decided = :now, by = 'leadrope', reason = 'it asks something else now'
+where flow = :flow and step = :step and iteration = :iteration and item = :item and fingerprint <> :fingerprint
+  and state = 'pending';
+
+-- name: withdraw_approvals!
+update approvals set state = 'withdrawn', decided = :now, by = 'leadrope', reason = :reason
+where flow = :flow and state = 'pending';
+
+-- name: withdraw_execution_approvals!
+-- Those of called workflows, too.
+update approvals set state = 'withdrawn', decided = :now, by = 'leadrope', reason = :reason
+where execution = :id and execution <> '' and state = 'pending';
+
+-- name: give_back_approval!
+update approvals set used = 0 where id = :id and used = 1;
+
+-- name: give_back_unfinished!
+-- Answers that a process had taken when it died, and that led to no outcome: the same question finds them again.
+update approvals set used = 0
+where flow = (select n from flows where id = :id) and used = 1
+  and not exists (select 1 from flow_outcomes o
+                  where o.flow = approvals.flow and o.step = approvals.step and o.iteration = approvals.iteration
+                    and o.item = approvals.item);
+
+-- name: leave_waiting<!
+-- Until one of what was asked is answered; that may have happened already. A called workflow waits for its caller.
+update flows
+set owner = null, ended = null, note = '',
+    state = case when parent is null
+                      and exists (select 1 from json_each(:asked) one join approvals a on a.id = one.value
+                                  where a.state <> 'pending')
+                 then 'queued' else 'waiting' end
+where n = :flow and state in ('running', 'paused') and owner = :owner and epoch = :epoch
+returning state;

@@ -4,7 +4,7 @@ values (?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: place_of
 -- The row's number too: the last events themselves may have been pruned.
-select max(last_seq, coalesce((select max(seq) from events where run = :run), 0)), state, attempt
+select max(last_seq, coalesce((select max(seq) from events where run = :run), 0)), state, attempt, owner, epoch
 from runs where n = :run;
 
 -- name: last_type

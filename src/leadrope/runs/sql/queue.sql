@@ -12,6 +12,19 @@ select 1 from runs
 where state in ('queued', 'parked') and state <> 'ended' and not_before <= :now
 limit 1;
 
+-- name: left_over
+-- Runs that may start and wait for nobody in particular: the process that had them is gone, or there was none yet.
+select id from runs
+where state in ('queued', 'parked') and state <> 'ended' and owner is null and not_before <= :now
+  and account not in (select account from holds where until > :now)
+order by n;
+
+-- name: waiting_for
+select id from runs where state in ('queued', 'parked') and state <> 'ended' and (owner is null or owner = :owner);
+
+-- name: wake!
+update runs set not_before = 0, note = '' where n = :n and state = 'queued' and owner is null;
+
 -- name: next_due
 select min(not_before) from runs where state in ('queued', 'parked') and state <> 'ended' and not_before > :now;
 
@@ -20,7 +33,7 @@ select min(until) from holds where until > :now;
 
 -- name: running_by_lane
 select lane, count(*), sum(state = 'starting') from runs
-where state in ('starting', 'running', 'waiting', 'paused') and state <> 'ended'
+where state in ('starting', 'running', 'waiting', 'paused') and state <> 'ended' and owner is not null
 group by lane;
 
 -- name: queue_length
@@ -33,13 +46,20 @@ where r.state = 'queued' and r.state <> 'ended'
 
 -- name: claim!
 -- The time that it waited for is over: left there, it would be taken for the time of a later wait.
-update runs set state = 'starting', owner = :owner, note = '', not_before = 0, started = coalesce(started, :now)
+update runs
+set state = 'starting', owner = :owner, epoch = epoch + 1, note = '', not_before = 0, started = coalesce(started, :now)
 where n = :n and state = 'queued';
 
 -- name: due_parked!
 -- A run that is parked by a living owner is that owner's to go on with.
 update runs set state = 'queued', note = 'the limit has been reset'
 where state = 'parked' and state <> 'ended' and owner is null and not_before > 0 and not_before <= :now;
+
+-- name: suspend!
+-- Only while something is still open: an answer that came meanwhile would find nobody who waits for it.
+update runs set state = 'waiting', owner = null, note = ''
+where n = :n and state <> 'ended' and owner is :owner and epoch = :epoch
+  and exists (select 1 from approvals where run = :n and state = 'pending');
 
 -- name: hold_account!
 insert into holds (account, until, note) values (:account, :until, :note)
@@ -61,8 +81,18 @@ select id, pid, boot, kind, started from owners;
 select id from runs where owner = :owner and state <> 'ended';
 
 -- name: owners_missing
+-- A run that is reserved for an execution has no process, and misses none.
 select id, owner from runs where owner is not null and state <> 'ended'
-  and owner not in (select id from owners);
+  and owner not in (select id from owners) and owner not like 'execution:%';
+
+-- name: reserved_in_vain
+-- Runs of steps whose execution has ended, or is gone.
+select r.id from runs r
+where r.state = 'queued' and r.state <> 'ended' and r.owner like 'execution:%'
+  and not exists (select 1 from flows f where f.id = substr(r.owner, 11) and f.state <> 'ended');
+
+-- name: adopt_run!
+update runs set owner = :next, note = '' where n = :n and state = 'queued' and owner = :reserved;
 
 -- name: add_order!
 insert into orders (run, kind, body, created) values (:run, :kind, :body, :created);
@@ -79,7 +109,8 @@ update orders set taken = 1 where n = :n and taken = 0;
 delete from orders where run = :run;
 
 -- name: add_artifact!
-insert into artifacts (run, name, kind, created, body) values (:run, :name, :kind, :created, :body)
+insert into artifacts (run, name, kind, created, body)
+select n, :name, :kind, :created, :body from runs where n = :n and owner is :owner and epoch = :epoch
 on conflict (run, name) do update set kind = excluded.kind, created = excluded.created, body = excluded.body;
 
 -- name: get_artifact

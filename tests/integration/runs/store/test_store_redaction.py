@@ -137,16 +137,11 @@ async def test_planted_secrets_are_in_no_byte(store: Sqlite, path: Path) -> None
             run_id="run",
             attempt=1,
             asked_id="c",
-            kind="approval",
+            kind="tool_call",
             state="pending",
             fingerprint="f",
             requested=1.0,
-            decided=None,
-            by="",
-            reason="",
-            used=False,
             asked=asked,
-            answer=None,
         )
         await store.add_approval(run, approval)
         await store.decide(f"a{number}", "approved", by="me", reason=text, answer=msgspec.json.encode({"why": text}))
@@ -155,7 +150,8 @@ async def test_planted_secrets_are_in_no_byte(store: Sqlite, path: Path) -> None
         await store.set_state(run, "waiting", text)
         await store.set_place(run, {"setup": text})
         await store.park(run, until=1.0, note=text)
-        await store.requeue(run, attempt=1, note=text)
+        await store.requeue(store.get(run.id), attempt=1, note=text)
+        run = store.get(run.id)
     error = RunError(kind="api_error", message=LINES, stderr_tail=tuple(LINES.split("\n")), hint=LINES)
     result = RunResult(run_id="run", outcome="failed", text=LINES, output={"x-api-key": KNOWN, "a": LINES}, error=error)
     ended = ended_event("run", 1, len(records) + 1, result)

@@ -21,6 +21,7 @@ from leadrope.core.result import RunResult
 from leadrope.runs import database, writer
 from leadrope.runs.bell import Bell
 from leadrope.runs.sqlite import Sqlite, ended_event
+from leadrope.runs.store import Limits
 from leadrope.runs.writer import Writer
 
 
@@ -96,6 +97,29 @@ async def test_a_run_that_was_given_back_takes_nothing_of_its_former_owner(store
         await stored.append_deltas(1)
     assert store.get("run").last_seq == 3
     assert store.get("run").state == "queued"
+
+
+@pytest.mark.parametrize("next_owner", ["second", "first"])
+async def test_a_process_that_lost_a_run_can_write_nothing_more_to_it(
+    store: Sqlite, path: Path, add: Any, start: Any, next_owner: str
+) -> None:
+    """Also where the next claim is by an owner of the same name: what counts is the claim."""
+    await add(state="queued", owner=None)
+    zombie = await start("zombie", path, "first")
+    assert await zombie.said() == ["ready"]
+    await store.requeue(store.get("run"), attempt=2, note="its owner died")
+    taken = await store.claim(next_owner, Limits(running=9, starting=9, queued=9))
+    assert taken is not None
+    assert (taken.owner, taken.epoch) == (next_owner, 2)
+    before = store.texts("run")
+    zombie.go()
+    said = await zombie.rest()
+    assert len(said) == 10
+    assert {word for _, word in said} == {"NotOwner"}, said
+    assert store.get("run") == taken
+    assert store.texts("run") == before
+    assert store.artifacts(taken) == []
+    assert [item.seq for item in store.read(taken, 1, 100)] == [1]
 
 
 async def test_the_last_event_is_there_once_whoever_ends_the_run(store: Sqlite, add: Any) -> None:

@@ -1,0 +1,166 @@
+"""Every method of the store that writes: either it is an owner's, and refused after the next claim, or anybody's."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import sqlite3
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leadrope import errors
+from leadrope.core.events import MessageDelta, Recorded
+from leadrope.core.execution_events import ExecutionPaused, StepStarted
+from leadrope.core.redaction import Redactor
+from leadrope.core.request import RunRequest
+from leadrope.core.result import RunResult
+from leadrope.runs.execution_log import ExecutionLog
+from leadrope.runs.flows import Flows, NewFlow, UnitOutcome
+from leadrope.runs.sqlite import Sqlite
+from leadrope.runs.store import Approval, Limits, NewRun, Progress, RunInfo
+
+NONE = Redactor()
+LIMITS = Limits(running=9, starting=9, queued=9)
+PROGRESS = Progress(state="running", attempt=1, cost_usd=0.0, tokens=0, model="m", session_id=None, last_action="late")
+KEY = UnitOutcome(step="ask", status="succeeded")
+LATE = UnitOutcome(step="late", status="succeeded")
+ASKED = Approval(id="late", kind="tool_call", state="pending", fingerprint="f", requested=1.0, asked=b"{}")
+
+OF_RUNS: dict[str, Callable[[Sqlite, RunInfo], Awaitable[Any]]] = {
+    "append": lambda store, run: store.append(run, [_delta(run)], PROGRESS, NONE),
+    "set_state": lambda store, run: store.set_state(run, "paused"),
+    "end_run": lambda store, run: store.end_run(run, RunResult(run_id=run.id, outcome="failed"), NONE),
+    "requeue": lambda store, run: store.requeue(run, attempt=9, note="late"),
+    "park": lambda store, run: store.park(run, until=9e9, note="late"),
+    "set_policy": lambda store, run: store.set_policy(run, {"late": True}, NONE),
+    "set_place": lambda store, run: store.set_place(run, {"late": True}),
+    "suspend": lambda store, run: store.suspend(run, attempt=1),
+    "add_artifact": lambda store, run: store.add_artifact(run, "late", "text/plain", b"late"),
+    "add_approval": lambda store, run: store.add_approval(run, ASKED),
+    "close_approvals": lambda store, run: store.close_approvals(run, "denied", by="policy", reason="", attempt=9),
+    "use_earlier": lambda store, run: store.use_earlier(run, 9, "tool_call", "f"),
+}
+OF_FLOWS: dict[str, Callable[[Flows, Any], Awaitable[Any]]] = {
+    "set_state": lambda flows, flow: flows.set_state(flow, "waiting"),
+    "requeue": lambda flows, flow: flows.requeue(flow, note="late"),
+    "end": lambda flows, flow: flows.end(flow, "failed", {}, NONE),
+    "set_paused": lambda flows, flow: flows.set_paused(flow, None, ExecutionPaused(), is_paused=True),
+    "change_text": lambda flows, flow: flows.change_text(flow, "# Late", NONE),
+    "begin": lambda flows, flow: flows.begin(flow, LATE),
+    "settle": lambda flows, flow: flows.settle(flow, LATE, NONE),
+    "carry": lambda flows, flow: flows.carry(flow, flow, ["late"]),
+    "ask": lambda flows, flow: _ask(flows, flow, "another"),
+    "ask, the same": lambda flows, flow: _ask(flows, flow, "f"),
+    "wait_for": lambda flows, flow: flows.wait_for(flow, []),
+}
+ANYBODYS = {
+    "add_run": "makes it",
+    "claim": "raises the epoch",
+    "adopt": "names whom the run is reserved for",
+    "wake": "of one without an owner",
+    "add_event": "of one without an owner",
+    "decide": "of a person; leaves `pending` once",
+    "use_approval": "an answer is used once, by the process that asked it",
+    "give_back": "of answers that the same process has used",
+    "add_order": "of a person",
+    "take_orders": "names its owner; each once",
+    "hold_account": "of an account",
+    "add_owner": "of a process",
+    "drop_owner": "of a process",
+    "shrink": "changes nothing that is kept",
+    "forget_unstarted": "of one without events",
+    "delete_run": "of one that has ended",
+    "write": "the others are made of it",
+    "write_later": "the others are made of it",
+}
+ANYBODYS_OF_FLOWS = {
+    "add": "makes it",
+    "claim": "raises the epoch",
+    "claim_next": "raises the epoch",
+    "wake": "of one without an owner",
+    "end_unowned": "of one without an owner",
+    "pause_unowned": "of one without an owner",
+    "queue_paused": "of one without an owner",
+    "add_control": "of a person",
+    "take_controls": "names its owner; each once",
+    "release": "names its owner",
+    "begin_soon": "nobody waits for it: tried below",
+    "delete": "of those that have ended",
+    "prune": "of those that have ended",
+    "cache_put": "of no execution",
+    "cache_clear": "of no execution",
+    "put_dataset": "of no execution",
+    "delete_dataset": "of no execution",
+}
+
+
+def _delta(run: RunInfo) -> Recorded:
+    return Recorded(run.id, 1, 1, 1.0, "agent", MessageDelta(text="late"))
+
+
+def _ask(flows: Flows, flow: Any, fingerprint: str) -> Awaitable[Any]:
+    return flows.ask(flow, KEY, "step", {}, execution_id=flow.id, fingerprint=fingerprint, redactor=NONE)
+
+
+def writers(kind: type) -> set[str]:
+    """The public methods that write, by their text: also those that are added later."""
+    found = inspect.getmembers(kind, inspect.isfunction)
+    return {
+        name
+        for name, method in found
+        if not name.startswith("_") and ("write" in (text := inspect.getsource(method)) or "async def" in text)
+    } - {"events", "in_thread", "close", "hurry", "start", "open_read_only"}
+
+
+def test_every_method_that_writes_is_in_the_table() -> None:
+    assert writers(Sqlite) == set(OF_RUNS) | set(ANYBODYS)
+    assert writers(Flows) == {name.partition(",")[0] for name in OF_FLOWS} | set(ANYBODYS_OF_FLOWS)
+
+
+def dump(path: Path) -> list[str]:
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        return list(db.iterdump())
+
+
+@pytest.mark.parametrize("name", OF_RUNS)
+@pytest.mark.parametrize("next_owner", ["first", "second"])
+async def test_a_write_to_a_run_by_an_earlier_claim_changes_nothing(
+    store: Sqlite, path: Path, name: str, next_owner: str
+) -> None:
+    await store.add_run(NewRun(id="run", request=RunRequest(prompt="go"), owner=None))
+    late = await store.claim("first", LIMITS)
+    assert late is not None
+    await store.requeue(late, attempt=1, note="taken for dead")
+    assert await store.claim(next_owner, LIMITS) is not None
+    before = dump(path)
+    with pytest.raises(errors.NotOwner):
+        await OF_RUNS[name](store, late)
+    assert dump(path) == before
+
+
+@pytest.mark.parametrize("name", [*OF_FLOWS, "begin_soon", "log"])
+@pytest.mark.parametrize("next_owner", ["first", "second"])
+async def test_a_write_to_an_execution_by_an_earlier_claim_changes_nothing(
+    store: Sqlite, path: Path, name: str, next_owner: str
+) -> None:
+    flows, later = Flows(store, lambda: "first"), Flows(store, lambda: next_owner)
+    late = await flows.add(NewFlow(id="flow", text="# Flow"), NONE)
+    await _ask(flows, late, "f")
+    await flows.set_state(late, "interrupted")
+    assert (await later.claim("flow")).epoch == late.epoch + 1
+    before = dump(path)
+    if name == "begin_soon":
+        flows.begin_soon(late, LATE)
+        await store.write(lambda db: db.in_transaction)
+    elif name == "log":
+        log = ExecutionLog(store, late, "first", redactor=lambda: NONE)
+        log.tell(StepStarted(step="late", kind="shell"))
+        with pytest.raises(errors.NotOwner):
+            await log.flush()
+    else:
+        with pytest.raises(errors.NotOwner):
+            await OF_FLOWS[name](flows, late)
+    assert dump(path) == before
