@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypedDict
 
 import msgspec
 
 import leadrope
-from leadrope import Answer, Caller, Limits, Recorded, RunRequest, RunResult, Secret, TypedResult, events, open_run
+from leadrope import (
+    Answer,
+    Caller,
+    Limits,
+    McpServer,
+    Recorded,
+    RunRequest,
+    RunResult,
+    Secret,
+    ToolCall,
+    TypedResult,
+    events,
+    open_run,
+)
 
 
 async def five_lines() -> str:
@@ -39,6 +53,16 @@ async def answers_itself() -> None:
         result.raise_for_outcome()
 
 
+def lists(names: Sequence[str]) -> tuple[str, ...] | None:
+    """Callers pass any sequence; a request holds tuples."""
+    server = McpServer(command="npx", args=["server"])
+    request = RunRequest(prompt="x", tools=names, extra_dirs=["../other"], connections={"server": server})
+    leadrope.run_sync(request, disallowed_tools=["Bash"], allow=list(names), attachments=("a.png",))
+    leadrope.run_sync("x", tools="Read")  # type: ignore[call-overload]  # a bare text
+    leadrope.Typo  # type: ignore[attr-defined]  # noqa: B018
+    return request.tools
+
+
 async def approvers() -> None:
     def plain(asked: events.ApprovalRequested) -> bool:
         return asked.call.name == "Read"
@@ -60,7 +84,7 @@ def sync() -> float:
 async def chat() -> str:
     first = await leadrope.complete("hello")
     context = leadrope.Context(message="and?", history=(leadrope.Message(role="user", text="hello"),))
-    answer: leadrope.Reply = await leadrope.complete(context, session=first.session_id)
+    answer: leadrope.Reply = await leadrope.complete(context, session=first.session_id, mode="plan", tools=["Read"])
     check = await leadrope.check_cli()
     return answer.text + (check.version or check.reason or "")
 
@@ -90,3 +114,40 @@ def usage() -> int:
     if spent is None or whole is None:
         return 0
     return sum(attempt.input_tokens for attempt in spent.retries) + whole.models["sonnet"].usage.output_tokens
+
+
+@leadrope.tool
+def add(a: int, b: int = 1) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@leadrope.tool(name="later", timeout_s=5)
+async def wait_for(text: str) -> str:
+    return text
+
+
+def before(call: ToolCall) -> leadrope.DenyCall | None:
+    return leadrope.DenyCall("no") if call.name == "Bash" else None
+
+
+async def before_async(call: ToolCall) -> leadrope.EditCall | leadrope.AskFirst:
+    return leadrope.EditCall(call.input) if call.input else leadrope.AskFirst("empty")
+
+
+def after(call: ToolCall, done: events.ToolCompleted) -> None:
+    print(call.name, done.text)
+
+
+async def own_code() -> int:
+    three: int = add(1, 2)
+    said: str = await wait_for("x")
+    result: RunResult = await leadrope.run("x", functions=[add, wait_for], allow=("add",), before_tool=before)
+    typed: TypedResult[Invoice] = await leadrope.run("x", output_type=Invoice, after_tool=after, on_event=print)
+    many: list[RunResult] = await leadrope.run_many(
+        ["a", RunRequest(prompt="b")], budget_usd=1, before_tool=before_async
+    )
+    async with leadrope.open_conversation(functions=[add], config=None) as conversation:
+        await conversation.set_mode("plan")
+        await conversation.set_model(None)
+    return three + len(said) + len(many) + len(result.text) + int(typed.value.total)

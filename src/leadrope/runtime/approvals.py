@@ -3,47 +3,63 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
+from leadrope.core import actors
 from leadrope.core.events import ApprovalRequested, QuestionRequested, Scope
+from leadrope.core.field_docs import documented
+from leadrope.runtime import user_code
 
 
+@documented
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to one approval; it is good for that one call."""
+    """The answer to an approval: a tool call, a question, a plan or a step. It is good for that one request."""
 
     approved: bool
-    by: str = "person"
+    """True lets the call run, the plan begin or the workflow continue, and answers a question; False turns it down."""
+    by: str = actors.USER
+    """Who answered, for the record: `user:ID`, `program`, `token:ID`. A plain name is taken as that of a user."""
     reason: str = ""
-    """On a no, the agent reads it."""
+    """On a denial, the agent reads it. A workflow has it as an output of the step."""
     edited: dict[str, Any] | None = None
-    """The input to run instead of the one that was asked for."""
+    """Of a tool call: the input to run instead of the one that was asked for."""
+    choice: str = ""
+    """Of a step that offers choices: the chosen one."""
+    answers: dict[str, Any] = {}
+    """Of a question: its text -> the chosen label (several joined by ", "), or free text. Of a form: field -> value."""
     scope: Scope = "once"
+    """Of a tool call. `run`: identical calls of this run are not asked for again."""
     pattern: str | None = None
-    """Approve this call, and for the rest of the run all calls that the pattern covers. Only the one that was offered
-    (`ApprovalRequested.pattern`) can be given."""
+    """Of a tool call: approve it, and for the rest of the run all calls that the pattern covers. Only the one that was
+    offered (`ApprovalRequested.pattern`) can be given."""
     fingerprint: str | None = None
-    """When given: the call that was meant. An answer for another call is refused, not used."""
+    """If given: the request that was meant. An answer to another one is refused, and does not count."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.by, str):  # what is malformed is refused where it is used
+            msgspec.structs.force_setattr(self, "by", actors.read(self.by))
 
 
-class QuestionAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a question or a plan; `answered=False` turns it down."""
-
-    answered: bool
-    answers: dict[str, str] = {}
-    """Question text -> the chosen label (several joined by ", "), or free text."""
-    by: str = "person"
-    reason: str = ""
+def read_answer(text: bytes) -> Answer:
+    """An answer as it was stored. Earlier versions stored those to questions in another form."""
+    said = msgspec.json.decode(text, type=dict[str, Any])
+    if "answered" in said:
+        said["approved"] = said.pop("answered")
+    return msgspec.convert(said, Answer)
 
 
 @runtime_checkable
 class Approver(Protocol):
-    async def approve(self, asked: ApprovalRequested) -> Answer: ...
+    """Whoever answers what no rule has settled. Any class with these two methods is one."""
 
-    async def answer(self, asked: QuestionRequested) -> QuestionAnswer: ...
+    async def approve(self, asked: ApprovalRequested) -> Answer:
+        """Decide one tool call. An exception, or anything but an `Answer`, denies it."""
+
+    async def answer(self, asked: QuestionRequested) -> Answer:
+        """Answer a question of the agent, or approve its plan."""
 
 
 class DenyAll:
@@ -53,59 +69,72 @@ class DenyAll:
         self._reason = reason
 
     async def approve(self, asked: ApprovalRequested) -> Answer:
-        return Answer(approved=False, by="nobody", reason=self._reason)
+        """Deny the call."""
+        return Answer(approved=False, by=actors.NOBODY, reason=self._reason)
 
-    async def answer(self, asked: QuestionRequested) -> QuestionAnswer:
-        return QuestionAnswer(answered=False, by="nobody", reason="nobody is there to answer")
+    async def answer(self, asked: QuestionRequested) -> Answer:
+        """Turn the question down."""
+        return Answer(approved=False, by=actors.NOBODY, reason="nobody is there to answer")
 
 
 class Caller:
     """The program that iterates the events answers: run.approve(), run.deny(), run.answer()."""
 
     async def approve(self, asked: ApprovalRequested) -> Answer:
+        """Wait for `run.approve()` or `run.deny()`, or for the clock."""
         await asyncio.get_running_loop().create_future()
         raise AssertionError  # the future above never ends; the run's own answer or its clock does
 
-    async def answer(self, asked: QuestionRequested) -> QuestionAnswer:
+    async def answer(self, asked: QuestionRequested) -> Answer:
+        """Wait for `run.answer()`, or for the clock."""
         await asyncio.get_running_loop().create_future()
         raise AssertionError
 
 
+@documented
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     """A request on the desk."""
 
     run_id: str
+    """As given to `for_run`."""
     asked: ApprovalRequested | QuestionRequested
+    """What the run waits for."""
 
 
 class Desk:
     """Requests of many runs in one place, for whoever answers them: a page, another terminal, a bot.
 
     desk = Desk()
-    async with open_run(request, approver=desk.for_run("nightly")) as run: ...
+    async with open_run(request, approver=desk.for_run("nightly")) as run:
+        ...
     # elsewhere
-    for waiting in desk.pending(): desk.answer(waiting.run_id, waiting.asked.approval_id, Answer(approved=True))
+    for waiting in desk.pending():
+        desk.answer(waiting.run_id, waiting.asked.approval_id, Answer(approved=True))
     """
 
     def __init__(self) -> None:
         self._open: dict[tuple[str, str], tuple[Waiting, asyncio.Future[Any]]] = {}
 
     def for_run(self, run_id: str) -> Approver:
+        """The approver of one run; `run_id` is any name that tells the runs apart."""
         return _AtDesk(self, run_id)
 
     def pending(self) -> tuple[Waiting, ...]:
         """In the order in which they came."""
         return tuple(waiting for waiting, _ in self._open.values())
 
-    def answer(self, run_id: str, request_id: str, answer: Answer | QuestionAnswer) -> bool:
+    def answer(self, run_id: str, request_id: str, answer: Answer) -> bool:
         """False if nobody waits for it (any more), or if it is meant for another call. The first answer counts."""
         waiting, future = self._open.get((run_id, request_id), (None, None))
-        if waiting is None or future is None or future.done() or not _fits(waiting.asked, answer):
+        if waiting is None or future is None or future.done():
+            return False
+        if answer.fingerprint not in (None, waiting.asked.fingerprint):
             return False
         future.set_result(answer)
         return True
 
     async def hold(self, run_id: str, request_id: str, asked: ApprovalRequested | QuestionRequested) -> Any:
+        """Put a request on the desk and wait for its answer."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._open[run_id, request_id] = (Waiting(run_id=run_id, asked=asked), future)
         try:
@@ -123,27 +152,21 @@ class _AtDesk:
         answer: Answer = await self._desk.hold(self._run_id, asked.approval_id, asked)
         return answer
 
-    async def answer(self, asked: QuestionRequested) -> QuestionAnswer:
-        reply: QuestionAnswer = await self._desk.hold(self._run_id, asked.question_id, asked)
+    async def answer(self, asked: QuestionRequested) -> Answer:
+        reply: Answer = await self._desk.hold(self._run_id, asked.question_id, asked)
         return reply
 
 
-def _fits(asked: ApprovalRequested | QuestionRequested, answer: Answer | QuestionAnswer) -> bool:
-    match asked, answer:
-        case ApprovalRequested(), Answer():
-            return answer.fingerprint in (None, asked.fingerprint)
-        case QuestionRequested(), QuestionAnswer():
-            return True
-        case _:
-            return False
-
-
 Approve = Callable[[ApprovalRequested], bool | Answer | Awaitable[bool | Answer]]
-AnswerQuestion = Callable[[QuestionRequested], QuestionAnswer | Awaitable[QuestionAnswer]]
+AnswerQuestion = Callable[[QuestionRequested], Answer | Awaitable[Answer]]
+
+
+class WrongAnswer(TypeError):
+    """An approver returned something that is neither yes nor no."""
 
 
 class Callback:
-    """A function answers.
+    """A function answers. A sync function runs in a thread of its own, an async one is awaited.
 
     approver = Callback(lambda asked: asked.call.name == "Bash")
     """
@@ -153,27 +176,36 @@ class Callback:
         self._answer = answer
 
     async def approve(self, asked: ApprovalRequested) -> Answer:
-        got = self._approve(asked)
-        if inspect.isawaitable(got):
-            got = await got
+        """Call the function; True and False count, and an `Answer`."""
+        got = await user_code.call(self._approve, asked, name="approver")
         if isinstance(got, Answer):
             return got
-        # `is True`: a truthy accident (a string "no", a coroutine that was not awaited) is not a yes.
-        return Answer(approved=got is True, by="callback", reason="" if got is True else "the callback said no")
+        # Not by its truth: a string "no" is true, and so is a coroutine that was not awaited.
+        if not isinstance(got, bool):
+            raise WrongAnswer(f"the approver returned {_short(got)}; it must return True, False or an Answer")
+        return Answer(approved=got, by=actors.PROGRAM, reason="" if got else "the callback said no")
 
-    async def answer(self, asked: QuestionRequested) -> QuestionAnswer:
+    async def answer(self, asked: QuestionRequested) -> Answer:
+        """Call the second function; without one every question is turned down."""
         if self._answer is None:
-            return QuestionAnswer(answered=False, by="callback", reason="this program answers no questions")
-        got = self._answer(asked)
-        if inspect.isawaitable(got):
-            got = await got
+            return Answer(approved=False, by=actors.PROGRAM, reason="this program answers no questions")
+        got = await user_code.call(self._answer, asked, name="approver")
+        if not isinstance(got, Answer):
+            raise WrongAnswer(f"the approver returned {_short(got)}; it must return an Answer")
         return got
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return f"{text[:80]}{'…' if len(text) > 80 else ''} ({type(value).__name__})"
 
 
 def as_approver(approver: Approver | Approve | None) -> Approver:
     """What `open_run` accepts: an approver, a plain function, or nothing."""
     if approver is None:
         return DenyAll()
-    if isinstance(approver, Approver):
+    if not isinstance(approver, Approver):
+        return Callback(approver)
+    if user_code.is_async(approver.approve) and user_code.is_async(approver.answer):
         return approver
-    return Callback(approver)
+    return Callback(approver.approve, approver.answer)

@@ -11,6 +11,7 @@ import collections
 import sys
 from collections.abc import Awaitable, Iterator, Sequence
 
+from leadrope import spelling
 from leadrope.core.tools import ToolCall
 from leadrope.policy import paths
 from leadrope.policy.decide import Policy
@@ -51,7 +52,7 @@ class ApprovedWrites:
                 return None
         return (
             f"the call was allowed, but {', '.join(places)} stays read-only in the sandbox: {wrong}. "
-            "Make the change yourself, or run with --walls off"
+            f"Make the change yourself, or run with {spelling.option('walls', 'off')}"
         )
 
     def after(self, call_id: str) -> Awaitable[str | None] | None:

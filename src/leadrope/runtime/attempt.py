@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
 import msgspec
 
 from leadrope import errors
 from leadrope.core import events
-from leadrope.core.fold import TOOL_TIMED_OUT
+from leadrope.core.fold import SUSPENDED, TOOL_TIMED_OUT
+from leadrope.core.redaction import Redactor
 from leadrope.core.request import RunRequest
 from leadrope.policy.decide import Policy
 from leadrope.process.child import Child
 from leadrope.process.sandbox_values import Sight
 from leadrope.providers import base
-from leadrope.runtime import answers, memory, preflight
+from leadrope.runtime import answers, hooks, memory, preflight
 from leadrope.runtime.answers import Answers, Replies
 from leadrope.runtime.approvals import Approver
 from leadrope.runtime.budget import Meter
 from leadrope.runtime.clocks import RunClocks, how_to_raise, why_expired
+from leadrope.runtime.connection_stderr import ConnectionStderr
+from leadrope.runtime.function_server import FunctionServer
+from leadrope.runtime.functions import Function
 from leadrope.runtime.gate import PLAN_TOOL, Gate
 from leadrope.runtime.held import Watch
+from leadrope.runtime.hooks import AfterTool, BeforeTool
+from leadrope.runtime.model_watch import ModelWatch
 from leadrope.runtime.output import Judge, WayOut
 from leadrope.runtime.preflight import Cause, TryGate
+from leadrope.runtime.reachability import Reach
 from leadrope.runtime.recording import Recorder
 from leadrope.runtime.surroundings import Surroundings
+from leadrope.runtime.unreported import Unreported
 
 
 class Attempt:
@@ -53,7 +62,15 @@ class Attempt:
         surroundings: Surroundings | None = None,
         corrections: int = 0,
         can_resume: bool = False,
+        waits: bool = False,
+        connection_stderr: ConnectionStderr | None = None,
+        functions: Mapping[str, Function[..., Any]] | None = None,
+        redactor: Callable[[], Redactor] = Redactor,
+        before_tool: BeforeTool | None = None,
+        after_tool: AfterTool | None = None,
+        reach: Reach | None = None,
     ) -> None:
+        """`waits`: a person may take any time to answer, so none of the run's clocks counts it."""
         self._limits = request.limits
         self._request = request
         self._launch = launch
@@ -63,6 +80,7 @@ class Attempt:
         self._keep = recorder.incoming.append
         self._heartbeats = 0
         self._prompts = prompts
+        self._connection_stderr = connection_stderr
         self._keep_open = keep_open
         self._started_at = started_at
         self._try_gate = try_gate
@@ -72,8 +90,10 @@ class Attempt:
         self._watch = Watch(sight) if sight is not None else None
         meter.on_over = self._on_over_budget
         meter.notify = self.emit
+        self._unreported = Unreported(meter, launch, request.prompt)
         self._loop = asyncio.get_running_loop()
         self._clocks = RunClocks(self._limits, self._on_expired)
+        self._model = ModelWatch(self, reach or Reach(), request, launch, self._clocks)
         self._group: asyncio.TaskGroup | None = None
         self._ending: asyncio.Task[Any] | None = None
         self._checking: asyncio.Task[Any] | None = None
@@ -86,6 +106,9 @@ class Attempt:
         self._refused_logins = 0
         self._session_told = False
         self._is_paused = False
+        self._waits = waits
+        self._active_at = asyncio.get_running_loop().time()
+        """When the agent, or leadrope, last said something new."""
         self._prompt_held: Callable[[], None] | None = None
         self._ended_by: events.Source = "agent"
         self._judge = (
@@ -103,9 +126,19 @@ class Attempt:
             policy,
             approver,
             self,
-            approval_s=self._limits.approval_s,
+            approval_s=self._limits.approval_s or 0,
             is_sandboxed=is_sandboxed,
             surroundings=surroundings,
+        )
+        self.gate.before_tool = before_tool
+        self._after_tool = after_tool
+        self._after_tasks: set[asyncio.Task[Any]] = set()
+        self._functions = (
+            FunctionServer(
+                functions, allowed=self.gate.allowed_call, spawn=self.spawn, send=self._reply, redactor=redactor
+            )
+            if functions
+            else None
         )
         calls = Answers(self.gate, session, self._clocks, self._send)
         self._handlers: dict[type, Callable[[Any], None]] = {
@@ -119,6 +152,7 @@ class Attempt:
             base.Background: self._on_background,
             base.State: self._on_state,
             base.Unanswerable: self._on_unanswerable,
+            base.MessageToServer: self._on_message_to_server,
             events.ToolProgress: self._on_progress,
             events.TurnStarted: self._on_turn_started,
             events.TurnEnded: self._on_turn_ended,
@@ -150,18 +184,24 @@ class Attempt:
                 if watching:
                     watching.cancel()
                 self.gate.close("the agent has ended")
+                self._close_functions()
+                await self._finish_hooks()
                 if self._checking:
                     self._checking.cancel()
+                self._model.stop_looking()
         except BaseException:
             await self._child.end(polite_s=0, stop_s=self._limits.stop_s)
             raise
         finally:
             self._clocks.stop()
+            self._meter.on_over = None  # other runs may spend from the same budget, and end it later
+            self._model.close()
         # Its output ends a moment before the process does: one that is leaving by itself must not get a signal.
         ending = await self._child.end(polite_s=self._limits.exit_s, stop_s=self._limits.stop_s)
         for told in self._judge.left_over() if self._judge and not self._doomed else ():
             self._recorder.record(told)
         gone = answers.agent_exited(ending, self._child, self._session)
+        self._recorder.trace("exit code", gone.exit_code)
         self.emit(msgspec.structs.replace(gone, ended_by=self._ended_by, spent_usd=self._meter.spent_usd))
 
     async def _read(self) -> None:
@@ -173,6 +213,7 @@ class Attempt:
             self._recorder.trace("stdout", lines)
             if self._take(self._session.receive(lines)):
                 self._clocks.touch()
+                self._active_at = self._loop.time()
             self._recorder.publish(self._child.last_read_bytes)
             if self._recorder.is_full:
                 self._clocks.hold()
@@ -197,7 +238,7 @@ class Attempt:
         if not preflight.has_gate(self, ready):
             return
         needs_trial = not ready.is_tested and self._try_gate is not None
-        if needs_trial or self._request.connections:
+        if needs_trial or self._request.connections or self._functions:
             self._checking = self.spawn(self._check_before_prompt(ready.version if needs_trial else None))
         else:
             self._begin()
@@ -210,8 +251,8 @@ class Attempt:
         self.hold()
         if untested is not None and self._try_gate is not None:
             await preflight.check_version(self, untested, self._try_gate)
-        if self._request.connections and not self._doomed:
-            await preflight.check_connections(self, self._request, self._session)
+        if (self._request.connections or self._functions) and not self._doomed:
+            await preflight.check_connections(self, self._request, self._session, self._launch.own_servers)
         self.release()
         if not self._doomed:
             self._begin()
@@ -236,6 +277,27 @@ class Attempt:
 
     def _on_withdrawn(self, withdrawn: base.Withdrawn) -> None:
         self.gate.withdrawn(withdrawn.request_id)
+        if self._functions is not None:
+            self._functions.cancel(withdrawn.request_id)
+
+    def _on_message_to_server(self, asked: base.MessageToServer) -> None:
+        if self._functions is not None:
+            self._functions.take(asked.request_id, asked.message)
+
+    def _reply(self, request_id: str, reply: dict[str, Any]) -> None:
+        if isinstance(self._session, base.ServerSession):
+            self._send(self._session.answer_message(request_id, reply))
+
+    async def _finish_hooks(self) -> None:
+        """What is told of the last calls gets a moment, but cannot hold the end of the run."""
+        if self._after_tasks:
+            await asyncio.wait(self._after_tasks, timeout=hooks.AFTER_S)
+        for task in self._after_tasks:
+            task.cancel()
+
+    def _close_functions(self) -> None:
+        if self._functions is not None:
+            self._functions.close()
 
     def _on_unanswerable(self, request: base.Unanswerable) -> None:
         self._send(request.answer)
@@ -261,6 +323,7 @@ class Attempt:
         self._clocks.all_tools_end()
         self._keep(ended)
         self._meter.take(ended)
+        self._count(self._unreported.turn_ended(ended))
         if self._judge:
             way_out: WayOut = "ending" if self._doomed else "closed" if self._stdin_closed else "open"
             self._correction = self._judge.rule(ended, self.emit, agents=self._agents, way_out=way_out)
@@ -274,6 +337,17 @@ class Attempt:
     def _on_usage(self, used: events.UsageUpdated) -> None:
         self._keep(used)
         self._meter.take(used)
+        self._unreported.used(used)
+        self._model.reach.answered()
+
+    def _count_lost(self, *, is_lost: bool, is_reached: bool) -> None:
+        if is_lost:
+            self._count(self._unreported.lost(is_reached=is_reached))
+
+    def _count(self, estimated: list[events.Event]) -> None:
+        for event in estimated:
+            self.emit(event)
+            self._meter.take(event)
 
     def _on_over_budget(self, reason: str) -> None:
         hint = "Raise the budget, or resume the session with a new one."
@@ -291,6 +365,7 @@ class Attempt:
 
     def _on_tool_requested(self, requested: events.ToolRequested) -> None:
         self._keep(requested)
+        self._unreported.tool_requested(requested.message_id)
         if self._watch is not None:
             self._watch.requested(requested.call)
         if requested.call.name == PLAN_TOOL:
@@ -304,6 +379,10 @@ class Attempt:
             for held in self._watch.completed(done):
                 self._recorder.record(held)
         call_id = done.call_id
+        if self._after_tool is not None and done.executed and (call := self.gate.seen(call_id)) is not None:
+            told = self.spawn(hooks.after(self._after_tool, call, done, self.emit))
+            self._after_tasks.add(told)
+            told.add_done_callback(self._after_tasks.discard)
         if self.after_call is not None and (work := self.after_call(call_id)) is not None:
             self.spawn(self._after(work))
         if call_id in self._clocks.tools:
@@ -328,9 +407,12 @@ class Attempt:
             self.emit(events.Notice(level="warning", code="after_effect", message=warning))
 
     def _on_retry(self, retry: events.RetryScheduled) -> None:
-        self._keep(retry)
-        self._meter.take(retry)
         self.last_retry = retry
+        is_lost = self._unreported.is_lost(retry)
+        if self._model.knows_reason(retry):
+            self._keep(self._model.explained(retry))
+        else:
+            self._model.explain(retry, then=functools.partial(self._count_lost, is_lost=is_lost))
         if retry.api_status in (401, 403):
             self._refused_logins += 1
             if self._refused_logins >= self._launch.patience_401:
@@ -438,19 +520,49 @@ class Attempt:
         clock: str | None = None,
         api_status: int | None = None,
         hint: str | None = None,
+        connection: str | None = None,
+        stderr_tail: tuple[str, ...] = (),
+        code: str | None = None,
     ) -> None:
         """End the run for a reason of ours; the first reason counts."""
         if self._doomed:
             return
         self._doomed = True
         self._recorder.record(
-            events.RunEnding(cause=cause, kind=kind, message=message, clock=clock, api_status=api_status, hint=hint)
+            events.RunEnding(
+                cause=cause,
+                kind=kind,
+                message=message,
+                code=code,
+                clock=clock,
+                api_status=api_status,
+                hint=hint,
+                connection=connection,
+                stderr_tail=stderr_tail,
+            )
         )
         self._recorder.publish()
         if self._group:
             self._kill()
 
-    def _kill(self) -> None:
+    def is_only_waiting(self, quiet_s: float) -> bool:
+        """A person is asked, no tool runs, and nothing else has happened for a while: no subagent is at work."""
+        is_quiet = self._loop.time() - self._active_at >= quiet_s
+        return self.gate.is_asking and not self._doomed and not self._clocks.tools and is_quiet
+
+    def suspend(self, message: str) -> bool:
+        """End the process and leave what a person is asked open, for another process; False if nothing is asked."""
+        if self._doomed or not self.gate.is_asking:
+            return False
+        self._doomed = True
+        self.gate.suspend()
+        self._recorder.record(events.Notice(level="info", code=SUSPENDED, message=message))
+        self._recorder.publish()
+        # At once: on SIGTERM the agent would note the call as refused, and ask the model what to do about it.
+        self._kill(stop_s=0)
+        return True
+
+    def _kill(self, *, stop_s: float | None = None) -> None:
         """Idempotent: the ladder is climbed once, whoever asks."""
         if self._ending:
             return
@@ -458,19 +570,26 @@ class Attempt:
         self._stdin_closed = True
         self._clocks.stop()
         self.gate.close("the run is ending")
-        self._ending = self.spawn(self._child.end(polite_s=0, stop_s=self._limits.stop_s))
+        self._close_functions()
+        wait_s = self._limits.stop_s if stop_s is None else stop_s
+        self._ending = self.spawn(self._child.end(polite_s=0, stop_s=wait_s))
 
     # -- the gate's host ----------------------------------------------------------------------------------------------
 
     def emit(self, event: events.Event) -> None:
+        self._active_at = self._loop.time()
         self._recorder.record(event)
         self._recorder.publish()
 
+    def stderr_of(self, connection: str) -> tuple[str, ...]:
+        """The last lines that a connection's server wrote to stderr, as far as they are known."""
+        return self._connection_stderr.tail(connection) if self._connection_stderr is not None else ()
+
     def hold(self) -> None:
-        self._clocks.hold()
+        self._clocks.hold(wall=self._waits)
 
     def release(self) -> None:
-        self._clocks.release()
+        self._clocks.release(wall=self._waits)
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         assert self._group is not None, "an attempt spawns only while it lives"  # noqa: S101
@@ -486,6 +605,8 @@ class Attempt:
                 self._kill()
             else:
                 self._close_stdin()
+        elif name == "unreachable":
+            self._model.give_up()
         else:
             hint = f"Raise the limit ({how_to_raise(name)}), or give the agent a smaller task."
             self.end("timed_out", "timed_out", why_expired(name, self._limits), clock=name, hint=hint)

@@ -21,12 +21,13 @@ from typing import Literal, Self
 from leadrope.core import events
 from leadrope.core.redaction import Secret
 from leadrope.core.usage import Usage
-from leadrope.net import unix_socket
+from leadrope.net import servers, unix_socket
 from leadrope.runtime import http1, tally
 from leadrope.runtime.budget import Meter
 from leadrope.runtime.exchange import Client, Exchange, Passing, Refusal
+from leadrope.runtime.reachability import Reach, Trouble
 from leadrope.runtime.reservations import Reservations, estimate
-from leadrope.runtime.upstream import Upstream
+from leadrope.runtime.upstream import Unreachable, Upstream
 
 Kind = Literal["api_key", "oauth_token", "auth_token"]
 
@@ -76,8 +77,12 @@ class Broker:
         notify: Callable[[events.Notice], None] | None = None,
         proxy: str | None = None,
         ca_file: str | None = None,
+        reach: Reach | None = None,
     ) -> None:
-        """`listen` is the path of a unix socket; without it a free port of 127.0.0.1 is taken."""
+        """`listen` is the path of a unix socket; without it a free port of 127.0.0.1 is taken.
+
+        `reach` is told whether connections can be made; without it that is a notice.
+        """
         self.token = _TOKEN_STARTS[kind] + secrets.token_urlsafe(32)
         self.url = ""
         self.socket_path = listen
@@ -93,6 +98,9 @@ class Broker:
             meter.sees_requests = True
         self._reservations = Reservations(meter) if meter is not None else None
         self._notify = notify
+        self._reach = reach
+        if reach is not None:
+            reach.look = self._look
         self._server: asyncio.Server | None = None
         self._clients: set[asyncio.Task[None]] = set()
         self._owners: dict[str, int] = {}
@@ -121,7 +129,7 @@ class Broker:
         server, self._server = self._server, None
         if server is None:
             return
-        server.close()
+        await servers.stop_accepting(server)
         clients = list(self._clients)
         for task in clients:
             task.cancel()
@@ -239,6 +247,22 @@ class Broker:
     def cannot_meter(self, answer: http1.AnswerHead) -> bool:
         packed = http1.tokens(answer.headers, "content-encoding") - {"identity"}
         return bool(packed) and self._meter is not None and self._meter.cap_usd is not None
+
+    def reached(self, problem: Unreachable | None) -> bool:
+        if self._reach is None:
+            return False
+        if problem is None:
+            self._reach.reached()
+        else:
+            self._reach.failed(Trouble(self.upstream.authority, str(problem)))
+        return True
+
+    async def _look(self) -> Trouble | None:
+        try:
+            self.upstream.give(await self.upstream.take(fresh=True))
+        except Unreachable as error:
+            return Trouble(self.upstream.authority, str(error))
+        return None
 
     def complain(self, code: str, message: str, *, level: Literal["info", "warning"] = "warning") -> None:
         """Tell the run once; the agent's own retries would say the same thing ten times."""

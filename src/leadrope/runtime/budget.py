@@ -8,6 +8,7 @@ Two sources can feed one meter, and count each message once: the agent's events 
 request (`count`). At the end of a turn the agent's own sum is compared: the larger one stands, because neither may be
 too low. Only where a price was unknown, and the dearest stood in for it, may the agent's sum lower ours; and where the
 user has given a price, the agent's sum says nothing: it reckons a local model at the price of its own default.
+Estimates for requests of which nobody reports anything (`UsageEstimated`) are added to either.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ import msgspec
 from leadrope.core import events
 from leadrope.core.prices import Prices, price_hint, why_refused
 from leadrope.core.usage import Usage
+from leadrope.runtime.shared_budget import SharedBudget
 
 
-class _Message(msgspec.Struct, kw_only=True):
+class Message(msgspec.Struct, kw_only=True):
     model: str
     agent_id: str | None
     usage: Usage
@@ -40,13 +42,16 @@ class Meter:
         *,
         on_over: Callable[[str], None] | None = None,
         notify: Callable[[events.Notice], None] | None = None,
+        shared: SharedBudget | None = None,
     ) -> None:
-        """`on_over` is called once, with the reason, in the moment in which the cap is reached; None is no cap."""
+        """`on_over` is called once, with the reason, in the moment in which the cap is reached; None is no cap. What is
+        spent here also counts for `shared`.
+        """
         self.cap_usd = cap_usd
         self.on_over = on_over
         self.notify = notify
         self._prices = prices or Prices()
-        self._messages: dict[str, _Message] = {}
+        self._messages: dict[str, Message] = {}
         self._ours_usd = 0.0
         self._known_usd = 0.0
         self._theirs_usd = 0.0
@@ -57,15 +62,19 @@ class Meter:
         self._overridden = False
         self.sees_requests = False
         """A broker counts every request itself, also those of which the agent reports nothing."""
-        self._has_begun = False
-        """The agent has reported an answer, or its beginning, since it last tried again."""
-        self._told_uncounted = False
+        self._estimated_usd = 0.0
+        """For requests of which nothing was reported, so no other sum holds them."""
+        self.last_message: Message | None = None
+        """The newest message of the agent itself."""
+        self.shared = shared
+        if shared is not None:
+            shared.join(self)
         self._over = "the run's budget is 0 USD" if cap_usd is not None and cap_usd <= 0 else ""
 
     @property
     def spent_usd(self) -> float:
         """An estimate: tokens by the price list, corrected at the end of each turn by what the agent reckons."""
-        return self._ours_usd + self._correction_usd
+        return self._ours_usd + self._correction_usd + self._estimated_usd
 
     @property
     def is_over(self) -> bool:
@@ -99,25 +108,12 @@ class Meter:
         """An event of the run; most say nothing about money."""
         kind = type(event)
         if kind is events.UsageUpdated:
-            self._has_begun = True
             self.count(event.message_id, event.model, event.usage, event.agent_id)  # type: ignore[union-attr]  # told by its type above
         elif kind is events.TurnEnded:
             self._settle(event.cost_usd)  # type: ignore[union-attr]  # told by its type above
-        elif isinstance(event, events.RetryScheduled):
-            self._retried(event)
-
-    def _retried(self, retry: events.RetryScheduled) -> None:
-        """Without a status a request was refused, or cut after the model had read everything; nobody says which."""
-        has_begun, self._has_begun = self._has_begun, False
-        is_counted = has_begun or self.sees_requests or retry.by != "agent" or retry.api_status is not None
-        if self.cap_usd is None or is_counted or self._told_uncounted or self.notify is None:
-            return
-        self._told_uncounted = True
-        told = (
-            "a request broke off before the agent reported anything of its answer: if the model had begun to answer, "
-            "the budget does not count it; with --broker it would"
-        )
-        self.notify(events.Notice(level="warning", code="uncounted_request", message=told))
+        elif isinstance(event, events.UsageEstimated):
+            self._estimated_usd += max(0.0, event.cost_usd)
+            self._check()
 
     def count(self, message_id: str, model: str, usage: Usage, agent_id: str | None = None) -> None:
         """One message's tokens as far as they are known; told again, the same message only grows."""
@@ -131,8 +127,10 @@ class Meter:
         elif not usage.total_tokens:
             return
         cost = self._prices.price(model, usage)
-        now = _Message(model=model, agent_id=agent_id, usage=usage, usd=cost.usd, known=cost.known)
+        now = Message(model=model, agent_id=agent_id, usage=usage, usd=cost.usd, known=cost.known)
         self._messages[message_id] = now
+        if now.agent_id is None:
+            self.last_message = now
         if before is not None:
             self._add(before, -1)
         self._add(now, 1)
@@ -141,7 +139,14 @@ class Meter:
             self._unknown(model)
         self._check()
 
-    def _add(self, message: _Message, sign: int) -> None:
+    def expect(self, model: str) -> events.Notice | None:
+        """The warning about a model without a price, before it is used; once for each."""
+        if self._prices.knows(model) or model in self._unpriced:
+            return None
+        self._unpriced.add(model)
+        return _no_price(model)
+
+    def _add(self, message: Message, sign: int) -> None:
         usd = sign * message.usd
         self._ours_usd += usd
         self._known_usd += usd if message.known else 0.0
@@ -167,25 +172,27 @@ class Meter:
             return
         self._unpriced.add(model)
         if self._prices.unknown == "refuse":
-            self._end(why_refused(model))
+            self.end(why_refused(model))
             return
         if self.notify is not None:
-            self.notify(
-                events.Notice(
-                    level="warning",
-                    code="unknown_price",
-                    message=f"no price is known for {model!r}: the dearest known one is used. {price_hint(model)}",
-                )
-            )
+            self.notify(_no_price(model))
 
     def _check(self) -> None:
         # A rounding error of a sum of small numbers must not let one more request pass.
         if self.cap_usd is not None and not self._over and self.spent_usd >= self.cap_usd - 1e-9:
-            self._end(f"the run's budget of {self.cap_usd:g} USD is reached (about {self.spent_usd:.4g} USD spent)")
+            self.end(f"the run's budget of {self.cap_usd:g} USD is reached (about {self.spent_usd:.4g} USD spent)")
+        if self.shared is not None:
+            self.shared.check()
 
-    def _end(self, reason: str) -> None:
+    def end(self, reason: str) -> None:
+        """No more is spent, for this reason; the first one counts."""
         if self._over:
             return
         self._over = reason
         if self.on_over is not None:
             self.on_over(reason)
+
+
+def _no_price(model: str) -> events.Notice:
+    told = f"no price is known for {model!r}, so budgets count it at the most expensive known price"
+    return events.Notice(level="warning", code="unknown_price", message=f"{told}. {price_hint(model)}")

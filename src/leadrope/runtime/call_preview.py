@@ -76,6 +76,25 @@ def of_call(call: ToolCall) -> str:
     return preview(call.name, call.input)
 
 
+def editable(name: str, input_: dict[str, Any]) -> str | None:
+    """The field of a call that a person would change: its command, the text it writes. None: all of it, as JSON."""
+    fields = {"Write": "content", "Edit": "new_string", "NotebookEdit": "new_source"}
+    field = fields.get(name, "command")
+    return field if isinstance(input_.get(field), str) else None
+
+
+def change(name: str, before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """What a person has changed in a call, as the lines of a diff."""
+    field = editable(name, before)
+    if field is not None and isinstance(after.get(field), str):
+        lines = _diff(before[field], after[field])
+        if "\n" not in before[field]:
+            lines = [line for line in lines if not line.startswith("@@")]
+        rest = [{key: value for key, value in each.items() if key != field} for each in (before, after)]
+        return lines if rest[0] == rest[1] else [*lines, *_diff(*map(whole_input, rest))]
+    return _diff(whole_input(before), whole_input(after))
+
+
 def is_edit(name: str) -> bool:
     """Its preview is a diff."""
     return name in _EDIT_FIELDS

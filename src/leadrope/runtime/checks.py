@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from leadrope import errors
+from leadrope import errors, spelling
 
 # An agent that may edit its working directory must not be given the machine itself.
 FORBIDDEN = ("/etc", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/sys", "/proc", "/dev", "/boot")
@@ -19,10 +19,12 @@ def working_directory(cwd: str | None) -> str:
         real = path.resolve(strict=True)
     except (OSError, RuntimeError, ValueError) as error:
         raise errors.BadDirectory(
-            f"working directory {given!r} cannot be used: {_why(error)}", hint="Make it, or name another with --cwd."
+            f"working directory {given!r} cannot be used: {_why(error)}",
+            hint=f"Make it, or name another with {spelling.option('cwd')}.",
         ) from None
     if not real.is_dir():
         raise errors.BadDirectory(f"working directory {given!r} is not a directory")
+    _require_access("working", given, real)
     refuse_system(given, str(real))
     return _text(real)
 
@@ -32,8 +34,17 @@ def extra_directory(given: str, cwd: str) -> str:
     if not path.is_dir():
         raise errors.BadDirectory(f"extra directory {given!r} does not exist or is not a directory")
     real = path.resolve()
+    _require_access("extra", given, real)
     refuse_system(given, str(real))
     return _text(real)
+
+
+def _require_access(what: str, given: str, real: Path) -> None:
+    if not os.access(real, os.R_OK | os.X_OK):
+        raise errors.BadDirectory(
+            f"{what} directory {given!r} cannot be used: you may not read it",
+            hint="Change its permissions (chmod u+rx), or name another one.",
+        )
 
 
 def _here() -> str:
@@ -41,7 +52,8 @@ def _here() -> str:
         return os.getcwd()  # noqa: PTH109  # a text, as a given one is
     except OSError:
         raise errors.BadDirectory(
-            "the working directory of this process is gone", hint="Change to one that exists, or name it with --cwd."
+            "the working directory of this process is gone",
+            hint=f"Change to one that exists, or name it with {spelling.option('cwd')}.",
         ) from None
 
 

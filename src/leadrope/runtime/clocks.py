@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from leadrope import spelling
 from leadrope.core.request import Limits
 from leadrope.process.deadlines import Clocks
 
 
 class RunClocks:
     def __init__(self, limits: Limits, on_expired: Callable[[str], None]) -> None:
-        """`on_expired` gets `start`, `idle`, `wall`, `exit`, or `tool CALL`."""
+        """`on_expired` gets `start`, `idle`, `wall`, `exit`, `unreachable`, or `tool CALL`."""
         self._limits = limits
         self._on_expired = on_expired
         self._loop = asyncio.get_running_loop()
@@ -56,20 +57,33 @@ class RunClocks:
         self._clocks.start("exit", self._limits.exit_s, self._loop.time())
         self._arm()
 
+    def unreachable(self, limit_s: float) -> None:
+        """From here on the agent may try this long to reach its model; 0: for as long as it likes."""
+        self._clocks.start("unreachable", limit_s, self._loop.time())
+        self._arm()
+
+    def reachable(self) -> None:
+        self._clocks.stop("unreachable")
+
     def touch(self) -> None:
         self._clocks.touch("idle", self._loop.time())
 
-    def hold(self) -> None:
-        """Idle time does not count: a person is asked, a tool runs, or the consumer is slow."""
+    def hold(self, *, wall: bool = False) -> None:
+        """Idle time does not count: a person is asked, a tool runs, or the consumer is slow. `wall`: nor does any."""
         self._clocks.pause("idle", self._loop.time())
+        if wall:
+            self._clocks.pause("wall", self._loop.time())
 
-    def release(self) -> None:
+    def release(self, *, wall: bool = False) -> None:
+        """The end of a `hold`, which had the same `wall`."""
         self._clocks.resume("idle", self._loop.time())
+        if wall:
+            self._clocks.resume("wall", self._loop.time())
         self._arm()
 
     def pause(self) -> None:
         """A person has paused the run: neither its silence nor its length counts, nor what a tool takes meanwhile."""
-        self._paused = ("start", "wall", *(f"tool {call_id}" for call_id in self.tools))
+        self._paused = ("start", "wall", "unreachable", *(f"tool {call_id}" for call_id in self.tools))
         for name in self._paused:
             self._clocks.pause(name, self._loop.time())
         self.hold()
@@ -130,5 +144,4 @@ def why_expired(name: str, limits: Limits) -> str:
 
 def how_to_raise(name: str) -> str:
     """Where the limit of such a clock is set."""
-    flag = {"start": "--start-secs", "idle": "--timeout-secs", "wall": "--wall-secs"}[name]
-    return f"{flag}, or {name}_s in [run.limits]; 0 switches it off"
+    return f"{spelling.option(f'limits.{name}_s')}, or {name}_s in [run.limits]; 0 switches it off"

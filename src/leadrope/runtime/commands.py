@@ -19,6 +19,7 @@ import os
 import secrets
 import shutil
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -38,9 +39,13 @@ from leadrope.process import child as processes
 from leadrope.process import hold, reaper, rooms, sandbox_programs
 from leadrope.process.room_command import LIMIT_BYTES, Finished, OnOutput
 from leadrope.process.room_errors import NotStarted, RoomGone
+from leadrope.process.sandbox_values import Sight
 from leadrope.providers import base
 from leadrope.providers.claude_code import env as environments
+from leadrope.runtime import access as accesses
 from leadrope.runtime import prepare, walls
+from leadrope.runtime.access import Access
+from leadrope.runtime.lost_files import SCRATCH, LostFiles, read_traces
 from leadrope.runtime.rundir import RunDir
 
 if TYPE_CHECKING:
@@ -52,6 +57,8 @@ SYSTEM_PATH = "/bin:/usr/bin:/usr/local/bin"
 """Where bash is looked for: commands are judged as the system's bash reads them."""
 
 
+LOOK_S = 10.0
+"""For a list of the sandbox's own files."""
 OTHER_ROOMS = 3
 """How often a command that was never started gets another room."""
 
@@ -70,6 +77,8 @@ class Computed(Finished, frozen=True, kw_only=True):
     """Code that has ended: a JSON value, or why there is none."""
 
     value: Any = None
+    next: str | None = None
+    """What the code has set the variable `next` to, if it has."""
     error: Raised | None = None
 
 
@@ -96,8 +105,12 @@ class Commands:
         config: configs.Config | None = None,
         home: Path | None = None,
         tag: str | None = None,
+        access: Access | None = None,
     ) -> None:
-        """`policy` and each of `policies` are layers of the run's own; they can only tighten what the others say."""
+        """`policy` and each of `policies` are layers of the run's own; they can only tighten what the others say.
+
+        `access`: what they may use besides the workspace.
+        """
         self.cwd = cwd
         self.notices: list[events.Notice] = []
         """What the user should know about the walls; grows."""
@@ -106,6 +119,7 @@ class Commands:
         self._config = config
         self._home = home
         self._tag = tag or secrets.token_hex(16)
+        self._access = access or Access()
         self._opening = asyncio.Lock()
         self._place: _Place | None = None
         self._warming: asyncio.Task[rooms.Room] | None = None
@@ -114,13 +128,24 @@ class Commands:
         self._has_run_plain = False
         self._is_closed = False
         self._proxy: HostProxy | None = None
+        self._at_work: dict[object, _Order] = {}
+        """Commands that run, or whose files are being looked for."""
+        self._lost: LostFiles | None = None
+        self._refused_hosts: list[str] = []
 
     async def __aenter__(self) -> Self:
         """Reads the rules of all layers and learns whether there can be walls. Starts no command."""
         home = self._home = self._home or homes.leadrope_home(self._environ)
         config = self._config = self._config or configs.load(self._environ)
         # What a repository wishes for its agents (servers, a model) is none of a command's business.
-        request = RunRequest(prompt="commands", cwd=str(self.cwd), policies=self._given)
+        writable = tuple(folder.path for folder in self._access.folders if not folder.is_read_only)
+        request = RunRequest(
+            prompt="commands",
+            cwd=str(self.cwd),
+            policies=self._given,
+            extra_dirs=writable,
+            walls=self._access.sandbox,
+        )
         ready = prepare.complete(request, config, self._environ, home)
         self._request = msgspec.structs.replace(ready.request, connections={})
         self.cwd = Path(self._request.cwd or ".")
@@ -154,6 +179,7 @@ class Commands:
                 self._proxy_dir.remove()
 
     def _refused(self, refused: Refused) -> None:
+        self._refused_hosts.append(refused.host)
         told = f"{refused.host}:{refused.port} was not reached: {refused.reason}"
         self.notices.append(events.Notice(level="warning", code="host_refused", message=told))
 
@@ -163,6 +189,21 @@ class Commands:
     def is_walled(self) -> bool:
         """Commands run behind walls. (They are planned at the first question.)"""
         return hold.has_guardian() and bool(self._planned().built.level)
+
+    @property
+    def sight(self) -> Sight | None:
+        """What the sandbox shows of the machine; None where there is none."""
+        return self._planned().built.sight if self.is_walled else None
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """The environment of every command."""
+        return self._env
+
+    def take_refused_hosts(self) -> tuple[str, ...]:
+        """Hosts that commands wanted to reach and the sandbox did not let them, since the last call."""
+        found, self._refused_hosts = self._refused_hosts, []
+        return tuple(dict.fromkeys(found))
 
     def judge(self, call: ToolCall, *, is_own: bool, has_person: bool) -> Verdict:
         """What the rules of all layers say. `is_own`: the text stands so in a file that the user started himself."""
@@ -184,7 +225,7 @@ class Commands:
 
     @functools.cached_property
     def _policy(self) -> Policy:
-        return Policy(mode="full", workspace=(str(self.cwd),), rules=self.rules)
+        return Policy(mode="full", workspace=(str(self.cwd), *self._request.extra_dirs), rules=self.rules)
 
     @functools.cached_property
     def _user_home(self) -> str:
@@ -287,26 +328,57 @@ class Commands:
     async def _in_room(self, order: _Order) -> Finished:
         room = await self._room()
         async with room.places:
+            room.catch_up()
             if room.is_lost:  # before anything is planned for another
                 raise RoomGone("the process that runs commands has ended")
-            # Taken after the wait: a shell for each that waits would be as many processes as if none waited.
-            spare = self._take_spare(room) if self._is_plain(order) else None
-            if spare is not None:
-                done = await spare.run(
-                    order.body["script"],
-                    timeout_s=order.timeout_s,
-                    limit_bytes=order.limit_bytes,
-                    on_output=order.on_output,
-                )
-                if done is not None:
+            began_ns, me = time.time_ns(), object()
+            self._at_work[me] = order
+            try:
+                done = await self._begun(room, order)
+                if not done.has_traces:
                     return done
-            return await room.run(
-                self._whole(order),
-                stdin=order.stdin,
+                others = [_text_of(other) for key, other in self._at_work.items() if key is not me]
+                return msgspec.structs.replace(done, lost=await self._lost_by(room, order, began_ns, others))
+            finally:
+                del self._at_work[me]
+
+    async def _begun(self, room: rooms.Room, order: _Order) -> Finished:
+        # Taken after the wait: a shell for each that waits would be as many processes as if none waited.
+        # Beside others it would save nothing: the processors are busy, and a shell that has waited forks once more.
+        spare = self._take_spare(room) if len(self._at_work) == 1 and self._is_plain(order) else None
+        if spare is not None:
+            done = await spare.run(
+                order.body["script"],
                 timeout_s=order.timeout_s,
                 limit_bytes=order.limit_bytes,
                 on_output=order.on_output,
             )
+            if done is not None:
+                return done
+        return await room.run(
+            self._whole(order),
+            stdin=order.stdin,
+            timeout_s=order.timeout_s,
+            limit_bytes=order.limit_bytes,
+            on_output=order.on_output,
+        )
+
+    async def _lost_by(self, room: rooms.Room, order: _Order, began_ns: int, others: Sequence[str]) -> tuple[str, ...]:
+        """What it wrote into the sandbox's own folders. Looked at in there, and only where something appeared."""
+        if self._lost is None:
+            self._lost = LostFiles(self._env["HOME"])
+        look = {"look": self._watched(), "cwd": "/", "env": {}, "limit": LIMIT_BYTES}
+        try:
+            found = await room.run(look, timeout_s=LOOK_S)
+        except errors.LeadropeError:
+            return ()  # the sandbox has ended: whoever runs the next command in it is told
+        traces = read_traces(found.stdout)
+        return self._lost.of(_text_of(order), traces, since_ns=began_ns, others=others)
+
+    def _watched(self) -> list[str]:
+        """Folders of the sandbox that vanish with it."""
+        sight = self._planned().built.sight
+        return [path for path in (self._env["HOME"], *SCRATCH) if sight.places and sight.of(path) == "private"]
 
     def _whole(self, order: _Order) -> dict[str, Any]:
         place = self._planned()
@@ -316,6 +388,7 @@ class Commands:
             "cwd": str(order.cwd or self.cwd),
             "env": {**self._env, **order.env, **own},
             "limit": order.limit_bytes,
+            "watched": self._watched(),
         }
 
     def _is_plain(self, order: _Order) -> bool:
@@ -361,7 +434,8 @@ class Commands:
                 raise errors.VariableRefused(name, f"{reason} (named in forward_env)")
             if name in self._environ:
                 env[name] = self._environ[name]
-        return env
+        assert self._home is not None  # noqa: S101  # the same
+        return {**env, **accesses.command_variables(self._access, self._environ, self._home)}
 
     # -- the room ------------------------------------------------------------------------------------------------------
 
@@ -449,6 +523,8 @@ class Commands:
                 model="",
                 # Not None: that would open the agent's own login to commands.
                 config_dir=str(private),
+                shown=tuple(folder.path for folder in self._access.folders if folder.is_read_only),
+                opened=tuple(folder.path for folder in self._access.folders if folder.is_key),
             )
             where = base.Place(
                 run_id=self._tag,
@@ -461,13 +537,23 @@ class Commands:
                 config=self._config,
             )
             proxy = self._proxy.socket_path if self._proxy is not None else None
-            built = walls.build(self._granted, self._request, launch, where, self.rules, walls.Doors(proxy=proxy))
+            doors = walls.Doors(proxy=proxy)
+            built = walls.build(
+                self._granted, self._request, launch, where, self.rules, doors, self._targets(launch, where)
+            )
         except BaseException:
             if door is not None:
                 door.close()
             run_dir.remove()
             raise
         return _Place(run_dir=run_dir, tmp=tmp, door=door, launch=launch, built=built)
+
+    def _targets(self, launch: base.Launch, where: base.Place) -> walls.Targets | None:
+        """What is blocked is looked for in read-only folders as well."""
+        if not launch.shown or self._granted.level is None:
+            return None
+        searched = msgspec.structs.replace(self._request, extra_dirs=(*self._request.extra_dirs, *launch.shown))
+        return walls.search(self._granted, searched, where, self.rules)
 
 
 class _Place:
@@ -499,12 +585,23 @@ def _computed(done: Finished) -> Computed:
         # No answer, or one that it wrote itself: it was ended in the middle.
         message = f"the code ended with exit code {done.exit_code} before it gave a result"
         return Computed(**fields, error=Raised(kind="code_failed", message=message))
-    return Computed(**fields, value=told.value, error=told.error)
+    return Computed(**fields, value=told.value, next=told.next, error=told.error)
 
 
 class _Answer(msgspec.Struct, frozen=True):
     value: Any = None
+    next: str | None = None
     error: Raised | None = None
+
+
+def _text_of(order: _Order) -> str:
+    """What the author has written: a script, a program with its words, or code."""
+    body = order.body
+    if "script" in body:
+        return str(body["script"])
+    if "letter" in body:
+        return str(json.loads(body["letter"])["source"])
+    return str(body["code"]["source"]) if "code" in body else " ".join(body["argv"])
 
 
 def _identity(folder: Path) -> tuple[int, int] | None:

@@ -7,8 +7,8 @@ repair is raised.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Unpack
 
 import msgspec
 
@@ -17,9 +17,11 @@ from leadrope.core import events
 from leadrope.core.context import Context, Reply
 from leadrope.core.request import Limits, RunRequest
 from leadrope.core.result import RunResult
+from leadrope.core.sequences import SequenceNotStr, as_tuple
 from leadrope.providers import base, registry
 from leadrope.providers.registry import DEFAULT_PROVIDER
 from leadrope.runtime.approvals import Approve, Approver
+from leadrope.runtime.keywords import RunKeywords
 from leadrope.runtime.run import Run, open_run
 
 MAX_TURNS = 10
@@ -40,26 +42,29 @@ class Completer(msgspec.Struct, frozen=True, kw_only=True):
     id: str = DEFAULT_PROVIDER
     max_turns: int = MAX_TURNS
     allowed_tools: tuple[str, ...] = TOOLS
-    """These need no further yes; all others are held, and denied where no approver says otherwise."""
+    """These are pre-approved; all others are denied unless an approver allows them."""
     timeout_secs: float = TIMEOUT_S
     session_id: str | None = None
-    """The session to go on with."""
+    """The session to continue."""
 
     @property
     def capabilities(self) -> base.Capabilities:
+        """What its agent can do."""
         return registry.provider(self.id).capabilities
 
     @property
     def requires_api_key(self) -> bool:
+        """Its agent cannot be used with a login."""
         return registry.provider(self.id).requires_api_key
 
     async def is_available(self, environ: Mapping[str, str] | None = None) -> base.Availability:
+        """Whether the agent can be used here, and why not. Never raises."""
         return await registry.provider(self.id).is_available(environ)
 
-    def from_config(self, max_turns: int, allowed_tools: Iterable[str], timeout_secs: float) -> Completer:
-        return msgspec.structs.replace(
-            self, max_turns=max_turns, allowed_tools=tuple(allowed_tools), timeout_secs=timeout_secs
-        )
+    def from_config(self, max_turns: int, allowed_tools: SequenceNotStr[str], timeout_secs: float) -> Completer:
+        """The same provider with these settings."""
+        tools = as_tuple("allowed_tools", allowed_tools)
+        return msgspec.structs.replace(self, max_turns=max_turns, allowed_tools=tools, timeout_secs=timeout_secs)
 
     def in_session(self, session_id: str | None) -> Completer:
         """The same, going on with a session: the agent then knows what was said, and only hears the message."""
@@ -77,25 +82,28 @@ class Completer(msgspec.Struct, frozen=True, kw_only=True):
         request = msgspec.structs.replace(request, provider=self.id)
         return open_run(request, approver=approver, keep_open=keep_open, environ=environ)
 
-    async def complete(
-        self,
-        context: Context | str,
-        *,
-        approver: Approver | Approve | None = None,
-        environ: Mapping[str, str] | None = None,
-        **fields: Any,
-    ) -> Reply:
-        """Ask once, wait for the answer. `fields` are those of a RunRequest. Raises if the run fails."""
-        resume = fields.pop("resume", self.session_id)
+    async def complete(self, context: Context | str, **keywords: Unpack[RunKeywords]) -> Reply:
+        """Ask once, wait for the answer. The keywords are those of `run`; they come before the settings of this value.
+        Raises if the run fails.
+        """
+        resume = keywords.pop("resume", self.session_id)
         prompt = context if isinstance(context, str) else context.to_prompt_string(resumed=resume is not None)
-        limits = msgspec.structs.replace(fields.pop("limits", Limits()), wall_s=self.timeout_secs)
-        given = {"max_turns": self.max_turns, "tools": self.allowed_tools, **fields}
-        request = RunRequest(prompt=prompt, provider=self.id, resume=resume, limits=limits, **given)
+        limits = keywords.pop("limits", Limits())
+        if getattr(limits, "wall_s", 0) is None:  # something else than Limits is refused later, by name
+            limits = msgspec.structs.replace(limits, wall_s=self.timeout_secs)
+        asked: RunKeywords = {
+            "max_turns": self.max_turns,
+            "tools": self.allowed_tools,
+            **keywords,
+            "provider": self.id,
+            "resume": resume,
+            "limits": limits,
+        }
         label = registry.provider(self.id).label
         heard = Heard()
         started = time.monotonic()
         try:
-            async with open_run(request, approver=approver, environ=environ) as run:
+            async with open_run(prompt, **asked) as run:
                 async for recorded in run:
                     heard.add(recorded)
                 result = await run.result()
@@ -109,7 +117,7 @@ def provider(
     id: str = DEFAULT_PROVIDER,  # noqa: A002  # the word of the protocol
     *,
     max_turns: int = MAX_TURNS,
-    allowed_tools: Iterable[str] = TOOLS,
+    allowed_tools: SequenceNotStr[str] = TOOLS,
     timeout_secs: float = TIMEOUT_S,
     session_id: str | None = None,
 ) -> Completer:
@@ -124,25 +132,20 @@ def provider(
 async def complete(
     context: Context | str,
     *,
-    max_turns: int = MAX_TURNS,
-    tools: tuple[str, ...] = TOOLS,
     timeout_s: float = TIMEOUT_S,
     session: str | None = None,
-    approver: Approver | Approve | None = None,
-    **fields: Any,
+    **keywords: Unpack[RunKeywords],
 ) -> Reply:
-    """Ask once, wait for the answer. The tools that are named here need no further yes; raises if the run fails.
+    """Ask once, wait for the answer. Raises if the run fails.
 
     answer = await leadrope.complete("What does this repository do?", cwd="/src/project")
+
+    The keywords are those of `run`. Left out, `max_turns` is 10 and `tools` are Bash, Read, Write and Edit, which are
+    pre-approved like all tools that are listed. `timeout_s` is the time for the whole answer, unless `limits` sets
+    `wall_s`; `session` is the one to continue.
     """
-    asked = provider(
-        fields.pop("provider", DEFAULT_PROVIDER),
-        max_turns=max_turns,
-        allowed_tools=tools,
-        timeout_secs=timeout_s,
-        session_id=session,
-    )
-    return await asked.complete(context, approver=approver, **fields)
+    asked = provider(keywords.pop("provider", DEFAULT_PROVIDER), timeout_secs=timeout_s, session_id=session)
+    return await asked.complete(context, **keywords)
 
 
 class Heard:
@@ -197,9 +200,10 @@ def reply_of(result: RunResult, heard: Heard, *, provider: str, label: str, took
 
 def _text(result: RunResult, heard: Heard, label: str) -> tuple[str, tuple[str, ...]]:
     error, turn = result.error, heard.turn
-    if result.ok and result.text:
+    has_answered = result.ok or (error is not None and error.kind == result.outcome == "denied")
+    if has_answered and result.text:
         return result.text, ()
-    if result.ok and result.output is not None:
+    if has_answered and result.output is not None:
         return msgspec.json.encode(result.output).decode(), ()
     told = (f"{error.kind}: {error.message}",) if error else ()
     ended_well = heard.exit_code in (0, None)

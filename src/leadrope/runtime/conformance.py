@@ -41,7 +41,7 @@ from leadrope.rehearsal.scenes import (
     Touches,
     Waits,
 )
-from leadrope.runtime.approvals import Answer, Callback, QuestionAnswer
+from leadrope.runtime.approvals import Answer, Callback
 from leadrope.runtime.run import Run, open_run
 from leadrope.runtime.rundir import RunDir
 
@@ -216,7 +216,7 @@ async def _answers(stage: Stage, folder: Path) -> None:
 
 async def _streams(stage: Stage, folder: Path) -> None:
     played = await _play(stage, folder, Says(text="The answer is four."))
-    pieces = "".join(event.text for event in played.of(events.MessageDelta) if not event.thinking)
+    pieces = "".join(event.text for event in played.of(events.MessageDelta))
     _hold(pieces == "The answer is four.", f"the pieces make up the text: {pieces!r}")
 
 
@@ -228,8 +228,8 @@ async def _denied_call_has_no_effect(stage: Stage, folder: Path) -> None:
     _hold(decided == ["deny"], f"the call was decided once, with a no: {decided}")
     _hold(len(played.result.denials) == 1, "the result lists the denial")
     _hold(not any(event.executed for event in played.of(events.ToolCompleted)), "the call is not told to have run")
-    _succeeded(played)
-    _hold(played.result.text == "Then not.", "the agent goes on after a no")
+    _hold(played.result.outcome == "denied", f"a run that was allowed nothing is denied: {played.result.outcome}")
+    _hold(played.result.text == "Then not.", "the agent continues after a denial")
 
 
 async def _allowed_call_runs_once(stage: Stage, folder: Path) -> None:
@@ -262,14 +262,14 @@ async def _no_answer_is_a_no(stage: Stage, folder: Path) -> None:
 
     played = await _play(stage, folder, *acts, approver=silent, limits=limits)
     _hold(not marker.exists(), "a call that nobody decides does not run")
-    _hold([event.by for event in played.of(events.ToolDecided)] == ["timeout"], "silence is a no by the clock")
+    _hold([event.by for event in played.of(events.ToolDecided)] == ["timeout"], "silence is a denial by the clock")
 
 
 async def _asks_people(stage: Stage, folder: Path) -> None:
     question = "Which colour?"
 
-    def answer(asked: events.QuestionRequested) -> QuestionAnswer:
-        return QuestionAnswer(answered=True, answers={question: "Blue"})
+    def answer(asked: events.QuestionRequested) -> Answer:
+        return Answer(approved=True, answers={question: "Blue"})
 
     approver = Callback(lambda _: False, answer)
     acts = (Asks(question=question, options=("Red", "Blue")), Says(text="Blue it is."))
@@ -369,13 +369,17 @@ CHECKS: tuple[Check, ...] = (
     _check("streams", "the text comes in pieces", _streams, "partial_text"),
     _check("denied-call-has-no-effect", "a no holds", _denied_call_has_no_effect, "tools"),
     _check(
-        "allowed-call-runs-once", "held until the yes, then run once", _allowed_call_runs_once, "tools", "approvals"
+        "allowed-call-runs-once",
+        "held until it is approved, then run once",
+        _allowed_call_runs_once,
+        "tools",
+        "approvals",
     ),
     _check("no-answer-is-a-no", "silence does not let a call run", _no_answer_is_a_no, "tools", "approvals"),
     _check("asks-people", "a question is shown and answered", _asks_people, "questions"),
     _check("is-interrupted", "the turn ends, by the agent's own word", _is_interrupted),
     _check("is-stopped", "leaving the block ends everything", _is_stopped),
-    _check("resumes", "a second run goes on with the first one's session", _resumes, "sessions"),
+    _check("resumes", "a second run continues the session of the first", _resumes, "sessions"),
     _check("hands-over-a-value", "a schema is answered with a value", _hands_over_a_value, "structured_output"),
     _check("takes-an-image", "a file goes with the prompt, or is refused", _takes_an_image, "images"),
     _check("a-failure-is-failed", "with a kind, words and a hint", _a_failure_is_failed),

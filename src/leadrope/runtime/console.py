@@ -9,15 +9,18 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import PurePath
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import msgspec
 
+from leadrope import errors, spelling
+from leadrope.core import actors
 from leadrope.core.events import ApprovalRequested, Question, QuestionRequested
 from leadrope.core.redacted_json import clean_value
 from leadrope.runtime import call_preview
-from leadrope.runtime.approvals import Answer, QuestionAnswer
+from leadrope.runtime.approvals import Answer
 from leadrope.runtime.shown import clean, exact
 
 # Around the call on a screen: the headline, how it is read, why it is asked, the choices.
@@ -32,6 +35,17 @@ _READ_BYTES = 64 * 1024
 _YES, _ALWAYS, _PATTERN, _NO = ("y", "yes"), ("a", "always"), ("p", "pattern"), ("n", "no")
 
 
+class Editor(Protocol):
+    """Changes a text at the terminal. None: nothing was changed. Raises RequestError if that cannot be done."""
+
+    @property
+    def has_program(self) -> bool: ...
+
+    async def line(self, label: str, text: str, *, suffix: str = "") -> str | None: ...
+
+    async def text(self, text: str, *, suffix: str = "") -> str | None: ...
+
+
 class NoTerminal(OSError):
     """There is no terminal, or this process does not stand in its foreground."""
 
@@ -40,7 +54,8 @@ class Console:
     """Asks on the terminal of the process.
 
     with Console() as console:
-        async with open_run(request, approver=console) as run: ...
+        async with open_run(request, approver=console) as run:
+            ...
     """
 
     def __init__(
@@ -61,6 +76,8 @@ class Console:
         self._after = after
         self.clean: Callable[[str], str] = str
         """Takes the run's secrets out of what is shown; set by whoever knows them. The call itself stays as it is."""
+        self.editor: Editor | None = None
+        """Opens a call to be edited; without one it is typed anew."""
         # One pair of eyes: requests that come together are asked one after another.
         self._turn = asyncio.Lock()
         self._typed = b""
@@ -73,7 +90,13 @@ class Console:
     ) -> None:
         self.close()
 
+    @property
+    def terminal(self) -> int:
+        """The file descriptor of the terminal."""
+        return self._fd
+
     def close(self) -> None:
+        """Close the terminal."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -81,22 +104,24 @@ class Console:
     # -- Approver ---------------------------------------------------------------------------------------------------
 
     async def approve(self, asked: ApprovalRequested) -> Answer:
+        """Show the call and ask for it."""
         since = asyncio.get_running_loop().time()
         async with self._turn, _Asking(self):
             try:
-                return await self._approve(asked, since)
+                return signed(await self._approve(asked, since))
             except EOFError:
-                return Answer(approved=False, reason="the terminal was closed")
+                return signed(Answer(approved=False, reason="the terminal was closed"))
 
-    async def answer(self, asked: QuestionRequested) -> QuestionAnswer:
+    async def answer(self, asked: QuestionRequested) -> Answer:
+        """Ask the agent's question, or show its plan."""
         since = asyncio.get_running_loop().time()
         async with self._turn, _Asking(self):
             try:
                 if asked.kind == "plan":
-                    return await self._plan(asked, since)
-                return await self._questions(asked, since)
+                    return signed(await self._plan(asked, since))
+                return signed(await self._questions(asked, since))
             except EOFError:
-                return QuestionAnswer(answered=False, reason="the terminal was closed")
+                return signed(Answer(approved=False, reason="the terminal was closed"))
 
     def _exact(self, text: str) -> str:
         return exact(self.clean(text))
@@ -121,7 +146,7 @@ class Console:
             if pattern:
                 choices.append(f"[p]attern: any {_any_of(self.clean(pattern))} in this run")
             choices += ["[n]o", "[e]dit", *(["[s]how all"] if is_cut else [])]
-            said = (await self.ask(self._prompt("  Allow? ", choices))).lower()
+            said = (await self.ask(self.prompt("  Allow? ", choices))).lower()
             if said in _YES:
                 return Answer(approved=True, edited=edited)
             if said in _ALWAYS:
@@ -129,7 +154,7 @@ class Console:
                 return Answer(approved=True, edited=edited, scope="run")
             if said in _PATTERN and pattern:
                 told = f"{self._exact(pattern)} is allowed until this run ends; `leadrope runs revoke` ends it"
-                self._say_wrapped(told)
+                self._say_wrapped(spelling.runnable(told))
                 return Answer(approved=True, pattern=pattern)
             if said in _NO:
                 return Answer(approved=False, reason=await self._why())
@@ -147,6 +172,9 @@ class Console:
         self.say()
         wants = "wants to run" if "command" in asked.call.input else "needs your approval"
         self.say(self.bold(f"? {self._exact(asked.call.name)}{who} {wants}{change}:"))
+        if edited is not None and not everything:
+            self._show_change(asked, edited)
+            return True
         input_ = asked.call.input if edited is None else edited
         shown = call_preview.parts(asked.call.name, clean_value(input_, self.clean))
         main, rest = map(self.clean, shown)
@@ -161,6 +189,12 @@ class Console:
         if asked.reading and edited is None:
             self._show_reading(self.clean(asked.reading), everything=everything)
         return is_cut
+
+    def _show_change(self, asked: ApprovalRequested, edited: dict[str, Any]) -> None:
+        """What the person has changed; all of the call is one key away."""
+        before, after = (clean_value(input_, self.clean) for input_ in (asked.call.input, edited))
+        changed = "\n".join(call_preview.change(asked.call.name, before, after))
+        self.show(self.clean(changed), everything=False, is_diff=True)
 
     def _show_reading(self, reading: str, *, everything: bool) -> None:
         """How the command is read, in a few lines: what a long line does may stand far from its beginning."""
@@ -204,7 +238,7 @@ class Console:
         for line in textwrap.wrap(text, max(20, self._size().columns - 2)):
             self.say(self.dim(f"  {line}"))
 
-    def _prompt(self, head: str, choices: Sequence[str]) -> str:
+    def prompt(self, head: str, choices: Sequence[str]) -> str:
         """The choices, on a further line where the screen is too narrow for all of them."""
         lines, width = [head], self._size().columns - 2
         for place, choice in enumerate(choices):
@@ -223,23 +257,53 @@ class Console:
         return said or "the user said no"
 
     async def _edit(self, asked: ApprovalRequested, edited: dict[str, Any] | None) -> dict[str, Any] | None:
-        """A command is typed anew; any other input is typed as JSON."""
+        """A command, or the text that is written, as it is; any other input as JSON."""
         now = asked.call.input if edited is None else edited
-        if isinstance(now.get("command"), str):
-            said = await self.ask("  New command (Enter keeps it): ")
-            return {**now, "command": said} if said else edited
-        said = await self.ask("  New input as JSON on one line (Enter keeps it): ")
-        if not said:
-            return edited
+        field = call_preview.editable(asked.call.name, now)
+        text = str(now[field]) if field else msgspec.json.format(msgspec.json.encode(now)).decode()
         try:
-            return msgspec.json.decode(said, type=dict[str, Any])
+            said = await self._edited(text, field, now)
+        except errors.LeadropeError as error:
+            self.say(f"  {error.message}")
+            return edited
+        if not said or said == text:
+            self.say("  Nothing was changed.")
+            return edited
+        if field:
+            return {**now, field: said}
+        try:
+            found = msgspec.json.decode(said, type=dict[str, Any])
         except msgspec.MsgspecError as error:
             self.say(f"  That is not a JSON object: {error}")
             return edited
+        return found if found != now else edited
+
+    async def _edited(self, text: str, field: str | None, input_: dict[str, Any]) -> str | None:
+        has_secret = self.clean(text) != text
+        is_plain = exact(text) == text and "\t" not in text
+        path = input_.get("file_path")
+        suffix = ".sh" if field == "command" else PurePath(path).suffix if field and isinstance(path, str) else ".json"
+        if self.editor is not None and not has_secret:
+            if "\n" in text and self.editor.has_program:
+                return await self.editor.text(text, suffix=suffix)
+            if is_plain:
+                line = text if field else msgspec.json.encode(input_).decode()
+                how = "Enter accepts, Ctrl-C keeps it" + (", Ctrl-X opens $EDITOR" * self.editor.has_program)
+                self.say(self.dim(f"  {how}"))
+                return await self.editor.line("  Edit: ", line, suffix=suffix)
+            if self.editor.has_program:
+                return await self.editor.text(text, suffix=suffix)
+        if has_secret:
+            self.say("  It holds a secret, which is not shown; type all of it again to change it.")
+        if field == "command":
+            return await self.ask("  New command (Enter keeps it): ")
+        if field:
+            return await self.ask(f"  New {field} on one line (Enter keeps it): ")
+        return await self.ask("  New input as JSON on one line (Enter keeps it): ")
 
     # -- questions --------------------------------------------------------------------------------------------------
 
-    async def _questions(self, asked: QuestionRequested, since: float) -> QuestionAnswer:
+    async def _questions(self, asked: QuestionRequested, since: float) -> Answer:
         answers: dict[str, str] = {}
         for question in asked.questions:
             self.say()
@@ -253,9 +317,9 @@ class Console:
             self.say(self.dim(f"  {how if question.options else 'an answer'}, or your own words; Enter for none{left}"))
             answer = await self._choice(question)
             if not answer:
-                return QuestionAnswer(answered=False, reason="the user did not answer")
+                return Answer(approved=False, reason="the user did not answer")
             answers[question.question] = answer
-        return QuestionAnswer(answered=True, answers=answers)
+        return Answer(approved=True, answers=answers)
 
     async def _choice(self, question: Question) -> str:
         while True:
@@ -265,7 +329,7 @@ class Console:
             except ValueError as error:
                 self.say(f"  {error}")
 
-    async def _plan(self, asked: QuestionRequested, since: float) -> QuestionAnswer:
+    async def _plan(self, asked: QuestionRequested, since: float) -> Answer:
         self.say()
         self.say(self.bold("? The agent has a plan:"))
         for line in self._exact(asked.plan or "(it says nothing)").split("\n"):
@@ -275,19 +339,20 @@ class Console:
             for prompt in asked.allowed_prompts:
                 self.say(f"    · {self._exact(prompt)}")
         self.say(
-            self.dim(f"  a yes lets it begin; what it does is still asked for{_time_left(asked.expires_s, since)}")
+            self.dim(f"  approving lets it begin; what it does is still asked for{_time_left(asked.expires_s, since)}")
         )
         while True:
             said = (await self.ask("  Go on with this plan? [y]es / [n]o: ")).lower()
             if said in _YES:
-                return QuestionAnswer(answered=True)
+                return Answer(approved=True)
             if said in _NO:
-                return QuestionAnswer(answered=False, reason=await self._why())
+                return Answer(approved=False, reason=await self._why())
             self.say("  Please say y or n.")
 
     # -- the terminal -----------------------------------------------------------------------------------------------
 
     def say(self, text: str = "") -> None:
+        """Write one line."""
         self._write(text + "\n")
 
     def _write(self, text: str) -> None:
@@ -298,9 +363,11 @@ class Console:
                 data = data[os.write(self._fd, data) :]
 
     def bold(self, text: str) -> str:
+        """The text in bold, where colours are on."""
         return f"\x1b[1m{text}\x1b[0m" if self._colour else text
 
     def dim(self, text: str) -> str:
+        """The text dimmed, where colours are on."""
         return f"\x1b[2m{text}\x1b[0m" if self._colour and text else text
 
     async def ask(self, prompt: str) -> str:
@@ -327,6 +394,7 @@ class Console:
         return line.decode(errors="replace").strip()
 
     def begin(self) -> None:
+        """Before a question: nothing else writes from here on."""
         if self._before:
             self._before()
         # What was typed before the question was seen is no answer to it.
@@ -338,6 +406,7 @@ class Console:
                 termios.tcflush(self._fd, termios.TCIFLUSH)
 
     def end(self, error: BaseException | None) -> None:
+        """After a question."""
         if isinstance(error, asyncio.CancelledError):
             self.say()
             self.say("  (no longer asked)")
@@ -358,6 +427,11 @@ class _Asking:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._console.end(error)
+
+
+def signed(answer: Answer) -> Answer:
+    """With the name of whoever sits at the terminal."""
+    return msgspec.structs.replace(answer, by=actors.system_user())
 
 
 def open_terminal() -> int:

@@ -15,24 +15,26 @@ import contextlib
 import os
 import random
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import msgspec
 
 from leadrope import errors
+from leadrope.core import actors, events, home
 from leadrope.core import config as configs
-from leadrope.core import events, home
 from leadrope.core.fold import Fold
 from leadrope.core.redaction import Redactor
-from leadrope.core.request import RunRequest
+from leadrope.core.request import Mode, ModeAlias, RunRequest, normal_mode, with_tuples
+from leadrope.core.request_fields import RunFields
 from leadrope.core.result import RunResult
 from leadrope.core.usage import CostLabel, sum_label
 from leadrope.runtime import retries
-from leadrope.runtime.approvals import Approve, Approver
+from leadrope.runtime.approvals import as_approver
 from leadrope.runtime.budget import Meter
-from leadrope.runtime.run import Run, open_run
+from leadrope.runtime.keywords import Asked, RunKeywords, RunOptions, read
+from leadrope.runtime.run import Run, opened
 
 IDLE_CLOSE_S = 600.0
 """A waiting agent holds more than 100 MB; starting it again costs about half a second."""
@@ -48,38 +50,26 @@ Opener = Callable[..., Awaitable[Run]]
 """Starts a run as `open_run` would, with the same arguments; the service's own also keeps it."""
 
 
-async def _open(request: RunRequest, **options: Any) -> Run:
-    return await open_run(request, **options).__aenter__()
-
-
 def open_conversation(
     request: RunRequest | None = None,
     *,
-    approver: Approver | Approve | None = None,
     idle_close_s: float | None = None,
-    environ: Mapping[str, str] | None = None,
-    config: configs.Config | None = None,
     opener: Opener | None = None,
-    **fields: Any,
+    **keywords: Unpack[RunKeywords],
 ) -> Conversation:
     """Prepare a conversation; the agent is started with the first thing that is said.
 
-    The request is that of a run without its prompt, or `fields` of one. `idle_close_s` ends a process that waits for
-    so long (0: never); what is said next starts another one in the same session. Left out: `[run] idle_close_s` of the
-    config, else 600.
+    The request is that of a run without its prompt, or its fields are given as keywords; the other keywords are those
+    of `open_run`. `idle_close_s` ends a process that has waited for so long (0: never); what is said next starts
+    another one in the same session. Left out: `[run] idle_close_s` of the config, else 600. With an `opener` the
+    request is used as it is, without `[run]`.
     """
-    if request is None:
-        try:
-            request = RunRequest(**{"prompt": "", **fields})
-        except TypeError as error:
-            raise errors.RequestError(str(error)) from None
-    elif fields:
-        request = msgspec.structs.replace(request, **fields)
-    if request.prompt:
+    given: object = request
+    words = given if isinstance(given, str) else request.prompt if request is not None else ""
+    if words or "prompt" in keywords:
         raise errors.BadValue("prompt", "a conversation's words are given with say() or ask()", hint="Leave it out.")
-    return Conversation(
-        request, approver=approver, idle_close_s=idle_close_s, environ=environ, config=config, opener=opener
-    )
+    asked = read(RunRequest(prompt="") if request is None else request, keywords)
+    return Conversation(asked, idle_close_s=idle_close_s, opener=opener)
 
 
 class Conversation:
@@ -87,19 +77,17 @@ class Conversation:
 
     def __init__(
         self,
-        request: RunRequest,
+        asked: Asked,
         *,
-        approver: Approver | Approve | None,
         idle_close_s: float | None,
-        environ: Mapping[str, str] | None,
-        config: configs.Config | None,
         opener: Opener | None = None,
     ) -> None:
-        self._request = request
-        self._approver = approver
-        self._environ = environ
-        self._config = config
-        self._opener = opener or _open
+        self._request = request = asked.request
+        self._named = asked.named
+        self._options = asked.options
+        self._asked = asked
+        self._config: configs.Config | None = None
+        self._opener = opener
         self._idle_close_s = idle_close_s
         self._run: Run | None = None
         self._meter: Meter | None = None
@@ -228,23 +216,35 @@ class Conversation:
             request = msgspec.structs.replace(
                 request, resume=self.session_id, fork=False, session_id=None, attachments=()
             )
-        self._run = run = await self._opener(
-            request,
-            approver=self._approver,
-            keep_open=True,
-            environ=self._environ,
-            config=self._settle(),
-            meter=self._meter,
-        )
+            self._named |= {"resume", "fork", "session_id", "attachments"}
+        self._run = run = await self._start(request)
         self._meter = run.meter
         self.starts += 1
         return run
 
+    async def _start(self, request: RunRequest) -> Run:
+        config = self._settle()
+        if self._opener is not None:
+            others = {name: value for name, value in self._options.items() if name not in ("approver", "config")}
+            return await self._opener(
+                request,
+                approver=as_approver(self._options.get("approver")),
+                keep_open=True,
+                config=config,
+                meter=self._meter,
+                **others,
+            )
+        settled: RunOptions = {**self._options, "config": config}
+        run = opened(Asked(request=request, named=self._named, options=settled), keep_open=True, meter=self._meter)
+        return await run.__aenter__()
+
     def _settle(self) -> configs.Config:
         """Read once: all processes of a conversation have the same settings."""
         if self._config is None:
-            environ = os.environ if self._environ is None else self._environ
-            self._config = configs.load({**home.load_env(home.leadrope_home(environ)), **environ})
+            given = self._options.get("environ")
+            environ = os.environ if given is None else given
+            known = {**home.load_env(home.leadrope_home(environ)), **environ}
+            self._config = configs.read(self._asked.config, known)
         if self._idle_close_s is None:
             said = self._config.run.idle_close_s
             self._idle_close_s = said if isinstance(said, int | float) else IDLE_CLOSE_S
@@ -252,7 +252,7 @@ class Conversation:
 
     @property
     def can_reopen(self) -> bool:
-        """The session is kept: another process, or another day, can go on with it."""
+        """The session is kept: another process can continue it, also on another day."""
         return self._request.persist_session and self.session_id is not None
 
     def _until_reset(self, run: Run, result: RunResult, waits: int) -> float | None:
@@ -287,9 +287,22 @@ class Conversation:
         if self._run is not None:
             await self._run.interrupt()
 
-    async def change(self, **fields: Any) -> None:
-        """Other settings from the next turn on, a model or a mode for instance; the process is closed for it."""
-        self._request = msgspec.structs.replace(self._request, **fields)
+    async def set_model(self, model: str | None) -> None:
+        """Use another model from the next turn on; None: the default one."""
+        await self.change(model=model)
+
+    async def set_mode(self, mode: Mode | ModeAlias) -> None:
+        """Use another mode from the next turn on."""
+        normal_mode(mode)
+        await self.change(mode=mode)
+
+    async def change(self, **fields: Unpack[RunFields]) -> None:
+        """Use other settings from the next turn on. The process is closed and the next turn resumes the session."""
+        for name in fields:
+            if name not in RunRequest.__struct_fields__:
+                raise configs.unknown_field(name)
+        self._request = with_tuples(msgspec.structs.replace(self._request, **fields))
+        self._named |= fields.keys()
         if not self._is_speaking and self.can_reopen:
             await self._stay()
             await self._leave("")
@@ -298,10 +311,12 @@ class Conversation:
         """As on a run; for an approver that leaves the answer to the caller."""
         return self._run is not None and self._run.approve(approval_id, **how)
 
-    def deny(self, approval_id: str, reason: str = "not approved", *, by: str = "person") -> bool:
+    def deny(self, approval_id: str, reason: str = "not approved", *, by: str = actors.USER) -> bool:
+        """As on a run."""
         return self._run is not None and self._run.deny(approval_id, reason, by=by)
 
     def answer(self, question_id: str, answers: dict[str, str] | None = None, **how: Any) -> bool:
+        """As on a run."""
         return self._run is not None and self._run.answer(question_id, answers, **how)
 
     async def close(self) -> None:

@@ -93,6 +93,9 @@ class Host(Protocol):
 
     def cannot_meter(self, answer: http1.AnswerHead) -> bool: ...
 
+    def reached(self, problem: Unreachable | None) -> bool:
+        """A connection was made, or could not be; True if somebody else tells of it."""
+
     def complain(self, code: str, message: str) -> None: ...
 
 
@@ -193,13 +196,15 @@ class Exchange:
         head = http1.write_head(f"POST {upstream.base_path}{request.target} HTTP/1.1", headers)
         try:
             connection = await upstream.take(fresh=rest is not None)
+            self._host.reached(None)
             if rest is None:
                 return await self._with_held(passing, connection, head + held)
             return await self._with_stream(passing, connection, head, held, rest)
         except Unreachable as error:
-            self._host.complain("model_unreachable", f"the model's server {upstream.authority}: {error}")
-            message = f"leadrope: the model's server {upstream.authority} cannot be reached: {error}"
-            self._answer(Refusal(status=502, type="api_error", message=message))
+            message = f"the model's server {upstream.authority} cannot be reached ({error})"
+            if error.is_connected or not self._host.reached(error):
+                self._host.complain("model_unreachable", message)
+            self._answer(Refusal(status=502, type="api_error", message=f"leadrope: {message}"))
             await self._writer.drain()
             return False
 

@@ -9,22 +9,28 @@ answered from what was decided the first time. A result for a call that never pa
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from leadrope.core import events
+from leadrope.core import actors, events
 from leadrope.core.tools import ToolCall, fingerprint, subject
 from leadrope.policy.decide import Allow, Ask, Deny, Facts, Policy, Verdict, decide
 from leadrope.policy.offers import offered, risk_of
-from leadrope.runtime.approvals import Answer, Approver, DenyAll, QuestionAnswer
+from leadrope.runtime import hooks
+from leadrope.runtime.approvals import Answer, Approver, DenyAll, WrongAnswer
+from leadrope.runtime.hooks import BeforeTool, HookVerdict
 from leadrope.runtime.host_questions import Answered, HostQuestions
 from leadrope.runtime.pauses import Pauses
 from leadrope.runtime.questions import plan_of, questions_of
 from leadrope.runtime.surroundings import Surroundings
 
-By = Literal["rule", "person", "nobody", "timeout", "supervisor"]
+log = logging.getLogger("leadrope.run")
+
+HOOK = "before_tool"
+
 T = TypeVar("T")
 
 PLAN_TOOL = "ExitPlanMode"
@@ -38,6 +44,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     input: dict[str, Any] | None = None
     """The input that runs: the original, or a person's edit of it."""
+    only_reads: bool = False
+    """A command that is known to change nothing."""
 
 
 class Host(Protocol):
@@ -58,7 +66,8 @@ BeforeEffect = Callable[[ToolCall], Awaitable[str | None]]
 
 
 class _Pending(msgspec.Struct):
-    call: ToolCall
+    fingerprint: str
+    """Of what was asked; an answer that names another one is refused."""
     future: asyncio.Future[Any]
     task: asyncio.Task[None] | None = None
 
@@ -92,7 +101,7 @@ class Gate:
         self._by_request: dict[str, str] = {}
         """The agent's request id -> our approval id, for requests that it takes back."""
         self._plans: dict[str, dict[str, Any]] = {}
-        self._standing: set[str] = set()
+        self.standing: set[str] = set()
         """Calls that a person has approved for the whole run, to the letter."""
         self._count = 0
         self._is_closed = False
@@ -100,6 +109,12 @@ class Gate:
         """What the proxy of a sandbox without a network asks."""
         self.before_effect: BeforeEffect | None = None
         """Awaited before an allowed call is told so; what it gives is a warning."""
+        self.before_tool: BeforeTool | None = None
+        """The program's own word on a call before it is judged; it can only tighten."""
+        self._hooked: dict[str, HookVerdict] = {}
+        """What it has said, by the agent's request."""
+        self._originals: dict[str, ToolCall] = {}
+        """Calls that it has changed, as the agent made them."""
         self._is_paused = False
         self._pauses = Pauses()
         self._held_back: list[tuple[str, ToolCall, Tell]] = []
@@ -122,7 +137,7 @@ class Gate:
         """Patterns that a person has granted in this run."""
         return self._policy.grants
 
-    def revoke(self, pattern: str, *, by: str = "person") -> bool:
+    def revoke(self, pattern: str, *, by: str = actors.USER) -> bool:
         """Take a grant back; False if there is none. What it has let through stays done."""
         if pattern not in self._policy.grants:
             return False
@@ -143,37 +158,74 @@ class Gate:
     def held(self, request_id: str, call: ToolCall, tell: Tell) -> None:
         if self._is_paused:
             self._held_back.append((request_id, call, tell))
-            return
+        elif self.before_tool is None:
+            self._admit(request_id, call, tell)
+        elif request_id in self._hooked:
+            self._tighten(request_id, call, tell, self._hooked.pop(request_id))
+        else:
+            self._looking[request_id] = self._host.spawn(self._ask_hook(request_id, call, tell, self.before_tool))
+
+    async def _ask_hook(self, request_id: str, call: ToolCall, tell: Tell, hook: BeforeTool) -> None:
+        self._host.hold()
+        try:
+            self._hooked[request_id] = await hooks.before(hook, call, self._host.emit, limit_s=self._approval_s)
+        finally:
+            self._host.release()
+            self._looking.pop(request_id, None)
+        self.held(request_id, call, tell)
+
+    def _tighten(self, request_id: str, call: ToolCall, tell: Tell, said: HookVerdict) -> None:
+        match said:
+            case None:
+                self._admit(request_id, call, tell)
+            case hooks.DenyCall():
+                self._settle(call, _no(said.reason), tell, by=actors.POLICY, rule=HOOK, layer="run")
+            case hooks.AskFirst():
+                self._admit(request_id, call, tell, ask=said.reason)
+            case hooks.EditCall() if call.name in QUESTION_TOOLS:
+                self._settle(call, _no("a question cannot be edited"), tell, by=actors.POLICY, rule=HOOK, layer="run")
+            case hooks.EditCall():
+                self._originals[call.id] = call
+                self._admit(request_id, msgspec.structs.replace(call, input=said.input), tell)
+
+    def _admit(self, request_id: str, call: ToolCall, tell: Tell, *, ask: str = "") -> None:
+        """Judge a call, at once or when what the verdict needs is known. `ask`: why a person must see it anyway."""
         if call.name in QUESTION_TOOLS and not self._policy.never_asks:
             # Held a second time, with the person, when the agent asks for the permission itself.
-            self._settle(call, Decision(allowed=True, input=call.input), tell, by="rule", rule="question")
+            self._settle(call, Decision(allowed=True, input=call.input), tell, by=actors.POLICY, rule="question")
             return
         if self._surroundings.takes_time(call):
-            self._looking[request_id] = self._host.spawn(self._look_up(request_id, call, tell))
+            self._looking[request_id] = self._host.spawn(self._look_up(request_id, call, tell, ask))
         else:
-            self._judge(request_id, call, tell, self._surroundings.at_hand(self._facts()))
+            self._judge(request_id, call, tell, self._surroundings.at_hand(self._facts()), ask)
 
-    async def _look_up(self, request_id: str, call: ToolCall, tell: Tell) -> None:
+    async def _look_up(self, request_id: str, call: ToolCall, tell: Tell, ask: str) -> None:
         try:
             facts = await self._surroundings.looked_up(call, self._facts())
         finally:
             self._looking.pop(request_id, None)
         if self._is_paused:
+            if self.before_tool is not None:
+                self._hooked[request_id] = hooks.AskFirst(ask) if ask else None  # it was asked already
             self._held_back.append((request_id, call, tell))
         else:
             # Other calls were let through meanwhile.
-            self._judge(request_id, call, tell, msgspec.structs.replace(facts, tool_calls=len(self.allowed)))
+            self._judge(request_id, call, tell, msgspec.structs.replace(facts, tool_calls=len(self.allowed)), ask)
 
-    def _judge(self, request_id: str, call: ToolCall, tell: Tell, facts: Facts) -> None:
+    def _judge(self, request_id: str, call: ToolCall, tell: Tell, facts: Facts, ask: str = "") -> None:
         verdict: Verdict = decide(self._policy, call, facts)
-        if isinstance(verdict, Ask) and subject(call.name, call.input, call.cwd) in self._standing:
+        if ask and isinstance(verdict, Allow):
+            never = Deny(HOOK, f"{ask}, and nobody is asked in this run", "run")
+            verdict = never if self._policy.never_asks else Ask(HOOK, ask, "run")
+        if isinstance(verdict, Ask) and subject(call.name, call.input, call.cwd) in self.standing:
             verdict = Allow("approval", "approved before, for this run")
         match verdict:
             case Allow():
-                decision = Decision(allowed=True, input=call.input)
-                self._settle(call, decision, tell, by="rule", rule=verdict.rule, layer=verdict.layer)
+                decision = Decision(allowed=True, input=call.input, only_reads=verdict.only_reads)
+                self._settle(call, decision, tell, by=actors.POLICY, rule=verdict.rule, layer=verdict.layer)
             case Deny():
-                self._settle(call, _no(verdict.reason), tell, by="rule", rule=verdict.rule, layer=verdict.layer)
+                by = actors.NOBODY if verdict.is_unasked else actors.POLICY
+                self._settle(call, _no(verdict.reason), tell, by=by, rule=verdict.rule, layer=verdict.layer)
             case Ask():
                 self._ask(request_id, call, verdict, tell)
 
@@ -208,18 +260,23 @@ class Gate:
             return f"tool call {done.call_id} has a result, but it never asked at the gate"
         return None if done.is_error else f"tool call {done.call_id} was denied, but it ran"
 
+    def allowed_call(self, call_id: str) -> ToolCall | None:
+        """The call of that id with the input that was allowed; None: it was not allowed."""
+        return self.seen(call_id) if call_id in self.allowed else None
+
+    def seen(self, call_id: str) -> ToolCall | None:
+        """The call of that id, with the input that ran; None: it never came here."""
+        call, decision = self._seen.get(call_id), self._decided.get(call_id)
+        if call is None or decision is None or decision.input is None:
+            return call
+        return msgspec.structs.replace(call, input=decision.input)
+
     # -- answers from outside -------------------------------------------------------------------------------------
 
-    def resolve(self, pending_id: str, answer: Answer | QuestionAnswer) -> bool:
-        """Hand in an answer; False if nobody waits for it (any more). The first answer counts."""
+    def resolve(self, pending_id: str, answer: Answer) -> bool:
+        """Hand in an answer; False if nobody waits for it (any more), or it is for another request."""
         pending = self._pending.get(pending_id)
-        if pending is None or pending.future.done():
-            return False
-        is_for_another = isinstance(answer, Answer) and answer.fingerprint not in (
-            None,
-            fingerprint(pending.call.name, pending.call.input, pending.call.cwd),
-        )
-        if is_for_another:
+        if pending is None or pending.future.done() or answer.fingerprint not in (None, pending.fingerprint):
             return False
         pending.future.set_result(answer)
         return True
@@ -233,6 +290,23 @@ class Gate:
             if not pending.future.done():
                 pending.future.cancel(reason)
 
+    @property
+    def is_asking(self) -> bool:
+        """A person is being asked about a call, or has been asked a question."""
+        return bool(self._pending)
+
+    def suspend(self) -> None:
+        """The process is ending while a person is asked: the questions stay open, and no answer is recorded."""
+        self._is_closed = True
+        for looking in tuple(self._looking.values()):
+            looking.cancel()
+        for pending in self._pending.values():
+            if pending.task is not None:
+                pending.task.cancel()
+            else:
+                pending.future.cancel()
+        self._pending.clear()
+
     # -- approvals --------------------------------------------------------------------------------------------------
 
     def _ask(self, request_id: str, call: ToolCall, verdict: Ask, tell: Tell) -> None:
@@ -245,17 +319,21 @@ class Gate:
             risk=risk_of(call, self._policy.workspace),
             reading=verdict.reading,
             pattern=offered(self._policy, call, verdict),
+            rule=verdict.rule,
+            layer=verdict.layer,
         )
-        self._start(request_id, asked.approval_id, call, self._approve(asked, verdict, tell))
+        self._start(request_id, asked.approval_id, asked.fingerprint, self._approve(asked, verdict, tell))
         self._host.emit(asked)
 
     async def _approve(self, asked: events.ApprovalRequested, verdict: Ask, tell: Tell) -> None:
-        by, answer = await self._heard(asked)
+        answer = await self._heard(asked)
         decision = _no(answer.reason or "not approved")
         if answer.approved:
             decision = await self._approved(asked.call, answer)
         self._resolved(asked, answer, pattern=(answer.pattern or "") if decision.allowed else "")
-        self._settle(asked.call, decision, tell, by=by, rule=verdict.rule, layer=verdict.layer, edited=answer.edited)
+        self._settle(
+            asked.call, decision, tell, by=answer.by, rule=verdict.rule, layer=verdict.layer, edited=answer.edited
+        )
 
     async def _ask_about_host(self, call: ToolCall) -> Answered:
         """Not a call of the agent's: a command that runs already wants to reach a host outside of the sandbox."""
@@ -267,11 +345,13 @@ class Gate:
             reason="a command wants to reach a host outside of the sandbox",
             expires_s=self._approval_s or 0,
             fingerprint=fingerprint(call.name, call.input, call.cwd),
+            rule="network",
+            layer="run",
         )
-        self._pending[asked.approval_id] = _Pending(call, asyncio.get_running_loop().create_future())
+        self._pending[asked.approval_id] = _Pending(asked.fingerprint, asyncio.get_running_loop().create_future())
         self._host.hold()
         self._host.emit(asked)
-        by, answer = await self._heard(asked)
+        answer = await self._heard(asked)
         if answer.edited is not None:
             answer = Answer(approved=False, by=answer.by, reason="a host cannot be edited")
         self._resolved(asked, answer)
@@ -279,47 +359,49 @@ class Gate:
             events.ToolDecided(
                 call=call,
                 decision="allow" if answer.approved else "deny",
-                by=by,
-                rule="network",
-                layer="run",
+                by=answer.by,
+                rule=asked.rule,
+                layer=asked.layer,
                 reason=answer.reason,
             )
         )
-        return "yes" if answer.approved else "no" if by == "person" else "silence"
+        return "yes" if answer.approved else "no" if actors.is_answer(answer.by) else "silence"
 
-    async def _heard(self, asked: events.ApprovalRequested) -> tuple[By, Answer]:
-        """The answer to a question, and who gave it. Whatever goes wrong is a no."""
-        by: By = "person"
+    async def _heard(self, asked: events.ApprovalRequested) -> Answer:
+        """The answer to a request, and in it who gave it. Whatever goes wrong is a denial."""
         got = await self._wait(asked.approval_id, self._approver.approve(asked))
+        if isinstance(got, Answer):
+            if got.fingerprint not in (None, asked.fingerprint):
+                return _unusable("the answer was meant for another call")
+            if (wrong := _malformed(got) or _wrong_grant(got, asked)) is not None:
+                return _unusable(f"the answer is malformed: {wrong}")
+            # A rule, a clock or nobody never approves anything: then the program itself has spoken.
+            is_program = got.approved and not actors.is_answer(got.by)
+            return msgspec.structs.replace(got, by=actors.PROGRAM) if is_program else got
+        return self._no_answer(got, asked.expires_s, "the request was taken back", f"{asked.call.name} was denied")
+
+    def _no_answer(self, got: object, expires_s: float, withdrawn: str, then: str) -> Answer:
         match got:
-            case Answer() if got.fingerprint not in (None, asked.fingerprint):
-                by = "supervisor"
-                answer = Answer(approved=False, by="supervisor", reason="the answer was meant for another call")
-            case Answer() if (wrong := _malformed(got) or _wrong_grant(got, asked)) is not None:
-                by = "supervisor"
-                answer = Answer(approved=False, by="supervisor", reason=f"the answer is malformed: {wrong}")
-            case Answer(by="nobody", approved=False):
-                by, answer = "nobody", got
-            case Answer(by="timeout"):
-                # Its own clock ran out a moment before ours, where the answer could have come from elsewhere.
-                by, answer = "timeout", got
-            case Answer():
-                answer = got
             case TimeoutError():
-                by = "timeout"
-                answer = Answer(
-                    approved=False, by="timeout", reason=f"APPROVAL_TIMEOUT: no answer in {asked.expires_s:g} s"
-                )
+                reason = f"APPROVAL_TIMEOUT: no answer in {expires_s:g} s"
+                return Answer(approved=False, by=actors.TIMEOUT, reason=reason)
             case asyncio.CancelledError():
-                by = "supervisor"
-                answer = Answer(approved=False, by="supervisor", reason="the request was taken back")
-            case Exception():
-                by = "supervisor"
-                answer = Answer(approved=False, by="supervisor", reason=f"the approver failed: {got!r}")
+                return _unusable(withdrawn)
             case _:
-                by = "supervisor"
-                answer = Answer(approved=False, by="supervisor", reason=f"the approver gave no answer, but {got!r}")
-        return by, answer
+                return _unusable(self._approver_failed(got, then))
+
+    def _approver_failed(self, got: object, then: str) -> str:
+        """Told to the log with its traceback, and as a warning of the result: else it looks like a person's no."""
+        match got:
+            case WrongAnswer():
+                reason = str(got)
+            case BaseException():
+                reason = f"the approver failed: {got!r}"
+                log.error("the approver failed, so %s", then, exc_info=got)
+            case _:
+                reason = f"the approver gave no answer, but {got!r}"
+        self._host.emit(events.Notice(level="warning", code="approver_failed", message=f"{reason}; {then}"))
+        return reason
 
     def _resolved(self, asked: events.ApprovalRequested, answer: Answer, *, pattern: str = "") -> None:
         self._host.emit(
@@ -343,11 +425,17 @@ class Gate:
         call = msgspec.structs.replace(call, input=run_input)
         facts = await self._surroundings.looked_up(call, self._facts())
         verdict = decide(self._policy, call, msgspec.structs.replace(facts, tool_calls=len(self.allowed)))
+        if answer.edited is not None and self.before_tool is not None:
+            said = await hooks.before(self.before_tool, call, self._host.emit, limit_s=self._approval_s)
+            if isinstance(said, hooks.DenyCall):
+                return _no(f"the edited call is forbidden: {said.reason}")
+            if isinstance(said, hooks.EditCall) and said.input != run_input:
+                return _no("the edited call is forbidden: before_tool would change it, and that was not approved")
         if isinstance(verdict, Deny):
             what = "the edited call is forbidden" if answer.edited is not None else "it was approved too late"
             return _no(f"{what}: {verdict.reason}")
         if answer.scope == "run":
-            self._standing.add(subject(call.name, run_input, call.cwd))
+            self.standing.add(subject(call.name, run_input, call.cwd))
         if answer.pattern:
             grants = dict.fromkeys((*self._policy.grants, answer.pattern))
             self._policy = msgspec.structs.replace(self._policy, grants=tuple(grants))
@@ -364,34 +452,29 @@ class Gate:
             asked = plan_of(question_id, self._plans.get(call.id, {}) | call.input, self._approval_s or 0)
         else:
             asked = questions_of(question_id, call.input, self._approval_s or 0)
-        self._start(request_id, question_id, call, self._answer(asked, call, tell))
+        self._start(request_id, question_id, asked.fingerprint, self._answer(asked, call, tell))
         self._host.emit(asked)
 
     async def _answer(self, asked: events.QuestionRequested, call: ToolCall, tell: Tell) -> None:
         got = await self._wait(asked.question_id, self._approver.answer(asked))
-        match got:
-            case QuestionAnswer() if (wrong := _malformed(got)) is not None:
-                reply = QuestionAnswer(answered=False, by="supervisor", reason=f"the answer is malformed: {wrong}")
-            case QuestionAnswer():
-                reply = got
-            case TimeoutError():
-                reply = QuestionAnswer(
-                    answered=False, by="timeout", reason=f"APPROVAL_TIMEOUT: no answer in {asked.expires_s:g} s"
-                )
-            case asyncio.CancelledError():
-                reply = QuestionAnswer(answered=False, by="supervisor", reason="the question was taken back")
-            case _:
-                reply = QuestionAnswer(answered=False, by="supervisor", reason=f"the approver failed: {got!r}")
+        if not isinstance(got, Answer):
+            reply = self._no_answer(got, asked.expires_s, "the question was taken back", "the question was turned down")
+        elif got.fingerprint not in (None, asked.fingerprint):
+            reply = _unusable("the answer was meant for another question")
+        elif (wrong := _malformed(got) or _wrong_reply(got)) is not None:
+            reply = _unusable(f"the answer is malformed: {wrong}")
+        else:
+            reply = got
         self._host.emit(
             events.QuestionResolved(
                 question_id=asked.question_id,
-                answered=reply.answered,
+                answered=reply.approved,
                 answers=reply.answers,
                 by=reply.by,
                 reason=reply.reason,
             )
         )
-        if not reply.answered:
+        if not reply.approved:
             tell(_no(reply.reason or "turned down"))
         elif asked.kind == "plan":
             if self._policy.mode == "plan":
@@ -407,8 +490,8 @@ class Gate:
         self._count += 1
         return f"{kind}-{self._count}"
 
-    def _start(self, request_id: str, pending_id: str, call: ToolCall, work: Coroutine[Any, Any, None]) -> None:
-        pending = _Pending(call, asyncio.get_running_loop().create_future())
+    def _start(self, request_id: str, pending_id: str, mark: str, work: Coroutine[Any, Any, None]) -> None:
+        pending = _Pending(mark, asyncio.get_running_loop().create_future())
         self._pending[pending_id] = pending
         self._by_request[request_id] = pending_id
         self._host.hold()
@@ -448,11 +531,14 @@ class Gate:
         decision: Decision,
         tell: Tell,
         *,
-        by: By,
+        by: str,
         rule: str,
         layer: str = "",
         edited: dict[str, Any] | None = None,
     ) -> None:
+        original = self._originals.pop(call.id, None)
+        if original is not None:
+            edited, call = (decision.input if decision.allowed else None), original
         self._decided[call.id] = decision
         self._seen[call.id] = call
         if decision.allowed:
@@ -469,6 +555,7 @@ class Gate:
                 layer=layer,
                 reason=decision.reason,
                 edited=edited,
+                only_reads=decision.only_reads,
             )
         )
         if decision.allowed and self.before_effect is not None:
@@ -487,10 +574,14 @@ class Gate:
         tell(decision)
 
 
-def _malformed(answer: Answer | QuestionAnswer) -> str | None:
+def _unusable(reason: str) -> Answer:
+    return Answer(approved=False, by=actors.LEADROPE, reason=reason)
+
+
+def _malformed(answer: Answer) -> str | None:
     """What is wrong with the types of an answer that a program built: `approved="no"` is no yes."""
     try:
-        msgspec.convert(msgspec.to_builtins(answer), type(answer))
+        msgspec.convert(msgspec.to_builtins(answer), Answer)
         msgspec.json.encode(answer)  # an edited call has to reach the agent as JSON
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
         return str(error)
@@ -506,6 +597,12 @@ def _wrong_grant(answer: Answer, asked: events.ApprovalRequested) -> str | None:
     if answer.edited is not None:
         return "a pattern cannot be granted together with an edited call"
     return None
+
+
+def _wrong_reply(answer: Answer) -> str | None:
+    """The agent reads the answers to its questions as texts."""
+    wrong = [value for value in answer.answers.values() if not isinstance(value, str)]
+    return f"{wrong[0]!r} is not a text" if wrong else None
 
 
 def _no(reason: str) -> Decision:

@@ -17,6 +17,7 @@ from leadrope.runtime.broker import Kind as BrokerKind
 from leadrope.runtime.budget import Meter
 from leadrope.runtime.host_questions import HostQuestions
 from leadrope.runtime.proxy import HostProxy, Refused
+from leadrope.runtime.reachability import Reach
 from leadrope.runtime.upstream import proxy_for
 
 
@@ -31,6 +32,7 @@ class Gateway:
         notify: Callable[[events.Notice | events.WallsHeld], None],
         allowed: Mapping[str, str],
         hosts: Callable[[], HostQuestions | None],
+        reach: Reach,
     ) -> None:
         """`allowed`: the proxy and CA variables that the user lets the agent have. `hosts` is asked about hosts that
         are on no list; None while no agent lives.
@@ -40,6 +42,7 @@ class Gateway:
         self._notify = notify
         self._allowed = allowed
         self._hosts = hosts
+        self._reach = reach
         self._token = secrets.token_hex(16)
         self._broker: Broker | None = None
         self._proxy: HostProxy | None = None
@@ -89,6 +92,7 @@ class Gateway:
                 # A corporate proxy is the model's way out only where the user has said that the agent may use it.
                 proxy=proxy_for(upstream, self._allowed),
                 ca_file=self._allowed.get("NODE_EXTRA_CA_CERTS") or self._allowed.get("SSL_CERT_FILE"),
+                reach=self._reach,
             )
             self._broker = await broker.__aenter__()
         return base.Brokered(url=self._broker.url, token=Secret(self._broker.token))

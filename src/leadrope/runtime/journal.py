@@ -20,8 +20,12 @@ from leadrope.runtime.sessionlog import SessionLog
 from leadrope.runtime.sessions import SessionInfo
 from leadrope.runtime.shown import clean
 from leadrope.runtime.trace_lines import without_pieces
+from leadrope.runtime.watcher import Watcher
 
 log = logging.getLogger("leadrope.run")
+# Without it Python would print the line of a failed run for programs that have not set up logging.
+log.addHandler(logging.NullHandler())
+LONG_LINE = 1000
 spawn_log = logging.getLogger("leadrope.spawn")
 
 
@@ -44,6 +48,8 @@ class Journal:
         """What a prompt that we have added to was before, for the transcript."""
         self.tap: Callable[[list[events.Recorded]], None] | None = None
         """Sees every published batch, beside whoever reads the outbox."""
+        self.watcher: Watcher | None = None
+        """The program's `on_event`."""
         self._batch: list[events.Recorded] = []
         self._logged = 0
         self._seq = earlier[-1].seq if earlier else 0
@@ -67,6 +73,8 @@ class Journal:
             self._logged = 0
         if self.tap is not None and batch:
             self.tap(batch)
+        if self.watcher is not None and batch:
+            self.watcher.take(batch)
         self.outbox.put(batch, weight)
 
     def notify(self, notice: events.Notice | events.WallsHeld) -> None:
@@ -105,6 +113,14 @@ class Journal:
         self.outbox.close()
         self._has_ended = True
 
+    def suspend(self) -> None:
+        """Nothing more comes from this process; another one continues the log."""
+        self.publish()
+        if self.log is not None:
+            self.log.flush()
+        self.outbox.close()
+        self._has_ended = True
+
     def open_log(self, folder: Path, info: SessionInfo) -> None:
         """Once for each start: a second one of the same session goes on in the same files."""
         if self.log is not None:
@@ -136,10 +152,12 @@ class Journal:
 
     @property
     def is_full(self) -> bool:
-        return self.outbox.is_full
+        return self.outbox.is_full or (self.watcher is not None and self.watcher.is_full)
 
     async def room(self) -> None:
         await self.outbox.room()
+        if self.watcher is not None:
+            await self.watcher.room()
 
     def trace(self, kind: str, data: object) -> None:
         if self.traces:
@@ -147,18 +165,26 @@ class Journal:
                 text = without_pieces(bytes(line)) if isinstance(line, bytes | bytearray) else repr(line)
                 self.tell(f"{kind} {text}")
 
+    def tell_stderr(self, line: str) -> None:
+        self.tell(f"stderr {line}")
+
+    def tell_connection(self, name: str, line: str) -> None:
+        """A line of a server's stderr; a long one was cut, and may end in the first half of a secret."""
+        text = line if len(line) < LONG_LINE else line[: self.redactor.open_end(line)]
+        self.tell(f"stderr of connection {name}: {text}")
+
     def tell(self, text: str) -> None:
         """A line of the trace."""
         if self.traces:
-            spawn_log.info("%s %s", self.run_id[:8], self._harmless(text))
+            spawn_log.info("%s %s", self.run_id[:8], self.harmless(text))
 
-    def _harmless(self, text: str) -> str:
+    def harmless(self, text: str) -> str:
         """Without secrets, and without what a terminal would act on: an agent's line could set its clipboard."""
         # Twice: what has no width may stand within a secret, and without it the secret would be whole.
         return self.redactor.clean(clean(self.redactor.clean(text)))
 
-    def tell_failure(self, result: RunResult, request: RunRequest) -> None:
-        """One compact line for a failed or empty run, whether or not anybody traces."""
+    def tell_failure(self, result: RunResult, request: RunRequest, model: str = "") -> None:
+        """One compact line in the log for a failed or empty run; `model`: that it was started with."""
         if result.outcome not in ("failed", "timed_out"):
             return
         error = result.error
@@ -168,11 +194,11 @@ class Journal:
             result.outcome,
             error.kind if error else "-",
             error.exit_code if error else "-",
-            result.model or request.model or "-",
+            result.model or model or request.model or "-",
             request.mode,
             len(request.prompt),
             len(result.text),
             ",".join(sorted(f"{kind.__struct_config__.tag}:{count}" for kind, count in self.tally.items())),
-            self._harmless(" | ".join(error.stderr_tail[-5:]) if error else ""),
-            self._harmless(" | ".join(self.fold.unread)),
+            self.harmless(" | ".join(error.stderr_tail[-5:]) if error else ""),
+            self.harmless(" | ".join(self.fold.unread)),
         )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Literal, Protocol
 
 from leadrope.core import events
-from leadrope.core.request import RunRequest
+from leadrope.core.request import McpServer, RunRequest
+from leadrope.core.result import SERVER_FAILED
 from leadrope.providers import base
 
 Cause = Literal["stopped", "timed_out", "over_budget", "denied", "parked", "failed"]
@@ -18,6 +19,8 @@ TryGate = Callable[[str], Awaitable[str | None]]
 # The agent's own time-out of a connection comes first and says why; ours is for an agent that does not.
 CONNECTION_MARGIN_S = 2.0
 CONNECTION_LOOK_S = 0.05
+WARNING_LINES = 3
+"""Of a server's stderr in a warning, which is one line."""
 
 
 class Host(Protocol):
@@ -26,8 +29,19 @@ class Host(Protocol):
     def emit(self, event: events.Event) -> None: ...
 
     def end(
-        self, cause: Cause, kind: str, message: str, *, api_status: int | None = None, hint: str | None = None
+        self,
+        cause: Cause,
+        kind: str,
+        message: str,
+        *,
+        api_status: int | None = None,
+        hint: str | None = None,
+        connection: str | None = None,
+        stderr_tail: tuple[str, ...] = (),
+        code: str | None = None,
     ) -> None: ...
+
+    def stderr_of(self, connection: str) -> tuple[str, ...]: ...
 
     async def ask(self, what: str, say: Callable[[str], bytes]) -> base.Replied | None: ...
 
@@ -92,30 +106,48 @@ async def check_version(host: Host, version: str, try_gate: TryGate) -> None:
         host.end("failed", "gate_unsupported", f"the gate of agent version {name} does not hold: {wrong}")
 
 
-async def check_connections(host: Host, request: RunRequest, session: base.Session) -> None:
+async def check_connections(
+    host: Host, request: RunRequest, session: base.Session, own_servers: Sequence[str] = ()
+) -> None:
     """Each has connected or failed before the first prompt: what a run was promised is there from its start."""
     loop = asyncio.get_running_loop()
     give_up = loop.time() + (request.limits.connection_s or 30) + CONNECTION_MARGIN_S
     while True:
         reply = await host.ask("connections", session.ask_connections)
         if reply is None or not reply.ok:
-            _judge(host, request, {})
+            _judge(host, request, {}, own_servers)
             return
         found = {one.name: one for one in session.connections_of(reply.payload)}
-        if all(one.status != "pending" for one in found.values()) or loop.time() > give_up:
-            _judge(host, request, found)
+        # A server of ours is not listed before the agent has heard from it.
+        is_settled = all(one.status != "pending" for one in found.values()) and all(
+            name in found for name in own_servers
+        )
+        if is_settled or loop.time() > give_up:
+            _judge(host, request, found, own_servers)
             return
         await asyncio.sleep(CONNECTION_LOOK_S)
 
 
-def _judge(host: Host, request: RunRequest, found: Mapping[str, events.Connection]) -> None:
+def _judge(host: Host, request: RunRequest, found: Mapping[str, events.Connection], own_servers: Sequence[str]) -> None:
+    for name in own_servers:
+        if name not in found or found[name].status != "connected":
+            told = found[name].error or found[name].status if name in found else "it does not know them"
+            host.end("failed", "connection_failed", f"the agent cannot use the functions of this program: {told}")
     for name, server in request.connections.items():
         one = found.get(name, events.Connection(name=name, status="the agent does not know it"))
         if one.status == "connected":
             continue
         told = f"connection {name} could not be made: {one.error or one.status}"
+        stderr = host.stderr_of(name)
         if server.required:
-            hint = f"Try its command or url by hand; `required = false` for {name} goes on without it."
-            host.end("failed", "connection_failed", told, hint=hint)
+            hint = f"Try its command or url by hand; `required = false` for {name} lets the run continue without it."
+            code = SERVER_FAILED if _has_failed(server, one) else None
+            host.end("failed", "connection_failed", told, hint=hint, connection=name, stderr_tail=stderr, code=code)
         else:
+            told += f" (stderr: {' | '.join(stderr[-WARNING_LINES:])})" if stderr else ""
             host.emit(events.Notice(level="warning", code="connection_failed", message=told))
+
+
+def _has_failed(server: McpServer, one: events.Connection) -> bool:
+    """A program that has ended, or answered something else: it would do so again. One that is only slow may not be."""
+    return server.command is not None and one.status == "failed" and "timed out" not in one.error.lower()

@@ -17,7 +17,8 @@ from leadrope.policy import limits as caps
 from leadrope.policy import patterns, sources
 from leadrope.policy.resolve import EffectivePolicy
 from leadrope.providers import base
-from leadrope.runtime import checks, trust
+from leadrope.runtime import checks, connection_programs, saved_agents, trust
+from leadrope.runtime.trust_files import PROJECT
 
 _MOST_MCP_BYTES = 1024 * 1024
 
@@ -33,10 +34,22 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     notices: tuple[events.Notice, ...]
 
 
-def complete(request: RunRequest, config: configs.Config, environ: Mapping[str, str], leadrope_home: Path) -> Prepared:
-    """The request with nothing left open, or the first thing that is wrong with it. Starts nothing."""
-    request = check(_with_machine(request, config))
+def complete(
+    request: RunRequest,
+    config: configs.Config,
+    environ: Mapping[str, str],
+    leadrope_home: Path,
+    *,
+    waits: bool = False,
+) -> Prepared:
+    """The request with nothing left open, or the first thing that is wrong with it. Starts nothing.
+
+    `waits`: an approval has no time limit unless the request or the policy sets one.
+    """
+    request = check(_with_machine(saved_agents.applied(request, config, environ), config))
     _check_grants(request.allow)
+    _check_tools("tools", request.tools or ())
+    _check_tools("disallowed_tools", request.disallowed_tools)
     cwd = checks.working_directory(request.cwd)
     layers = _layers(request, cwd, environ, leadrope_home)
     limits = _asked_limits(request.limits, environ)
@@ -47,7 +60,7 @@ def complete(request: RunRequest, config: configs.Config, environ: Mapping[str, 
         cwd=cwd,
         extra_dirs=tuple(checks.extra_directory(folder, cwd) for folder in request.extra_dirs),
         mode=normal_mode(request.mode),
-        limits=caps.capped(_whole_limits(limits), rules),
+        limits=caps.capped(_whole_limits(limits, waits=waits), rules),
         wait_for_limit=request.wait_for_limit and rules.wait_for_limit,
         # The shipped `auto` is what holds where the caller says nothing; true holds whatever he says.
         broker=True if rules.broker is True else request.broker,
@@ -56,12 +69,29 @@ def complete(request: RunRequest, config: configs.Config, environ: Mapping[str, 
     is_trusted = found.state == "trusted"
     if is_trusted:
         request = check(_with_repository(request))
+    missing = connection_programs.missing(request.connections, cwd, environ)
+    if missing:
+        # The agent would only fail to start them, and be the second to say so.
+        there = {name: server for name, server in request.connections.items() if name not in missing}
+        request = msgspec.structs.replace(request, connections=there)
     ignored = tuple(events.Notice(level="warning", code="project_ignored", message=told) for told in layers.notices)
+    broken = tuple(
+        events.Notice(level="warning", code="broken_agent", message=told)
+        for told in saved_agents.broken_notices(config, layers.broken_agents)
+    )
     doubts = _about_others(others) if is_trusted else ()
     lowered = tuple(
         events.Notice(level="warning", code="limit_lowered", message=message) for message in caps.lowered(limits, rules)
     )
-    notices = (*_about_trust(found), *doubts, *ignored, *lowered, *(_no_waiting(rules) if asked_to_wait else ()))
+    notices = (
+        *missing.values(),
+        *_about_trust(found),
+        *doubts,
+        *ignored,
+        *broken,
+        *lowered,
+        *(_no_waiting(rules) if asked_to_wait else ()),
+    )
     return Prepared(
         request=request,
         rules=rules,
@@ -81,6 +111,15 @@ def _check_grants(allow: Sequence[str]) -> None:
             raise errors.BadValue("allow", error.message.partition(": ")[2], hint=error.hint) from None
 
 
+def _check_tools(field: str, entries: Sequence[str]) -> None:
+    """A misspelt tool in the list would leave the agent without it, and without a word about it."""
+    for entry in entries:
+        try:
+            patterns.check_tool(entry)
+        except errors.BadValue as error:
+            raise errors.BadValue(field, error.message.partition(": ")[2], hint=error.hint) from None
+
+
 def _priced(config: configs.Config, rules: EffectivePolicy) -> configs.Config:
     if rules.unknown_price != "refuse":
         return config
@@ -91,7 +130,8 @@ def _layers(request: RunRequest, cwd: str, environ: Mapping[str, str], leadrope_
     return sources.gather(
         config=home.config_file(environ),
         home=leadrope_home,
-        agent=request.agent,
+        # Rules of an agent that is not of the configuration came with it, into `policies`.
+        agent=request.agent if request.agent_from in (None, "config") else None,
         cwd=Path(cwd),
         policies=tuple(Path(name).expanduser() for name in request.policy_files),
         values=request.policy or None,
@@ -103,6 +143,8 @@ def _with_project(request: RunRequest, layers: sources.Sources) -> RunRequest:
     """A project may propose a model or a prompt; whoever starts the run has the last word."""
     proposed = layers.project.run if layers.project else {}
     unsaid = {name: value for name, value in proposed.items() if getattr(request, name) is None}
+    if request.purpose is not None:
+        unsaid.pop("model", None)  # the purpose is the caller's word on the model
     return msgspec.structs.replace(request, **unsaid) if unsaid else request
 
 
@@ -146,7 +188,8 @@ def looked_again(place: base.Place, request: RunRequest, tell: Callable[[events.
 def _about_trust(found: trust.Trust) -> tuple[events.Notice, ...]:
     if found.state in ("nothing", "trusted"):
         return ()
-    names = ", ".join(sorted(found.changed or found.files)[:5])
+    # The project's own rules are not among what is ignored.
+    names = ", ".join(sorted(found.changed or found.files.keys() - {PROJECT})[:5])
     way = f"they cannot be trusted: {found.problem}" if found.problem else "`leadrope trust` lets them have effect"
     told = {
         "untrusted": f"the repository's own settings are ignored ({names}); {way}",
@@ -184,7 +227,10 @@ def _asked_limits(limits: Limits, environ: Mapping[str, str]) -> Limits:
     return msgspec.structs.replace(limits, **said)
 
 
-def _whole_limits(limits: Limits) -> Limits:
+def _whole_limits(limits: Limits, *, waits: bool) -> Limits:
     """The built-in clocks where nobody has asked for others."""
     idle_s, wall_s = (300.0 if limits.idle_s is None else limits.idle_s), limits.wall_s or 0.0
-    return msgspec.structs.replace(limits, idle_s=idle_s, wall_s=wall_s)
+    approval_s = limits.approval_s
+    if approval_s is None:
+        approval_s = 0.0 if waits else 300.0
+    return msgspec.structs.replace(limits, idle_s=idle_s, wall_s=wall_s, approval_s=approval_s)

@@ -24,7 +24,7 @@ import msgspec
 
 from leadrope import errors
 from leadrope.net import addresses as public_addresses
-from leadrope.net import unix_socket
+from leadrope.net import servers, unix_socket
 from leadrope.net.addresses import Address, Resolver
 from leadrope.net.resolver import ask_system
 from leadrope.runtime import http1
@@ -101,12 +101,23 @@ class HostProxy:
         self._writers: set[asyncio.StreamWriter] = set()
 
     async def __aenter__(self) -> Self:
+        # Its own step: a start that is cancelled while asyncio begins to serve would leave the socket open.
         if self.socket_path is not None:
             listening = unix_socket.bound(self.socket_path)
-            self._server = await asyncio.start_unix_server(self._connected, sock=listening, limit=http1.HEAD_LIMIT)
+            server = await asyncio.start_unix_server(
+                self._connected, sock=listening, limit=http1.HEAD_LIMIT, start_serving=False
+            )
         else:
-            self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0, limit=http1.HEAD_LIMIT)
-            self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+            server = await asyncio.start_server(
+                self._connected, "127.0.0.1", 0, limit=http1.HEAD_LIMIT, start_serving=False
+            )
+            self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        try:
+            await server.start_serving()
+        except BaseException:
+            server.close()
+            raise
+        self._server = server
         return self
 
     async def __aexit__(
@@ -115,7 +126,7 @@ class HostProxy:
         server, self._server = self._server, None
         if server is None:
             return
-        server.close()
+        await servers.stop_accepting(server)
         clients = list(self._clients)
         for task in clients:
             task.cancel()

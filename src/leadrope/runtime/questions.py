@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from leadrope.core import events
+from leadrope.core.tools import fingerprint
 
 
 def questions_of(question_id: str, input_: dict[str, Any], expires_s: float) -> events.QuestionRequested:
@@ -29,20 +32,28 @@ def questions_of(question_id: str, input_: dict[str, Any], expires_s: float) -> 
                 ),
             )
         )
-    return events.QuestionRequested(
-        question_id=question_id, kind="question", questions=tuple(found), expires_s=expires_s
+    return _marked(
+        events.QuestionRequested(question_id=question_id, kind="question", questions=tuple(found), expires_s=expires_s)
     )
 
 
 def plan_of(question_id: str, input_: dict[str, Any], expires_s: float) -> events.QuestionRequested:
     prompts = input_.get("allowedPrompts")
-    return events.QuestionRequested(
-        question_id=question_id,
-        kind="plan",
-        plan=str(input_.get("plan", "")),
-        allowed_prompts=tuple(
-            f"{p.get('tool', '')}: {p.get('prompt', '')}" if isinstance(p, dict) else str(p)
-            for p in (prompts if isinstance(prompts, list) else ())
-        ),
-        expires_s=expires_s,
+    return _marked(
+        events.QuestionRequested(
+            question_id=question_id,
+            kind="plan",
+            plan=str(input_.get("plan", "")),
+            allowed_prompts=tuple(
+                f"{p.get('tool', '')}: {p.get('prompt', '')}" if isinstance(p, dict) else str(p)
+                for p in (prompts if isinstance(prompts, list) else ())
+            ),
+            expires_s=expires_s,
+        )
     )
+
+
+def _marked(asked: events.QuestionRequested) -> events.QuestionRequested:
+    """With the hash of what a person sees, and an answer is good for."""
+    seen = msgspec.to_builtins([asked.kind, asked.plan, asked.allowed_prompts, asked.questions])
+    return msgspec.structs.replace(asked, fingerprint=fingerprint("question", seen))

@@ -127,12 +127,15 @@ class Reservation:
 class Reservations:
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
-        self._held: set[Reservation] = set()
+        self.held: set[Reservation] = set()
+        """Requests in flight."""
+        if meter.shared is not None:
+            meter.shared.queue(self)
         self._waiting: deque[asyncio.Event] = deque()
 
     @property
     def in_flight(self) -> int:
-        return len(self._held)
+        return len(self.held)
 
     async def admit(self, usd: float) -> Reservation | None:
         """Wait for this request's turn, first come, first served; None once the budget is reached."""
@@ -148,24 +151,33 @@ class Reservations:
         if self._meter.is_over:
             return None
         reservation = Reservation(self, usd)
-        self._held.add(reservation)
+        self.held.add(reservation)
         return reservation
 
     def fits_now(self, usd: float) -> bool:
         return not self._waiting and self._fits(usd)
 
     def release(self, reservation: Reservation) -> None:
-        self._held.discard(reservation)
+        self.held.discard(reservation)
         self.wake()
 
     def wake(self) -> None:
         """Something has been spent, or is no longer in flight: the first in line looks again."""
+        if self._meter.shared is not None:
+            self._meter.shared.wake()
+        self.look_again()
+
+    def look_again(self) -> None:
         if self._waiting:
             self._waiting[0].set()
 
     def _fits(self, usd: float) -> bool:
         """Also where the budget is reached: whoever waits is then told so."""
-        cap = self._meter.cap_usd
-        if cap is None or not self._held or self._meter.is_over:
+        cap, shared = self._meter.cap_usd, self._meter.shared
+        if self._meter.is_over:
             return True
-        return self._meter.spent_usd + sum(held.left_usd for held in self._held) + usd <= cap
+        if shared is not None and not shared.fits(usd):
+            return False
+        if cap is None or not self.held:
+            return True
+        return self._meter.spent_usd + sum(held.left_usd for held in self.held) + usd <= cap

@@ -12,7 +12,7 @@ import msgspec
 from leadrope.core.config import Config
 from leadrope.core.events import RetryScheduled
 from leadrope.core.request import RunRequest
-from leadrope.core.result import RunResult
+from leadrope.core.result import SERVER_FAILED, RunResult
 
 Reason = Literal["failure", "limit", "turns", "session", "schema"]
 
@@ -20,7 +20,7 @@ GO_ON = "The last turn was cut off by an error that was not yours. Go on where y
 AFTER_LIMIT = "The usage limit of the account has been reset. Go on where you stopped; do not repeat what is done."
 LESS_MEMORY = (
     "Your processes held more memory than this run may use, so all of them were ended, in the middle of what they did. "
-    "Look at what is done, then go on in a way that needs less: fewer jobs at once, smaller pieces."
+    "Look at what is done, then continue in a way that needs less: fewer jobs at once, smaller pieces."
 )
 MORE_TURNS = "You had used up the turns of this piece of work. Go on where you stopped."
 
@@ -106,10 +106,14 @@ def again(result: RunResult, state: State) -> Again | None:
         return Again(reason="session", delay_s=0.0, told="the session's own record is gone; it is rebuilt from ours")
     if result.outcome == "parked":
         return _after_limit(result, state)
-    if result.outcome == "degraded":
+    if result.outcome in ("degraded", "denied"):
         return _more_turns(result, state)
     if result.error is not None and result.error.code == "MALFORMED_RESULT":
         return None  # the work is done and paid for; the same program would tell of it in the same way
+    if result.error is not None and result.error.clock == "unreachable":
+        return None  # it was tried for as long as it may be
+    if result.error is not None and result.error.code == SERVER_FAILED:
+        return None  # it would end in the same way
     cure = HEALABLE.get(kind)
     if result.outcome != "failed" or cure is None or state.failures + 1 >= state.attempts:
         return None

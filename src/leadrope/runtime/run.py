@@ -1,6 +1,6 @@
 """A run, from request to result: the one place where agents are started.
 
-    async with open_run(RunRequest(prompt="fix the failing test")) as run:
+    async with open_run("fix the failing test") as run:
         async for recorded in run:
             print(recorded.event)
     print((await run.result()).text)
@@ -20,13 +20,13 @@ import uuid
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import msgspec
 
 from leadrope import errors
+from leadrope.core import actors, events, home
 from leadrope.core import config as configs
-from leadrope.core import events, home
 from leadrope.core.agent_sandbox import AgentSandbox
 from leadrope.core.redaction import Redactor
 from leadrope.core.request import RunRequest, check_text, normal_mode
@@ -38,52 +38,73 @@ from leadrope.policy.resolve import EffectivePolicy
 from leadrope.process import child as processes
 from leadrope.process import reaper
 from leadrope.providers import base, registry
-from leadrope.runtime import gatecheck, git_guards, prepare, retries, walls
-from leadrope.runtime.approvals import Answer, Approve, Approver, QuestionAnswer, as_approver
+from leadrope.runtime import functions as functions_of
+from leadrope.runtime import gatecheck, git_guards, prepare, retries, saved_agents, walls
+from leadrope.runtime.approvals import Answer, Approver, as_approver
 from leadrope.runtime.approved_writes import ApprovedWrites
 from leadrope.runtime.attempt import Attempt
 from leadrope.runtime.budget import Meter
+from leadrope.runtime.connection_stderr import ConnectionStderr
+from leadrope.runtime.functions import Function
 from leadrope.runtime.gate import BeforeEffect
 from leadrope.runtime.gateway import Gateway
+from leadrope.runtime.hooks import AfterTool, BeforeTool
 from leadrope.runtime.journal import Journal
+from leadrope.runtime.keywords import Asked, RunKeywords, read
+from leadrope.runtime.reachability import Reach
 from leadrope.runtime.rundir import RunDir
 from leadrope.runtime.runsession import RunSession, to_resume
 from leadrope.runtime.sessions import Sessions
+from leadrope.runtime.shared_budget import SharedBudget
 from leadrope.runtime.surroundings import Surroundings
+from leadrope.runtime.watcher import OnEvent, Watcher
+
+ConfigSource = configs.Config | None | msgspec.UnsetType
+"""The configuration of a run: a value, None for no file at all; unset: the one that the environment names."""
 
 
 def open_run(
-    request: RunRequest,
+    prompt: str | RunRequest,
     *,
-    approver: Approver | Approve | None = None,
     keep_open: bool = False,
-    environ: Mapping[str, str] | None = None,
-    config: configs.Config | None = None,
     meter: Meter | None = None,
     run_id: str | None = None,
-    attempt: int = 1,
-    earlier: Sequence[events.Recorded] = (),
-    before_effect: BeforeEffect | None = None,
-    tap: Callable[[list[events.Recorded]], None] | None = None,
+    **keywords: Unpack[RunKeywords],
 ) -> Run:
     """Prepare a run; `async with` starts it.
 
-    `approver` is asked where no rule has settled a call; without one the answer is no. `keep_open` keeps the agent
-    waiting for `run.send()` after a turn, until `run.finish()`. `meter` is that of an earlier run whose budget goes on.
-    `earlier` are the stored events of the same run's attempts before this one: log, result and budget go on.
+    The keywords are the fields of a `RunRequest`; those that are left out take `[run]` of your config.toml. `approver`
+    is asked where no rule has settled a call; without one the answer is no. `config` names another file or value, or
+    None for no file at all. `keep_open` keeps the agent waiting for `run.send()` after a turn, until `run.finish()`.
+    `meter` is the one of an earlier run, whose budget this run shares.
     """
+    return opened(read(prompt, keywords), keep_open=keep_open, meter=meter, run_id=run_id)
+
+
+def opened(
+    asked: Asked,
+    *,
+    keep_open: bool = False,
+    meter: Meter | None = None,
+    run_id: str | None = None,
+    shared: SharedBudget | None = None,
+) -> Run:
+    """The run of a call that was taken apart; `shared` is a budget of more runs than this one."""
+    options = asked.options
     return Run(
-        request,
-        approver=as_approver(approver),
+        asked.request,
+        named=asked.named,
+        approver=as_approver(options.get("approver")),
         keep_open=keep_open,
-        environ=environ,
-        config=config,
+        environ=options.get("environ"),
+        config=asked.config,
+        functions=options.get("functions", ()),
+        on_event=options.get("on_event"),
+        before_tool=options.get("before_tool"),
+        after_tool=options.get("after_tool"),
         meter=meter,
+        shared=shared,
         run_id=run_id,
-        attempt=attempt,
-        earlier=earlier,
-        before_effect=before_effect,
-        tap=tap,
     )
 
 
@@ -95,35 +116,65 @@ class Run:
         request: RunRequest,
         *,
         approver: Approver,
+        named: frozenset[str] | None = None,
         keep_open: bool = False,
         environ: Mapping[str, str] | None = None,
-        config: configs.Config | None = None,
+        config: ConfigSource = msgspec.UNSET,
         meter: Meter | None = None,
+        shared: SharedBudget | None = None,
+        functions: Sequence[Function[..., Any] | Callable[..., Any]] = (),
+        on_event: OnEvent | None = None,
+        before_tool: BeforeTool | None = None,
+        after_tool: AfterTool | None = None,
         is_trial: bool = False,
         run_id: str | None = None,
         attempt: int = 1,
         earlier: Sequence[events.Recorded] = (),
         before_effect: BeforeEffect | None = None,
         tap: Callable[[list[events.Recorded]], None] | None = None,
+        waits: bool = False,
+        first: Sequence[events.Event] = (),
+        grants: Sequence[str] = (),
+        standing: Sequence[str] = (),
     ) -> None:
-        """`open_run` is the usual way here. `is_trial` marks the run that tries an untested agent's gate."""
+        """`open_run` is the usual way here.
+
+        `named` are the fields that the caller has set himself: the others take `[run]` of the config. None: the request
+        is complete. `is_trial` marks the run that tries an untested agent's gate. `earlier` are the stored events of
+        the same run's attempts before this one: log, result and budget continue. `waits`: an approval has no time limit
+        unless the request or the policy sets one, and `suspend` can end the agent while one is open. `first` are events
+        that come before those of the agent. `grants` are patterns that a person granted before a wait, `standing` the
+        subjects of calls that were approved for the run.
+        """
         self.id = run_id or uuid.uuid4().hex
         self.request = request
         self._approver = approver
         self._keep_open = self._is_conversation = keep_open
         self._environ = dict(os.environ if environ is None else environ)
-        self._config = config
+        self._config_source = config
+        self._named = named
+        self._functions = functions_of.collect(functions)
+        self._on_event = on_event
+        self._before_tool = before_tool
+        self._after_tool = after_tool
         self._is_trial = is_trial
         self._given_meter = meter
+        self._shared = shared
         self._journal = Journal(self.id, attempt=attempt, earlier=earlier)
         self._journal.tap = tap
         self._earlier = earlier
         self._before_effect = before_effect
+        self._waits = waits
+        self._first = first
+        self._granted, self._standing = tuple(grants), tuple(standing)
+        self.is_suspended = False
+        """It was ended by `suspend`: it has no result yet, and another process continues it."""
         self._prompts: deque[str] = deque([request.prompt])
         self._attempt: Attempt | None = None
         self._walls = walls.Built()
         self._targets: walls.Targets
         self._launch: base.Launch | None = None
+        self._connection_stderr: ConnectionStderr | None = None
         self._task: asyncio.Task[None] | None = None
         self._result: RunResult | None = None
         self._stopped = asyncio.Event()
@@ -132,6 +183,7 @@ class Run:
         """Corrective turns of earlier processes, for the same answer."""
         self._notices: tuple[events.Notice, ...] = ()
         self._tries = retries.Tries()
+        self._reach = Reach()
 
     # -- using it -------------------------------------------------------------------------------------------------
 
@@ -142,19 +194,22 @@ class Run:
         settings = home.load_env(leadrope_home)
         ambient = self._environ
         self._environ = {**settings, **ambient}
-        if self._config is None:
-            self._config = configs.load(self._environ)
+        self._config = configs.read(self._config_source, self._environ)
+        if self._named is not None:
+            self.request = saved_agents.filled(self.request, self._named, self._config, self._environ)
         self._provider = registry.provider(self.request.provider)
         base.require(self._provider, self.request)
+        if self._functions:
+            self.request = self._with_functions()
         self._session = RunSession(Sessions(leadrope_home), self._journal)
         settled, told = self._session.settle(self.request)
-        ready = prepare.complete(settled, self._config, self._environ, leadrope_home)
+        ready = prepare.complete(settled, self._config, self._environ, leadrope_home, waits=self._waits)
         self.request, self._notices, self._rules = ready.request, (*told, *ready.notices), ready.rules
         self._config = ready.config
         self.request, self._auto_continue = retries.divided(self.request, self._config)
         self._journal.traces = self._environ.get("LEADROPE_DEBUG_SPAWN", "").lower() in ("1", "true")
         self._run_dir = RunDir()
-        self.meter = self._given_meter or Meter(self.request.limits.cap_usd, self._config.prices)
+        self.meter = self._given_meter or Meter(self.request.limits.cap_usd, self._config.prices, shared=self._shared)
         for before in self._earlier:
             self.meter.take(before.event)
         self._gateway = Gateway(
@@ -163,6 +218,7 @@ class Run:
             notify=self._journal.notify,
             allowed={name: self._environ[name] for name in self._config.forward_env if name in self._environ},
             hosts=lambda: self._attempt.gate.hosts if self._attempt is not None else None,
+            reach=self._reach,
         )
         self._place = base.Place(
             run_id=self.id,
@@ -175,11 +231,16 @@ class Run:
             config=self._config,
             open_broker=self._gateway.open_broker,
             is_trusted=ready.is_trusted,
+            own_servers=(functions_of.SERVER,) if self._functions else (),
             blocked_programs=tuple(sorted(self._rules.blocked_programs)),
         )
         self._spool = leadrope_home / "spool" / self.id
         self._journal.redactor = redactor_of(self.request, self._environ)
+        if self._on_event is not None:
+            self._journal.watcher = Watcher(self._on_event, self._journal.notify)
         self._started_at = asyncio.get_running_loop().time()
+        for event in self._first:
+            self._journal.record(event)
         try:
             launch, child = await self._start()
         except BaseException:
@@ -276,6 +337,7 @@ class Run:
             self._attempt.pause()
 
     def unpause(self) -> None:
+        """Let a paused run continue."""
         self._is_paused = False
         if self._attempt:
             self._attempt.unpause()
@@ -286,10 +348,36 @@ class Run:
         self._stopped.set()
         # Whoever iterates still sees the last events; what an ending agent says is bounded.
         self._journal.outbox.let_go()
+        if self._journal.watcher is not None:
+            self._journal.watcher.let_go()
         if self._attempt and self._result is None:
             self._attempt.end("stopped", "stopped", reason)
         await asyncio.shield(task)
         return await self.result()
+
+    @property
+    def is_asking(self) -> bool:
+        """A person is being asked."""
+        return self._attempt is not None and self._attempt.gate.is_asking
+
+    def is_only_waiting(self, quiet_s: float) -> bool:
+        """A person's answer is all that it has waited for, for `quiet_s` or longer, and its session can be resumed."""
+        can_resume = self.request.persist_session and self._provider.capabilities.sessions
+        return can_resume and self._attempt is not None and self._attempt.is_only_waiting(quiet_s)
+
+    async def suspend(self, message: str) -> bool:
+        """End the agent while a person is asked, and leave the questions open; False if nothing is asked.
+
+        Returns when nothing of the agent is left. The log has no end then: the next attempt continues it.
+        """
+        task = self._begun()
+        if self._attempt is None or not self._attempt.suspend(message):
+            return False
+        self.is_suspended = True
+        self._stopped.set()
+        self._journal.outbox.let_go()
+        await asyncio.shield(task)
+        return True
 
     def approve(
         self,
@@ -299,7 +387,7 @@ class Run:
         scope: events.Scope = "once",
         pattern: str | None = None,
         fingerprint: str | None = None,
-        by: str = "person",
+        by: str = actors.USER,
     ) -> bool:
         """Answer an `approval.requested`; False if it no longer waits, or if the fingerprint is another call's.
 
@@ -313,21 +401,41 @@ class Run:
         """Patterns that were granted at a question of this run, and hold until it ends or they are revoked."""
         return self._attempt.gate.grants if self._attempt is not None else ()
 
-    def revoke(self, pattern: str, *, by: str = "person") -> bool:
+    def revoke(self, pattern: str, *, by: str = actors.USER) -> bool:
         """Take back a grant of this run; False if there is no such grant."""
         return self._attempt is not None and self._attempt.gate.revoke(pattern, by=by)
 
-    def deny(self, approval_id: str, reason: str = "not approved", *, by: str = "person") -> bool:
+    def deny(self, approval_id: str, reason: str = "not approved", *, by: str = actors.USER) -> bool:
+        """Refuse an `approval.requested`; the agent reads the reason. False if it no longer waits."""
         return self._resolve(approval_id, Answer(approved=False, by=by, reason=reason))
 
     def answer(
         self, question_id: str, answers: dict[str, str] | None = None, *, reject: bool = False, reason: str = ""
     ) -> bool:
         """Answer a `question.requested`; a plan is approved by an answer and turned down by `reject`."""
-        return self._resolve(question_id, QuestionAnswer(answered=not reject, answers=answers or {}, reason=reason))
+        return self._resolve(question_id, Answer(approved=not reject, answers=answers or {}, reason=reason))
 
-    def _resolve(self, pending_id: str, answer: Answer | QuestionAnswer) -> bool:
+    def _resolve(self, pending_id: str, answer: Answer) -> bool:
         return self._attempt is not None and self._attempt.gate.resolve(pending_id, answer)
+
+    def _with_functions(self) -> RunRequest:
+        if not self._provider.capabilities.functions:
+            raise errors.BadValue(
+                "functions",
+                f"the provider {self._provider.id} cannot call functions of this program",
+                hint="Leave functions out, or choose another provider.",
+            )
+        if functions_of.SERVER in self.request.connections:
+            raise errors.BadValue(
+                "connections", f"{functions_of.SERVER!r} is the name of the functions", hint="Rename the connection."
+            )
+        request, names = self.request, self._functions
+        return msgspec.structs.replace(
+            request,
+            allow=functions_of.whole_names(request.allow, names),
+            tools=None if request.tools is None else functions_of.whole_names(request.tools, names),
+            disallowed_tools=functions_of.whole_names(request.disallowed_tools, names),
+        )
 
     # -- starting and trying again ------------------------------------------------------------------------------------
 
@@ -342,11 +450,18 @@ class Run:
         await self._gateway.open_doors(wanted, self._rules)
         self._launch = launch = await self._prepare(with_broker=wanted.model_only)
         self._place.config.prices.require(launch.model)
+        if unpriced := self.meter.expect(launch.model):
+            self._journal.record(unpriced)
         # What an earlier start has been given may still be said by this one.
         known = (*launch.secrets, *self._journal.redactor.secrets)
         self._journal.redactor = redactor_of(self.request, self._environ, known)
         self._run_dir.make((*launch.folders, str(self._spool)))
         self._run_dir.write(launch.files)
+        self._connection_stderr = ConnectionStderr(
+            self._run_dir.make_pipes(launch.stderr_pipes),
+            harmless=self._journal.harmless,
+            trace=self._journal.tell_connection if self._journal.traces else None,
+        )
         self._journal.tell(f"start {' '.join(launch.argv)}")
         if launch.credential:
             self._journal.tell(f"credential {launch.credential.source} {launch.credential.masked}")
@@ -362,6 +477,7 @@ class Run:
             spool_dir=str(self._spool),
             box=self._walls.argv,
             socket_input=True,
+            on_stderr_line=self._journal.tell_stderr if self._journal.traces else None,
         )
         return launch, child
 
@@ -391,7 +507,7 @@ class Run:
         try:
             while True:
                 attempt = await self._live(launch, child)
-                result = journal.fold.result()
+                result = await self._diagnosed(launch, journal.fold.result())
                 planned = self._plan(result, attempt)
                 if planned is None or not await self._wait(planned, result):
                     break
@@ -402,13 +518,31 @@ class Run:
             # Only a second start can raise here; the first one's errors went to the caller.
             journal.record(events.RunEnding(cause="failed", kind=error.kind, message=error.message, hint=error.hint))
         finally:
+            if journal.watcher is not None:
+                await journal.watcher.drain()  # what it fails at is a warning of the result
             self._result = journal.fold.result()
-            journal.end(self._result)
-            self._session.end(self._result, turns=self._tries.turns)
+            if self.is_suspended:
+                journal.suspend()
+            else:
+                journal.end(self._result)
+                self._session.end(self._result, turns=self._tries.turns)
+            if journal.watcher is not None:
+                await journal.watcher.close()
             await self._gateway.close()
             self._clean_up()
-            if not self._is_conversation:  # whose turns have each been told already
-                journal.tell_failure(self._result, self.request)
+            if not self._is_conversation and not self.is_suspended:  # whose turns have each been told already
+                journal.tell_failure(self._result, self.request, self._launch.model if self._launch else "")
+
+    async def _diagnosed(self, launch: base.Launch, result: RunResult) -> RunResult:
+        """A program of a version that cannot work fails in any way it likes; what helps is to hear of the version."""
+        is_early = result.outcome == "failed" and result.session_id is None and not self._stopped.is_set()
+        if self._is_trial or not is_early or not isinstance(self._provider, base.Diagnosing):
+            return result
+        wrong = await self._provider.why_unusable(launch, self._environ)
+        if wrong is None:
+            return result
+        self._journal.record(events.RunEnding(cause="failed", kind="gate_unsupported", message=wrong))
+        return self._journal.fold.result()
 
     def _plan(self, result: RunResult, attempt: Attempt) -> retries.Again | None:
         if self._stopped.is_set() or self.meter.is_over:
@@ -464,6 +598,7 @@ class Run:
             tools=self.request.tools,
             disallowed_tools=self.request.disallowed_tools,
             allow=self.request.allow,
+            grants=self._granted,
             protected=self._targets.git.paths,
             agent_sandbox=AgentSandbox.of(self.request.sandbox),
             rules=self._rules,
@@ -493,16 +628,27 @@ class Run:
                 secrets=self._journal.redactor.secrets,
                 git_is_plain=functools.partial(git_guards.is_plain, env=launch.env, sight=self._walls.sight),
             ),
+            before_tool=self._before_tool,
+            after_tool=self._after_tool,
+            connection_stderr=self._connection_stderr,
+            functions=self._functions,
+            redactor=lambda: self._journal.redactor,
             corrections=self._corrections,
             can_resume=self.request.persist_session
             and self._provider.capabilities.sessions
             and self._tries.schema_left(self.request),
+            waits=self._waits,
+            reach=self._reach,
         )
         for notice in (*self._notices, *self._walls.notices, *launch.notices):
             self._journal.record(notice)
         if self._stopped.is_set():
             self._attempt.end("stopped", "stopped", "stopped by the caller")
+        if self.meter.is_over:  # by another run, while this one was started
+            self._attempt.end("over_budget", "over_budget", self.meter.reason, hint="Raise the budget.")
         attempt = self._attempt
+        attempt.gate.standing.update(self._standing)
+        self._granted = self._standing = ()  # a later attempt of this process asks again
         writes = ApprovedWrites(policy, self._walls.sight, child.pid)
         attempt.gate.before_effect = self._before(writes) if self._walls.level else self._before_effect
         attempt.after_call = writes.after
@@ -512,6 +658,7 @@ class Run:
             await attempt.live()
         finally:
             self._attempt = None
+            self._close_connection_stderr()
             for notice in await walls.settled(self._walls, writes.paths):
                 self._journal.record(notice)
         return attempt
@@ -537,7 +684,13 @@ class Run:
 
     # -- after it -----------------------------------------------------------------------------------------------------
 
+    def _close_connection_stderr(self) -> None:
+        if self._connection_stderr is not None:
+            self._connection_stderr.close()
+            self._connection_stderr = None
+
     def _clean_up(self) -> None:
+        self._close_connection_stderr()
         if self._launch:
             self._provider.tidy(self._launch)
         self._session.release()

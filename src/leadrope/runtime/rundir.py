@@ -15,7 +15,7 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from leadrope import errors
@@ -73,12 +73,27 @@ class RunDir:
         launch = self._launch or self.new_launch()
         with Folder.open(launch) as folder:
             for file in files:
-                path = Path(file.path)
-                if path.parent != launch:
-                    raise errors.BadProvider(
-                        "launch", f"{path} is no file in {launch}", hint="A provider puts its files into launch_dir."
-                    )
-                folder.write_new(path.name, file.content, mode=0o644 if _is_root() else 0o600)
+                folder.write_new(_in(launch, file.path), file.content, mode=0o644 if _is_root() else 0o600)
+
+    def make_pipes(self, paths: Mapping[str, str]) -> dict[str, int]:
+        """Named pipes in the launch folder of this start, each as a descriptor that reads it without waiting.
+
+        Those that the file system refuses are left out.
+        """
+        made: dict[str, int] = {}
+        if not paths:
+            return made
+        launch = self._launch or self.new_launch()
+        try:
+            with Folder.open(launch) as folder:
+                for name, path in paths.items():
+                    with contextlib.suppress(OSError):
+                        made[name] = folder.make_pipe(_in(launch, path), mode=0o622 if _is_root() else 0o600)
+        except BaseException:
+            for handle in made.values():
+                os.close(handle)
+            raise
+        return made
 
     def remove(self) -> None:
         sandbox_folders.remove(self.path)
@@ -98,6 +113,15 @@ def sweep() -> int:
                 sandbox_folders.remove(entry.path)
                 removed += 1
     return removed
+
+
+def _in(launch: Path, file: str) -> str:
+    path = Path(file)
+    if path.parent != launch:
+        raise errors.BadProvider(
+            "launch", f"{path} is no file in {launch}", hint="A provider puts its files into launch_dir."
+        )
+    return path.name
 
 
 def _is_root() -> bool:

@@ -127,7 +127,7 @@ class Hold:
             raise errors.BadValue(
                 "resume",
                 f"session {session_id} is in use by another run",
-                hint="Wait until that has ended, or go on in a copy of the session (fork).",
+                hint="Wait until that has ended, or continue in a copy of the session (fork).",
             ) from None
         self._handles[session_id] = handle
 

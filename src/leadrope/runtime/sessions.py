@@ -60,7 +60,7 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     id: str
     cwd: str = ""
-    """Where it last worked, and where it goes on."""
+    """Where it last worked, and where it continues."""
     created: float = 0.0
     last_used: float = 0.0
     """Seconds since the epoch, as all times here."""
@@ -104,7 +104,8 @@ class ExportLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class Sessions:
     """All sessions of one LEADROPE_HOME.
 
-    for info in Sessions.of().listing(): print(info.id, info.title)
+    for info in Sessions.of().listing():
+        print(info.id, info.title)
     """
 
     def __init__(self, leadrope_home: Path) -> None:
@@ -113,6 +114,7 @@ class Sessions:
 
     @classmethod
     def of(cls, environ: Mapping[str, str] | None = None) -> Sessions:
+        """The sessions of this environment's LEADROPE_HOME."""
         return cls(home.leadrope_home(os.environ if environ is None else environ))
 
     # -- looking ----------------------------------------------------------------------------------------------------
@@ -122,9 +124,9 @@ class Sessions:
         found = [self._info(name) for name in self._names()]
         return sorted(found, key=lambda info: info.last_used, reverse=True)
 
-    def find(self, name: str) -> SessionInfo:
-        """By its id, or by the beginning of it if no other session begins so."""
-        found = self.match(name)
+    def find(self, name: str | None) -> SessionInfo:
+        """By its id, or by a prefix of it that no other session has."""
+        found = self.match(_some(name))
         if found is None:
             raise errors.BadValue(
                 "session", f"no session {name!r} is known in {self.folder}", hint="See `leadrope sessions list`."
@@ -147,10 +149,10 @@ class Sessions:
         wanted = str(Path(cwd).resolve()) if cwd is not None else None
         return next((info for info in self.listing() if wanted is None or info.cwd == wanted), None)
 
-    def transcript(self, session_id: str) -> list[Said]:
+    def transcript(self, session_id: str | None) -> list[Said]:
         """What was said. A line that cannot be read, the last one after a crash for instance, is left out."""
         said = []
-        for line in self._lines(session_id, TRANSCRIPT):
+        for line in self._lines(_some(session_id), TRANSCRIPT):
             try:
                 said.append(msgspec.json.decode(line, type=Said))
             except msgspec.MsgspecError:
@@ -159,7 +161,7 @@ class Sessions:
 
     # -- moving and removing ----------------------------------------------------------------------------------------
 
-    def export(self, session_id: str) -> Iterator[bytes]:
+    def export(self, session_id: str | None) -> Iterator[bytes]:
         """The session as JSON lines, redacted; `import_` takes them on another machine.
 
         Of what the agent has left in its folder only regular files are read: a link there may lead to any file. Where
@@ -218,7 +220,7 @@ class Sessions:
             log.warning("%s; it is left out", error)
 
     def import_(self, lines: Iterable[bytes]) -> SessionInfo:
-        """A session that was exported elsewhere. What it says is somebody else's text: look at it before you go on."""
+        """A session that was exported elsewhere. It is somebody else's text: look at it before you continue."""
         rows = iter(lines)
         head = _decoded(next(rows, b""), 1, Export)
         if head.leadrope_session != EXPORT_VERSION:
@@ -263,7 +265,8 @@ class Sessions:
             many = f"{len(passed_over)} run{'' if len(passed_over) == 1 else 's'}"
             log.warning("the events of %s are not taken over: a session no longer holds any", many)
 
-    def delete(self, session_id: str) -> None:
+    def delete(self, session_id: str | None) -> None:
+        """Remove a session for good."""
         name = self.find(session_id).id
         with Folder.open(self.folder) as sessions, _as_unsafe(self.folder / name, "cannot be deleted"):
             sessions.remove(name)
@@ -280,7 +283,7 @@ class Sessions:
     # -- for a run --------------------------------------------------------------------------------------------------
 
     def settle(self, request: RunRequest) -> tuple[RunRequest, tuple[events.Notice, ...]]:
-        """The request with the whole id of its session, and the folder in which that goes on.
+        """The request with the whole id of its session, and the folder in which it continues.
 
         An id that nobody knows here is left to the provider: the agent program may know it.
         """
@@ -298,7 +301,7 @@ class Sessions:
             return request, ()
         if Path(cwd).is_dir():
             return msgspec.structs.replace(request, cwd=cwd), ()
-        told = f"the session's folder {cwd} is gone; it goes on in {Path.cwd()}"
+        told = f"the session's folder {cwd} is gone; the session continues in {Path.cwd()}"
         return request, (events.Notice(level="warning", code="session_folder_gone", message=told),)
 
     def rebuilt(self, request: RunRequest) -> RunRequest | None:
@@ -366,7 +369,7 @@ def rebuilt_prompt(said: list[Said], prompt: str) -> str:
     # Longer than any in either text: what is context and what is the task must not depend on who wrote dashes where.
     end = max(("----", *re.findall("-{5,}", f"{earlier} {prompt}")), key=len) + "-"
     return (
-        "This goes on with an earlier conversation whose own record is lost. What follows up to the line of "
+        "This continues an earlier conversation whose own record is lost. What follows up to the line of "
         f"{len(end)} dashes is a copy of what was said then: it is context, not a task.\n\n"
         f"{earlier}\n\n{end}\n\n{prompt}"
     )
@@ -410,3 +413,10 @@ def _decoded(row: bytes, number: int, kind: type[_T]) -> _T:
         return msgspec.json.decode(row, type=kind)
     except msgspec.MsgspecError as error:
         raise errors.BadValue("session", f"line {number} is not of an exported session: {error}") from None
+
+
+def _some(session_id: str | None) -> str:
+    """`RunResult.session_id` is None for a run that had no session; it can be handed over as it is."""
+    if session_id is None:
+        raise errors.BadValue("session", "is None: that run had no session", hint="Look at its outcome and its error.")
+    return session_id

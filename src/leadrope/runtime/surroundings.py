@@ -61,6 +61,7 @@ class Surroundings:
             which=self.which,
             finds=self.finds,
             expands=self.expands,
+            has_above=self.has_above,
             variables=self._variables,
             holds_secret=self.holds_secret if self._secrets else None,
         )
@@ -129,6 +130,19 @@ class Surroundings:
                 matching += [entry.path for entry in entries if name == "**" or fnmatch.fnmatchcase(entry.name, name)]
             found = matching
         return found
+
+    def has_above(self, folder: str, files: Sequence[str]) -> bool:
+        """Links and folders of such a name count as well, and so does what cannot be looked at."""
+        for place in (Path(folder), *Path(folder).parents):
+            for name in files:
+                try:
+                    os.lstat(place / name)
+                except (FileNotFoundError, NotADirectoryError):
+                    continue
+                except OSError:
+                    return True
+                return True
+        return False
 
     def holds_secret(self, text: str) -> bool:
         return url_secrets.holds_secret(text, self._secrets)

@@ -15,7 +15,7 @@ import msgspec
 from leadrope import errors
 from leadrope.confined import Folder, real_path
 from leadrope.core import home
-from leadrope.runtime.trust_files import collect
+from leadrope.runtime.trust_files import PROJECT, collect
 
 FILE = "trust.json"
 _MOST_BYTES = 64 * 1024 * 1024
@@ -51,7 +51,7 @@ def look(leadrope_home: Path, folder: str, user_home: Path | None = None, *, abo
     Without `above` the folders above it are left out, of what is there as of what the yes was given to.
     """
     found = collect(Path(folder), user_home, above=above)
-    if not found.files:
+    if not found.files.keys() - {PROJECT}:
         return Trust(state="nothing", folder=folder)
     record = _read(leadrope_home).get(folder)
     known = {name: told for name, told in record.files.items() if above or not name.startswith("../")} if record else {}

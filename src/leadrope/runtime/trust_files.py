@@ -29,6 +29,9 @@ _MOST_FOLDERS = 20
 _DEEPEST = 64
 _MOST_TEXT = 256 * 1024
 
+PROJECT = "leadrope.toml"
+"""Counts in every run, because it can only tighten. A change of it is a change of the repository all the same."""
+
 RUNNERS = {
     "make": ("GNUmakefile", "makefile", "Makefile"),
     **dict.fromkeys(("npm", "npx", "pnpm", "yarn", "bun"), ("package.json",)),
@@ -51,10 +54,10 @@ class Collected(msgspec.Struct, frozen=True, kw_only=True):
 def collect(folder: Path, user_home: Path | None = None, *, above: bool = True) -> Collected:
     """`user_home` has a `.claude` too, the user's own and no repository's. Without `above` this folder alone."""
     folder = folder.resolve()
-    found = [path for name in (".mcp.json", "leadrope.toml") if os.path.lexists(path := folder / name)]
+    found = [path for name in (".mcp.json", PROJECT) if os.path.lexists(path := folder / name)]
     folders: list[str] = []
     problem = ""
-    for place in _places(folder, user_home) if above else filter(os.path.lexists, [folder / ".claude"]):
+    for place in places(folder, user_home) if above else filter(os.path.lexists, [folder / ".claude"]):
         if place.is_symlink():
             # The agent could exchange the link while it works, and with it everything that was looked at.
             problem = f"{os.path.relpath(place, folder)} is a link"
@@ -81,7 +84,7 @@ def collect(folder: Path, user_home: Path | None = None, *, above: bool = True) 
     return Collected(files=hashes, folders=tuple(folders), problem=problem)
 
 
-def _places(folder: Path, user_home: Path | None) -> Iterator[Path]:
+def places(folder: Path, user_home: Path | None) -> Iterator[Path]:
     """The agent takes subagents, commands and skills from the folders above too, up to the root of the repository."""
     theirs = user_home.resolve() if user_home is not None else None
     for parent in (folder, *folder.parents):

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import errno
 import functools
+import os
+import re
+import socket
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, SupportsIndex
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -21,10 +25,19 @@ if TYPE_CHECKING:
 CONNECT_S = 15.0
 """Name, connection and TLS together. The agent tries again by itself; a longer wait only hides what is wrong."""
 _MOST_IDLE = 8
+_NUMBERS = re.compile(r"\[Errno (\d+)\]")
+"""In asyncio's words for a name with several addresses, none of which could be connected to."""
 
 
 class Unreachable(Exception):
-    """No connection to the model's server, and why."""
+    """No answer of the model's server, and why."""
+
+    is_connected = True
+    """There was a connection; else not even that."""
+
+
+class NotConnected(Unreachable):
+    is_connected = False
 
 
 class _Reader(asyncio.StreamReader):
@@ -103,9 +116,9 @@ class Upstream:
             async with asyncio.timeout(CONNECT_S):
                 return await self._connect()
         except TimeoutError:
-            raise Unreachable(f"no answer within {CONNECT_S:g} s") from None
+            raise NotConnected(f"no answer within {CONNECT_S:g} s") from None
         except (OSError, UnicodeError) as error:  # ssl.SSLError is an OSError
-            raise Unreachable(getattr(error, "strerror", None) or str(error) or type(error).__name__) from error
+            raise NotConnected(why(error)) from error
 
     def give(self, connection: Connection) -> None:
         """Only after a clean exchange. What the server said beyond its answer would be taken for the next one."""
@@ -131,7 +144,10 @@ class Upstream:
         return await _open(self.host, self.port, ssl=context, server_hostname=self.host if context else None)
 
     async def _connect_through(self, proxy: SplitResult, context: ssl.SSLContext) -> Connection:
-        connection = await _open(proxy.hostname or "", proxy.port or 80)
+        try:
+            connection = await _open(proxy.hostname or "", proxy.port or 80)
+        except OSError as error:
+            raise NotConnected(f"its proxy {proxy.hostname}:{proxy.port or 80}: {why(error)}") from error
         reader, writer = connection.reader, connection.writer
         try:
             target = f"{self.host}:{self.port}"
@@ -143,11 +159,11 @@ class Upstream:
             head = await http1.read_head(reader)
             answer = http1.parse_answer(head) if head else None
             if answer is None or answer.status != 200:
-                raise Unreachable(f"the proxy {proxy.hostname} refuses: {answer.status if answer else 'no answer'}")
+                raise NotConnected(f"the proxy {proxy.hostname} refuses: {answer.status if answer else 'no answer'}")
             await writer.start_tls(context, server_hostname=self.host)
         except (http1.BadHttp, http1.Closed) as error:
             connection.abort()
-            raise Unreachable(f"the proxy {proxy.hostname} does not answer as a proxy: {error}") from error
+            raise NotConnected(f"the proxy {proxy.hostname} does not answer as a proxy: {error}") from error
         except BaseException:
             connection.abort()
             raise
@@ -200,3 +216,22 @@ def proxy_for(url: str, environ: Mapping[str, str]) -> str | None:
         if entry.strip() == "*" or (name and (host == name or host.endswith(f".{name}"))):
             return None
     return environ.get("https_proxy") or environ.get("HTTPS_PROXY") or None
+
+
+def why(error: Exception) -> str:
+    """In the system's own words: asyncio's say `Connect call failed` and repeat the address."""
+    if isinstance(error, socket.gaierror):
+        return "unknown host" if error.errno == socket.EAI_NONAME else (error.strerror or "name not resolved").lower()
+    number = error_number(error)
+    if number is not None:
+        return os.strerror(number).lower()
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def error_number(error: Exception) -> int | None:
+    """The system's number of an error; of several addresses that were tried, that of the last one."""
+    is_of_tls = hasattr(error, "library")  # ssl.SSLError: an OSError whose number is not the system's
+    if not isinstance(error, OSError) or is_of_tls or isinstance(error, socket.gaierror):
+        return None
+    numbers = [error.errno] if error.errno is not None else [int(n) for n in _NUMBERS.findall(str(error))]
+    return numbers[-1] if numbers and numbers[-1] in errno.errorcode else None

@@ -10,13 +10,13 @@ from typing import Literal
 
 import msgspec
 
-from leadrope import errors
+from leadrope import errors, spelling
 from leadrope.confined import real_path
 from leadrope.core import connections, events, home
 from leadrope.core.request import RunRequest, normal_mode
 from leadrope.policy.resolve import SHIPPED, EffectivePolicy
 from leadrope.process import sandbox_git, sandbox_trial
-from leadrope.process.sandbox_values import MODEL_SOCKET, PROXY_SOCKET, Forward, Sandbox, Sight, Socket
+from leadrope.process.sandbox_values import BASE, MODEL_SOCKET, PROXY_SOCKET, Forward, Sandbox, Sight, Socket
 from leadrope.providers import base
 from leadrope.runtime import git_guards, new_repositories, sandbox_paths, trust, walls_settings
 from leadrope.runtime.proxy import USER
@@ -83,9 +83,10 @@ def wish(request: RunRequest, rules: EffectivePolicy) -> Wish:
     model_only = must_hold or "model-only" in (request.network, rules.network_reach)
     if request.walls == "off":
         if must_hold:
-            raise errors.BadValue("walls", "mode sandboxed needs the sandbox", hint=_OTHER_MODE)
+            raise errors.BadValue("walls", "mode sandboxed needs the sandbox", hint=_other_mode())
         if rules.sandbox == "required" or model_only:
-            raise errors.BadValue("walls", "the policy requires them", hint="Leave walls out, or change the policy.")
+            hint = f"Leave {spelling.option('walls')} out, or change the policy."
+            raise errors.BadValue("walls", "the policy requires a sandbox", hint=hint)
         return Wish(level=None)
     if request.walls is None and rules.sandbox == "off" and not model_only:
         return Wish(level=None)
@@ -102,7 +103,8 @@ def wish(request: RunRequest, rules: EffectivePolicy) -> Wish:
     )
 
 
-_OTHER_MODE = "Use --mode edit, which works without a sandbox and asks for commands."
+def _other_mode() -> str:
+    return f"Use {spelling.option('mode', 'edit')}, which works without a sandbox and asks for commands."
 
 
 def _is_sandboxed_mode(request: RunRequest, rules: EffectivePolicy) -> bool:
@@ -137,8 +139,8 @@ async def grant(wanted: Wish, *, memory: Path | None = None) -> tuple[Wish, str]
         if wanted.is_required:
             raise errors.BadValue(
                 "sandbox",
-                "the agent's own sandbox does not work inside these walls here",
-                hint="Use one of the two: drop sandbox, or turn the walls off. Where root works for another user, "
+                "the agent's own sandbox does not work inside leadrope's sandbox here",
+                hint="Use one of the two: drop `sandbox`, or switch leadrope's off. Where root works for another user, "
                 "enableWeakerNestedSandbox lets both stand.",
             )
     if not missing:
@@ -146,7 +148,7 @@ async def grant(wanted: Wish, *, memory: Path | None = None) -> tuple[Wish, str]
     if wanted.must_hold:
         raise _no_mode(missing, found.hint)
     if wanted.is_required:
-        raise errors.SandboxUnavailable(f"the walls that this run needs cannot be built: {missing}", hint=found.hint)
+        raise errors.SandboxUnavailable(f"the sandbox that this run needs cannot be built: {missing}", hint=found.hint)
     return msgspec.structs.replace(wanted, level=None), missing
 
 
@@ -158,7 +160,7 @@ MAKES_WAY = (
 
 def _no_mode(reason: str, hint: str | None = None) -> errors.SandboxUnavailable:
     told = f"mode sandboxed needs a sandbox that holds: {reason}"
-    return errors.SandboxUnavailable(told, hint=f"{_OTHER_MODE} {hint or ''}".strip())
+    return errors.SandboxUnavailable(told, hint=f"{_other_mode()} {hint or ''}".strip())
 
 
 def no_walls(wanted: Wish, missing: str) -> events.Notice:
@@ -166,7 +168,7 @@ def no_walls(wanted: Wish, missing: str) -> events.Notice:
     return events.Notice(
         level="warning" if wanted.is_asked or missing == MAKES_WAY else "info",
         code="no_walls",
-        message=f"the agent runs without walls: {missing}",
+        message=f"the agent runs without a sandbox: {missing}",
     )
 
 
@@ -175,11 +177,13 @@ def search(granted: Wish, request: RunRequest, place: base.Place, rules: Effecti
     roots = tuple(real_path(folder) for folder in (request.cwd or ".", *request.extra_dirs))
     user_home = real_path(home.user_home(place.environ))
     area = sandbox_paths.Area(roots=roots, home=user_home, blocked=rules.blocked_paths, protected=rules.protected_paths)
-    return Targets(
-        area=area,
-        found=sandbox_paths.find(area) if granted.level is not None else sandbox_paths.Found(),
-        git=git_guards.look(roots, user_home, place.environ),
-    )
+    found = sandbox_paths.Found()
+    if own := next((root for root in roots if root in BASE), None):
+        # No sandbox can be built around it, and looking through all of /tmp would take minutes.
+        found = sandbox_paths.Found(problem=f"a sandbox has its own {own}")
+    elif granted.level is not None:
+        found = sandbox_paths.find(area)
+    return Targets(area=area, found=found, git=git_guards.look(roots, user_home, place.environ))
 
 
 def build(
@@ -209,6 +213,12 @@ def build(
             raise
         _refuse_root(launch.cwd)
         return Built(notices=(no_walls(granted, error.message),))
+    except OSError as error:
+        # Never without a sandbox for this: an agent could bring it about, by taking away the right to read a folder.
+        raise errors.BadDirectory(
+            f"no sandbox can be built around {launch.cwd}: {error.filename or 'a folder'}: {error.strerror or error}",
+            hint="Look at the permissions of the workspace and of its extra folders.",
+        ) from None
     told = tuple(
         events.Notice(
             level="warning", code="hidden_by_walls", message=f"{path} is named in the settings, and hidden from agents"
@@ -350,6 +360,7 @@ def _spec(
         ),
         readable=tuple(dict.fromkeys((*launch.shown, *(str(Path(file.path).parent) for file in launch.files)))),
         writable=request.extra_dirs,
+        opened=launch.opened,
         masked=tuple(sorted(rules.blocked_programs)),
         must_mask=granted.is_required,
         network="model-only" if granted.model_only else "host",
@@ -383,9 +394,9 @@ def _refuse_root(workspace: str) -> None:
     if _is_anothers(workspace):
         owner = Path(workspace).stat().st_uid
         raise errors.BadDirectory(
-            f"{workspace} belongs to user {owner}, and without walls the agent would work there as root",
+            f"{workspace} belongs to user {owner}, and without a sandbox the agent would work there as root",
             hint=f"Run leadrope as that user (`setpriv --reuid {owner} --clear-groups leadrope ...`, or a container's "
-            f"--user {owner}), install bubblewrap so that the walls can do it, or give the folder to root.",
+            f"--user {owner}), install bubblewrap so that the sandbox can do it, or give the folder to root.",
         )
 
 

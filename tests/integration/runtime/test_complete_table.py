@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import leadrope
-from leadrope import Context, Message, Secret, errors
+from leadrope import Context, Limits, Message, Secret, errors
 from leadrope.providers.claude_code.oneshot import decode_oneshot
 from leadrope.rehearsal import write_executable
 
@@ -150,6 +150,22 @@ async def test_a_clock_that_ran_out_is_an_error_that_says_so(chat: Chat) -> None
     with pytest.raises(errors.RunFailed, match=r"longer than 0\.5 s") as caught:
         await chat.ask(claude=leadrope.provider(timeout_secs=0.5))
     assert "Raise the limit" in (caught.value.hint or "")
+
+
+async def test_a_clock_of_the_call_comes_before_the_one_of_the_chat(chat: Chat) -> None:
+    chat.script({"hang": True})
+    with pytest.raises(errors.RunFailed) as failed:
+        await chat.ask(limits=Limits(wall_s=0.5))
+    assert failed.value.result.outcome == "timed_out"
+
+
+async def test_a_completion_takes_the_keywords_of_a_run(chat: Chat) -> None:
+    seen: list[str] = []
+    chat.script({"result": {"result": "Four."}}, CLOSE)
+    await chat.ask(config=None, mode="plan", max_turns=3, on_event=lambda one: seen.append(type(one.event).__name__))
+    argv = chat.argv()
+    assert "--max-turns=3" in argv
+    assert "TurnEnded" in seen
 
 
 def test_turns_used_up_without_a_text_and_without_an_error() -> None:

@@ -95,7 +95,7 @@ async def test_the_second_question_is_answered_from_the_first_decision(stage: St
         return bool(request.call.input["command"] == "a")
 
     _, result = await stage.play([*OPEN, *steps, {"text": "ok"}, *CLOSE], approver=approve)
-    assert result.outcome == "succeeded"
+    assert result.outcome == "denied"
     assert asked == ["a", "b", "c"]
 
 
@@ -117,8 +117,8 @@ async def test_a_withdrawn_request_is_not_answered(stage: Stage) -> None:
         result = await run.result()
     assert result.outcome == "succeeded"
     assert [(r.approval_id, r.approved, r.by) for r in of(found, events.ApprovalResolved)] == [
-        ("approval-1", False, "supervisor"),
-        ("approval-2", True, "person"),
+        ("approval-1", False, "leadrope"),
+        ("approval-2", True, "user"),
     ]
 
 
@@ -126,15 +126,15 @@ async def test_a_withdrawn_request_is_not_answered(stage: Stage) -> None:
     ("approver", "by", "why"),
     [
         (Caller(), "timeout", "APPROVAL_TIMEOUT"),
-        (lambda _: 1 / 0, "supervisor", "ZeroDivisionError"),
-        (lambda _: "yes", "person", "said no"),
-        (lambda _: None, "person", "said no"),
-        (lambda _: Answer(approved="no"), "supervisor", "malformed: Expected `bool`"),  # type: ignore[arg-type]
-        (lambda _: Answer(approved=1), "supervisor", "malformed: Expected `bool`"),  # type: ignore[arg-type]
-        (lambda _: Answer(approved=True, edited="y"), "supervisor", "malformed"),  # type: ignore[arg-type]
-        (lambda _: Answer(approved=True, edited={"command": object()}), "supervisor", "malformed"),
-        (lambda _: Answer(approved=True, edited={"command": "\ud800"}), "supervisor", "malformed"),
-        (lambda _: Answer(approved=True, scope="all"), "supervisor", "malformed"),  # type: ignore[arg-type]
+        (lambda _: 1 / 0, "leadrope", "ZeroDivisionError"),
+        (lambda _: "yes", "leadrope", "returned 'yes' (str)"),
+        (lambda _: None, "leadrope", "returned None"),
+        (lambda _: Answer(approved="no"), "leadrope", "malformed: Expected `bool`"),  # type: ignore[arg-type]
+        (lambda _: Answer(approved=1), "leadrope", "malformed: Expected `bool`"),  # type: ignore[arg-type]
+        (lambda _: Answer(approved=True, edited="y"), "leadrope", "malformed"),  # type: ignore[arg-type]
+        (lambda _: Answer(approved=True, edited={"command": object()}), "leadrope", "malformed"),
+        (lambda _: Answer(approved=True, edited={"command": "\ud800"}), "leadrope", "malformed"),
+        (lambda _: Answer(approved=True, scope="all"), "leadrope", "malformed"),  # type: ignore[arg-type]
     ],
 )
 async def test_whatever_is_no_clear_yes_is_a_no(stage: Stage, approver: Any, by: str, why: str) -> None:
@@ -189,6 +189,9 @@ async def test_a_request_tells_how_it_was_read_how_risky_it_is_and_how_long_it_w
     assert [request.reading for request in asked] == ["runs git push -f", "runs mkdir a", "runs npm test"]
     assert [request.expires_s for request in asked] == [300, 300, 300]
     assert len({request.fingerprint for request in asked}) == 3
+    assert {(request.rule, request.layer) for request in asked} == {
+        (decided.rule, decided.layer) for decided in of(found, events.ToolDecided)
+    }
 
 
 async def test_of_two_answers_the_first_counts_and_one_for_another_call_is_not_taken(stage: Stage) -> None:
@@ -206,7 +209,7 @@ async def test_of_two_answers_the_first_counts_and_one_for_another_call_is_not_t
     assert [r.approved for r in of(found, events.ApprovalResolved)] == [False]
 
 
-@pytest.mark.parametrize(("approver", "asked", "by"), [(None, 0, "rule"), (lambda _: True, 1, "person")])
+@pytest.mark.parametrize(("approver", "asked", "by"), [(None, 0, "nobody"), (lambda _: True, 1, "program")])
 async def test_what_cannot_be_read_is_asked_for_where_a_person_is_and_denied_where_none_is(
     stage: Stage, approver: Any, asked: int, by: str
 ) -> None:
@@ -318,7 +321,7 @@ async def test_an_untested_version_is_tried_once_and_then_used(stage: Stage) -> 
     talks = [{"text": "ok"}, *CLOSE]
     call = {"tool": "Bash", "id": "t", "input": {"command": "x"}}
     found, result = await stage.play([unknown_version(), *OPEN[1:], {"call": call}, *talks])
-    assert result.outcome == "succeeded"
+    assert result.outcome == "denied"
     assert [n.code for n in of(found, events.Notice)] == ["untested_version"]
     # An agent that asks for no call cannot pass a trial, so none is made for a version that has passed one.
     found, result = await stage.play([unknown_version(), *OPEN[1:], *talks])

@@ -178,9 +178,8 @@ async def test_a_forwarded_credential_gets_no_second_chance(stage: Stage) -> Non
 async def test_bad_input_is_refused_and_nothing_is_started(
     stage: Stage, fields: dict[str, Any], error: type[errors.LeadropeError], says: str
 ) -> None:
-    run = stage.open([{"touch": str(stage.marker)}], **fields)
     with pytest.raises(error, match=says) as caught:
-        async with run:
+        async with stage.open([{"touch": str(stage.marker)}], **fields):
             pass
     assert not stage.started.exists()
     assert isinstance(caught.value, errors.RequestError | errors.InstallError)
@@ -245,7 +244,7 @@ async def test_a_field_that_does_not_exist_is_a_bad_request(stage: Stage) -> Non
 
     for given in ((), (stage.request(),)):
         with pytest.raises(errors.RequestError, match="nonsense"):
-            await leadrope.run(*given, nonsense=1)
+            await leadrope.run(*given, nonsense=1)  # type: ignore[call-overload]  # what mypy refuses too
 
 
 async def test_run_sync_in_async_code_says_what_to_do(stage: Stage) -> None:

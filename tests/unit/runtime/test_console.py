@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pty
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,8 @@ import pytest
 
 from leadrope.core.events import ApprovalRequested, Option, Question, QuestionRequested
 from leadrope.core.tools import ToolCall
-from leadrope.runtime.approvals import Answer, Approver, QuestionAnswer
-from leadrope.runtime.console import MOST_ROWS, Console, chosen
+from leadrope.runtime.approvals import Answer, Approver
+from leadrope.runtime.console import MOST_ROWS, Console, chosen, signed
 
 
 class Person:
@@ -79,7 +80,7 @@ async def test_yes_approves_what_was_shown(terminal: Terminal, word: str) -> Non
     assert "    make test\r\n" in terminal.person.seen
     assert "asked because it is a command · high risk · denied in 5 min without an answer" in terminal.person.seen
     terminal.person.types(f"{word}\n")
-    assert await answer == Answer(approved=True)
+    assert await answer == signed(Answer(approved=True))
 
 
 async def test_always_stands_for_the_same_call_in_this_run(terminal: Terminal) -> None:
@@ -97,7 +98,7 @@ async def test_an_offered_pattern_is_shown_in_full_and_given_back(terminal: Term
     await terminal.person.reads('[p]attern: any "make test …" in this run')
     terminal.person.types("p\n")
     await terminal.person.reads("Bash(make test *) is allowed until this run ends")
-    assert await answering == Answer(approved=True, pattern="Bash(make test *)")
+    assert await answering == signed(Answer(approved=True, pattern="Bash(make test *)"))
 
 
 async def test_without_an_offered_pattern_p_is_no_answer(terminal: Terminal) -> None:
@@ -134,7 +135,7 @@ async def test_no_denies_with_the_reason_that_the_agent_reads(terminal: Terminal
     terminal.person.types("n\n")
     await terminal.person.reads("why")
     terminal.person.types("use pytest\n")
-    assert await answer == Answer(approved=False, reason="use pytest")
+    assert await answer == signed(Answer(approved=False, reason="use pytest"))
 
 
 @pytest.mark.parametrize("word", ["", "maybe", "yess", "ye", "1"])
@@ -155,13 +156,15 @@ async def test_an_edited_command_is_shown_again_and_runs_instead(terminal: Termi
     await terminal.person.reads("New command")
     terminal.person.types("rm -rf build/tmp\n")
     await terminal.person.reads("Allow?")
-    assert "edited by you:\r\n    rm -rf build/tmp\r\n" in terminal.person.seen
+    assert re.search(
+        r"edited by you:\r\n(    .*\r\n)?    -rm -rf .*\r\n    \+rm -rf build/tmp\r\n", terminal.person.seen
+    )
     terminal.person.types("y\n")
-    assert await answer == Answer(approved=True, edited={"command": "rm -rf build/tmp", "timeout": 5})
+    assert await answer == signed(Answer(approved=True, edited={"command": "rm -rf build/tmp", "timeout": 5}))
 
 
 async def test_another_tools_input_is_edited_as_json(terminal: Terminal) -> None:
-    answer = asyncio.create_task(terminal.console.approve(asked("Write", file_path="/x", content="y")))
+    answer = asyncio.create_task(terminal.console.approve(asked("Other", file_path="/x", content="y")))
     await terminal.person.reads("Allow?")
     terminal.person.types("e\n")
     await terminal.person.reads("as JSON")
@@ -173,7 +176,7 @@ async def test_another_tools_input_is_edited_as_json(terminal: Terminal) -> None
     terminal.person.types('{"file_path": "/z"}\n')
     await terminal.person.reads("Allow?")
     terminal.person.types("y\n")
-    assert await answer == Answer(approved=True, edited={"file_path": "/z"})
+    assert await answer == signed(Answer(approved=True, edited={"file_path": "/z"}))
 
 
 async def test_a_closed_terminal_is_a_no(terminal: Terminal) -> None:
@@ -181,7 +184,7 @@ async def test_a_closed_terminal_is_a_no(terminal: Terminal) -> None:
     answer = asyncio.create_task(terminal.console.approve(asked()))
     await terminal.person.reads("Allow?")
     terminal.person.types("\x04")
-    assert await answer == Answer(approved=False, reason="the terminal was closed")
+    assert await answer == signed(Answer(approved=False, reason="the terminal was closed"))
 
 
 async def test_a_terminal_that_hangs_up_is_a_no() -> None:
@@ -200,7 +203,7 @@ async def test_what_was_typed_before_the_question_is_no_answer(terminal: Termina
     terminal.person.types("n\n")
     await terminal.person.reads("why")
     terminal.person.types("\n")
-    assert await answer == Answer(approved=False, reason="the user said no")
+    assert await answer == signed(Answer(approved=False, reason="the user said no"))
 
 
 async def test_requests_are_asked_one_after_another(terminal: Terminal) -> None:
@@ -277,8 +280,8 @@ async def test_questions_are_numbered_and_answered_in_order(terminal: Terminal) 
     terminal.person.types("1,2\n")
     await terminal.person.reads("> ")
     terminal.person.types("Ada\n")
-    assert await reply == QuestionAnswer(
-        answered=True, answers={"Which colour?": "Blue", "Which sizes?": "S, L", "Your name?": "Ada"}
+    assert await reply == signed(
+        Answer(approved=True, answers={"Which colour?": "Blue", "Which sizes?": "S, L", "Your name?": "Ada"})
     )
 
 
@@ -286,7 +289,7 @@ async def test_an_empty_answer_turns_the_question_down(terminal: Terminal) -> No
     reply = asyncio.create_task(terminal.console.answer(QUESTIONS))
     await terminal.person.reads("> ")
     terminal.person.types("\n")
-    assert (await reply).answered is False
+    assert (await reply).approved is False
 
 
 async def test_a_plan_is_shown_with_what_it_would_like_to_run(terminal: Terminal) -> None:
@@ -298,7 +301,7 @@ async def test_a_plan_is_shown_with_what_it_would_like_to_run(terminal: Terminal
     assert "    1. Look\r\n    2. Edit\r\n" in terminal.person.seen
     assert "will still ask for each:\r\n    · Bash: run tests" in terminal.person.seen
     terminal.person.types("y\n")
-    assert await reply == QuestionAnswer(answered=True)
+    assert await reply == signed(Answer(approved=True))
 
 
 @pytest.mark.parametrize(
@@ -360,4 +363,4 @@ async def test_the_choices_are_wrapped_between_two_of_them(terminal: Terminal) -
         '         [p]attern: any "make test …" in this run · [n]o · [e]dit: '
     )
     terminal.person.types("p\n")
-    assert await answer == Answer(approved=True, pattern="Bash(make test *)")
+    assert await answer == signed(Answer(approved=True, pattern="Bash(make test *)"))

@@ -18,9 +18,9 @@ from leadrope.runs import worktrees
 from leadrope.runtime import prepare, trust
 
 
-def prepared(tmp_path: Path, policy: dict[str, Any], **fields: Any) -> prepare.Prepared:
+def prepared(tmp_path: Path, policy: dict[str, Any], *, waits: bool = False, **fields: Any) -> prepare.Prepared:
     request = RunRequest(prompt="p", cwd=str(tmp_path), policy=policy, **fields)
-    return prepare.complete(request, Config(), {"HOME": str(tmp_path)}, tmp_path / "leadrope")
+    return prepare.complete(request, Config(), {"HOME": str(tmp_path)}, tmp_path / "leadrope", waits=waits)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_the_idle_clock_is_what_was_asked_for(tmp_path: Path, way: str, idle_s: 
     elif way == "config":
         settings = config.parse(f"[run.limits]\nidle_s = {idle_s}\n")
     elif way == "flag":
-        flags = command.make_context("run", ["--timeout-secs", str(idle_s)]).params
+        flags = command.make_context("run", ["--idle-secs", str(idle_s)]).params
         flags.pop("prompt")
     if way == "python":
         request = RunRequest(prompt="p", limits=Limits(idle_s=idle_s))
@@ -85,8 +85,33 @@ def test_what_nobody_asked_for_is_what_ships(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("asked", "policy", "attended", "detached"),
+    [
+        (None, {}, 300, 0),
+        (0, {}, 0, 0),
+        (20, {}, 20, 20),
+        (None, {"max_approval_ms": 60_000}, 60, 60),
+        (20, {"max_approval_ms": 60_000}, 20, 20),
+        (None, {"max_approval_ms": 900_000}, 300, 900),
+    ],
+)
+def test_the_time_for_an_approval(
+    tmp_path: Path, asked: float | None, policy: dict[str, Any], attended: float, detached: float
+) -> None:
+    """0: without a limit. Nobody is told of a cap on what he has not asked for."""
+    for waits, expected in ((False, attended), (True, detached)):
+        found = prepared(tmp_path, policy, waits=waits, limits=Limits(approval_s=asked))
+        assert (found.request.limits.approval_s, found.notices) == (expected, ())
+
+
+@pytest.mark.parametrize(
     ("limits", "policy", "message"),
     [
+        (
+            Limits(approval_s=0),
+            {"max_approval_ms": 60_000},
+            "no approval timeout was asked for; the policy (run) allows 60 s",
+        ),
         (
             Limits(idle_s=900),
             {"max_timeout_ms": 120_000},
@@ -176,7 +201,7 @@ def test_settings_that_did_not_exist_when_the_yes_was_given_are_not_read(tmp_pat
     """The yes was to servers alone; what an agent makes in the settings' place has nothing of it."""
     repo, own = tmp_path / "repo", tmp_path / "leadrope"
     repo.mkdir()
-    (repo / ".mcp.json").write_text('{"mcpServers": {"one": {"command": "x"}}}')
+    (repo / ".mcp.json").write_text('{"mcpServers": {"one": {"command": "sh"}}}')
     trust.remember(own, trust.look(own, str(repo)))
     found = prepare.complete(RunRequest(prompt="p", cwd=str(repo)), Config(), {"HOME": str(tmp_path)}, own)
     assert (list(found.request.connections), found.is_trusted) == (["one"], False)
@@ -217,3 +242,20 @@ def test_other_folders_of_a_run_are_asked_about_too(tmp_path: Path) -> None:
     assert complete().is_trusted
     (extra / ".claude" / "agent.md").write_text("changed")
     assert not complete().is_trusted
+
+
+def test_the_rules_of_a_project_are_not_called_ignored(tmp_path: Path) -> None:
+    """They hold in every run, whether the repository is trusted or not."""
+    repo = tmp_path / "repo"
+    repo.mkdir()
+    (repo / "leadrope.toml").write_text('[policy]\nblocked_commands = ["terraform"]\n')
+
+    def complete() -> prepare.Prepared:
+        request = RunRequest(prompt="p", cwd=str(repo))
+        return prepare.complete(request, Config(), {"HOME": str(tmp_path / "home")}, tmp_path / "leadrope")
+
+    assert complete().notices == ()
+    (repo / ".mcp.json").write_text("{}")
+    found = complete()
+    assert "settings are ignored (.mcp.json);" in found.notices[0].message
+    assert "terraform" in found.rules.blocked_commands

@@ -46,6 +46,12 @@ def test_what_would_only_be_refused_again_is_not(kind: str) -> None:
     assert again(failed(kind), IN_SESSION) is None
 
 
+@pytest.mark.parametrize("fields", [{"clock": "unreachable"}, {"code": "SERVER_FAILED"}, {"code": "MALFORMED_RESULT"}])
+def test_a_connection_that_would_fail_in_the_same_way_is_not(fields: dict[str, str]) -> None:
+    error = msgspec.structs.replace(RunError(kind="connection_failed", message="x"), **fields)
+    assert again(RunResult(run_id="r", outcome="failed", error=error), IN_SESSION) is None
+
+
 def test_too_much_memory_is_tried_once_more_and_the_agent_is_told_why() -> None:
     planned = again(failed("out_of_memory"), IN_SESSION)
     assert planned is not None

@@ -125,3 +125,25 @@ def test_folders_for_a_start_replace_what_an_agent_put_there(tmp_path: Path) -> 
     assert (tmp_path / "own").is_dir()
     assert list(outside.iterdir()) == []
     made.remove()
+
+
+def test_pipes_of_a_start_are_made_in_its_folder_and_reading_them_never_waits(tmp_path: Path) -> None:
+    made = rundir.RunDir()
+    launch = made.new_launch()
+    (launch / "stderr-2").symlink_to(tmp_path / "victim")
+    pipes = made.make_pipes({"docs": str(launch / "stderr-1"), "taken": str(launch / "stderr-2")})
+    assert list(pipes) == ["docs"], "what is there already is not used"
+    (handle,) = pipes.values()
+    assert (launch / "stderr-1").is_fifo()
+    with pytest.raises(BlockingIOError):
+        os.read(handle, 1)
+    with (launch / "stderr-1").open("wb") as writer:
+        writer.write(b"words")
+    assert os.read(handle, 10) == b"words"
+    with pytest.raises(BlockingIOError):
+        os.read(handle, 1)
+    os.close(handle)
+    with pytest.raises(errors.BadProvider, match="launch_dir"):
+        made.make_pipes({"docs": str(tmp_path / "stderr-1")})
+    assert list(tmp_path.iterdir()) == [made.path]
+    made.remove()

@@ -59,6 +59,11 @@ def test_a_change_asks_again(tmp_path: Path, repo: Path, change: object) -> None
     assert found.changed
 
 
+def test_the_rules_of_a_project_are_nothing_that_would_need_trust(tmp_path: Path) -> None:
+    (tmp_path / "leadrope.toml").write_text('[policy]\nblocked_commands = ["terraform"]\n')
+    assert state(tmp_path / "home", tmp_path) == "nothing"
+
+
 def test_the_yes_is_for_what_was_shown(tmp_path: Path, repo: Path) -> None:
     shown = trust.look(tmp_path, str(repo))
     (repo / "scripts" / "hello.sh").write_text("changed while the person was reading")

@@ -1,0 +1,111 @@
+"""Files that a command wrote into the sandbox's own home or /tmp, and that vanish with it: which of them are missed.
+
+A program may leave what it likes in caches and below names with a dot. A plain file in the home is somebody's work, and
+so is whatever the command itself names, in /tmp too. Pure.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+SCRATCH = ("/tmp", "/var/tmp")  # noqa: S108  # names; nothing is opened
+SLACK_NS = 50_000_000
+"""The kernel's own clock for files is behind by some milliseconds."""
+MOST_TOLD = 20
+_CACHES = (
+    *(".cache", ".npm", ".yarn", ".pnpm-store", ".bun", ".deno", ".node-gyp", ".electron-gyp", ".cargo", ".rustup"),
+    *(".gradle", ".m2", ".ivy2", ".sbt", ".nuget", ".dotnet", ".composer", ".gem", ".bundle", ".pub-cache", ".conda"),
+    *(".matplotlib", ".ipython", ".jupyter", ".keras", ".nv", ".pki", ".java", ".local/state", ".local/share/pnpm"),
+    *("go/pkg", "go/bin", "nltk_data", "scikit_learn_data", "perl5", "snap"),
+)
+"""Below a home: what programs fill by themselves, under whatever command."""
+_ENDS = r"""[^\s'"`;|&<>(){}\[\]*?\\$,]*"""
+"""A path as far as it is written out: up to a character that ends a word or that a shell expands."""
+
+
+class Trace(msgspec.Struct, frozen=True):
+    path: str
+    is_folder: bool
+    changed_ns: int
+
+
+class Named(msgspec.Struct, frozen=True):
+    """A path that a command's text names."""
+
+    path: str
+    is_whole: bool
+    """False: the text goes on with something that a shell expands."""
+
+
+def read_traces(listing: bytes) -> list[Trace]:
+    """The answer of the sandbox. It may have passed through the hands of a command: what makes no sense is dropped."""
+    found = []
+    for entry in listing.split(b"\0"):
+        kind, _, rest = entry.partition(b" ")
+        time, _, path = rest.partition(b" ")
+        if kind in (b"d", b"f") and time.isdigit() and path.startswith(b"/"):
+            found.append(Trace(os.fsdecode(path), kind == b"d", int(time)))
+    return found
+
+
+class LostFiles:
+    """Of one sandbox: what was told is not told again."""
+
+    def __init__(self, home: str) -> None:
+        self._home = home.rstrip("/")
+        self._told: set[str] = set()
+
+    def of(self, text: str, traces: Iterable[Trace], *, since_ns: int, others: Sequence[str] = ()) -> tuple[str, ...]:
+        """Those that the command with this text has written and that are missed, at most a few.
+
+        `since_ns`: when it began. `others` are the texts of commands beside it, which may have written what this one
+        does not name.
+        """
+        fresh = [one for one in traces if one.changed_ns >= since_ns - SLACK_NS and one.path not in self._told]
+        named = tuple(named_in(text, self._home)) if fresh else ()
+        above = {os.path.dirname(one.path) for one in fresh}  # noqa: PTH120  # text only
+        found = [
+            one.path
+            for one in fresh
+            if not (one.is_folder and one.path in above) and self._is_missed(one.path, named, is_alone=not others)
+        ]
+        self._told.update(found)
+        return tuple(sorted(found)[:MOST_TOLD])
+
+    def _is_missed(self, path: str, named: tuple[Named, ...], *, is_alone: bool) -> bool:
+        # Named by two commands it is told once, by the first that ends.
+        is_named = any(_names(one, path) for one in named)
+        if not _is_at(path, self._home):
+            return is_named
+        below = path.removeprefix(f"{self._home}/")
+        if is_cache(below):
+            return False
+        is_own_business = any(part.startswith(".") for part in below.split("/"))
+        return is_named or (is_alone and not is_own_business)
+
+
+def is_cache(below_home: str) -> bool:
+    return any(_is_at(below_home, cache) for cache in _CACHES)
+
+
+def named_in(text: str, home: str) -> Iterator[Named]:
+    """The paths below the home and in /tmp that a command's text writes out, in whatever spelling."""
+    roots = {"~": home, "$HOME": home, "${HOME}": home, home: home, **{path: path for path in SCRATCH}}
+    spelled = "|".join(re.escape(root) for root in sorted(roots, key=len, reverse=True))
+    for found in re.finditer(rf"(?<![\w/.~-])({spelled})(/{_ENDS})", text):
+        follows = text[found.end() : found.end() + 1]
+        path = os.path.normpath(roots[found[1]] + found[2])
+        if found[2].strip("/"):
+            yield Named(path, follows not in ("*", "?", "[", "$", "{", "(", "`", "\\"))
+
+
+def _names(named: Named, path: str) -> bool:
+    return _is_at(path, named.path) or (not named.is_whole and path.startswith(named.path))
+
+
+def _is_at(path: str, place: str) -> bool:
+    return path == place or path.startswith(f"{place}/")
