@@ -8,20 +8,34 @@ from typing import Any
 import msgspec
 
 from leadrope.core.usage import Replaced
-from leadrope.runs.flows import WHOLE, FlowInfo, UnitOutcome, Wait
-from leadrope.workflows import model
+from leadrope.runs.flows import WHOLE, FlowInfo, UnitOutcome
+from leadrope.workflows import batch_results, model
 from leadrope.workflows.links import links_of
 from leadrope.workflows.plan import Outcome, Plan, plan
-from leadrope.workflows.report import FlowResult, StepReport
+from leadrope.workflows.report import FlowResult, PendingApproval, StepReport
 from leadrope.workflows.reporting import is_cached, report_of
 
 
 class Child(msgspec.Struct, frozen=True, kw_only=True):
-    """A workflow that was the work of a step."""
+    """A workflow, or the steps of a group, that was the work of a step."""
 
     step: str
     id: str
     outcome: str
+    unit: str = ""
+    """Which of several it is: `turn 2`, `item 5`, `turn 2, item 5`."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.step} ({self.unit})" if self.unit else self.step
+
+
+def child_of(info: FlowInfo, outcome: str) -> Child:
+    step, _, unit = info.parent_key.partition("#")
+    turn, _, item = unit.partition("[")
+    words = [f"turn {int(turn) + 1}"] if turn.isdecimal() and turn != "0" else []
+    words += [f"item {item.rstrip(']')}"] if item else []
+    return Child(step=step, id=info.id, outcome=outcome, unit=", ".join(words))
 
 
 class StepAccount(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -51,7 +65,8 @@ class Account(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     inputs: dict[str, Any] = {}
     outputs: dict[str, Any] = {}
     missing_outputs: tuple[str, ...] = ()
-    waits: tuple[Wait, ...] = ()
+    missing_reasons: dict[str, str] = {}
+    approvals: tuple[PendingApproval, ...] = ()
     children: tuple[Child, ...] = ()
     reason: str = ""
 
@@ -75,7 +90,7 @@ def account(
     outcomes: Sequence[UnitOutcome],
     *,
     inputs: Mapping[str, Any] | None = None,
-    waits: Sequence[Wait] = (),
+    approvals: Sequence[PendingApproval] = (),
     children: Sequence[Child] = (),
     begun: Collection[str] = (),
     result: Any = None,
@@ -90,7 +105,7 @@ def account(
     links = links_of(workflow)
     expected = plan(links, {name: one for name, one in known.items() if name in links.into})
     kinds = {step.id: step for step in workflow.steps}
-    waiting = {wait.step for wait in waits if wait.flow_id == info.id} | {
+    waiting = {one.step for one in approvals if one.flow_id == info.id} | {
         child.step for child in children if child.outcome == "waiting"
     }
     said = {step.id: step.state for step in ended.steps} if ended is not None else {}
@@ -108,6 +123,7 @@ def account(
             if state == "not_run" and name in begun:
                 state = "unfinished"
             steps.append(_open(kinds[name], state, mine))
+    steps = _with_results(workflow, steps, by_step, inputs or {})
     return Account(
         info=info,
         title=workflow.title or info.title or info.name,
@@ -115,10 +131,34 @@ def account(
         inputs=dict(inputs or {}),
         outputs=ended.outputs if ended is not None else {},
         missing_outputs=ended.missing_outputs if ended is not None else (),
-        waits=tuple(waits),
+        missing_reasons=ended.missing_reasons if ended is not None else {},
+        approvals=tuple(approvals),
         children=tuple(children),
         reason=ended.reason if ended is not None else "",
     )
+
+
+def _with_results(
+    workflow: model.Workflow,
+    steps: Sequence[StepAccount],
+    units: Mapping[str, Sequence[UnitOutcome]],
+    inputs: Mapping[str, Any],
+) -> list[StepAccount]:
+    """Of batches, which the journal keeps item by item."""
+    found = {one.report.id: one for one in steps}
+    scope: dict[str, Any] = {**inputs, **{name: one.outputs for name, one in found.items()}}
+    kinds = {step.id: step for step in workflow.steps}
+    for name in links_of(workflow).sorted:
+        step, outputs = kinds[name], scope[name]
+        if step.batch is None or "count" not in outputs or "results" in outputs:
+            continue
+        count = outputs["count"]
+        items = batch_results.items_again(step, scope, count)
+        mine = [one for one in units[name] if one.iteration != WHOLE]
+        results = batch_results.results(count, mine, items=items, dialect=workflow.dialect)
+        scope[name] = {**outputs, "results": results}
+        found[name] = msgspec.structs.replace(found[name], outputs=scope[name])
+    return list(found.values())
 
 
 def _result(kept: Any) -> FlowResult | None:
@@ -145,8 +185,6 @@ def _settled(
 ) -> StepAccount:
     units = [one for one in mine if one.iteration != WHOLE] or [whole]
     outputs = dict(whole.outputs)
-    if step is not None and step.batch is not None and "results" not in outputs and whole.status != "skipped":
-        outputs["results"] = [one.outputs if one.status != "failed" else None for one in _in_order(units)]
     return StepAccount(
         report=report_of(name, step.type if step is not None else "?", whole, units),
         state=whole.status,

@@ -74,6 +74,13 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.scheme}://{self.authority}{self.path.partition('?')[0]}"
 
     @property
+    def is_loopback(self) -> bool:
+        """By its name or address alone: no other machine needs to be asked for it."""
+        if self.address is not None:
+            return self.address.is_loopback
+        return self.host == "localhost" or self.host.endswith(".localhost")
+
+    @property
     def origin(self) -> tuple[str, str, int]:
         return self.scheme, self.host, self.port
 
@@ -130,7 +137,7 @@ def read_url(url: str) -> Target:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
-        raise BadUrl("the url cannot be read: its host or port is none") from None
+        raise BadUrl("the url cannot be read: invalid host or port") from None
     scheme = parts.scheme.lower()
     if scheme not in ("http", "https"):
         raise BadUrl(f"the url has the scheme {scheme or 'of nothing'!r}; only http and https are requested")
@@ -147,6 +154,15 @@ def read_url(url: str) -> Target:
         path=path if path.startswith("/") else f"/{path}",
         address=found.address,
     )
+
+
+_ORIGIN = re.compile(r"(https?://[^/?#$]*[^/?#$:])(?::\$\{[^}]*\})?(?=[/?#]|$)", re.IGNORECASE)
+
+
+def origin_of(url: str) -> str | None:
+    """Of a url with templates: its scheme and host, where no template has a part in them."""
+    found = _ORIGIN.match(url)
+    return found[1] if found else None
 
 
 def follow(target: Target, location: str) -> Target:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from leadrope import errors
 from leadrope.core import config as configs
+from leadrope.runtime.access import Access
 from leadrope.runtime.commands import Commands
 from leadrope.workflows import model
 
@@ -40,7 +41,13 @@ def begins_with_a_command(workflow: model.Workflow) -> bool:
 
 @contextlib.asynccontextmanager
 async def opened(
-    workflow: model.Workflow, *, workspace: Path, environ: Mapping[str, str], config: configs.Config, home: Path
+    workflow: model.Workflow,
+    *,
+    workspace: Path,
+    environ: Mapping[str, str],
+    config: configs.Config,
+    home: Path,
+    access: Access | None = None,
 ) -> AsyncIterator[Ahead | None]:
     """Returns while the processes of the room start.
 
@@ -49,7 +56,13 @@ async def opened(
     flow_id = uuid.uuid4().hex
     async with contextlib.AsyncExitStack() as stack:
         commands = Commands(
-            workspace, policies=rules_of(workflow), environ=environ, config=config, home=home, tag=flow_id
+            workspace,
+            policies=rules_of(workflow),
+            environ=environ,
+            config=config,
+            home=home,
+            tag=flow_id,
+            access=access,
         )
         try:
             await stack.enter_async_context(commands)

@@ -10,9 +10,11 @@ from msgspec import UNSET
 
 from leadrope.workflows import fits, templates
 from leadrope.workflows.check_step import StepCheck
+from leadrope.workflows.inputs import takes
 from leadrope.workflows.markdown import SUFFIXES
-from leadrope.workflows.model import DEPTH_MOST, Input, Step, Workflow
+from leadrope.workflows.model import BATCH_ITEM_KEYS, DEPTH_MOST, Input, Step, Workflow
 from leadrope.workflows.problems import Findings, Path
+from leadrope.workflows.routing import ways
 
 BAD_INNER = "bad_inner_workflow"
 
@@ -45,8 +47,8 @@ class Called(msgspec.Struct, frozen=True, kw_only=True):
 
 def is_sure(step: Step, workflow: Workflow) -> bool:
     """Whether a step is always come to; a workflow in which that depends on values may end a circle."""
-    chooses = any(one.branches is not None or one.on_error is not None for one in workflow.steps)
-    return step.when is None and step.batch is None and not chooses
+    chooses = any(one.on_error is not None or ways(one, workflow.dialect) is not None for one in workflow.steps)
+    return step in workflow.steps and step.when is None and step.batch is None and not chooses
 
 
 class InsideCheck:
@@ -91,12 +93,23 @@ class InsideCheck:
             )
         if called.inputs is not None:
             self._inputs(step, called, called.inputs)
+        for name in BATCH_ITEM_KEYS if step.batch is not None else ():
+            if name in (called.outputs or ()):
+                self._findings.add(
+                    "hidden_output",
+                    f"workflow: the output {name!r} of {called.file} cannot be read in `results`, which have "
+                    f"{name!r} of the batch",
+                    path=path,
+                    found=name,
+                    warns=True,
+                    hint="Give that output another name.",
+                )
 
     def _missing(self, step: Step, called: Called, why: str, path: Path) -> None:
         # What another step speaks of may be there when this one starts: it is then no certain error.
         name = called.name.replace("\\", "/").rpartition("/")[2]
         files = (name,) if name.endswith(".md") else tuple(name + suffix for suffix in SUFFIXES)
-        others = [one.parameters for one in self._workflow.steps if one.type != step.type]
+        others = [one.parameters for one in self._workflow.every_step if one.type != step.type]
         is_spoken_of = any(_speaks_of(one, file) for one in others for file in files if name)
         self._findings.add(
             "unknown_workflow",
@@ -113,7 +126,6 @@ class InsideCheck:
         if not isinstance(given, Mapping) or self._of_steps.is_unreadable(path):
             return
         known = {one.name: one for one in inputs}
-        takes = " ".join(f"{one.name}=<{one.type}>" for one in inputs)
         meant = set()
         for name in given:
             if name not in known:
@@ -135,7 +147,7 @@ class InsideCheck:
                     "missing_input",
                     f"inputs: {called.file} needs the input {one.name!r}",
                     path=path,
-                    hint=f"It takes: {takes}",
+                    hint=f"It takes: {takes(inputs)}",
                 )
 
     def _value(self, one: Input, value: Any, path: Path) -> None:

@@ -1,15 +1,15 @@
-"""The order of a workflow's steps: those that wait for each other, and those that no way leads to. Runs nothing."""
+"""The order of a workflow's steps: those that wait for each other, that nothing leads to, or that end unsaid."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from leadrope.workflows import links
+from leadrope.workflows import links, routing
 from leadrope.workflows.check_step import StepCheck
-from leadrope.workflows.model import Workflow
+from leadrope.workflows.model import Step, Workflow
 from leadrope.workflows.problems import Findings
 from leadrope.workflows.shapes import NOTHING
 
@@ -19,6 +19,7 @@ LOOP_HINT = "To do a step again, give it a `loop`; a step that should start at o
 
 
 def look(workflow: Workflow, findings: Findings, of_steps: StepCheck) -> None:
+    """Its own steps; those inside a group are looked at as a workflow of their own."""
     found = links.links_of(workflow)
     steps = {step.id: step for step in workflow.steps}
     knotted: set[str] = set()
@@ -31,9 +32,10 @@ def look(workflow: Workflow, findings: Findings, of_steps: StepCheck) -> None:
             found=way[0],
             hint=f"{_led_back(back)} {LOOP_HINT}",
         )
+    chosen = {name for step in workflow.steps for name in _literals(step)}
     for name in found.unreachable():
         is_told = any(one not in steps for one in steps[name].after or ())
-        is_told = is_told or name.lower() in NOTHING or of_steps.is_unreadable(("steps", name))
+        is_told = is_told or name in chosen or name.lower() in NOTHING or of_steps.is_unreadable(("steps", name))
         if name not in knotted and not is_told and not (knotted & set(_before(name, found))):
             findings.add(
                 "unreachable_step",
@@ -42,6 +44,39 @@ def look(workflow: Workflow, findings: Findings, of_steps: StepCheck) -> None:
                 found=name,
                 hint="Name it in a `next`, or give it an `after`.",
             )
+    _ends(workflow.steps, found, findings)
+
+
+def _ends(every: Sequence[Step], found: links.Links, findings: Findings) -> None:
+    """Branches that end because another branch of the same choice begins below them, which few authors mean."""
+    handlers = {step.on_error for step in every}
+    pairs = list(itertools.pairwise(step for step in every if step.id not in handlers))
+    for chooser in every:
+        targets: dict[str | None, set[str]] = {}
+        for link in found.out_of[chooser.id]:
+            if link.kind == "branch":
+                targets.setdefault(link.label, set()).add(link.target)
+        for above, below in pairs:
+            says_more = above.next is not None or above.branches is not None or below.after is not None
+            says_more = says_more or any(link.kind == "after" for link in found.out_of[above.id])
+            if above.id == chooser.id or says_more or not any(below.id in names for names in targets.values()):
+                continue
+            # Several steps of one branch run side by side: nothing is lost between them.
+            others = set().union(*(names for names in targets.values() if below.id not in names))
+            if above.id in found.led_to(others):
+                findings.add(
+                    "unsaid_end",
+                    f"nothing follows {above.id!r}: {below.id!r} below it is another branch of {chooser.id!r}",
+                    path=("steps", above.id),
+                    found=above.id,
+                    hint=f"Write `next: {below.id}` in {above.id!r} to continue there, or `next: end` to stop.",
+                )
+
+
+def _literals(step: Step) -> tuple[str, ...]:
+    """Steps that code names: where these are not declared, that is told of the code."""
+    routes = routing.routes_in(step.parameters) if step.type == "code" else None
+    return routes.literals if routes is not None else ()
 
 
 def _before(name: str, found: links.Links) -> Iterator[str]:

@@ -8,23 +8,13 @@ from typing import Any
 import msgspec
 
 from leadrope import errors
-from leadrope.workflows import choosing, fits, templates
+from leadrope.workflows import choosing, fits, habits, templates
 from leadrope.workflows.markdown_values import KeyLines, tell_indented
-from leadrope.workflows.model import STEP_KEYS, Step, attribute
+from leadrope.workflows.model import Step, attribute
 from leadrope.workflows.problems import Findings, Path, Problem, nearest
 
-_EVERY_STEP = tuple(name if name != "on_error" else "on-error" for name in STEP_KEYS)
-_ALSO_CALLED = {
-    **dict.fromkeys(("bash", "sh", "command", "run", "exec"), "shell"),
-    **dict.fromkeys(("python", "script"), "code"),
-    **dict.fromkeys(("model", "prompt", "chat"), "llm"),
-    **dict.fromkeys(("mail", "smtp"), "email"),
-    **dict.fromkeys(("if", "switch", "branch"), "condition"),
-    **dict.fromkeys(("fetch", "request", "curl"), "http"),
-    **dict.fromkeys(("sleep", "delay"), "wait"),
-    **dict.fromkeys(("human", "confirm", "person"), "approval"),
-}
-"""What other programs call the same."""
+_OWN_CODES = {"shell": "an exit code of the command", "code": "an exception of the code"}
+"""Endings that are the program's own, by type of step."""
 _LANGUAGES = {"command": "shell", "code": "python"}
 """Of blocks, by the parameter that they fill."""
 
@@ -38,12 +28,18 @@ class StepType(msgspec.Struct, frozen=True, kw_only=True):
     """A JSON Schema by name; `{}` for any value."""
     has_open_outputs: bool = False
     """It may give more than it declares: code that a user wrote, a foreign tool."""
+    own_outputs: Callable[[Mapping[str, Any]], Collection[str] | None] | None = None
+    """The outputs of a step with these parameters, where these name them; None where that is not known."""
     output_schemas: Mapping[str, str] = {}
     """Outputs whose schema is in a parameter: {"result": "output_schema"}."""
+    outputs_of: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
+    """Schemas of outputs that the parameters, as they are written, say more about."""
     mistakes: Callable[[Mapping[str, Any]], Iterable[tuple[str, str]]] | None = None
     """What no schema can say of parameters as they are written: the parameter, and what is wrong with it."""
     branches: Callable[[Mapping[str, Any]], Collection[str] | None] | None = None
     """The ways that a step with these parameters may choose; None where that is not known."""
+    secret_references: Collection[str] = ()
+    """Parameters in which `${secret.NAME}` may stand."""
 
 
 class StepCheck:
@@ -85,7 +81,7 @@ class StepCheck:
                 path=("steps", step.id, "type"),
                 found=step.type,
                 available=self._types,
-                suggestion=_ALSO_CALLED.get(step.type.lower()),
+                suggestion=habits.TYPES.get(step.type.lower()),
             )
             return
         schema = {"additionalProperties": False, **kind.parameters, "type": "object"}
@@ -96,19 +92,21 @@ class StepCheck:
                 given[key] = getattr(step, key)
         indented = set(self._indented(step, schema))
         every = [one for one in fits.misfits(given, schema) if ("steps", step.id, *one.path[:1]) not in indented]
-        meant = {misfit.suggestion for misfit in every if misfit.is_unknown and len(misfit.path) == 1}
+        unknown = [misfit for misfit in every if misfit.is_unknown and len(misfit.path) == 1]
+        meant = {_meant(misfit.path[0], misfit.available)[0] for misfit in unknown}
         for misfit in every:
             path = ("steps", step.id, *misfit.path)
             if path[:3] in self._unreadable:
                 continue
             name = ".".join(misfit.path)
             is_own = len(misfit.path) == 1 and (misfit.is_unknown or misfit.path[0] not in given)
-            suggestion = misfit.suggestion
+            suggestion, hint, is_answered = misfit.suggestion, self.hint(misfit, path), False
             if is_own and misfit.is_unknown:
                 kind_of, message = "unknown_parameter", f"the type {step.type!r} has no parameter {name!r}"
-                suggestion = nearest(name, (*misfit.available, *_EVERY_STEP))
-            elif is_own and name in meant:
-                continue  # it is there, under a misspelt name, which is told
+                suggestion, hint = _meant(name, misfit.available)
+                is_answered = hint != habits.EVERY_STEP_HINT
+            elif is_own and (name in meant or f"{name}_file" in step.parameters):
+                continue  # it is there, under a misspelt name or in a file that cannot be read, which is told
             elif is_own:
                 kind_of, message = "missing_parameter", f"the step {step.id!r} needs the parameter {name!r}"
             else:
@@ -118,9 +116,9 @@ class StepCheck:
                 message,
                 path=path,
                 found=misfit.found,
-                available=misfit.available,
+                available=() if is_answered else misfit.available,
                 suggestion=suggestion,
-                hint=self.hint(misfit, path),
+                hint=hint,
                 at_key=misfit.is_unknown,
             )
 
@@ -184,7 +182,7 @@ class StepCheck:
                     path=("steps", step.id, "next", label),
                     found=label,
                     available=(*known, "else") if known else (),
-                    hint=None if known else "Put a step of the type `condition` behind it.",
+                    hint=None if known else _how_to_choose(step.type),
                     at_key=True,
                 )
 
@@ -210,6 +208,29 @@ class StepCheck:
                     found=str(value)[:60],
                 )
 
+    def retry(self, step: Step) -> None:
+        """A `retry` that never gives another attempt, or not after what its author probably thinks of."""
+        if step.retry is None:
+            return
+        path = ("steps", step.id, "retry")
+        if step.retry.max == 1:
+            self._findings.add(
+                "no_retry",
+                "retry: `max` counts all attempts, so `max: 1` is no retry",
+                path=(*path, "max"),
+                found="1",
+                warns=True,
+                hint="Write `max: 2` for one more attempt.",
+            )
+        elif step.type in _OWN_CODES and not step.retry.retry_on and step.timeout is None:
+            self._findings.add(
+                "exit_code_not_retried",
+                f"retry: {_OWN_CODES[step.type]} is not tried again",
+                path=path,
+                warns=True,
+                hint="Add `retry_on: [exit_code]` if another attempt can help, and may do everything once more.",
+            )
+
     def policy(self, rules: dict[str, Any], path: Path) -> None:
         # 60 ms that only those pay whose file has rules of its own; they are read again when it runs.
         from leadrope.policy.resolve import rules_of  # noqa: PLC0415
@@ -234,6 +255,11 @@ class StepCheck:
             self._findings.add("bad_policy", error.message, path=path, hint=error.hint)
 
 
+def _how_to_choose(kind: str) -> str:
+    after = "Put a step of the type `condition` after it."
+    return f"Set `next` to the branch in the code. {after}" if kind == "code" else after
+
+
 def tagged(problems: Sequence[Problem]) -> Iterator[Problem]:
     """A block without a parameter, and a parameter that is missing: one mistake, told as one."""
     merged: set[int] = set()
@@ -252,6 +278,14 @@ def tagged(problems: Sequence[Problem]) -> Iterator[Problem]:
         elif one.kind != "untagged_fence":
             yield one
     yield from (one for one in problems if one.kind == "untagged_fence" and id(one) not in merged)
+
+
+def _meant(name: str, available: Collection[str]) -> tuple[str | None, str | None]:
+    """The key that was probably meant, and what else may help."""
+    habit = habits.key(name, available)
+    if habit is None:
+        return nearest(name, (*available, *habits.EVERY_STEP)), habits.EVERY_STEP_HINT
+    return habit.words[0] if habit.words else None, habit.hint or None
 
 
 def _is_inside(script: str) -> bool:

@@ -37,7 +37,7 @@ NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![A-
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _PATH = re.compile(
     r"[A-Za-z_][A-Za-z0-9_-]*"
-    r"(?:\.[A-Za-z0-9_][A-Za-z0-9_-]*|\[[ \t]*(?:-?[0-9]{1,9}|\"(?:[^\"\\]|\\.)*\"|'[^']*'|\$\{[^{}]*\})[ \t]*\])*",
+    r"(?:\.[A-Za-z0-9_][A-Za-z0-9_-]*|\[[ \t]*(?:-?[0-9]{1,9}|\*|\"(?:[^\"\\]|\\.)*\"|'[^']*'|\$\{[^{}]*\})[ \t]*\])*",
     re.DOTALL,
 )
 _SIGN = re.compile(r"==|!=|<=|>=|<|>")
@@ -268,7 +268,7 @@ class _Parser:
         end = at + len(source)
         if self._text[end : end + 1] in (".", "["):
             self._at = end
-            self._fail(f"{source} goes on with no key: expected a name behind the dot, or an index in brackets")
+            self._fail(f"{source} has no key after it: expected a name after the dot, or an index in brackets")
         self._move(end)
         return Name(at=at, source=source)
 

@@ -144,10 +144,8 @@ class _Evaluator:
 
     def _call(self, node: Called) -> Any:
         if node.name == "exists":
-            try:
-                return templates.resolve(f"${{{node.items[0].source}}}", self._scope) is not None
-            except templates.Unresolved:
-                return False
+            # With a fallback, as whoever asks may: what a failed step left is then not there.
+            return templates.resolve(f"${{{node.items[0].source} ?? null}}", self._scope) is not None
         value = self.value(node.items[0])
         match node.name:
             case "is_empty":

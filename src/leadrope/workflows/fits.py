@@ -15,11 +15,12 @@ import msgspec
 
 from leadrope.workflows import templates
 from leadrope.workflows.problems import nearest
+from leadrope.workflows.template_syntax import Each, Part
 
 _DEPTH = 60
 _CLOSED = frozenset(("integer", "number", "boolean", "null"))
 """Values of these types have nothing inside; a text may be JSON."""
-NAME_HINT = "A name begins with a letter or _ and goes on with letters, digits, _ and -."
+NAME_HINT = "A name starts with a letter or _, followed by letters, digits, _ and -."
 _FORMS = {"^[A-Za-z_][A-Za-z0-9_-]*$": ("name", NAME_HINT)}
 """Patterns that texts have to match, in words."""
 QUOTES_HINT = 'In quotes it is a text: "{}".'
@@ -77,7 +78,7 @@ def types_of(schema: Mapping[str, Any], root: Mapping[str, Any]) -> frozenset[st
     return frozenset(type_of(one) for one in schema.get("enum", ()))
 
 
-def dead_end(schema: Mapping[str, Any], parts: tuple[str | int, ...], way: str) -> DeadEnd | None:
+def dead_end(schema: Mapping[str, Any], parts: tuple[Part, ...], way: str) -> DeadEnd | None:
     """Where a path into the values of a schema ends in nothing, or None where it may lead somewhere.
 
     `way` is how the value itself is called: `a.exit_code`.
@@ -88,11 +89,18 @@ def dead_end(schema: Mapping[str, Any], parts: tuple[str | int, ...], way: str) 
             return None
         at = _followed(at, schema)
         kinds = types_of(at, schema)
-        is_index = isinstance(part, int) or (part.isascii() and part.isdecimal())
         if kinds and kinds <= _CLOSED:
-            return DeadEnd(message=f"{way} is {spoken(kinds)}, and has nothing inside", part=str(part))
+            written = "[*]" if isinstance(part, Each) else str(part)
+            return DeadEnd(message=f"{way} is {spoken(kinds)}, and has nothing inside", part=written)
+        if isinstance(part, Each):
+            if kinds == {"object"}:
+                return DeadEnd(message=f"{way} is a map, and `[*]` takes every item of a list", part="[*]")
+            at = at.get("items")
+            way += "[*]"
+            continue
+        is_index = isinstance(part, int) or (part.isascii() and part.isdecimal())
         if kinds == {"array"} and not is_index:
-            hint = f"{way}[0].{part}"
+            hint = f"{way}[*].{part}"
             return DeadEnd(message=f"{way} is a list, and {part!r} is no index", part=str(part), suggestion=hint)
         known = at.get("properties")
         if isinstance(known, Mapping) and not (is_index and "array" in kinds):

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from leadrope.workflows import model, shapes
-from leadrope.workflows.links import Links, links_of
+from leadrope.workflows.links import Links, links_between
 from leadrope.workflows.problems import BadWorkflow, Findings
 
 VERSION = 1
 _COLUMN = 280.0
 _ROW = 140.0
-_EDGE_KINDS = ("order", "after", "next", "branch", "error", "data")
+_EDGE_KINDS = ("order", "after", "next", "branch", "error", "data", "route")
+"""What is understood, what is said, and, only shown: a template, and a step that a pflow file's code names."""
 _NODE_KEYS = ("description", "parameters", "starts", "ends", "branches", *model.STEP_KEYS)
 
 
@@ -22,19 +23,22 @@ def to_graph(workflow: model.Workflow) -> dict[str, Any]:
     """JSON for a canvas.
 
     An edge of kind `order` is understood, one of kind `data` is a template; the others are said in the file. A node
-    that nobody has placed is given a place and `placed: false`.
+    inside a group names it as its `parent`, and its position counts from the group's corner. A node that nobody has
+    placed is given a place and `placed: false`.
     """
-    links = links_of(workflow)
     placed = workflow.settings.layout
-    free = _laid_out(links)
     graph: dict[str, Any] = {"version": VERSION, "title": workflow.title, "prose": workflow.prose}
     graph["inputs"] = [msgspec.to_builtins(one) for one in workflow.inputs]
     graph["outputs"] = [msgspec.to_builtins(one) for one in workflow.outputs]
     graph["section_prose"] = dict(workflow.section_prose)
+    graph["notes"] = [msgspec.to_builtins(one) for one in workflow.notes]
+    graph["frontmatter"] = workflow.frontmatter
+    graph["dialect"] = workflow.dialect
     settings = msgspec.structs.replace(workflow.settings, layout={})
     graph["settings"] = msgspec.to_builtins(settings)
-    graph["nodes"] = [_node(step, placed.get(step.id), free[step.id]) for step in workflow.steps]
-    graph["edges"] = _edges(workflow, links)
+    graph["nodes"] = list(_nodes(workflow.steps, workflow.dialect, placed, None))
+    edges = list(_edges(workflow.steps, workflow.dialect))
+    graph["edges"] = [{"id": f"e{number}", **edge} for number, edge in enumerate(edges)]
     return graph
 
 
@@ -49,6 +53,7 @@ def from_graph(graph: Mapping[str, Any]) -> model.Workflow:
     nodes = _listed(graph, "nodes", shape)
     edges = [edge for edge in _listed(graph, "edges", shape) if _is_edge(edge, shape)]
     steps: dict[str, model.Step] = {}
+    parents: dict[str, str] = {}
     layout: dict[str, tuple[float, float]] = {}
     for number, node in enumerate(nodes):
         name = node.get("id")
@@ -62,24 +67,65 @@ def from_graph(graph: Mapping[str, Any]) -> model.Workflow:
             steps[name] = _step(name, node, edges, shapes.Shape(findings, ("steps", name)))
             if (at := _position(node, shape)) is not None:
                 layout[name] = at
+            if node.get("parent") is not None:
+                parents[name] = str(node["parent"])
+    _check_parents(steps, parents, shape)
     settings = shapes.settings(_map(graph, "settings", shape), shape)
+    dialect: model.Dialect = "pflow" if graph.get("dialect") == "pflow" else "flow"
     workflow = model.Workflow(
         title=_text(graph, "title", shape).strip(),
         prose=model.tidied(_text(graph, "prose", shape)),
         inputs=tuple(_inputs(graph, findings, shape)),
-        steps=tuple(steps.values()),
+        steps=_nested(steps, parents, None) if not any(one.kind == "bad_parent" for one in findings) else (),
         outputs=tuple(_outputs(graph, findings, shape)),
         settings=msgspec.structs.replace(settings, layout=layout),
         section_prose=_section_prose(graph, shape),
+        notes=tuple(_notes(graph, dialect, shape)),
+        frontmatter=_frontmatter(graph, shape),
+        dialect=dialect,
     )
     if any(problem.severity == "error" for problem in findings):
         raise BadWorkflow("the graph", findings)
-    return _with_order(workflow, edges)
+    return msgspec.structs.replace(workflow, steps=_with_order(workflow.steps, workflow.dialect, edges))
+
+
+def _check_parents(steps: Mapping[str, model.Step], parents: Mapping[str, str], shape: shapes.Shape) -> None:
+    for name, parent in parents.items():
+        above: list[str] = [name]
+        while above[-1] in parents and len(above) <= len(steps):
+            above.append(parents[above[-1]])
+        if parent not in steps or steps[parent].type != model.GROUP:
+            message = f"the parent of {name!r} is {parent!r}, which is not a step of type {model.GROUP!r}"
+        elif len(above) > len(steps):
+            message = f"the node {name!r} is inside itself"
+        elif len(above) - 1 > model.GROUPS_MOST:
+            message = f"the node {name!r} is inside {len(above) - 1} groups; at most {model.GROUPS_MOST}"
+        else:
+            continue
+        shape.wrong("bad_parent", message, "nodes", found=parent)
+
+
+def _nested(steps: Mapping[str, model.Step], parents: Mapping[str, str], parent: str | None) -> tuple[model.Step, ...]:
+    mine = [step for name, step in steps.items() if parents.get(name) == parent]
+    return tuple(msgspec.structs.replace(step, steps=_nested(steps, parents, step.id)) for step in mine)
+
+
+def _nodes(
+    steps: Sequence[model.Step],
+    dialect: model.Dialect,
+    placed: Mapping[str, tuple[float, float]],
+    parent: str | None,
+) -> Iterator[dict[str, Any]]:
+    free = _laid_out(links_between(steps, dialect))
+    for step in steps:
+        node = _node(step, placed.get(step.id), free[step.id])
+        yield node if parent is None else {**node, "parent": parent}
+        yield from _nodes(step.steps, dialect, placed, step.id)
 
 
 def _node(step: model.Step, at: tuple[float, float] | None, free: tuple[float, float]) -> dict[str, Any]:
     data = msgspec.to_builtins(step)
-    for key in ("id", "type", "after", "next", "on_error", "branches"):
+    for key in ("id", "type", "after", "next", "on_error", "branches", "steps"):
         data.pop(key, None)
     if step.after == ():
         data["starts"] = True
@@ -92,19 +138,26 @@ def _node(step: model.Step, at: tuple[float, float] | None, free: tuple[float, f
     return node if at else {**node, "placed": False}
 
 
-def _edges(workflow: model.Workflow, links: Links) -> list[dict[str, Any]]:
-    edges = [link for link in links.all if link.kind in ("order", "data")]
-    said: list[dict[str, Any]] = []
-    for step in workflow.steps:
+def _edges(steps: Sequence[model.Step], dialect: model.Dialect) -> Iterator[dict[str, Any]]:
+    found = links_between(steps, dialect)
+    for link in found.all:
+        if link.kind in ("order", "data"):
+            yield {"source": link.source, "target": link.target, "kind": link.kind}
+    for step in steps:
         # From the steps and not from the links, so that an edge to a step that is gone is not lost.
-        said += [{"source": name, "target": step.id, "kind": "after"} for name in step.after or ()]
-        said += [{"source": step.id, "target": name, "kind": "next"} for name in step.next or ()]
+        yield from ({"source": name, "target": step.id, "kind": "after"} for name in step.after or ())
+        yield from ({"source": step.id, "target": name, "kind": "next"} for name in step.next or ())
         for label, names in (step.branches or {}).items():
-            said += [{"source": step.id, "target": name, "kind": "branch", "label": label} for name in names]
+            yield from ({"source": step.id, "target": name, "kind": "branch", "label": label} for name in names)
         if step.on_error is not None:
-            said.append({"source": step.id, "target": step.on_error, "kind": "error"})
-    every = [*({"source": link.source, "target": link.target, "kind": link.kind} for link in edges), *said]
-    return [{"id": f"e{number}", **edge} for number, edge in enumerate(every)]
+            yield {"source": step.id, "target": step.on_error, "kind": "error"}
+    by_name = {step.id: step for step in steps}
+    for link in found.all:
+        named = by_name[link.source]
+        if link.kind == "branch" and named.branches is None and link.target not in (named.next or ()):
+            yield {"source": link.source, "target": link.target, "kind": "route", "label": link.label}
+    for step in steps:
+        yield from _edges(step.steps, dialect)
 
 
 def _step(name: str, node: Mapping[str, Any], edges: list[dict[str, Any]], shape: shapes.Shape) -> model.Step:
@@ -143,23 +196,25 @@ def _step(name: str, node: Mapping[str, Any], edges: list[dict[str, Any]], shape
     )
 
 
-def _with_order(workflow: model.Workflow, edges: list[dict[str, Any]]) -> model.Workflow:
+def _with_order(
+    steps: Sequence[model.Step], dialect: model.Dialect, edges: list[dict[str, Any]]
+) -> tuple[model.Step, ...]:
     """Steps whose `order` edges are not those that the order of the file gives say so themselves."""
     understood: dict[str, list[str]] = {}
     drawn: dict[str, list[str]] = {}
-    for link in links_of(workflow).all:
+    for link in links_between(steps, dialect).all:
         if link.kind == "order":
             understood.setdefault(link.target, []).append(link.source)
     for edge in edges:
         if edge["kind"] == "order":
             drawn.setdefault(edge["target"], []).append(edge["source"])
-    steps = [
-        step
-        if sorted(understood.get(step.id, [])) == sorted(set(drawn.get(step.id, [])))
-        else msgspec.structs.replace(step, after=tuple(dict.fromkeys((*(step.after or ()), *drawn.get(step.id, [])))))
-        for step in workflow.steps
-    ]
-    return msgspec.structs.replace(workflow, steps=tuple(steps))
+    found = []
+    for step in steps:
+        after = step.after
+        if sorted(understood.get(step.id, [])) != sorted(set(drawn.get(step.id, []))):
+            after = tuple(dict.fromkeys((*(step.after or ()), *drawn.get(step.id, []))))
+        found.append(msgspec.structs.replace(step, after=after, steps=_with_order(step.steps, dialect, edges)))
+    return tuple(found)
 
 
 def _is_edge(edge: Mapping[str, Any], shape: shapes.Shape) -> bool:
@@ -206,6 +261,21 @@ def _outputs(graph: Mapping[str, Any], findings: Findings, shape: shapes.Shape) 
         name = str(one.get("name", ""))
         inner = shapes.Shape(findings, ("outputs", name))
         found.append(shapes.output(name, model.tidied(_text(one, "description", inner)), one, inner))
+    return found
+
+
+def _notes(graph: Mapping[str, Any], dialect: model.Dialect, shape: shapes.Shape) -> Iterator[model.Note]:
+    for one in _listed(graph, "notes", shape):
+        title = _text(one, "title", shape)
+        if title != " ".join(title.split()) or title.endswith("#") or not model.is_note(title, dialect):
+            shape.wrong("bad_note", f"no note can be called {title!r}", "notes", found=title)
+        yield model.Note(title=title, text=model.tidied(_text(one, "text", shape)))
+
+
+def _frontmatter(graph: Mapping[str, Any], shape: shapes.Shape) -> str:
+    found = _text(graph, "frontmatter", shape)
+    if any(line.rstrip() == "---" or line.startswith(("## ", "### ")) for line in found.split("\n")):
+        shape.wrong("bad_frontmatter", "the frontmatter holds a line `---` or a heading, which ends it", "frontmatter")
     return found
 
 

@@ -6,18 +6,38 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 import msgspec
 
+from leadrope.core.execution_events import (
+    MOST_TEXT,
+    ExecutionEvent,
+    ExecutionRecord,
+    ExecutionStarted,
+    StepAnswered,
+    StepEnded,
+)
 from leadrope.core.redaction import SHORTEST, Redactor
+from leadrope.runs.execution_log import ExecutionLog
+from leadrope.runs.flow_values import FlowInfo
 from leadrope.runs.service import Service
-from leadrope.runtime.approvals import Approver
+from leadrope.runtime import access as accesses
+from leadrope.runtime.access import Access
+from leadrope.runtime.approvals import Answer, Approver
 from leadrope.runtime.commands import Commands
-from leadrope.workflows.happenings import Happening
-from leadrope.workflows.steps.base import Asked, Word
+from leadrope.workflows import library
+from leadrope.workflows.called import CalledTexts
+from leadrope.workflows.gate import Gate
+from leadrope.workflows.library import Loaded
+from leadrope.workflows.secret_values import SecretValues, spellings
+from leadrope.workflows.shared_answers import SharedAnswers
+from leadrope.workflows.steps.base import Asked
 
-Show = Callable[[Happening], None]
+if TYPE_CHECKING:
+    from leadrope.workflows.rehearsed import Rehearsal
+
+Show = Callable[[ExecutionRecord], None]
 
 
 class People(Protocol):
@@ -28,8 +48,8 @@ class People(Protocol):
         """Asked for the calls of agents."""
         ...
 
-    async def ask(self, asked: Asked, token: str) -> Word | None:
-        """Their word, or None where they leave it for later."""
+    async def ask(self, asked: Asked, approval_id: str) -> Answer | None:
+        """Their answer, or None where they leave it for later."""
         ...
 
 
@@ -48,20 +68,48 @@ class Host:
         on_ask: Literal["wait", "deny"] = "wait",
         secrets: Iterable[str] = (),
         concurrency: int = 10,
+        access: Access | None = None,
+        called: CalledTexts | None = None,
+        takes_change: bool = False,
+        rehearsal: Rehearsal | None = None,
     ) -> None:
-        """`on_ask`: where a person is needed and none is there, the workflow is put aside, or the answer is no."""
+        """`access`: what its commands may use besides the workspace.
+
+        `on_ask`: where a person is needed and none is there, the workflow is put aside, or the answer is no. `called`
+        are the texts of called workflows; `takes_change`: one that was begun continues by its changed file.
+        `rehearsal`: its model is a script.
+        """
+        self.rehearsal = rehearsal
         self.service = service
         self.tag = tag
         """The id of the outermost execution; all that its commands start is found by it."""
         self.workspace = workspace
         self.environ = environ
         self.people = people
-        self.show: Show = show or _unseen
+        self._show = show
+        self.gate = Gate()
+        self.log: ExecutionLog | None = None
+        self.told: frozenset[tuple[str, str]] = frozenset()
+        """What the log has from an earlier claim: executions that were started, and steps of them that were ended."""
+        self.answered: set[str] = set()
+        """Approvals whose answer the log has."""
         self.on_ask = on_ask
         self._secrets = frozenset[str]()
         self.redactor = Redactor()
         self.learn(secrets)
         self.concurrency = concurrency
+        self.access = access or Access()
+        self.shared_answers = SharedAnswers()
+        self.auto_approved: Mapping[str, str] = {}
+        """Steps of the outermost file whose own approval was given beforehand, with their choice."""
+        self.uses_cache = True
+        """Whether outputs of earlier executions are used; new ones are cached in any case."""
+        given = accesses.command_variables(self.access, environ, service.home)
+        self.learn(spellings(given[name] for name in self.access.secrets if name in given))
+        self._called = called or CalledTexts()
+        self._takes_change = takes_change
+        self.parked: set[str] = set()
+        """Approvals that steps of this execution, and of those that it has called, were put aside for."""
         self._commands: dict[bytes, asyncio.Future[Commands | None]] = {}
         """None: whoever opened them was ended before they were there."""
         self._stack = contextlib.AsyncExitStack()
@@ -72,12 +120,63 @@ class Host:
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
+    def called(self, name: str, folder: Path, begun: FlowInfo | None) -> Loaded:
+        """A called workflow: as it was when the execution began, or when it was called itself (`begun`)."""
+        loaded = self._called.find(name, folder)
+        if begun is not None and not self._takes_change:
+            texts = self.service.flows.texts(begun.id)
+            if "text" not in texts.redacted:
+                return library.read(texts.text, name=begun.name, file=begun.file)
+        if loaded is not None:
+            return loaded
+        return library.load(library.find(name, folder=folder, leadrope_home=self.service.home))
+
+    async def open_log(self, info: FlowInfo) -> None:
+        """`info` is the outermost execution, as it was claimed."""
+        flows = self.service.flows
+        self.log = ExecutionLog(
+            self.service.store, info, self.service.lease.owner.id, redactor=lambda: self.redactor, show=self._show
+        )
+        self.log.watch = await self.service.watch_execution(info, is_answerable=self.on_ask == "wait")
+        told = set()
+        for kind in ("execution.started", "step.ended", "step.answered") if info.last_seq else ():
+            for record in flows.all_events(info, type_=kind):
+                match record.event:
+                    case ExecutionStarted(execution=execution):
+                        told.add((execution, ""))
+                    case StepEnded(execution=execution, step=step):
+                        told.add((execution, step))
+                    case StepAnswered(approval_id=approval_id):
+                        self.answered.add(approval_id)
+                    case _:
+                        pass
+        self.told = frozenset(told)
+
+    def tell(self, *events: ExecutionEvent) -> None:
+        if self.log is not None:
+            self.log.tell(*events)
+
+    def cut(self, text: str) -> str:
+        """The beginning of a long text for an event."""
+        return self.redactor.clean_start(text, MOST_TEXT)
+
+    async def tell_now(self, *events: ExecutionEvent) -> None:
+        """Returns when they are stored and shown."""
+        self.tell(*events)
+        if self.log is not None:
+            await self.log.flush()
+
     def learn(self, secrets: Iterable[str]) -> None:
         """From now on nothing that is kept holds these; what is too short to tell from a word is left aside."""
         new = {secret for secret in secrets if len(secret) >= SHORTEST} - self._secrets
         if new:
             self._secrets |= new
             self.redactor = Redactor(sorted(self._secrets))
+
+    def secret_values(self) -> SecretValues:
+        """What `${secret.NAME}` may stand for in a step."""
+        allowed = (*self.access.secrets, *self.service.config.forward_env)
+        return SecretValues(allowed, self.environ, self.service.home)
 
     def adopt(self, policies: tuple[dict[str, Any], ...], commands: Commands) -> None:
         """Commands that were opened before; whoever has opened them closes them."""
@@ -99,6 +198,7 @@ class Host:
                 config=self.service.config,
                 home=self.service.home,
                 tag=self.tag,
+                access=self.access,
             )
             opening.set_result(await self._stack.enter_async_context(commands))
         except BaseException as error:
@@ -114,7 +214,3 @@ class Host:
 
 def _named(policies: tuple[dict[str, Any], ...]) -> bytes:
     return msgspec.json.encode(policies, order="deterministic")
-
-
-def _unseen(happening: Happening) -> None:
-    """Nobody watches."""

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import UNSET
 
 from leadrope import errors
-from leadrope.workflows import fits
+from leadrope.workflows import fits, templates
 from leadrope.workflows.model import Input, Workflow
 from leadrope.workflows.problems import nearest
 
@@ -31,12 +31,19 @@ def read_words(words: Iterable[str]) -> dict[str, str]:
 
 
 def values_of(
-    workflow: Workflow, given: Mapping[str, Any], *, stdin: str | None = None, are_texts: bool = False
+    workflow: Workflow,
+    given: Mapping[str, Any],
+    *,
+    stdin: str | None = None,
+    are_texts: bool = False,
+    environ: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Every input of the workflow with its value, or all that is wrong with what was given.
 
-    `are_texts`: they come from a command line, so `3` may be a number. `stdin` fills the input that takes it.
+    `are_texts`: they come from a command line, so `3` may be a number. `stdin` fills the input that takes it,
+    `environ` those that name a variable: it holds only what the user has allowed.
     """
+    variables = environ or {}
     wrong: list[str] = []
     known = {one.name: one for one in workflow.inputs}
     for name in given:
@@ -52,6 +59,8 @@ def values_of(
             value = given[one.name]
         elif one.stdin and stdin is not None:
             value = stdin
+        elif one.env in variables:
+            value = variables[one.env]
         elif one.default is not UNSET:
             found[one.name] = one.default
             continue
@@ -61,7 +70,7 @@ def values_of(
         else:
             found[one.name] = None
             continue
-        is_text = isinstance(value, str) and (are_texts or (one.stdin and one.name not in given))
+        is_text = isinstance(value, str) and (are_texts or one.name not in given)
         try:
             found[one.name] = _typed(one, value) if is_text else _checked(one, value)
         except ValueError as error:
@@ -74,17 +83,25 @@ def values_of(
 def _missing(one: Input) -> str:
     what = f" ({one.description.splitlines()[0]})" if one.description else ""
     way = ", or pipe it in" if one.stdin else ""
+    way += f", or set {one.env}" if one.env else ""
     return f"{one.name}: is required{what}; write {one.name}=…{way}"
 
 
 def _hint(workflow: Workflow) -> str:
-    words = [f"{one.name}=<{one.type}>" for one in workflow.inputs]
-    return f"It takes: {' '.join(words)}" if words else "It takes no inputs."
+    words = takes(workflow.inputs)
+    return f"It takes: {words}" if words else "It takes no inputs."
+
+
+def takes(inputs: Iterable[Input]) -> str:
+    """How inputs are written: `topic=… count=<integer>`."""
+    return " ".join(f"{one.name}=" + ("…" if one.type == "any" else f"<{one.type}>") for one in inputs)
 
 
 def _checked(one: Input, value: Any) -> Any:
     if one.type == "any" or (value is None and not one.required):
         return value
+    if one.type in ("array", "object"):
+        value = templates.opened(value)
     misfits = fits.misfits(value, {"type": one.type})
     if misfits:
         raise ValueError(misfits[0].message)

@@ -53,7 +53,7 @@ class _Reader:
         while todo:
             at, read = todo.pop()
             file = self._files[at]
-            for step in read.workflow.steps:
+            for step in read.workflow.every_step:
                 name = literal_name(step)
                 if name is None or ("steps", step.id, "workflow") in read.unreadable:
                     continue
@@ -63,7 +63,7 @@ class _Reader:
                     continue
                 if found not in self._files:
                     try:
-                        inner = markdown.read(library.text_of(found))
+                        inner = library.document_of(found)
                     except errors.BadValue as error:
                         why = error.message.removeprefix("workflow: ")
                         file.failed[step.id] = Called(name=name, file=self._shown(found), broken=why)
@@ -93,8 +93,11 @@ class _Reader:
                     if step in file.sure:
                         file.sure_depth = max(file.sure_depth, 1 + self._files[inner].sure_depth)
             if path != self._root:
-                self._keep_errors(path, file, check_document(file.document, registry.TYPES, self._shallow(found)))
+                self._keep_errors(path, file, self._checked(file, self._shallow(found)))
         return found
+
+    def _checked(self, file: _File, called: dict[str, Called]) -> tuple[Problem, ...]:
+        return check_document(file.document, registry.types_of(file.document.workflow.dialect), called)
 
     def _keep_errors(self, path: Path, file: _File, problems: tuple[Problem, ...]) -> None:
         wrong = [one for one in problems if one.severity == "error"]
@@ -134,7 +137,7 @@ class _Reader:
             file = self._files[path]
             straight = [step for step, inner in file.calls.items() if self._way(inner, path) is None]
             called = self._shallow({**file.failed, **{step: self._called(path, step) for step in straight}})
-            problems = check_document(file.document, registry.TYPES, called)
+            problems = self._checked(file, called)
             self._beside[path] = tuple(one for one in problems if one.severity == "error")
         return self._beside[path]
 

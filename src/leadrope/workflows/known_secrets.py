@@ -26,6 +26,12 @@ class KnownSecrets:
             text = text.replace(spelling, MASK)
         return text
 
+    def data(self, data: bytes) -> bytes:
+        """Bytes of any kind; in another encoding than UTF-8 a secret is not found."""
+        for spelling in self._spellings:
+            data = data.replace(spelling.encode(), MASK.encode())
+        return data
+
     def value(self, value: Any) -> Any:
         """A JSON value with every text in it cleaned, names of fields too."""
         if not self._spellings:

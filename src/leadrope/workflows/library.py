@@ -14,8 +14,8 @@ from leadrope import errors
 from leadrope.confined import Folder, open_named, real_path
 from leadrope.core import home as homes
 from leadrope.runs.flow_values import NewFlow
+from leadrope.workflows import beside, check_agents, markdown, model
 from leadrope.workflows import inputs as given_inputs
-from leadrope.workflows import markdown, model
 from leadrope.workflows.check import check_document
 from leadrope.workflows.problems import BadWorkflow, Problem, nearest
 from leadrope.workflows.steps import registry
@@ -41,8 +41,15 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     def digest(self) -> str:
         return digest_of(self.text)
 
-    def inputs(self, given: Mapping[str, Any], *, stdin: str | None = None, are_texts: bool = False) -> dict[str, Any]:
-        return given_inputs.values_of(self.workflow, given, stdin=stdin, are_texts=are_texts)
+    def inputs(
+        self,
+        given: Mapping[str, Any],
+        *,
+        stdin: str | None = None,
+        are_texts: bool = False,
+        environ: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        return given_inputs.values_of(self.workflow, given, stdin=stdin, are_texts=are_texts, environ=environ)
 
     def new(
         self,
@@ -83,19 +90,27 @@ def find(name: str, *, folder: Path, leadrope_home: Path) -> Path:
     path = _as_path(name, folder)
     if path is not None:
         if _is_file(path):
-            return Path(real_path(path))
+            return _resolved(path, folder)
         raise errors.BadValue(
             "workflow", f"there is no file {path}", hint=_meant(name, folder=folder, leadrope_home=leadrope_home)
         )
     for place in (*places_in(folder), folder_of(leadrope_home)):
         for suffix in markdown.SUFFIXES:
             if _is_file(path := place / f"{name}{suffix}"):
-                return Path(real_path(path))
+                return _resolved(path, folder)
     raise errors.BadValue(
         "workflow",
         f"there is no workflow {name!r} in {folder}, and none is saved under that name",
         hint=_meant(name, folder=folder, leadrope_home=leadrope_home),
     )
+
+
+def _resolved(path: Path, folder: Path) -> Path:
+    """Without links. A name inside of the folder means a file of it: an agent may have put a link to a key there."""
+    real, root = Path(real_path(path)), Path(real_path(folder))
+    if (path.is_relative_to(folder) or path.is_relative_to(root)) and not real.is_relative_to(root):
+        raise errors.BadValue("workflow", f"{path} leads out of {folder} through a link", hint="Name the file itself.")
+    return real
 
 
 def _meant(name: str, *, folder: Path, leadrope_home: Path) -> str:
@@ -135,31 +150,66 @@ def names_beside(name: str, *, folder: Path, leadrope_home: Path, but: Path | No
     return [str(Path(name).parent / one.name) for one in found if markdown.is_workflow_file(one.name)]
 
 
-def load(path: Path, *, leadrope_home: Path | None = None) -> Loaded:
+def load(path: Path, *, leadrope_home: Path | None = None, workspace: Path | None = None) -> Loaded:
     """Read and checked; BadWorkflow with all problems where it has errors.
 
-    With `leadrope_home`, where saved ones are, the workflows that it calls are looked at too.
+    With `leadrope_home`, where saved ones are, the workflows that it calls are looked at too, and the saved agents that
+    it names: those of the user, and of the repository in `workspace` (default: the current directory).
     """
-    document, problems = judged(path, leadrope_home=leadrope_home, text=(text := text_of(path)))
-    return _passed(document, problems, text, name=name_of(path), file=str(path))
+    text = text_of(path)
+    document, problems = judged(path, leadrope_home=leadrope_home, text=text, workspace=workspace)
+    loaded = _passed(document, problems, text, name=name_of(path), file=str(path))
+    return (
+        msgspec.structs.replace(loaded, text=beside.whole(text, loaded.workflow))
+        if _may_name_files(path, text)
+        else loaded
+    )
 
 
 def judged(
-    path: Path, *, leadrope_home: Path | None, text: str | None = None
+    path: Path, *, leadrope_home: Path | None, text: str | None = None, workspace: Path | None = None
 ) -> tuple[markdown.Document, tuple[Problem, ...]]:
     """As far as it can be read, with all that is wrong; with `leadrope_home` also in what it calls."""
-    document = markdown.read(text_of(path) if text is None else text)
+    document = document_of(path, text)
     inner: Mapping[str, Called] | None = None
-    if leadrope_home is not None and any(step.type == "workflow" for step in document.workflow.steps):
+    if leadrope_home is not None and any(step.type == "workflow" for step in document.workflow.every_step):
         from leadrope.workflows import inside  # noqa: PLC0415  # few workflows call others
 
         inner = inside.called_by(document, path, leadrope_home)
-    return document, check_document(document, registry.TYPES, inner)
+    problems = check_document(document, registry.types_of(document.workflow.dialect), inner)
+    if leadrope_home is not None and check_agents.names_agents(document):
+        more = check_agents.look(document, leadrope_home=leadrope_home, workspace=workspace or Path.cwd())
+        problems = tuple(sorted((*problems, *more), key=lambda one: (one.line, one.column)))
+    return document, problems
+
+
+def document_of(path: Path, text: str | None = None) -> markdown.Document:
+    """A file, with the texts of those beside it that its steps name; not checked."""
+    text = text_of(path) if text is None else text
+    document = markdown.read(text, dialect=markdown.dialect_of(path.name))
+    return beside.with_files(document, path.parent) if _may_name_files(path, text) else document
+
+
+def _may_name_files(path: Path, text: str) -> bool:
+    """Seen without reading it: steps name files by `prompt_file: x.md`, those of pflow by `prompt: ./x.md`."""
+    return f"{model.FILE_SUFFIX}:" in text or (markdown.dialect_of(path.name) == "pflow" and "/" in text)
+
+
+def whole_text_of(path: Path) -> str | None:
+    """The text of a file as an execution keeps it; None where a file beside it that it needs cannot be read."""
+    text = text_of(path)
+    if not _may_name_files(path, text):
+        return text
+    document = document_of(path, text)
+    if document.has_errors:
+        return text if not beside.has_files(parsed(text, file=path.name)) else None
+    return beside.whole(text, document.workflow)
 
 
 def text_of(path: Path) -> str:
     try:
-        with open_named(path) as file:
+        # Looked at again: a folder above it may have become a link since it was found.
+        with open_named(path, workspaces=_here()) as file:
             raw = file.read(4 * markdown.CHARS_LIMIT + 1)
         if len(raw) > 4 * markdown.CHARS_LIMIT:
             raise errors.BadValue("workflow", f"{path} is too large for a workflow")
@@ -172,9 +222,17 @@ def text_of(path: Path) -> str:
         raise errors.BadValue("workflow", f"{path} cannot be read: {error.strerror}") from None
 
 
+def _here() -> tuple[Path, ...]:
+    try:
+        return (Path.cwd(),)
+    except OSError:  # it is gone
+        return ()
+
+
 def read(text: str, *, name: str, file: str = "") -> Loaded:
-    document = markdown.read(text)
-    return _passed(document, check_document(document, registry.TYPES), text, name=name, file=file)
+    document = markdown.read(text, dialect=markdown.dialect_of(file or name))
+    problems = check_document(document, registry.types_of(document.workflow.dialect))
+    return _passed(document, problems, text, name=name, file=file)
 
 
 def _passed(document: markdown.Document, problems: tuple[Problem, ...], text: str, *, name: str, file: str) -> Loaded:
@@ -217,22 +275,57 @@ def save(loaded: Loaded, leadrope_home: Path, *, name: str | None = None, replac
             "name", f"{name!r} is no name of a workflow", hint="Use letters, digits, `.`, `_` and `-`."
         )
     folder = homes.ensure(folder_of(leadrope_home))
-    path = folder / f"{name}{markdown.SUFFIXES[0]}"
-    if path.exists() and not replace and text_of(path) != loaded.text:
+    path = folder / f"{name}{markdown.suffix_of(loaded.workflow.dialect)}"
+    others = [other for suffix in markdown.SUFFIXES if (other := folder / f"{name}{suffix}") != path and other.exists()]
+    is_changed = bool(others) or (path.exists() and text_of(path) != loaded.text)
+    if is_changed and not replace:
         raise errors.BadValue(
             "name", f"a workflow {name!r} is saved already", hint="Give another --name, or --replace."
         )
     _check_calls(loaded, path, leadrope_home)
     with Folder.open(folder) as own:
         own.replace(path.name, loaded.text.encode())
+        for other in others:
+            own.unlink(other.name, missing_ok=True)
     return path
+
+
+def saved_as(name: str, leadrope_home: Path) -> Path:
+    """The file of the workflow that is saved under this name."""
+    known = dict(saved(leadrope_home))
+    if name not in known:
+        near = nearest(name, known)
+        hint = f"Did you mean {near}?" if near else f"Saved are: {', '.join(known)}." if known else "None is saved."
+        raise errors.BadValue("name", f"no workflow is saved as {name!r}", hint=hint)
+    return known[name]
+
+
+def callers_of(name: str, leadrope_home: Path) -> list[str]:
+    """Saved workflows with a step that calls this one."""
+    from leadrope.workflows.check_inside import literal_name  # noqa: PLC0415  # needed by few
+
+    found = []
+    for other, path in saved(leadrope_home):
+        try:
+            steps = parsed(text_of(path), file=path.name).every_step
+        except errors.BadValue:
+            continue  # what cannot be read calls nothing
+        if other != name and any(literal_name(step) == name for step in steps):
+            found.append(other)
+    return found
+
+
+def delete(path: Path, leadrope_home: Path) -> None:
+    """Take a saved workflow away; executions keep their own copy of its text."""
+    with Folder.open(folder_of(leadrope_home)) as own:
+        own.unlink(path.name, missing_ok=False)
 
 
 def _check_calls(loaded: Loaded, path: Path, leadrope_home: Path) -> None:
     """The copy lies in another folder than the file: what it calls must be found from there as well."""
     from leadrope.workflows.check_inside import literal_name  # noqa: PLC0415  # needed by this alone
 
-    for step in loaded.workflow.steps:
+    for step in loaded.workflow.every_step:
         called = literal_name(step)
         if called is None or called == name_of(path):
             continue
@@ -253,6 +346,6 @@ def name_of(path: Path) -> str:
     return path.name
 
 
-def parsed(text: str) -> model.Workflow:
-    """As far as it can be read; not checked."""
-    return markdown.read(text).workflow
+def parsed(text: str, *, file: str = "") -> model.Workflow:
+    """As far as it can be read; not checked. The name of its file says which dialect it is written in."""
+    return markdown.read(text, dialect=markdown.dialect_of(file)).workflow

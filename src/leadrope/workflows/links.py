@@ -6,13 +6,16 @@ where it is there for errors, and where it is one of several that a `next` leads
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
 
-from leadrope.workflows import templates
-from leadrope.workflows.model import LITERAL, Step, Workflow
+from leadrope.workflows import routing, templates
+from leadrope.workflows.model import LITERAL, Dialect, Step, Workflow, each_of
+
+OWN_INPUTS = ("code", "workflow")
+"""Types whose `inputs` go to their own program; those of others, in pflow's files, are names for templates."""
 
 Kind = Literal["order", "after", "next", "branch", "error", "data"]
 
@@ -36,6 +39,8 @@ class Links(msgspec.Struct, frozen=True, kw_only=True):
     """The first step, and those that say `after: []`."""
     sorted: tuple[str, ...]
     """Each step behind all that lead to it; without those that wait for each other."""
+    choices: Mapping[str, frozenset[str]] = {}
+    """Of each step that chooses, all that it can choose, also where nothing follows."""
 
     def descendants(self, name: str) -> frozenset[str]:
         """The steps that come after it in any way."""
@@ -48,28 +53,44 @@ class Links(msgspec.Struct, frozen=True, kw_only=True):
                     todo.append(link.target)
         return frozenset(found - {name})
 
+    def after_error(self, name: str) -> frozenset[str]:
+        """The step that handles its error, and those after that one that nothing else of it leads to."""
+        handlers = {link.target for link in self.out_of.get(name, ()) if link.kind == "error"}
+        others = {link.target for link in self.out_of.get(name, ()) if link.kind not in ("error", "data")}
+        return frozenset(handlers | (self.led_to(handlers) - self.led_to(others)))
+
+    def led_to(self, names: Iterable[str]) -> set[str]:
+        """These, and all that come after them by other ways than data."""
+        found: set[str] = set()
+        todo = list(names)
+        while todo:
+            name = todo.pop()
+            if name not in found:
+                found.add(name)
+                todo += [link.target for link in self.out_of.get(name, ()) if link.kind != "data"]
+        return found
+
     def cycles(self) -> tuple[tuple[str, ...], ...]:
         """Each knot of steps that wait for each other, as one way round in it."""
         return tuple(_way_round(knot, self.out_of) for knot in _knots(self.steps, self.out_of))
 
     def unreachable(self) -> tuple[str, ...]:
         """Steps that no way leads to."""
-        reached: set[str] = set()
-        todo = list(self.starts)
-        while todo:
-            name = todo.pop()
-            if name not in reached:
-                reached.add(name)
-                todo += [link.target for link in self.out_of.get(name, ()) if link.kind != "data"]
+        reached = self.led_to(self.starts)
         return tuple(name for name in self.steps if name not in reached)
 
 
 def links_of(workflow: Workflow) -> Links:
-    """Links to steps that do not exist are left out; `check` tells of them."""
-    steps = {step.id: step for step in workflow.steps}
+    """Of its own steps; those inside a group have links of their own (`links_between`)."""
+    return links_between(workflow.steps, workflow.dialect)
+
+
+def links_between(every: Sequence[Step], dialect: Dialect) -> Links:
+    """Links to steps that are not among them are left out; `check` tells of them."""
+    steps = {step.id: step for step in every}
     found = [
         link
-        for link in (*_order(workflow.steps), *_said(workflow.steps), *_data(workflow.steps))
+        for link in (*_order(every, dialect), *_said(every, dialect), *_data(every))
         if link.source in steps and link.target in steps and link.source != link.target
     ]
     into: dict[str, list[Link]] = {name: [] for name in steps}
@@ -85,6 +106,9 @@ def links_of(workflow: Workflow) -> Links:
         out_of={name: tuple(some) for name, some in out_of.items()},
         starts=frozenset((*free[:1], *(name for name in free if steps[name].after == ()))),
         sorted=_sorted(into, out_of),
+        choices={
+            name: frozenset(ways) for name, step in steps.items() if (ways := routing.ways(step, dialect)) is not None
+        },
     )
 
 
@@ -100,8 +124,13 @@ def _sorted(into: Mapping[str, list[Link]], out_of: Mapping[str, list[Link]]) ->
 
 
 def needs(step: Step) -> tuple[templates.Reference, ...]:
-    """Every name that the templates of a step use."""
-    return templates.references(templated(step))
+    """Every name that the templates of a step use, and those of the steps inside it from outside of it."""
+    found = templates.references(templated(step))
+    if not step.steps:
+        return found
+    inside = {inner.id for inner in each_of(step.steps)}
+    lifted = [one for inner in step.steps for one in needs(inner) if one.root not in scope_names(inner)]
+    return tuple(one for one in (*found, *lifted) if one.root not in inside)
 
 
 def templated(step: Step) -> dict[str, Any]:
@@ -114,39 +143,55 @@ def templated(step: Step) -> dict[str, Any]:
     if step.batch is not None:
         values["batch"] = {"items": step.batch.items}
     if step.loop is not None:
-        values["loop"] = {"while": step.loop.while_, "until": step.loop.until, "carry": step.loop.carry}
+        values["loop"] = {
+            "while": step.loop.while_,
+            "until": step.loop.until,
+            "carry": step.loop.carry,
+            "max_iterations": step.loop.max_iterations,
+            "wait": step.loop.wait,
+            "max_seconds": step.loop.max_seconds,
+        }
     return values
 
 
-def _said(steps: Iterable[Step]) -> Iterable[Link]:
+def _said(steps: Iterable[Step], dialect: Dialect) -> Iterable[Link]:
     for step in steps:
+        ways = routing.ways(step, dialect)
         for name in step.after or ():
             yield Link(source=name, target=step.id, kind="after")
-        for name in step.next or ():
+        for name in step.next or () if ways is None else ():
             yield Link(source=step.id, target=name, kind="next")
-        for label, names in (step.branches or {}).items():
+        for label, names in (ways or {}).items():
             for name in names:
                 yield Link(source=step.id, target=name, kind="branch", label=label)
         if step.on_error is not None:
             yield Link(source=step.id, target=step.on_error, kind="error")
 
 
-def _order(steps: Iterable[Step]) -> Iterable[Link]:
-    every = tuple(steps)
+def _order(every: Sequence[Step], dialect: Dialect) -> Iterable[Link]:
     handlers = {step.on_error for step in every if step.on_error is not None}
+    choosers = {step.id: ways for step in every if (ways := routing.ways(step, dialect)) is not None}
     fans: set[str] = set()
     for step in every:
-        targets = {*(step.next or ()), *(name for names in (step.branches or {}).values() for name in names)}
-        if len(targets) > 1 or step.branches is not None:
+        targets = {*(step.next or ()), *(name for names in choosers.get(step.id, {}).values() for name in names)}
+        if len(targets) > 1 or step.id in choosers:
             fans |= targets
     above: Step | None = None
     for step in every:
         if step.id in handlers:
             continue
-        is_led = above is not None and above.next is None and above.branches is None
-        if above is not None and is_led and step.after is None and step.id not in fans:
-            yield Link(source=above.id, target=step.id, kind="order")
+        if above is not None and above.id in choosers and dialect == "pflow" and above.branches is None:
+            yield _unchosen(above, step)
+        elif above is not None and above.next is None and above.id not in choosers and step.after is None:
+            yield from [Link(source=above.id, target=step.id, kind="order")] if step.id not in fans else ()
         above = step
+
+
+def _unchosen(chooser: Step, below: Step) -> Link:
+    """What follows code of a pflow file that has left `next` alone: its one declared step, or the one below it."""
+    declared = chooser.next or ()
+    target = declared[0] if len(declared) == 1 else below.id
+    return Link(source=chooser.id, target=target, kind="branch", label=routing.DEFAULT)
 
 
 def _data(steps: Iterable[Step]) -> Iterable[Link]:
@@ -169,7 +214,13 @@ def scope_names(step: Step) -> tuple[str, ...]:
         names += [step.batch.as_, "__index__"]
     if step.loop is not None:
         names += ["__iteration__", *step.loop.carry]
-    return tuple(names)
+    return (*names, *named_inputs(step))
+
+
+def named_inputs(step: Step) -> tuple[str, ...]:
+    """The names that a step of a pflow file gives to its own templates."""
+    given = step.parameters.get("inputs")
+    return tuple(given) if step.type not in OWN_INPUTS and isinstance(given, Mapping) else ()
 
 
 def _knots(steps: Iterable[str], out_of: Mapping[str, tuple[Link, ...]]) -> list[list[str]]:

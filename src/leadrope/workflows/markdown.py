@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
 import msgspec
 
-from leadrope.workflows import fits, markdown_blocks, model, shapes
+from leadrope.workflows import fits, habits, markdown_blocks, model, shapes
 from leadrope.workflows.markdown_blocks import Entry, Section
 from leadrope.workflows.markdown_values import KeyLines, Notes, entry_values, tell_indented
+from leadrope.workflows.pflow import values as pflow_values
+from leadrope.workflows.pflow import words
 from leadrope.workflows.problems import BadWorkflow, Findings, Path, Place, Places, Problem, nearest
 
-SUFFIXES = (".flow.md", ".pflow.md")
+_SUFFIX_OF: Mapping[model.Dialect, str] = {"flow": ".flow.md", "pflow": ".pflow.md"}
+SUFFIXES = tuple(_SUFFIX_OF.values())
 CHARS_LIMIT = 4_000_000
 
-_INPUT_KEYS = ("type", "required", "default", "description", "stdin")
-_OUTPUT_KEYS = ("source", "description")
-SETTING_KEYS = ("policy", "budget", "concurrency", "layout")
+_INPUT_KEYS = ("type", "required", "default", "description", "stdin", "env")
+_OUTPUT_KEYS = ("source", "type", "stdout", "description")
+SETTING_KEYS = ("policy", "budget", "concurrency", "max_seconds", "max_iterations", "layout", "folders", "env")
 _KEYS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "inputs": (_INPUT_KEYS, ("default", "description")),
-    "outputs": (_OUTPUT_KEYS, _OUTPUT_KEYS),
+    "outputs": (_OUTPUT_KEYS, ("source", "description")),
 }
 """What an entry may say, and which of it may be any text."""
 
@@ -55,7 +58,16 @@ def is_workflow_file(name: str) -> bool:
     return PurePath(name).name.endswith(SUFFIXES)
 
 
-def read(text: str) -> Document:
+def dialect_of(name: str) -> model.Dialect:
+    """The dialect of a file, by its name."""
+    return "pflow" if PurePath(name).name.endswith(_SUFFIX_OF["pflow"]) else "flow"
+
+
+def suffix_of(dialect: model.Dialect) -> str:
+    return _SUFFIX_OF[dialect]
+
+
+def read(text: str, *, dialect: model.Dialect = "flow") -> Document:
     r"""The model of a file's text, with all problems at once.
 
     read("### hello\n- type: shell\n- command: echo hello\n").workflow.steps[0].id == "hello"
@@ -64,12 +76,19 @@ def read(text: str) -> Document:
     findings = Findings(places)
     if len(text) > CHARS_LIMIT:
         findings.add("too_long", f"the file has {len(text)} characters; at most {CHARS_LIMIT} are read", Place(line=1))
-        return Document(workflow=model.Workflow(), places={}, problems=tuple(findings))
-    return _Reader(markdown_blocks.outline(text, findings), findings, places).read()
+        return Document(workflow=model.Workflow(dialect=dialect), places={}, problems=tuple(findings))
+    return _Reader(markdown_blocks.outline(text, findings, dialect), findings, places, dialect).read()
 
 
 class _Reader:
-    def __init__(self, outline: markdown_blocks.Outline, findings: Findings, places: dict[Path, Place]) -> None:
+    def __init__(
+        self,
+        outline: markdown_blocks.Outline,
+        findings: Findings,
+        places: dict[Path, Place],
+        dialect: model.Dialect,
+    ) -> None:
+        self._dialect = dialect
         self._outline = outline
         self._findings = findings
         self._places = places
@@ -78,12 +97,18 @@ class _Reader:
         self._steps: list[model.Step] = []
         self._outputs: list[model.Output] = []
         self._settings = model.Settings()
-        self._names = {entry.name for section in outline.sections for entry in section.entries}
+        self._names = {entry.name for section in outline.sections for entry in _each(section.entries)}
         self._section_prose: dict[model.SectionName, str] = {}
+        self._kept: list[model.Note] = []
+        cached = [section.note for section in outline.sections if section.note and section.name.lower() == "cache"]
+        self._chunks = words.cache_chunks(cached[0]) if cached and dialect == "pflow" else {}
 
     def read(self) -> Document:
         seen: dict[str, Section] = {}
         for section in self._outline.sections:
+            if section.note is not None:
+                self._note(section, section.note)
+                continue
             name = self._section_name(section)
             if name is None:
                 continue
@@ -104,6 +129,8 @@ class _Reader:
                 seen["steps"].place if "steps" in seen else Place(line=1),
                 hint="Write `## Steps` and below it `### name` with `- type: …`.",
             )
+        if self._dialect == "pflow":
+            words.whole(self._steps, self._findings)
         top = self._outline.top
         workflow = model.Workflow(
             title=top.name,
@@ -113,6 +140,9 @@ class _Reader:
             outputs=tuple(self._outputs),
             settings=self._settings,
             section_prose=self._section_prose,
+            notes=tuple(self._kept),
+            frontmatter=self._outline.frontmatter,
+            dialect=self._dialect,
         )
         return Document(
             workflow=self._without_stale_layout(workflow),
@@ -123,9 +153,22 @@ class _Reader:
             key_lines=self._notes.key_lines,
         )
 
+    def _note(self, section: Section, lines: Sequence[str]) -> None:
+        self._kept.append(model.Note(title=section.name, text=model.tidied("\n".join(lines))))
+        near = nearest(section.name.strip().lower(), (*model.SECTIONS, model.NOTES))
+        if near is not None and near != model.NOTES:
+            self._findings.add(
+                "unknown_section",
+                f"there is no section {section.name!r}, and it is left aside",
+                section.place,
+                found=section.name,
+                suggestion=near.capitalize(),
+                warns=True,
+            )
+
     def _section_name(self, section: Section) -> model.SectionName | None:
         word = section.name.strip().lower()
-        titles = tuple(name.capitalize() for name in model.SECTIONS)
+        titles = tuple(name.capitalize() for name in (*model.SECTIONS, model.NOTES))
         for name in model.SECTIONS:
             if word == name:
                 return name
@@ -135,9 +178,11 @@ class _Reader:
             section.place,
             found=section.name,
             available=titles,
+            suggestion=habits.SECTIONS.get(word),
+            hint="Text that is not part of the workflow goes below `## Notes`.",
         )
         # Read as what was probably meant, so that the mistakes inside are told in the same go.
-        near = nearest(word, model.SECTIONS)
+        near = habits.SECTIONS.get(word, nearest(word, (*model.SECTIONS, model.NOTES)) or "").lower()
         return next((name for name in model.SECTIONS if name == near), None)
 
     def _section(self, name: model.SectionName, section: Section) -> None:
@@ -163,12 +208,43 @@ class _Reader:
                 f"a parameter stands right below `## {section.name}`",
                 place,
                 hint="Write `### name` above it.",
+                warns=self._dialect == "pflow",
             )
+        if name == "steps":
+            self._steps += self._read_steps(section.entries)
+            return
         for entry in section.entries:
             is_new = self._is_name(entry, name)
             self._places[name, entry.name] = entry.place
             if is_new or entry.parameters or entry.fences:
                 self._entry(name, entry, is_new=is_new)
+
+    def _read_steps(self, entries: Iterable[Entry]) -> list[model.Step]:
+        found: list[model.Step] = []
+        for entry in entries:
+            is_new = self._is_name(entry, "steps")
+            self._places["steps", entry.name] = entry.place
+            if is_new or entry.parameters or entry.fences:
+                step = self._step(entry)
+                inner = self._read_steps(entry.entries)
+                found.append(msgspec.structs.replace(step, steps=tuple(inner)) if inner else step)
+        return found
+
+    def _step(self, entry: Entry) -> model.Step:
+        path: Path = ("steps", entry.name)
+        values = self._values(entry, path, None, ())
+        if self._dialect == "pflow":
+            words.step(words.Said(values, path, self._findings, self._places, self._notes.unreadable), self._chunks)
+        description = model.tidied("\n".join(entry.prose))
+        if not description:
+            self._findings.add(
+                "no_description",
+                f"the step {entry.name!r} has no description",
+                entry.place,
+                path=path,
+                warns=True,
+            )
+        return shapes.step(entry.name, description, values, self._shape(path))
 
     def _is_name(self, entry: Entry, section: model.SectionName) -> bool:
         """Whether it has a name of its own; if not it gets one, so that its mistakes are told in the same go."""
@@ -212,17 +288,7 @@ class _Reader:
         values = self._values(entry, path, known, texts)
         description = model.tidied("\n".join(entry.prose))
         shape = self._shape(path)
-        if section == "steps":
-            if not description:
-                self._findings.add(
-                    "no_description",
-                    f"the step {entry.name!r} has no description",
-                    entry.place,
-                    path=path,
-                    warns=True,
-                )
-            self._steps.append(shapes.step(entry.name, description, values, shape))
-        elif section == "inputs":
+        if section == "inputs":
             shape.known(values, _INPUT_KEYS)
             found = shapes.input_(entry.name, description, values, shape)
             # Nothing can use the second of two, which need not be told too.
@@ -235,7 +301,8 @@ class _Reader:
         self, entry: Entry, path: Path, known: Collection[str] | None, texts: Collection[str]
     ) -> dict[str, Any]:
         """What an entry says. Parameters indented by mistake are told where that can be known without types."""
-        values = entry_values(entry, path, self._findings, self._notes)
+        values_of = pflow_values.entry_values if self._dialect == "pflow" else entry_values
+        values = values_of(entry, path, self._findings, self._notes)
         for key in values:
             found = self._notes.key_lines.get((*path, key))
             if found is None or (known is None and model.attribute(key) is None):
@@ -256,9 +323,15 @@ class _Reader:
 
     def _without_stale_layout(self, workflow: model.Workflow) -> model.Workflow:
         """Whoever takes a step out by hand need not tidy the canvas too."""
-        known = {step.id for step in workflow.steps}
+        known = {step.id for step in workflow.every_step}
         layout = workflow.settings.layout
         if layout.keys() <= known:
             return workflow
         kept = {name: at for name, at in layout.items() if name in known}
         return msgspec.structs.replace(workflow, settings=msgspec.structs.replace(workflow.settings, layout=kept))
+
+
+def _each(entries: Iterable[Entry]) -> Iterator[Entry]:
+    for entry in entries:
+        yield entry
+        yield from _each(entry.entries)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from leadrope.workflows import model
 from leadrope.workflows.problems import Findings, Place
 
 LANGUAGES = frozenset(
@@ -20,8 +21,11 @@ LANGUAGES = frozenset(
 """First words of a fence that tell a language; the parameter is then the second. Any other first word is it."""
 
 HEADING = re.compile(r"(#{1,3})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*")
+SUBHEADING = re.compile(r"(#{4,6})[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*")
+"""A step inside a group; in every other entry it is a line of prose."""
 FENCE = re.compile(r"( {0,3})(`{3,}|~{3,})[ \t]*([^`]*)")
 _BULLET = re.compile(r"( {0,3})-(?:[ \t]+(.*))?")
+_PFLOW_KEY = re.compile(r"(\S+?):[ \t]*")
 KEY_LINE = re.compile(r'([A-Za-z_][A-Za-z0-9_-]*|"(?:[^"\\]|\\.)+")[ \t]*:(?=[ \t]|$)[ \t]*')
 
 
@@ -43,6 +47,8 @@ class Fence(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     place: Place
     """Of the line of the opening marks."""
+    last_line: int
+    """Of the closing marks."""
     is_closed: bool = True
 
     @property
@@ -64,22 +70,31 @@ class Entry(msgspec.Struct, kw_only=True):
     prose: list[str] = []
     parameters: list[Parameter] = []
     fences: list[Fence] = []
+    entries: list[Entry] = []
+    """Of a section its entries, of a group its steps."""
+    level: int = 3
+
+    @property
+    def is_group(self) -> bool:
+        return any(one.key == "type" and one.first.strip("\"'") == model.GROUP for one in self.parameters)
 
 
 class Section(Entry, kw_only=True):
-    entries: list[Entry] = []
     is_implied: bool = False
     """`###` without a `##` above it."""
+    note: tuple[str, ...] | None = None
+    """Its lines as they stand, where it is a note; it has no entries then."""
 
 
 class Outline(msgspec.Struct, kw_only=True):
     top: Entry
     sections: list[Section] = []
+    frontmatter: str = ""
 
 
-def outline(text: str, findings: Findings) -> Outline:
+def outline(text: str, findings: Findings, dialect: model.Dialect = "flow") -> Outline:
     """The file's outline; what is no part of one goes to the findings."""
-    return _Cutter(re.split(r"\r\n|\n", text.removeprefix("\ufeff")), findings).cut()
+    return _Cutter(re.split(r"\r\n|\n", text.removeprefix("\ufeff")), findings, dialect).cut()
 
 
 def closing(lines: Sequence[str], start: int) -> int | None:
@@ -106,21 +121,28 @@ def closing(lines: Sequence[str], start: int) -> int | None:
 
 
 class _Cutter:
-    def __init__(self, lines: list[str], findings: Findings) -> None:
+    def __init__(self, lines: list[str], findings: Findings, dialect: model.Dialect) -> None:
         self._lines = lines
         self._findings = findings
+        self._dialect: model.Dialect = dialect
         self._at = 0
         top = Entry(name="", place=Place(line=1))
         self._outline = Outline(top=top)
         self._entry: Entry = top
+        self._open: list[Entry] = []
+        """The entry that is read, behind the groups that it is in."""
         self._has_title = False
 
     def cut(self) -> Outline:
+        self._frontmatter()
         while self._at < len(self._lines):
             line = self._lines[self._at]
             is_top = self._entry is self._outline.top
             if heading := HEADING.fullmatch(line):
                 self._heading(len(heading[1]), (heading[2] or "").strip())
+                self._at += 1
+            elif subheading := self._subheading(line):
+                self._inner_entry(len(subheading[1]), subheading[2].strip())
                 self._at += 1
             elif FENCE.fullmatch(line):
                 self._fence(is_prose=is_top)
@@ -130,6 +152,15 @@ class _Cutter:
                 self._entry.prose.append(_unescaped(line))
                 self._at += 1
         return self._outline
+
+    def _frontmatter(self) -> None:
+        if self._lines[0].rstrip() != "---":
+            return
+        end = next((at for at, line in enumerate(self._lines) if at and line.rstrip() == "---"), None)
+        # Two rules across the page, with sections between them, are no frontmatter.
+        if end is not None and self._next_heading(1) > end:
+            self._outline.frontmatter = "\n".join(self._lines[1:end])
+            self._at = end + 1
 
     def _heading(self, level: int, name: str) -> None:
         place = Place(line=self._at + 1)
@@ -142,6 +173,7 @@ class _Cutter:
                     + ("here again" if self._has_title else "below the first section or step"),
                     place,
                     hint="A file has one `# Title`, at its top; sections are `##`, steps `###`.",
+                    warns=self._dialect == "pflow",
                 )
             else:
                 outline.top.name, outline.top.place = name, place
@@ -150,12 +182,66 @@ class _Cutter:
             section = Section(name=name, place=place)
             outline.sections.append(section)
             self._entry = section
+            self._open = []
+            if model.is_note(name, self._dialect):
+                section.note = tuple(self._note())
         else:
             if not outline.sections:
                 outline.sections.append(Section(name="Steps", place=place, is_implied=True))
             entry = Entry(name=name, place=place)
             outline.sections[-1].entries.append(entry)
             self._entry = entry
+            self._open = [entry]
+
+    def _subheading(self, line: str) -> re.Match[str] | None:
+        """The heading of a step inside a group, where a group is open."""
+        found = SUBHEADING.fullmatch(line) if line.startswith("####") else None
+        return found if found and any(one.is_group and one.level < len(found[1]) for one in self._open) else None
+
+    def _inner_entry(self, level: int, name: str) -> None:
+        while self._open[-1].level >= level or not self._open[-1].is_group:
+            self._open.pop()
+        group = self._open[-1]
+        if level != group.level + 1:
+            wanted = "#" * (group.level + 1)
+            self._findings.add(
+                "skipped_level",
+                f"`{'#' * level} {name}` stands below `{'#' * group.level} {group.name}`",
+                Place(line=self._at + 1),
+                found=f"{'#' * level} {name}",
+                suggestion=f"{wanted} {name}",
+            )
+        entry = Entry(name=name, place=Place(line=self._at + 1), level=group.level + 1)
+        group.entries.append(entry)
+        self._open.append(entry)
+        self._entry = entry
+
+    def _note(self) -> list[str]:
+        """The lines up to the next section, which may hold anything; the last of them is the current one then."""
+        found: list[str] = []
+        at = self._at + 1
+        while at < len(self._lines) and not _is_section(line := self._lines[at]):
+            if not (is_fence := FENCE.fullmatch(line)):
+                found.append(_unescaped(line))
+                at += 1
+                continue
+            end = closing(self._lines, at)
+            if end is None:
+                self._tell_unclosed(is_fence, at)
+                end = at
+            found += self._lines[at : end + 1]
+            at = end + 1
+        self._at = at - 1
+        return found
+
+    def _tell_unclosed(self, opening: re.Match[str], at: int) -> None:
+        self._findings.add(
+            "unclosed_fence",
+            f"the block {opening[0].strip()!r} is not closed",
+            Place(line=at + 1, column=len(opening[1]) + 1),
+            found=opening[0].strip(),
+            hint=f"Close it with a line {opening[2]!r}.",
+        )
 
     def _fence(self, *, is_prose: bool) -> None:
         start = self._at
@@ -164,13 +250,7 @@ class _Cutter:
         end = closing(self._lines, start)
         place = Place(line=start + 1, column=len(opening[1]) + 1)
         if end is None:
-            self._findings.add(
-                "unclosed_fence",
-                f"the block {opening[0].strip()!r} is not closed",
-                place,
-                found=opening[0].strip(),
-                hint=f"Close it with a line {opening[2]!r}.",
-            )
+            self._tell_unclosed(opening, start)
             # What follows is looked at too, so that all mistakes are told at once.
             end = self._next_heading(start + 1)
             self._at = end
@@ -182,7 +262,8 @@ class _Cutter:
         indent = len(opening[1])
         body = [line[min(indent, len(line) - len(line.lstrip(" "))) :] for line in self._lines[start + 1 : end]]
         info = tuple(opening[3].split())
-        fence = Fence(info=info, text="\n".join(body), place=place, is_closed=self._at == end + 1)
+        is_closed = self._at == end + 1
+        fence = Fence(info=info, text="\n".join(body), place=place, last_line=self._at, is_closed=is_closed)
         self._entry.fences.append(fence)
 
     def _next_heading(self, start: int) -> int:
@@ -195,7 +276,8 @@ class _Cutter:
         number = self._at + 1
         rest = bullet[2] or ""
         begin = bullet.start(2) if bullet[2] is not None else bullet.end()
-        found = KEY_LINE.match(rest)
+        is_plain = self._dialect == "flow" or rest[:1] == '"'
+        found = (KEY_LINE if is_plain else _PFLOW_KEY).match(rest)
         self._at += 1
         is_block_scalar = found is not None and rest[found.end() : found.end() + 1] in ("|", ">")
         more = self._below(len(bullet[1]) + 2, may_hold_fences=is_block_scalar)
@@ -238,38 +320,50 @@ class _Cutter:
     def _look_for_loose_text(self, line: str, empty: int) -> None:
         if empty or not line.strip() or HEADING.fullmatch(line) or FENCE.fullmatch(line) or _BULLET.fullmatch(line):
             return
+        if self._subheading(line):
+            return
         self._findings.add(
             "loose_text",
             f"{line.strip()[:60]!r} stands right below a parameter",
             Place(line=self._at + 1, column=len(line) - len(line.lstrip()) + 1),
             found=line.strip()[:60],
-            hint="Indent it by two spaces to go on with the value, or leave a line empty before a description.",
+            hint="Indent it by two spaces to continue the value, or leave a line empty before a description.",
+            warns=self._dialect == "pflow",
         )
 
 
 _ESCAPED = re.compile(r"([ \t]*)\\(?=[-#`~\\])")
 
 
+def _is_section(line: str) -> bool:
+    return (found := HEADING.fullmatch(line)) is not None and len(found[1]) == 2
+
+
 def _unescaped(line: str) -> str:
     return _ESCAPED.sub(r"\1", line, count=1) if _ESCAPED.match(line) else line
 
 
-def escaped_prose(prose: str, *, is_top: bool) -> str:
-    """Prose that is read back as the same prose; at the top of a file lists and closed fences may stand as they are."""
+def escaped_prose(prose: str, *, is_top: bool, is_note: bool = False, in_group: bool = False) -> str:
+    """Prose that is read back as the same prose.
+
+    At the top of a file lists and closed fences may stand as they are, and in a note smaller headings too.
+    """
     lines = prose.split("\n")
     written: list[str] = []
     at = 0
     while at < len(lines):
         line = lines[at]
         is_fence = FENCE.fullmatch(line) is not None
-        end = closing(lines, at) if is_fence and is_top else None
+        end = closing(lines, at) if is_fence and (is_top or is_note) else None
         if end is not None:
             written += lines[at : end + 1]
             at = end + 1
             continue
         bare = line.lstrip(" \t")
-        is_special = is_fence or HEADING.fullmatch(line) or (bare[:1] == "\\" and bare[1:2] in tuple("-#`~\\"))
-        if is_special or (not is_top and _BULLET.fullmatch(line)):
+        is_heading = _is_section(line) if is_note else HEADING.fullmatch(line) is not None
+        is_heading = is_heading or (in_group and SUBHEADING.fullmatch(line) is not None)
+        is_special = is_fence or is_heading or (bare[:1] == "\\" and bare[1:2] in tuple("-#`~\\"))
+        if is_special or (not is_top and not is_note and _BULLET.fullmatch(line)):
             line = line[: len(line) - len(bare)] + "\\" + bare
         written.append(line)
         at += 1

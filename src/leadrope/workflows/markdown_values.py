@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -100,21 +100,39 @@ def tell_indented(line: KeyLine, path: Path, findings: Findings, *, warns: bool)
 
 def _key(said: Parameter | Fence, path: Path, findings: Findings) -> str | None:
     if isinstance(said, Parameter):
-        return said.key if said.key[0] != '"' else _quoted_key(said, findings)
+        return said.key if said.key[0] != '"' else quoted_key(said, findings)
     if said.parameter is None:
-        word = said.info[0] if said.info else ""
-        findings.add(
-            "untagged_fence",
-            f"the block ```{word} names a language and no parameter" if word else "the block ``` names no parameter",
-            said.place,
-            path=path,
-            found=word,
-            hint=f"Write the parameter that it fills: ```{word or 'yaml'} NAME.",
-        )
+        tell_untagged(said, path, findings)
     return said.parameter
 
 
-def _quoted_key(said: Parameter, findings: Findings) -> str | None:
+def tell_untagged(said: Fence, path: Path, findings: Findings) -> None:
+    word = said.info[0] if said.info else ""
+    findings.add(
+        "untagged_fence",
+        f"the block ```{word} names a language and no parameter" if word else "the block ``` names no parameter",
+        said.place,
+        path=path,
+        found=word,
+        hint=f"Write the parameter that it fills: ```{word or 'yaml'} NAME.",
+    )
+
+
+def braces_hint(text: str) -> str | None:
+    return "A template is written `${name}`." if "{{" in text else None
+
+
+def tell_no_yaml(said: Parameter, error: NotYaml, path: Path, findings: Findings) -> None:
+    findings.add(
+        "not_yaml",
+        f"the value of {said.key!r} is not YAML ({error.message}) and is taken as text",
+        said.place,
+        path=path,
+        warns=True,
+    )
+
+
+def quoted_key(said: Parameter, findings: Findings) -> str | None:
     try:
         return str(yaml_values.load(said.key).value)
     except NotYaml as error:
@@ -127,26 +145,21 @@ def _parameter(said: Parameter, path: Path, findings: Findings, notes: Notes) ->
     if not said.first and not any(said.more):
         return None
     if not any(said.more) and yaml_values.is_word(said.first):
-        places[path] = _verbatim(said)
+        places[path] = verbatim(said)
         return said.first
     # As if the dash were not there: what is indented below it is below its key.
     lines = ("k:".ljust(said.place.column - 1) + said.first, *said.more, "")
     text = "\n".join(lines)
     try:
-        loaded = _loaded(text)
+        loaded = load_templated(text)
     except NotYaml as error:
         if not said.first:
             place = Place(line=said.place.line + error.line, column=error.column + 1)
-            findings.add("yaml", f"the value of {said.key!r} is not YAML: {error.message}", place, path=path)
+            told = f"the value of {said.key!r} is not YAML: {error.message}"
+            findings.add("yaml", told, place, path=path, hint=braces_hint(text))
             return UNREADABLE
         if said.first.startswith(_LOOKS_LIKE_YAML):
-            findings.add(
-                "not_yaml",
-                f"the value of {said.key!r} is not YAML ({error.message}) and is taken as text",
-                said.place,
-                path=path,
-                warns=True,
-            )
+            tell_no_yaml(said, error, path, findings)
         return _literal(said, path, notes)
     if set(loaded.value) != {"k"}:
         return _literal(said, path, notes)
@@ -154,11 +167,11 @@ def _parameter(said: Parameter, path: Path, findings: Findings, notes: Notes) ->
     for inner, (line, column) in loaded.where.items():
         if inner and inner != ("k", KEY):
             where = Place(line=said.place.line + line, column=column + 1)
-            places[(*path, *(str(part) for part in inner[1:]))] = _shown(where, lines, (line, column), loaded, inner)
+            places[(*path, *(str(part) for part in inner[1:]))] = place_of(where, lines, (line, column), loaded, inner)
     notes.respelt |= {(*path, *map(str, inner[1:])): text for inner, text in loaded.respelt.items()}
     if isinstance(value, str):
         if value == said.first:
-            places[path] = _verbatim(said)
+            places[path] = verbatim(said)
         elif not said.first.startswith(_LOOKS_LIKE_YAML) and " #" in said.first:
             findings.add(
                 "comment",
@@ -172,7 +185,7 @@ def _parameter(said: Parameter, path: Path, findings: Findings, notes: Notes) ->
 
 
 def _literal(said: Parameter, path: Path, notes: Notes) -> str:
-    notes.places[path] = _verbatim(said)
+    notes.places[path] = verbatim(said)
     lines = tuple(_key_lines(said))
     if lines:
         notes.key_lines[path] = KeyLines(first=_first(said), lines=lines)
@@ -190,7 +203,7 @@ def _key_lines(said: Parameter) -> Iterator[KeyLine]:
             yield KeyLine(key=found[1].strip('"'), text=text, place=Place(line=number, column=indent + 1))
 
 
-def _shown(
+def place_of(
     place: Place, lines: Sequence[str], at: tuple[int, int], loaded: Loaded, path: tuple[str | int, ...]
 ) -> Place:
     """The place of a value in YAML; of a text with templates as it stands there, so that each has its column."""
@@ -208,12 +221,12 @@ def _shown(
 
 def _first(said: Parameter) -> Any:
     try:
-        return _loaded(said.first).value
+        return load_templated(said.first).value
     except NotYaml:
         return said.first
 
 
-def _verbatim(said: Parameter) -> Place:
+def verbatim(said: Parameter) -> Place:
     indents = [len(line) - len(line.lstrip(" ")) for line in said.more if line.strip()]
     return Place(line=said.place.line, column=said.place.column, next_column=min(indents, default=0) + 1)
 
@@ -228,15 +241,16 @@ def _fence(said: Fence, key: str, path: Path, findings: Findings, notes: Notes) 
         places[path] = begin
         return said.text
     try:
-        loaded = _json(said.text) if said.language == "json" else _loaded(said.text + "\n")
+        loaded = _json(said.text) if said.language == "json" else load_templated(said.text + "\n")
     except NotYaml as error:
         place = Place(line=begin.line + error.line, column=begin.column + error.column)
-        findings.add("yaml", f"the block {key!r} is not YAML: {error.message}", place, path=path)
+        told = f"the block {key!r} is not YAML: {error.message}"
+        findings.add("yaml", told, place, path=path, hint=braces_hint(said.text))
         return UNREADABLE
     lines = said.text.split("\n")
     for inner, (line, column) in loaded.where.items():
         where = Place(line=begin.line + line, column=begin.column + column)
-        places[(*path, *(str(part) for part in inner))] = _shown(where, lines, (line, column), loaded, inner)
+        places[(*path, *(str(part) for part in inner))] = place_of(where, lines, (line, column), loaded, inner)
     notes.respelt |= {(*path, *map(str, inner)): text for inner, text in loaded.respelt.items()}
     return loaded.value
 
@@ -245,19 +259,19 @@ def _json(text: str) -> Loaded:
     try:
         return Loaded(json.loads(text), {})
     except (ValueError, RecursionError):
-        return _loaded(text)
+        return load_templated(text)
 
 
-def _loaded(text: str) -> Loaded:
+def load_templated(text: str, scalar: Callable[[str], Any] | None = None) -> Loaded:
     """The text as YAML, also where a template's braces stand bare in a list: `[${a}, ${b}]`."""
     try:
-        return yaml_values.load(text)
+        return yaml_values.load(text, scalar)
     except NotYaml:
         if "${" not in text or _MASKED.search(text):
             raise
         # Characters of the same number that mean nothing to YAML, so that all places stay right.
         masked = _TEMPLATE.sub(lambda found: found[0].translate(_MASKS), text)
-        loaded = yaml_values.load(masked)
+        loaded = yaml_values.load(masked, scalar)
         return Loaded(
             _unmasked(loaded.value),
             {tuple(map(_unmasked, path)): at for path, at in loaded.where.items()},

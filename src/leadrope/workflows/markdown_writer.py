@@ -13,6 +13,7 @@ from leadrope import errors
 from leadrope.workflows import model, yaml_values
 from leadrope.workflows.markdown_blocks import LANGUAGES, Entry, Parameter, escaped_prose
 from leadrope.workflows.markdown_values import YAML_PARAMETERS, Notes, entry_values
+from leadrope.workflows.pflow import values as pflow_values
 from leadrope.workflows.problems import Findings, Place
 
 _LINE_CHARS = 100
@@ -25,16 +26,17 @@ _UNFIT_FOR_BLOCK = re.compile(r"[\r\ufeff]")
 
 def write(workflow: model.Workflow) -> str:
     """The file's text; read it back with `markdown.read`."""
-    parts: list[str] = []
+    parts: list[str] = [f"---\n{workflow.frontmatter}\n---"] if workflow.frontmatter else []
     if workflow.title or workflow.prose:
         parts.append(f"# {workflow.title}".rstrip())
     if workflow.prose:
         parts.append(escaped_prose(workflow.prose, is_top=True))
+    dialect = workflow.dialect
     entries = {
-        "inputs": [_entry(one.name, one.description, _input(one)) for one in workflow.inputs],
-        "steps": [_entry(one.id, one.description, _step(one)) for one in workflow.steps],
-        "outputs": [_entry(one.name, one.description, [("source", one.source)]) for one in workflow.outputs],
-        "settings": [_values(_settings(workflow))],
+        "inputs": [_entry(one.name, one.description, _input(one), dialect) for one in workflow.inputs],
+        "steps": [write_step(one, dialect) for one in workflow.steps],
+        "outputs": [_entry(one.name, one.description, _output(one), dialect) for one in workflow.outputs],
+        "settings": [_values(_settings(workflow), dialect)],
     }
     for name in model.SECTIONS:
         prose = workflow.section_prose.get(name, "")
@@ -43,12 +45,21 @@ def write(workflow: model.Workflow) -> str:
             parts.append(f"## {name.capitalize()}")
             parts += [escaped_prose(prose, is_top=False)] if prose else []
             parts += inner
+    for note in workflow.notes:
+        parts.append(f"## {note.title}")
+        parts += [escaped_prose(note.text, is_top=False, is_note=True)] if note.text else []
     return "\n\n".join(parts) + "\n"
 
 
-def _entry(name: str, description: str, said: Iterable[tuple[str, Any]]) -> str:
-    prose = escaped_prose(description, is_top=False) if description else ""
-    return "\n\n".join(filter(None, (f"### {name}", prose, _values(said))))
+def write_step(step: model.Step, dialect: model.Dialect = "flow", level: int = 3) -> str:
+    """Its entry, with those of the steps inside it, without a line end at its end."""
+    own = _entry(step.id, step.description, said_by(step, dialect), dialect, level)
+    return "\n\n".join((own, *(write_step(inner, dialect, level + 1) for inner in step.steps)))
+
+
+def _entry(name: str, description: str, said: Iterable[tuple[str, Any]], dialect: model.Dialect, level: int = 3) -> str:
+    prose = escaped_prose(description, is_top=False, in_group=level > 3) if description else ""
+    return "\n\n".join(filter(None, (f"{'#' * level} {name}", prose, _values(said, dialect))))
 
 
 def _input(one: model.Input) -> Iterable[tuple[str, Any]]:
@@ -60,12 +71,23 @@ def _input(one: model.Input) -> Iterable[tuple[str, Any]]:
         yield "default", one.default
     if one.stdin:
         yield "stdin", True
+    if one.env:
+        yield "env", one.env
 
 
-def _step(step: model.Step) -> Iterable[tuple[str, Any]]:
+def _output(one: model.Output) -> Iterable[tuple[str, Any]]:
+    yield "source", one.source
+    if one.type != "any":
+        yield "type", one.type
+    if one.stdout:
+        yield "stdout", True
+
+
+def said_by(step: model.Step, dialect: model.Dialect = "flow") -> Iterable[tuple[str, Any]]:
+    """What the entry of a step says, by key, as it is written; without the steps inside."""
     yield "type", step.type
     if step.after is not None:
-        yield "after", _names(step.after)
+        yield "after", names_value(step.after)
     for key, value in step.parameters.items():
         if model.attribute(key):
             raise errors.BadValue(
@@ -81,61 +103,77 @@ def _step(step: model.Step) -> Iterable[tuple[str, Any]]:
         yield "approval", "required"
     for key in ("batch", "loop", "retry", "policy"):
         if getattr(step, key) is not None:
-            yield key, msgspec.to_builtins(getattr(step, key))
+            yield key, {**msgspec.to_builtins(getattr(step, key)), **_unsaid(step, key, dialect)}
     if step.on_error is not None:
         yield "on-error", step.on_error
     if step.next is not None:
-        yield "next", _names(step.next)
+        yield "next", names_value(step.next)
     if step.branches is not None:
-        yield "next", {label: _names(names) for label, names in step.branches.items()}
+        yield "next", {label: names_value(names) for label, names in step.branches.items()}
+
+
+def _unsaid(step: model.Step, key: str, dialect: model.Dialect) -> dict[str, Any]:
+    """What is left out where it is usual, and would be something else in pflow's words."""
+    if dialect == "flow" or key != "loop" or step.loop is None:
+        return {}
+    return {"max_iterations": step.loop.max_iterations}
 
 
 def _settings(workflow: model.Workflow) -> Iterable[tuple[str, Any]]:
     layout = workflow.settings.layout
     # In the order of the steps: a canvas hands them over in another one each time.
-    placed = {step.id: layout[step.id] for step in workflow.steps if step.id in layout}
+    placed = {step.id: layout[step.id] for step in workflow.every_step if step.id in layout}
     yield from msgspec.to_builtins(msgspec.structs.replace(workflow.settings, layout=placed)).items()
 
 
-def _names(names: tuple[str, ...]) -> Any:
+def names_value(names: tuple[str, ...]) -> Any:
+    """Steps as they stand behind `next` and `after`."""
     # A single step called `end` or `a,b` must not be read as something else.
     return names[0] if len(names) == 1 and yaml_values.word(names[0]) == names[0] and names[0] != "end" else list(names)
 
 
-def _values(said: Iterable[tuple[str, Any]]) -> str:
+def _values(said: Iterable[tuple[str, Any]], dialect: model.Dialect) -> str:
     lines: list[str] = []
     blocks: list[str] = []
     for key, value in said:
-        written = _line(key, value)
-        if written is None:
-            blocks.append(_block(key, value))
-        else:
-            lines.append(written)
+        written = write_value(key, value, dialect)
+        (lines if written.startswith("- ") else blocks).append(written)
     return "\n\n".join(filter(None, ("\n".join(lines), *blocks)))
 
 
-def _line(key: str, value: Any) -> str | None:
+def write_value(key: str, value: Any, dialect: model.Dialect = "flow") -> str:
+    """`- key: value` on one line, or a fenced block; without a line end at its end."""
+    return _line(key, value, dialect) or _block(key, value)
+
+
+def _line(key: str, value: Any, dialect: model.Dialect) -> str | None:
     """`- key: value`, or None where a block reads better."""
     is_word = _KEY.fullmatch(key) is not None
     name = key if is_word else yaml_values.quoted(key)
     if isinstance(value, str):
         if "\n" in value and is_word and not _UNFIT_FOR_BLOCK.search(value):
             return None
-        return f"- {name}: {value if _reads_back(value) else yaml_values.quoted(value)}"
+        if _reads_back(value, dialect):
+            return f"- {name}: {value}"
+        quoted = yaml_values.quoted(value)
+        # pflow knows few escapes on the line of a key, and all of YAML's below it.
+        is_short = dialect == "flow" or pflow_values.single_line(quoted) == value
+        return f"- {name}: {quoted}" if is_short else f"- {name}:\n    {quoted}"
     written = f"- {name}: {yaml_values.flow(value)}"
     if len(written) > _LINE_CHARS and is_word and isinstance(value, dict | list):
         return None
     return written
 
 
-def _reads_back(text: str) -> bool:
+def _reads_back(text: str, dialect: model.Dialect) -> bool:
     """Whether the text without quotes is read as itself, and without a warning."""
     if not text or text != text.strip() or not text.isprintable() or text[0] in "\"'|>&!*[{%@`#":
         return False
     said = Parameter(key="k", key_place=Place(line=1, column=3), first=text, place=Place(line=1, column=6))
     findings = Findings()
     entry = Entry(name="", place=Place(line=1), parameters=[said])
-    return entry_values(entry, (), findings, Notes(places={})) == {"k": text} and not list(findings)
+    values_of = pflow_values.entry_values if dialect == "pflow" else entry_values
+    return values_of(entry, (), findings, Notes(places={})) == {"k": text} and not list(findings)
 
 
 def _block(key: str, value: Any) -> str:

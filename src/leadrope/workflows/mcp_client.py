@@ -10,6 +10,7 @@ It offers a server nothing: what a server asks for on its own (a model, files, a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from leadrope.version import __version__
@@ -66,19 +67,26 @@ class Client:
         self._wire.agreed(version if isinstance(version, str) else PROTOCOL)
         await self._wire.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
-    async def tools(self) -> list[str]:
-        """The names of all tools that the server has."""
-        names: list[str] = []
+    async def tools(self) -> dict[str, Mapping[str, Any]]:
+        """All tools that the server has: the JSON Schema of what each takes, by name."""
+        schemas = {name: tool.get("inputSchema") for name, tool in (await self.descriptions()).items()}
+        return {name: schema if isinstance(schema, dict) else {} for name, schema in schemas.items()}
+
+    async def descriptions(self) -> dict[str, Message]:
+        """All tools that the server has, as it describes them, by name."""
+        found: dict[str, Message] = {}
         cursor: Any = None
         for _ in range(MOST_PAGES):
             page = await self._ask("tools/list", {} if cursor is None else {"cursor": cursor})
             listed = page.get("tools")
             if not isinstance(listed, list):
-                raise Lost("its list of tools is none")
-            names += [str(tool["name"]) for tool in listed if isinstance(tool, dict) and "name" in tool]
+                raise Lost("its list of tools is not a list")
+            for tool in listed:
+                if isinstance(tool, dict) and "name" in tool:
+                    found[str(tool["name"])] = tool
             cursor = page.get("nextCursor")
             if not cursor:
-                return names
+                return found
         raise Lost(f"its list of tools has more than {MOST_PAGES} pages")
 
     async def call(self, name: str, arguments: Message) -> Message:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -37,7 +37,7 @@ def recordable(key: Key, tried: Tried, began: float) -> UnitOutcome:
         branch=done.branch if done is not None else None,
         outputs=outputs,
         warnings=tuple(remarks),
-        error=Problem(kind=failed.kind, message=failed.message, hint=failed.hint) if failed is not None else None,
+        error=Problem(kind=failed.kind, message=failed.message, hint=failed.hint, code=failed.code) if failed else None,
         cost_usd=tried.cost_usd,
         tokens=tried.tokens,
         run_id=tried.run_id,
@@ -95,7 +95,7 @@ def kept_result(key: Key, name: str, texts: FlowTexts) -> FlowResult:
 def as_done(key: Key, name: str, result: FlowResult) -> Done:
     """What a workflow inside came to, as a step of the one outside."""
     if result.outcome == "waiting":
-        raise Parked(result.waits[0].token if result.waits else "")
+        raise Parked(result.approvals[0].id if result.approvals else "")
     if result.outcome == "stopped":
         raise asyncio.CancelledError(result.reason)
     if result.outcome == "failed":
@@ -104,16 +104,59 @@ def as_done(key: Key, name: str, result: FlowResult) -> Done:
         raise StepFailed(
             f"{key.step}: the workflow {name} failed: {why}",
             kind=_kind_of(result),
-            hint=f"`leadrope flow report {result.flow_id[:8]}` tells more.",
+            hint=f"See `leadrope flow report {result.flow_id[:8]}`.",
             outputs=result.outputs,
             cost_usd=result.cost_usd,
             tokens=result.tokens,
+            code=result.code,
         )
     told = [warning for warnings in result.warnings.values() for warning in warnings]
+    told += [
+        Caution(kind="output.missing", message=f"the output {output!r} of {name} has no value: {why}")
+        for output, why in result.missing_reasons.items()
+    ]
     warnings = tuple(told) or (Caution(kind="workflow.degraded", message=f"the workflow {name} is degraded"),)
     return Done(
         outputs=result.outputs,
         warnings=warnings if result.outcome == "degraded" else (),
+        cost_usd=result.cost_usd,
+        tokens=result.tokens,
+    )
+
+
+def group_done(key: Key, result: FlowResult, values: Mapping[str, Any]) -> Done:
+    """What the steps of a group came to, as the step around them. `values` are the outputs of each by its name."""
+    if result.outcome == "waiting":
+        raise Parked(result.approvals[0].id if result.approvals else "")
+    if result.outcome == "stopped":
+        raise asyncio.CancelledError(result.reason)
+    if result.outcome == "failed":
+        failed = [step for step in result.failures if step.error is not None]
+        kinds = {step.error.kind for step in failed if step.error is not None}
+        first = failed[0] if failed else None
+        why = f"{first.id}: {first.error.message}" if first is not None and first.error is not None else "a step failed"
+        raise StepFailed(
+            f"{key.step}: {why}",
+            kind=kinds.pop() if len(kinds) == 1 else "group_failed",
+            hint=first.error.hint if first is not None and first.error is not None else None,
+            outputs=values,
+            cost_usd=result.cost_usd,
+            tokens=result.tokens,
+            code=result.code,
+        )
+    told = [
+        Caution(kind=warning.kind, message=f"{step}: {warning.message}")
+        for step, warnings in result.warnings.items()
+        for warning in warnings
+    ]
+    handled = [
+        Caution(kind="group.handled", message=f"{step.id} failed, and its on-error took over: {step.error.message}")
+        for step in result.steps
+        if step.is_handled and step.error is not None
+    ]
+    return Done(
+        outputs=dict(values),
+        warnings=tuple(dict.fromkeys((*told, *handled))) if result.outcome == "degraded" else (),
         cost_usd=result.cost_usd,
         tokens=result.tokens,
     )

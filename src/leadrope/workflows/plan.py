@@ -181,5 +181,4 @@ class Progress:
         return "taken"
 
     def _branch(self, name: str, outcome: Outcome) -> str | None:
-        labels = {link.label for link in self._links.out_of[name] if link.kind == "branch"}
-        return outcome.branch if outcome.branch in labels else "else"
+        return outcome.branch if outcome.branch in self._links.choices.get(name, ()) else "else"

@@ -7,8 +7,6 @@ values from them; so none of those is done twice.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
@@ -16,7 +14,7 @@ from typing import Any, Protocol
 import msgspec
 
 from leadrope.runs.flows import Remark, UnitOutcome
-from leadrope.workflows import choosing, model, templates
+from leadrope.workflows import batch_results, looping, model, templates
 from leadrope.workflows.plan import Outcome
 from leadrope.workflows.steps.base import Parked, StepFailed, brief
 from leadrope.workflows.unit import scope_of_unit
@@ -34,6 +32,13 @@ class Owner(Protocol):
     def known(self, key: Key) -> UnitOutcome | None: ...
     async def one(self, step: model.Step, key: Key, scope: Mapping[str, Any]) -> UnitOutcome: ...
     async def record(self, outcome: UnitOutcome) -> None: ...
+    def begin_turn(self) -> None:
+        """StepFailed where the execution has no turn left for its loops."""
+        ...
+
+    async def pause(self, step: model.Step, turn: int, seconds: float) -> None:
+        """The time before this turn."""
+        ...
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,8 +47,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome
     outputs: dict[str, Any]
     units: tuple[UnitOutcome, ...]
-    is_cut: bool = False
-    """Of a loop: its condition still wanted to go on."""
+    cut: str = ""
+    """Of a loop whose condition still wanted another turn: what ended it."""
 
 
 def repeats(step: model.Step) -> bool:
@@ -76,18 +81,10 @@ async def run(
     return whole, last.outputs, done
 
 
-def results(units: Iterable[UnitOutcome], count: int) -> list[Any]:
-    """The outputs of a batch by item; null where an item failed or was never begun."""
-    found: list[Any] = [None] * count
-    for one in units:
-        if one.item is not None and one.item < count and one.status != "failed":
-            found[one.item] = one.outputs
-    return found
-
-
 async def _round(
     step: model.Step, iteration: int, scope: Mapping[str, Any], carried: Mapping[str, Any], owner: Owner
 ) -> Round:
+    step = looping.with_carried(step, carried)
     if step.batch is not None:
         return await _batch(step, step.batch, iteration, scope, carried, owner)
     if iteration == 0:
@@ -103,38 +100,48 @@ async def _round(
 async def _loop(
     step: model.Step, loop: model.Loop, scope: dict[str, Any], owner: Owner
 ) -> tuple[Round, list[UnitOutcome]]:
-    carried: dict[str, Any] = dict.fromkeys(loop.carry)
+    bounds = looping.bounds_of(loop, scope)
+    carried: dict[str, Any] = {}
     done: list[UnitOutcome] = []
     is_soft = False
-    for iteration in range(loop.max_iterations):
+    used_s = 0.0
+    iteration = 0
+    while True:
+        if not _is_begun(step, iteration, owner):
+            owner.begin_turn()
         turn = await _round(step, iteration, scope, carried, owner)
+        iteration += 1
         done += turn.units
-        outputs = {**turn.outputs, "iterations": iteration + 1}
+        outputs = {**turn.outputs, "iterations": iteration}
         if turn.outcome.status == "failed":
             return msgspec.structs.replace(turn, outputs=outputs), done
         is_soft = is_soft or turn.outcome.status == "degraded"
-        seen = {**scope, **carried, "__iteration__": iteration, step.id: outputs}
-        goes_on = _goes_on(loop, seen)
-        is_cut = bool(goes_on) and iteration + 1 == loop.max_iterations
-        last = Round(
-            outcome=Outcome(status="degraded" if is_soft or is_cut else "succeeded", branch=turn.outcome.branch),
-            outputs=outputs,
-            units=turn.units,
-            is_cut=is_cut,
-        )
-        if goes_on is False:
-            return last, done
+        seen = {**scope, **carried, "__iteration__": iteration - 1, **_inside(step, outputs), step.id: outputs}
+        wants = looping.goes_on(loop, seen)
+        ended = max((one.ended for one in turn.units), default=0.0)
+        used_s += ended - min((one.started for one in turn.units), default=ended)
+        pause_s = looping.pause_of(loop, seen) if wants is not False and iteration < bounds.turns else 0.0
+        stopped = looping.stopped(bounds, turns=iteration, wants=wants, used_s=used_s + pause_s)
+        if stopped is not None:
+            cut = stopped if wants else ""
+            status = Outcome(status="degraded" if is_soft or cut else "succeeded", branch=turn.outcome.branch)
+            outputs = {**outputs, "loop_stopped": stopped}
+            return Round(outcome=status, outputs=outputs, units=turn.units, cut=cut), done
         carried = templates.resolve(loop.carry, seen)
-    return last, done
+        used_s += pause_s
+        if pause_s and not _is_begun(step, iteration, owner):
+            # By the clock on the wall: after a crash only the rest of the time is left.
+            await owner.pause(step, iteration, min(pause_s, ended + pause_s - time.time()))
 
 
-def _goes_on(loop: model.Loop, scope: Mapping[str, Any]) -> bool | None:
-    """None where there is no condition: the loop then has as many turns as it may."""
-    if loop.while_ is not None:
-        return choosing.holds(loop.while_, scope)
-    if loop.until is not None:
-        return not choosing.holds(loop.until, scope)
-    return None
+def _inside(step: model.Step, outputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a group: what its steps gave in this turn, by their own names."""
+    return {inner.id: outputs[inner.id] for inner in step.steps if inner.id in outputs}
+
+
+def _is_begun(step: model.Step, iteration: int, owner: Owner) -> bool:
+    """Whether the journal has a unit of this turn: it is not the first time that it begins."""
+    return any(owner.known(Key(step.id, iteration, item)) is not None for item in (None, 0))
 
 
 def _soft(step: model.Step, last: Round, done: Sequence[UnitOutcome]) -> tuple[Remark, ...]:
@@ -144,9 +151,10 @@ def _soft(step: model.Step, last: Round, done: Sequence[UnitOutcome]) -> tuple[R
     found = []
     if failed := [one for one in done if one.status == "failed"]:
         found.append(Remark(kind="batch.items_failed", message=_items_failed(step, failed, len(done))))
-    if last.is_cut:
+    if last.cut:
         turns = last.outputs.get("iterations")
-        message = f"its condition still wanted to go on after {turns} turns"
+        message = f"its condition still wanted another turn after {turns} turns"
+        message += " and all of its max_seconds" if last.cut == "max_seconds" else ""
         found.append(Remark(kind="loop.not_finished", message=message))
     return tuple(found)
 
@@ -215,7 +223,7 @@ async def _batch(
         raise parked
     return Round(
         outcome=_came_to(batch, len(items), done),
-        outputs=_outputs(items, done),
+        outputs=batch_results.outputs(items, done.values(), scope.get(templates.DIALECT, "flow")),
         units=tuple(done[key] for key in sorted(done)),
     )
 
@@ -232,19 +240,8 @@ def _came_to(batch: model.Batch, count: int, done: Mapping[Key, UnitOutcome]) ->
     return Outcome(status="degraded" if failed or "degraded" in statuses else "succeeded")
 
 
-def _outputs(items: list[Any], done: Mapping[Key, UnitOutcome]) -> dict[str, Any]:
-    wrong = [
-        {"index": key.item, "item": items[key.item or 0], **(msgspec.to_builtins(one.error) or {})}
-        for key, one in sorted(done.items())
-        if one.status == "failed"
-    ]
-    return {"results": results(done.values(), len(items)), "count": len(items), "errors": wrong}
-
-
 def _items(step: model.Step, value: Any) -> list[Any]:
-    if isinstance(value, str) and value.lstrip()[:1] == "[":
-        with contextlib.suppress(ValueError):  # told below, as what it is: no list
-            value = json.loads(value)
+    value = templates.opened(value)
     if not isinstance(value, list):
         raise StepFailed(
             f"batch.items is {templates.as_text(value)[:60]!r}, and no list",

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any, Literal
 
 import msgspec
 
+from leadrope.runs.approval_requests import StepRequest
+from leadrope.runs.forms import Field
+from leadrope.runs.store import Approval, ApprovalKind
 from leadrope.workflows.steps.base import Caution
 
 FlowOutcome = Literal["succeeded", "degraded", "failed", "stopped", "waiting"]
@@ -16,6 +20,8 @@ class StepError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: str
     message: str
     hint: str | None = None
+    code: int | None = None
+    """The exit code that the author of the workflow has chosen."""
 
 
 class StepReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,14 +44,68 @@ class StepReport(msgspec.Struct, frozen=True, kw_only=True):
     run_ids: tuple[str, ...] = ()
 
 
-class Waiting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a person is asked before it goes on."""
+class PendingApproval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a person is asked before it continues."""
 
-    token: str
+    id: str
+    kind: ApprovalKind
+    flow_id: str
+    """The execution that asks: this one, or one that it has called."""
     step: str
-    title: str
+    iteration: int = 0
+    item: int | None = None
+    title: str = ""
     detail: str = ""
+    values: dict[str, Any] = {}
     choices: tuple[str, ...] = ()
+    fields: tuple[Field, ...] = ()
+    needed: tuple[str, ...] = ()
+    """Of its fields: those that must be filled in."""
+    reason: str = ""
+    rule: str = ""
+    layer: str = ""
+    requested: float = 0.0
+
+
+def pending_of(approval: Approval) -> PendingApproval:
+    """As it is stored: without the secrets that were asked about."""
+    asked = msgspec.json.decode(approval.asked, type=StepRequest)
+    return PendingApproval(
+        id=approval.id,
+        kind=approval.kind,
+        flow_id=approval.flow_id,
+        step=approval.step,
+        iteration=approval.iteration,
+        item=approval.item,
+        title=asked.title,
+        detail=asked.detail,
+        values=asked.values,
+        choices=asked.choices,
+        fields=asked.fields,
+        needed=tuple(field.name for field in asked.fields if field.is_needed),
+        reason=asked.reason,
+        rule=asked.rule,
+        layer=asked.layer,
+        requested=approval.requested,
+    )
+
+
+def answer_command(asked: PendingApproval) -> str:
+    """How it is answered from a terminal."""
+    choice = f" --choose {shlex.quote(asked.choices[0])}" if asked.choices else ""
+    if asked.needed:
+        given = " ".join(f"{name}=…" for name in asked.needed)
+        return f"leadrope approvals answer {asked.id} {given}{choice}"
+    if asked.kind == "question":
+        return f"leadrope approvals answer {asked.id} …"
+    return f"leadrope approvals approve {asked.id}{choice}"
+
+
+class LastStep(msgspec.Struct, frozen=True, kw_only=True):
+    """What the last step gave; null if all that it gives is a side effect."""
+
+    step: str
+    result: Any = None
 
 
 class FlowResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,15 +114,23 @@ class FlowResult(msgspec.Struct, frozen=True, kw_only=True):
     outcome: FlowOutcome
     outputs: dict[str, Any] = {}
     missing_outputs: tuple[str, ...] = ()
-    """Declared, and without a value: their step failed, or the way to it was not taken."""
+    """Declared, and without a value: their step failed or did not run, or has no such value."""
+    missing_reasons: dict[str, str] = {}
+    """Why, for each of them."""
+    stdout: str = ""
+    """The output whose value alone goes to standard output, where one says so."""
+    last: LastStep | None = None
+    """Only of a workflow that declares no outputs, and did not fail."""
     steps: tuple[StepReport, ...] = ()
     cost_usd: float = 0.0
     """An estimate at list prices."""
     tokens: int = 0
     duration_s: float = 0.0
-    waits: tuple[Waiting, ...] = ()
+    approvals: tuple[PendingApproval, ...] = ()
     reason: str = ""
     """Of a stop."""
+    error: StepError | None = None
+    """Why it could not be started, or was lost; errors of steps are theirs."""
 
     @property
     def ok(self) -> bool:
@@ -76,3 +144,9 @@ class FlowResult(msgspec.Struct, frozen=True, kw_only=True):
     def failures(self) -> tuple[StepReport, ...]:
         """Steps that failed, and nothing took over."""
         return tuple(step for step in self.steps if step.state == "failed" and not step.is_handled)
+
+    @property
+    def code(self) -> int | None:
+        """The exit code that a `fail` step has chosen; of several, the first in the file."""
+        chosen = (step.error.code for step in self.failures if step.error is not None)
+        return next((code for code in chosen if code is not None), None)

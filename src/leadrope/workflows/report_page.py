@@ -22,6 +22,7 @@ from leadrope.runs.page_text import Safe, Writer, joined, tag
 from leadrope.runtime.shown import clean, one_line
 from leadrope.version import __version__
 from leadrope.workflows.account import Account, Child, StepAccount
+from leadrope.workflows.report import answer_command
 
 VALUE_CHARS = 1200
 """Of one output in a report; the journal has the whole."""
@@ -57,9 +58,14 @@ def facts(told: Account) -> list[tuple[str, str]]:
     found += [(name, value) for name, value in (("file", info.file), ("folder", info.cwd)) if value]
     if info.labels:
         found.append(("labels", ", ".join(f"{key}={value}" for key, value in info.labels.items())))
-    if told.missing_outputs:
-        found.append(("without a value", ", ".join(told.missing_outputs)))
+    found += [("output without a value", line) for line in missing_outputs(told)]
     return found
+
+
+def missing_outputs(told: Account) -> list[str]:
+    """With the reason, where the execution is of a version that has kept it."""
+    whys = told.missing_reasons
+    return [f"{name}: {whys[name]}" if name in whys else name for name in told.missing_outputs]
 
 
 def outcome(told: Account) -> str:
@@ -70,15 +76,13 @@ def next_steps(told: Account) -> list[tuple[str, str]]:
     """What can be done now: a reason, and a command."""
     short = told.info.id[:8]
     found = []
-    for wait in told.waits:
-        choices = [str(one) for one in wait.asked.get("choices") or ()]
-        answer = f"--choose {_shell(choices[0])}" if choices else "--approve"
-        asked = str(wait.asked.get("detail") or wait.asked.get("title") or "")
-        more = f" (choices: {', '.join(choices)})" if choices else ""
-        found.append((f"{wait.step} waits for a person: {asked}{more}", f"leadrope flow resume {wait.token} {answer}"))
+    for one in told.approvals:
+        more = f" (choices: {', '.join(one.choices)})" if one.choices else ""
+        asked = f"{one.step} waits for a person: {one.detail or one.title}{more}"
+        found.append((asked, answer_command(one)))
     if told.info.state == "interrupted" or told.outcome == "stopped":
         how = "stopped" if told.outcome == "stopped" else "cut off"
-        found.append((f"It was {how}, and can go on", f"leadrope flow resume {short}"))
+        found.append((f"It was {how}, and can be resumed", f"leadrope flow resume {short}"))
     if told.outcome == "failed" and told.failed:
         name = told.info.file or told.info.name
         first = told.failed[0].report.id
@@ -181,8 +185,8 @@ def markdown(told: Account, *, redact: Redact = redaction.redact) -> str:
         if values:
             lines += ["", f"## {name}", "", *_values_markdown(values, say, redact)]
     if told.children:
-        lines += ["", "## Workflows inside", ""]
-        lines += [f"- `{child.step}`: {child.outcome}, `{command}`" for child, command in _inside(told)]
+        lines += ["", "## Inside", ""]
+        lines += [f"- `{child.name}`: {child.outcome}, `{command}`" for child, command in _inside(told)]
     return "\n".join(lines) + "\n"
 
 
@@ -230,8 +234,17 @@ def _fenced(text: str, language: str) -> list[str]:
     return [f"{fence}{language}", text.rstrip("\n"), fence]
 
 
+_MARK = re.compile(r"([\\`*\[\]<>|~#])")
+_CODE = re.compile(r"(`[^`]+`)")
+_UNFIT_FOR_CODE = re.compile(r"[\\|<>]")
+
+
 def _escaped(text: str) -> str:
-    return re.sub(r"([\\`*\[\]<>|~#])", r"\\\1", text)
+    """As the text that it is; what already stands between backticks (`timeout`) may stay so, since it does nothing."""
+    return "".join(
+        part if number % 2 and not _UNFIT_FOR_CODE.search(part) else _MARK.sub(r"\\\1", part)
+        for number, part in enumerate(_CODE.split(text))
+    )
 
 
 def _plain(text: str) -> str:
@@ -274,8 +287,8 @@ def page(told: Account, *, redact: Redact = redaction.redact) -> str:
             for name, values in (("Outputs", told.outputs), ("Inputs", told.inputs))
             if values
         ),
-        tag("h2", "Workflows inside") if told.children else "",
-        *(tag("p", f"{child.step}: {child.outcome}, ", _code(command)) for child, command in _inside(told)),
+        tag("h2", "Inside") if told.children else "",
+        *(tag("p", f"{child.name}: {child.outcome}, ", _code(command)) for child, command in _inside(told)),
         tag("footer", foot),
     )
     return f"<!doctype html>\n{tag('html', head, tag('body', main), lang='en')}\n"
@@ -292,8 +305,8 @@ def _top(told: Account, title: str, write: Writer) -> Safe:
     done = sum(step.state in ("succeeded", "degraded", "failed", "skipped") for step in told.steps)
     shown.insert(2, ("steps", f"{done} of {len(told.steps)} done"))
     lines = [info.id, info.file, info.cwd, known.get("labels", "")]
-    missing = f"without a value: {', '.join(told.missing_outputs)}" if told.missing_outputs else ""
-    about = " · ".join(write.line(line, 200) for line in (*lines, missing) if line)
+    missing = [f"output without a value: {line}" for line in missing_outputs(told)]
+    about = " · ".join(write.line(line, 200) for line in (*lines, *missing) if line)
     return joined(
         tag(
             "header",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from leadrope.runs.flows import Remark, UnitOutcome
 from leadrope.workflows import model
 from leadrope.workflows.report import StepError, StepReport
@@ -57,9 +59,7 @@ def report_of(name: str, kind: str, whole: UnitOutcome, units: Sequence[UnitOutc
         attempts=max((one.attempts for one in units), default=1),
         units=max(1, len(units)),
         warnings=tuple(dict.fromkeys(Caution(kind=one.kind, message=one.message) for one in told)),
-        error=StepError(kind=whole.error.kind, message=whole.error.message, hint=whole.error.hint)
-        if whole.error is not None
-        else None,
+        error=msgspec.convert(whole.error, StepError, from_attributes=True) if whole.error is not None else None,
         is_cached=bool(units) and all(map(is_cached, units)),
         run_ids=tuple(one.run_id for one in units if one.run_id is not None),
     )

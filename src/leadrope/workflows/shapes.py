@@ -9,12 +9,13 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import UNSET
 
-from leadrope.workflows import fits, model, templates
+from leadrope.workflows import fits, habits, model, templates
 from leadrope.workflows.problems import Findings, Path, nearest
 
 P = TypeVar("P", bound=msgspec.Struct)
 
 _AT = re.compile(r" - at `\$(.*)`$")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 NOTHING = ("none", "nothing", "end")
 """In place of a step behind `next` and `after`; no step can be called so."""
 
@@ -50,7 +51,7 @@ class Shape:
         """The values as a part of the model, or None."""
         if values is None:
             return None
-        fields = [field.encode_name for field in msgspec.structs.fields(kind)]
+        fields = kind.__struct_encode_fields__
         if not isinstance(values, dict):
             self.wrong(
                 "wrong_type", f"{key!r} is a map of {', '.join(fields)}", key, found=templates.as_text(values)[:60]
@@ -121,16 +122,6 @@ def step(name: str, description: str, values: Mapping[str, Any], shape: Shape) -
 
 
 def input_(name: str, description: str, values: Mapping[str, Any], shape: Shape) -> model.Input:
-    word = values.get("type", "any")
-    kind = model.TYPE_WORDS.get(word) if isinstance(word, str) else None
-    if kind is None:
-        shape.wrong(
-            "wrong_type",
-            f"there is no input type {templates.as_text(word)!r}",
-            "type",
-            found=templates.as_text(word),
-            available=model.INPUT_TYPES,
-        )
     default = values.get("default", UNSET)
     flags = {}
     for key, usual in (("required", default is UNSET), ("stdin", False)):
@@ -140,17 +131,54 @@ def input_(name: str, description: str, values: Mapping[str, Any], shape: Shape)
             flags[key] = usual
     return model.Input(
         name=name,
-        type=kind or "any",
+        type=_type(values, shape, "input"),
         default=default,
         description=description or _text(values, "description"),
+        env=_variable(values.get("env", ""), shape),
         **flags,
     )
+
+
+def _variable(value: Any, shape: Shape) -> str:
+    if isinstance(value, str) and (not value or _VARIABLE.fullmatch(value)):
+        return value
+    shape.wrong(
+        "wrong_type",
+        "'env' is the name of a variable",
+        "env",
+        found=templates.as_text(value)[:60],
+        hint="Write the name alone, without $.",
+    )
+    return ""
+
+
+def _type(values: Mapping[str, Any], shape: Shape, what: str) -> model.InputType:
+    word = values.get("type", "any")
+    kind = model.TYPE_WORDS.get(word) if isinstance(word, str) else None
+    if kind is None:
+        shape.wrong(
+            "wrong_type",
+            f"there is no {what} type {templates.as_text(word)!r}",
+            "type",
+            found=templates.as_text(word),
+            available=model.INPUT_TYPES,
+        )
+    return kind or "any"
 
 
 def output(name: str, description: str, values: Mapping[str, Any], shape: Shape) -> model.Output:
     if values.get("source") is None:
         shape.wrong("no_source", f"the output {name!r} has no source", "source", hint="Write `- source: ${step.key}`.")
-    return model.Output(name=name, source=values.get("source"), description=description or _text(values, "description"))
+    is_stdout = values.get("stdout", False)
+    if not isinstance(is_stdout, bool):
+        shape.wrong("wrong_type", "'stdout' is true or false", "stdout", found=templates.as_text(is_stdout)[:60])
+    return model.Output(
+        name=name,
+        source=values.get("source"),
+        type=_type(values, shape, "output"),
+        stdout=is_stdout is True,
+        description=description or _text(values, "description"),
+    )
 
 
 def settings(values: Mapping[str, Any], shape: Shape) -> model.Settings:
@@ -166,6 +194,12 @@ def slug(text: str) -> str:
 
 def _text(values: Mapping[str, Any], key: str) -> str:
     return model.tidied(templates.as_text(values.get(key)))
+
+
+def _is_type(key: str) -> bool:
+    """Another program's word for it: `uses`."""
+    habit = habits.key(key, ())
+    return habit is not None and habit.words == ("type",)
 
 
 class _Attributes:
@@ -188,7 +222,8 @@ class _Attributes:
         if isinstance(value, str) and value:
             return value
         if value is None and "type" not in self._said:
-            near = nearest("type", self._others)
+            near = nearest("type", self._others) or next(filter(_is_type, self._others), None)
+            likely = habits.type_for(tuple(self._others)) or "…"
             self._shape.wrong(
                 "no_type",
                 f"the step {self._shape.path[-1]!r} has no type" + (f", but {near!r}" if near else ""),
@@ -196,7 +231,7 @@ class _Attributes:
                 found=near,
                 at_key=True,
                 suggestion="type" if near else None,
-                hint=None if near else "Write `- type: …` below its heading.",
+                hint=None if near else f"Write `- type: {likely}` below its heading.",
             )
         else:
             self._wrong("type", "is the name of a step type")
@@ -237,6 +272,11 @@ class _Attributes:
         found = self.part("loop", model.Loop)
         if found is not None and found.while_ is not None and found.until is not None:
             self._wrong("loop", "has `while` and `until`; one of them ends it")
+        for key in ("max_iterations", "wait", "max_seconds"):
+            value = getattr(found, key, None)
+            if isinstance(value, str) and not templates.is_template(value):
+                message = f"loop.{key}: expected a number or a template, found {value!r}"
+                self._shape.wrong("wrong_type", message, "loop", key, found=value)
         return found
 
     def number(self, name: str) -> float | str | None:

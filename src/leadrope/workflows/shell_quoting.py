@@ -67,6 +67,18 @@ def refused(source: str) -> tuple[tuple[str, str], ...]:
     )
 
 
+def as_words(source: str) -> tuple[str, ...]:
+    """Templates that stand in a script without quotes; the value of each is one word."""
+    pieces, problems = syntax.scan(source)
+    expressions = [piece for piece in pieces if isinstance(piece, syntax.Expression)]
+    if problems or not expressions or is_whole(source):
+        return ()
+    reader, _ = _read(pieces)
+    return tuple(
+        expression.source for expression, place in zip(expressions, reader.places, strict=True) if place.how == "word"
+    )
+
+
 def is_whole(source: str) -> bool:
     """The script is one template: then its value is the script."""
     pieces, problems = syntax.scan(source.strip())

@@ -86,7 +86,7 @@ def read_settings(values: Mapping[str, str]) -> Settings:
         raise BadSettings("SMTP_HOST is not set")
     security = _WORDS.get(found["SMTP_SECURE"].lower())
     if security is None:
-        raise BadSettings("SMTP_SECURE is none of true, false, starttls and none")
+        raise BadSettings("SMTP_SECURE must be true, false, starttls or none")
     port = found["SMTP_PORT"] or str(TLS_PORT if security == "tls" else SUBMISSION_PORT)
     if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
         raise BadSettings("SMTP_PORT is no port")

@@ -2,15 +2,15 @@
 
 template   = text with ${ expression }, and $${ for a ${ that is meant as it stands
 expression = operand { ?? operand }
-operand    = "text" | 'text' | number | true | false | null | name { .key | [index] }
-index      = whole number | "key" | ${ expression }
+operand    = "text" | 'text' | number | true | false | null | JSON list or object | name { .key | [index] }
+index      = whole number | "key" | * | ${ expression }
 """
 
 from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -20,12 +20,24 @@ DEPTH_LIMIT = 8
 _SPACE = re.compile(r"[ \t\r\n]*")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
+LITERAL_CHARS = 2_000
+"""Of a list or object inside a template: each is read no further, so that the whole stays linear."""
+
 _INDEX = re.compile(r"-?[0-9]{1,9}(?=[ \t]*\])")
 _UNCLOSED = re.compile(r"-?[0-9]{1,9}(?![0-9A-Za-z_.-])[ \t]*")
 """An index whose bracket is not closed."""
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![A-Za-z0-9_.-])")
 _DOUBLE = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _SINGLE = re.compile(r"'([^']*)'")
+_STAR = re.compile(r"\*(?=[ \t]*\])")
+_CONTAINER = re.compile(r"[\[{]")
+
+
+def _no_constant(word: str) -> None:
+    raise ValueError(f"{word} is not JSON")
+
+
+_JSON = json.JSONDecoder(parse_constant=_no_constant)
 _WORDS = {"true": True, "false": False, "null": None}
 
 
@@ -33,15 +45,25 @@ class Literal(msgspec.Struct, frozen=True):
     value: Any
 
 
+class Each(msgspec.Struct, frozen=True):
+    """`[*]`: the rest of the path, of every item of a list."""
+
+
+EACH: Final = Each()
+Part = str | int | Each
+
+
 class Path(msgspec.Struct, frozen=True):
     root: str
-    parts: tuple[str | int | Expression, ...]
+    parts: tuple[Part | Expression, ...]
     source: str
+    offset: int = 0
+    """Where it stands in the text."""
 
     @property
-    def names(self) -> tuple[str | int, ...]:
+    def names(self) -> tuple[Part, ...]:
         """The parts that are known without values: up to the first template inside brackets."""
-        known: list[str | int] = []
+        known: list[Part] = []
         for part in self.parts:
             if isinstance(part, Expression):
                 break
@@ -150,12 +172,14 @@ class _Reader:
             return Literal(found[1])
         if found := self._match(_NUMBER):
             return Literal(json.loads(found[0]))
+        if _CONTAINER.match(self.text, self.at):
+            return self._container()
         start = self.at
         found = self._match(_NAME)
         if not found:
             raise _Broken(self._unexpected("a name or a literal"), self.at)
         root = found[0]
-        parts: list[str | int | Expression] = []
+        parts: list[Part | Expression] = []
         while True:
             if self._follows("."):
                 key = self._match(KEY)
@@ -168,13 +192,25 @@ class _Reader:
                 break
         if not parts and root in _WORDS:
             return Literal(_WORDS[root])
-        return Path(root, tuple(parts), self.text[start : self.at])
+        return Path(root, tuple(parts), self.text[start : self.at], start)
 
-    def _index(self, depth: int) -> str | int | Expression:
+    def _container(self) -> Literal:
+        """A list or an object as JSON has it: `[]`, `{"a": 1}`."""
+        start = self.at
+        try:
+            value, length = _JSON.raw_decode(self.text[start : start + LITERAL_CHARS])
+        except (ValueError, RecursionError):
+            raise _Broken(f"{_shown(self.text, start)} is no list or object in JSON", start) from None
+        self.at = start + length
+        return Literal(value)
+
+    def _index(self, depth: int) -> Part | Expression:
         self._space()
-        part: str | int | Expression
+        part: Part | Expression
         if found := self._match(_INDEX):
             part = int(found[0])
+        elif self._match(_STAR):
+            part = EACH
         elif found := self._match(_SINGLE):
             part = found[1]
         elif found := self._match(_DOUBLE):
@@ -187,7 +223,7 @@ class _Reader:
         elif found := self._match(_UNCLOSED):
             raise _Broken(self._unexpected("`]`"), self.at)
         else:
-            raise _Broken(self._unexpected("a whole number, a quoted key or a template in the brackets"), self.at)
+            raise _Broken(self._unexpected("a whole number, a quoted key, `*` or a template in the brackets"), self.at)
         if not self._skipped("]"):
             raise _Broken(self._unexpected("`]`"), self.at)
         return part

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -15,8 +14,28 @@ from leadrope.workflows.problems import LISTED, nearest
 
 ESCAPE_HINT = "Write `$${` for a `${` that is no template."
 FALLBACK_HINT = 'What may be missing has something to fall back on: `${a.b ?? "none"}`.'
-_JSON_BEGINS = re.compile(r"[ \t\r\n]*[\[{]")
+ABSENT = "_absent"
+"""An output of a step: by name, why this time it does not have another of its outputs."""
 _MISSING: Any = object()
+DIALECT = "the dialect"
+"""A key of a scope, which cannot be the name of anything in it: `pflow` where texts are filled as pflow fills them."""
+
+
+class Failed(dict[str, Any]):
+    """What a failed step or item left. In `??` and in a projection it is not there, except for its `error`.
+
+    `is_readable`: a template that names it alone gets the value, as in the step that handles the error.
+    """
+
+    def __init__(self, outputs: Mapping[str, Any], *, is_readable: bool = True) -> None:
+        super().__init__(outputs)
+        self.is_readable = is_readable
+
+
+class Absent(msgspec.Struct, frozen=True):
+    """In a scope: a name that has no value, and why. To a template it is not there."""
+
+    reason: str
 
 
 class Missing(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +76,7 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
     """One name that a value needs."""
 
     root: str
-    parts: tuple[str | int, ...]
+    parts: tuple[syntax.Part, ...]
     """The path behind it, as far as it is known without values."""
     source: str
     """As written, without `${` and `}`."""
@@ -154,11 +173,56 @@ def is_true(value: Any) -> bool:
     return bool(value)
 
 
-def as_text(value: Any) -> str:
-    """A value inside a text: text as it is, null as nothing, all else as JSON."""
+def as_text(value: Any, scope: Mapping[str, Any] | None = None) -> str:
+    """A value inside a text: text as it is, null as nothing, all else as JSON. In pflow's files true is `True`."""
     if isinstance(value, str):
         return value
+    if isinstance(value, bool) and scope is not None and scope.get(DIALECT) == "pflow":
+        return str(value)
     return "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def opened(value: Any) -> Any:
+    """A text that is a list or an object in JSON, as what it says; everything else as it is."""
+    if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+
+
+def opened_inside(
+    written: Any,
+    filled: Any,
+    *,
+    allows: Callable[[tuple[str, ...]], bool] = lambda _: True,
+    path: tuple[str, ...] = (),
+) -> Any:
+    """A filled map or list in which every text that a template alone gave is opened, where it is JSON.
+
+    `allows` says by its path whether a place can take a list or an object.
+    """
+    if isinstance(written, Mapping) and isinstance(filled, Mapping):
+        return {key: _opened_leaf(written.get(key), inner, allows, (*path, str(key))) for key, inner in filled.items()}
+    if isinstance(written, list | tuple) and isinstance(filled, list):
+        pairs = enumerate(zip(written, filled, strict=True))
+        return [_opened_leaf(one, inner, allows, (*path, str(index))) for index, (one, inner) in pairs]
+    return filled
+
+
+def _opened_leaf(written: Any, filled: Any, allows: Callable[[tuple[str, ...]], bool], path: tuple[str, ...]) -> Any:
+    if is_lone(written):
+        return opened(filled) if allows(path) else filled
+    return opened_inside(written, filled, allows=allows, path=path)
+
+
+def is_lone(written: Any) -> bool:
+    """Whether it is one template and nothing else, so that the value keeps its type."""
+    if not isinstance(written, str) or "${" not in written:
+        return False
+    pieces, _ = syntax.scan(written)
+    return len(pieces) == 1 and isinstance(pieces[0], syntax.Expression)
 
 
 def texts(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], str]]:
@@ -206,8 +270,9 @@ class _Filler:
         self.missing += [Missing(template=one.source, reason=one.message, path=path) for one in problems]
         if len(pieces) == 1 and isinstance(pieces[0], syntax.Expression):
             return self._expression(pieces[0], path)
-        filled = [piece if isinstance(piece, str) else as_text(self._expression(piece, path)) for piece in pieces]
-        return "".join(filled)
+        return "".join(
+            piece if isinstance(piece, str) else as_text(self._expression(piece, path), self._scope) for piece in pieces
+        )
 
     def _expression(self, expression: syntax.Expression, path: tuple[str | int, ...]) -> Any:
         found, missing = self._first(expression, path)
@@ -222,14 +287,15 @@ class _Filler:
         for operand in expression.operands:
             if isinstance(operand, syntax.Literal):
                 return operand.value, None
-            found, missing = self._walk(operand, expression.source, path)
+            found, missing = self._named(operand, expression, path)
             if found is not _MISSING:
                 return found, None
         return _MISSING, missing
 
-    def _walk(self, name: syntax.Path, source: str, path: tuple[str | int, ...]) -> tuple[Any, Any]:
+    def _named(self, name: syntax.Path, expression: syntax.Expression, path: tuple[str | int, ...]) -> tuple[Any, Any]:
+        source = expression.source
         if name.root not in self._scope:
-            known = tuple(self._scope)
+            known = tuple(key for key, value in self._scope.items() if key != DIALECT and not isinstance(value, Absent))
             near = nearest(name.root, known)
             rest = name.source[len(name.root) :]
             return _MISSING, Missing(
@@ -240,14 +306,32 @@ class _Filler:
                 suggestion=near + rest if near else None,
             )
         value = self._scope[name.root]
-        way = name.root
-        for part in name.parts:
+        if isinstance(value, Absent):
+            return _MISSING, Missing(template=source, reason=value.reason, path=path, is_inside=True)
+        is_failed = isinstance(value, Failed) and name.parts[:1] != ("error",)
+        if is_failed and (len(expression.operands) > 1 or not value.is_readable):
+            return _MISSING, Missing(
+                template=source, reason=f"the step {name.root!r} failed", path=path, is_inside=True
+            )
+        return self._walk(value, name.parts, name.root, source, path)
+
+    def _walk(
+        self,
+        value: Any,
+        parts: tuple[syntax.Part | syntax.Expression, ...],
+        way: str,
+        source: str,
+        path: tuple[str | int, ...],
+    ) -> tuple[Any, Any]:
+        for number, part in enumerate(parts):
+            value = self._opened(value)
+            if isinstance(part, syntax.Each):
+                return self._each(value, parts[number + 1 :], way, source, path)
             key: Any = part
             if isinstance(part, syntax.Expression):
                 key, missing = self._first(part, path)
                 if key is _MISSING:
                     return _MISSING, missing
-            value = self._opened(value)
             found, reason, known = _member(value, key, way)
             if found is _MISSING:
                 near = nearest(str(key), known)
@@ -261,7 +345,28 @@ class _Filler:
                 )
             value = found
             way += f"[{json.dumps(key)}]" if isinstance(key, int) or not syntax.KEY.fullmatch(key) else f".{key}"
-        return value, None
+        return _plain(value), None
+
+    def _each(
+        self,
+        value: Any,
+        rest: tuple[syntax.Part | syntax.Expression, ...],
+        way: str,
+        source: str,
+        path: tuple[str | int, ...],
+    ) -> tuple[Any, Any]:
+        if not isinstance(value, list | tuple):
+            reason = f"{way} is {_kind(value)}, and `[*]` takes every item of a list"
+            return _MISSING, Missing(template=source, reason=reason, path=path, is_inside=True)
+        found = []
+        for index, item in enumerate(value):
+            if isinstance(item, Failed):
+                continue
+            one, missing = self._walk(item, rest, f"{way}[{index}]", source, path)
+            if one is _MISSING:
+                return _MISSING, missing
+            found.append(one)
+        return found, None
 
     def _opened(self, value: Any) -> Any:
         """A text that is JSON, as what it says."""
@@ -269,12 +374,25 @@ class _Filler:
             return value
         known = self._parsed.get(id(value))
         if known is None:
-            try:
-                known = (value, json.loads(value))
-            except (ValueError, RecursionError):
-                known = (value, value)
-            self._parsed[id(value)] = known
+            known = self._parsed[id(value)] = (value, opened(value))
         return known[1]
+
+
+def _why_absent(value: Mapping[str, Any], key: Any, way: str) -> str:
+    reasons = value.get(ABSENT)
+    reason = reasons.get(key) if isinstance(reasons, Mapping) else None
+    return f"{way} has no {key!r}: {reason}" if isinstance(reason, str) else f"{way} has no {key!r}"
+
+
+def _plain(value: Any) -> Any:
+    """As whoever asked gets it: what failed is a map like any other."""
+    if isinstance(value, Failed):
+        return dict(value)
+    if isinstance(value, list):
+        return [_plain(one) for one in value] if any(isinstance(one, Failed) for one in value) else value
+    if isinstance(value, dict) and isinstance(value.get("results"), list):
+        return {**value, "results": _plain(value["results"])}
+    return value
 
 
 def _member(value: Any, key: Any, way: str) -> tuple[Any, str, tuple[str, ...]]:
@@ -283,7 +401,9 @@ def _member(value: Any, key: Any, way: str) -> tuple[Any, str, tuple[str, ...]]:
         return _MISSING, f"{as_text(key)[:40] or 'null'} is neither a key nor an index of {way}", ()
     if isinstance(value, Mapping):
         found = value.get(key, _MISSING) if isinstance(key, str) else value.get(str(key), _MISSING)
-        return found, f"{way} has no {key!r}", tuple(str(name) for name in value)
+        if found is not _MISSING:
+            return found, "", ()
+        return found, _why_absent(value, key, way), tuple(str(name) for name in value if name != ABSENT)
     if isinstance(value, list | tuple):
         index = int(key) if isinstance(key, str) and key.isascii() and key.isdecimal() and len(key) < 10 else key
         if not isinstance(index, int):
@@ -291,5 +411,10 @@ def _member(value: Any, key: Any, way: str) -> tuple[Any, str, tuple[str, ...]]:
         if -len(value) <= index < len(value):
             return value[index], "", ()
         return _MISSING, f"{way} has {len(value)} items and no [{index}]", ()
-    kind = "null" if value is None else "a text that is no JSON" if isinstance(value, str) else as_text(value)[:40]
-    return _MISSING, f"{way} is {kind} and has no {key!r}", ()
+    return _MISSING, f"{way} is {_kind(value)} and has no {key!r}", ()
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "a map"
+    return "null" if value is None else "a text that is no JSON" if isinstance(value, str) else as_text(value)[:40]

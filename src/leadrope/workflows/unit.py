@@ -16,15 +16,21 @@ from leadrope import errors
 from leadrope.core.redaction import Redactor
 from leadrope.core.request_secrets import is_secret_name
 from leadrope.core.tools import ToolCall, fingerprint
-from leadrope.policy.verdicts import Allow, Deny
+from leadrope.policy.offers import risk_of
+from leadrope.policy.verdicts import Allow, Deny, Verdict
 from leadrope.runs.cleaning import as_json
+from leadrope.runs.patience import is_of_the_store
 from leadrope.runs.service import Service
-from leadrope.runtime.approvals import Approver, DenyAll
+from leadrope.runtime.access import Access
+from leadrope.runtime.approvals import Answer, Approver, DenyAll
 from leadrope.runtime.commands import Commands
-from leadrope.workflows import fits, links, model, templates
+from leadrope.workflows import auto_approval, fits, links, model, routing, templates
 from leadrope.workflows.host import Host
+from leadrope.workflows.rehearsed import Rehearsal
+from leadrope.workflows.secret_values import spellings
+from leadrope.workflows.shown_calls import has_shown
 from leadrope.workflows.steps import registry
-from leadrope.workflows.steps.base import Asked, Done, Kind, Parked, StepFailed, Word, brief, told
+from leadrope.workflows.steps.base import Asked, Done, Kind, Parked, StepFailed, brief, told
 from leadrope.workflows.units import Key
 
 log = logging.getLogger("leadrope.workflows")
@@ -35,7 +41,7 @@ BACKOFF_MOST_S = 60.0
 HIDDEN = "(a secret)"
 LONGEST_WORD = 8
 """What is not longer may stand in any text."""
-_HEALING = (errors.StoreBusy, errors.QueueFull)
+_HEALING = (errors.QueueFull,)
 Asking = Callable[[], contextlib.AbstractContextManager[None]]
 
 
@@ -49,22 +55,41 @@ class Owner(Protocol):
     @property
     def host(self) -> Host: ...
     def budget_left(self) -> float | None: ...
+    def is_named_elsewhere(self, step: str, text: str) -> bool: ...
     def acts(self, key: Key, action: str, cost_usd: float) -> None: ...
+    def begins(self, key: Key, given: Mapping[str, Any]) -> None:
+        """With its parameters as they were resolved; nothing where they could not be."""
+        ...
+
     def retries(self, key: Key, attempt: int, wait_s: float, why: str) -> None: ...
+    def asks(self, key: Key, run_id: str, approval_id: str, asked: Asked) -> None: ...
     def asking(self) -> contextlib.AbstractContextManager[None]:
         """While a person is asked: stops the clocks of what this execution is the work of."""
         ...
 
-    async def asked(self, key: Key, asked: Asked) -> tuple[str, Word]:
-        """The token under which it was asked, and what was answered."""
+    async def asked(self, key: Key, asked: Asked) -> tuple[str, Answer]:
+        """The id of the approval, and what was answered."""
         ...
 
-    async def give_back(self, tokens: Sequence[str]) -> None: ...
+    def earlier_answer(self, key: Key, asked: Asked, *, is_for_all: bool) -> Answer | None:
+        """To the same question of another unit; raises Parked while that is still open and nobody is here."""
+        ...
+
+    async def give_back(self, approval_ids: Sequence[str]) -> None: ...
     async def subflow(
         self,
         key: Key,
         name: str,
         inputs: Mapping[str, Any],
+        *,
+        budget_usd: float | None,
+        cost: Callable[[float], None],
+        asking: Asking,
+    ) -> Done: ...
+    async def run_inside(
+        self,
+        key: Key,
+        scope: Mapping[str, Any],
         *,
         budget_usd: float | None,
         cost: Callable[[float], None],
@@ -77,6 +102,7 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     hint: str | None = None
     outputs: dict[str, Any] = {}
+    code: int | None = None
 
 
 class Tried(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,12 +134,19 @@ class Unit:
         self._owner = owner
         self._step = step
         self._kind = kind
-        self._scope = scope
+        self._scope = _counted_from_one(scope) if scope.get(templates.DIALECT) == "pflow" else scope
         self.key = key
         self.policies = policies
         self.timeout_s: float | None = None
         self.budget_usd: float | None = None
+        self.used_secrets: tuple[str, ...] = ()
+        self._attempt_number = 0
+        self._runs = 0
+        """Of agents, in this attempt."""
         self._answers: list[str] = []
+        """Approvals that were answered, and whose answers this attempt has used."""
+        self._approved_values: dict[str, Any] | None = None
+        """The parameters that a person has seen and approved, where the step says `approval: required`."""
         self._commands: Commands | None = None
         self._clock: asyncio.Timeout | None = None
         self._questions = 0
@@ -126,6 +159,14 @@ class Unit:
     @property
     def flow_id(self) -> str:
         return self._owner.id
+
+    @property
+    def execution_id(self) -> str:
+        return self._owner.host.tag
+
+    def run_name(self) -> str:
+        self._runs += 1
+        return f"{self.key}:{self._attempt_number}:{self._runs}"
 
     @property
     def workspace(self) -> Path:
@@ -141,7 +182,11 @@ class Unit:
 
     @property
     def branches(self) -> frozenset[str]:
-        return frozenset(self._step.branches or ())
+        return frozenset(routing.ways(self._step, self._dialect) or ())
+
+    @property
+    def _dialect(self) -> model.Dialect:
+        return "pflow" if self._scope.get(templates.DIALECT) == "pflow" else "flow"
 
     @property
     def depth(self) -> int:
@@ -160,6 +205,14 @@ class Unit:
         return self._owner.host
 
     @property
+    def access(self) -> Access:
+        return self._owner.host.access
+
+    @property
+    def rehearsal(self) -> Rehearsal | None:
+        return self.host.rehearsal
+
+    @property
     def redactor(self) -> Redactor:
         return self._owner.host.redactor
 
@@ -175,8 +228,17 @@ class Unit:
             raise RuntimeError("a unit's commands are there from its first attempt on")
         return self._commands
 
+    def retries(self, attempt: int, wait_s: float, why: str) -> None:
+        self._owner.retries(self.key, attempt, wait_s, why)
+
+    def is_named_elsewhere(self, text: str) -> bool:
+        return self._owner.is_named_elsewhere(self._step.id, text)
+
     def say(self, action: str, *, cost_usd: float = 0.0) -> None:
         self._owner.acts(self.key, action, cost_usd)
+
+    def asks(self, run_id: str, approval_id: str, asked: Asked) -> None:
+        self._owner.asks(self.key, run_id, approval_id, asked)
 
     async def permit(self, call: ToolCall, *, is_own: bool = True) -> ToolCall:
         has_person = self.host.on_ask == "wait"
@@ -189,33 +251,79 @@ class Unit:
                 kind="denied",
                 hint=_where(verdict),
             )
-        word = await self.ask(
-            Asked(
-                kind="command",
-                title=f"{self._step.id}: {call.name}",
-                detail=told(call),
-                reason=verdict.reason,
-                fingerprint=fingerprint(call.name, call.input),
-            )
+        if self._approved_values is not None and has_shown(self._approved_values, call, self.workspace):
+            return call  # a person has approved exactly this already
+        asked = self._about(call, verdict)
+        answer = await self._ask_once(asked) if is_own and self._is_the_same_for_all(call) else await self.ask(asked)
+        if not answer.approved:
+            why = f": {answer.reason}" if answer.reason else ""
+            raise StepFailed(f"{self._step.id}: {call.name} was not approved by {answer.by}{why}", kind="denied")
+        return call if answer.edited is None else self._edited(call, answer.edited)
+
+    def _about(self, call: ToolCall, verdict: Verdict) -> Asked:
+        shown = msgspec.structs.replace(call, input=msgspec.json.decode(as_json(call.input, self.redactor)))
+        return Asked(
+            kind="tool_call",
+            title=f"{self._step.id}: {call.name}",
+            detail=told(call),
+            reason=verdict.reason,
+            rule=verdict.rule,
+            layer=verdict.layer,
+            call=shown,
+            risk=risk_of(call, (str(self.workspace),)),
+            reading=self.redactor.clean(verdict.reading),
+            # Whoever edits a call without its secrets would put these marks into it.
+            is_editable=self._step.type != "code" and shown.input == call.input,
+            fingerprint=fingerprint(call.name, call.input),
         )
-        if not word.approved:
-            why = f": {word.reason}" if word.reason else ""
-            raise StepFailed(f"{self._step.id}: {call.name} was not approved by {word.by}{why}", kind="denied")
+
+    def _edited(self, call: ToolCall, input_: dict[str, Any]) -> ToolCall:
+        """A person may change a call, but not into one that the rules forbid."""
+        call = msgspec.structs.replace(call, input=input_)
+        verdict = self.commands.judge(call, is_own=False, has_person=True)
+        if isinstance(verdict, Deny):
+            raise StepFailed(
+                f"{self._step.id}: the edited call is forbidden: {verdict.reason}", kind="denied", hint=_where(verdict)
+            )
         return call
 
-    async def ask(self, asked: Asked) -> Word:
-        # What is shown goes to terminals and logs; the fingerprint is of what is meant.
-        values = msgspec.json.decode(as_json(asked.values, self.redactor))
-        asked = msgspec.structs.replace(asked, values=values, detail=self.redactor.clean(asked.detail))
+    def _is_the_same_for_all(self, call: ToolCall) -> bool:
+        """Whether its text is the author's, for each item; of a batch of commands only those that are equal share."""
+        return self._step.type == "code" or (self._step.batch is not None and call.name == "Bash")
+
+    async def _ask_once(self, asked: Asked) -> Answer:
+        """Code for the whole execution, commands for the items of this batch."""
+        is_for_all = self._step.type == "code"
+        place = "" if is_for_all else f"{self.flow_id} {self._step.id} {self.key.iteration} "
+        with self.asking():  # also while another unit asks
+            return await self.host.shared_answers.ask(
+                place + asked.fingerprint,
+                lambda: self._owner.earlier_answer(self.key, asked, is_for_all=is_for_all),
+                lambda: self.ask(asked),
+            )
+
+    def _approved_beforehand(self, asked: Asked) -> Answer | None:
+        # Called workflows may have steps of the same names, which were not meant.
+        return auto_approval.answer(self.host.auto_approved, self._step.id, asked) if self.depth == 0 else None
+
+    async def ask(self, asked: Asked) -> Answer:
+        if given := self._approved_beforehand(asked):
+            return given
+        asked = self._shown(asked)
         try:
             with self.asking():
-                token, word = await self._owner.asked(self.key, asked)
-            self._answers.append(token)
-            return word
+                approval_id, answer = await self._owner.asked(self.key, asked)
+            self._answers.append(approval_id)
+            return answer
         except Parked:
             # Nothing was done yet: what was answered before this question is not asked once more when it goes on.
             await self._owner.give_back(self._answers)
             raise
+
+    def _shown(self, asked: Asked) -> Asked:
+        """What is shown goes to terminals and logs; the fingerprint is of what is meant."""
+        values = msgspec.json.decode(as_json(asked.values, self.redactor))
+        return msgspec.structs.replace(asked, values=values, detail=self.redactor.clean(asked.detail))
 
     @contextlib.contextmanager
     def asking(self) -> Iterator[None]:
@@ -244,15 +352,23 @@ class Unit:
             asking=self.asking,
         )
 
+    async def run_inside(self) -> Done:
+        return await self._owner.run_inside(
+            self.key,
+            self._scope,
+            budget_usd=self.budget_usd,
+            cost=lambda cost: self.say("", cost_usd=cost),
+            asking=self.asking,
+        )
+
     # -- the work -----------------------------------------------------------------------------------------------------
 
     async def run(self, cached: Callable[[str], Done | None]) -> Tried:
         """Never raises for what the step did wrong; only for what ends the whole execution."""
         try:
-            given = self._filled()
+            given = self._given()
             config = self._config(given)
-            # A person's word counts for the time when it was given.
-            cache_key = self._cache_key(given) if self._step.cache and self._step.type != "approval" else None
+            cache_key = self._cache_key(given) if self._is_cacheable else None
             if cache_key is not None and (known := cached(cache_key)) is not None:
                 return Tried(done=known)
             self._commands = await self.host.commands_under(self.policies)
@@ -261,20 +377,35 @@ class Unit:
             if self._step.approval:
                 await self._approved(given)
         except (StepFailed, errors.LeadropeError) as error:
+            if is_of_the_store(error):
+                raise
             return Tried(failed=_failed(error))
         tried = await self._attempts(config)
         return msgspec.structs.replace(tried, cache_key=cache_key) if cache_key else tried
+
+    def looked_at(self) -> tuple[Any, str | None]:
+        """Its configuration, and the key of its cache if it has one; raises if a value is not known. Starts nothing."""
+        given = self._filled()
+        return self._config(given), self._cache_key(given) if self._is_cacheable else None
+
+    @property
+    def _is_cacheable(self) -> bool:
+        # A person's word counts for the time when it was given, and a group has no parameters to tell it by.
+        # What a script gave must not be taken for a step's own outputs later.
+        is_real = self.rehearsal is None
+        return is_real and bool(self._step.cache) and self._step.type not in ("approval", model.GROUP)
 
     async def _attempts(self, config: Any) -> Tried:
         retry = self._step.retry
         cost, tokens, attempt = 0.0, 0, 0
         while True:
             attempt += 1
+            self._attempt_number, self._runs = attempt, 0
             try:
                 done = await self._attempt(config)
             except StepFailed as failure:
                 cost, tokens = cost + failure.cost_usd, tokens + failure.tokens
-                if retry is None or attempt > retry.max or not failure.can_heal:
+                if retry is None or attempt >= retry.max or not self._can_heal(failure, retry):
                     return Tried(
                         failed=_failed(failure), attempts=attempt, cost_usd=cost, tokens=tokens, run_id=failure.run_id
                     )
@@ -291,13 +422,20 @@ class Unit:
                     run_id=done.run_id,
                 )
 
+    def _can_heal(self, failure: StepFailed, retry: model.Retry) -> bool:
+        is_pflow_code = self._dialect == "pflow" and failure.kind == "code_failed"
+        return failure.can_heal or is_retried(failure, retry) or is_pflow_code
+
     async def _attempt(self, config: Any) -> Done:
         limit = self.timeout_s
         if limit is not None and self._kind.ends_itself:
             limit += LAST_CLOCK_S
         try:
+            await self.host.gate.passed()
             async with asyncio.timeout(limit) as self._clock:
-                done = await self._kind.run(config, self)
+                with self.host.gate.clock(self.asking):
+                    scripted = self.rehearsal.outputs(self._step.id) if self.rehearsal is not None else None
+                    done = await self._kind.run(config, self) if scripted is None else Done(outputs=scripted)
             return _checked(done)
         except TimeoutError:
             if self._clock is None or not self._clock.expired():
@@ -311,6 +449,8 @@ class Unit:
         except (StepFailed, Parked):
             raise
         except errors.LeadropeError as error:
+            if is_of_the_store(error):
+                raise  # never what a step came to
             raise StepFailed(
                 error.message, kind=error.kind, hint=error.hint, can_heal=isinstance(error, _HEALING)
             ) from error
@@ -320,18 +460,34 @@ class Unit:
             raise StepFailed(
                 f"{self._step.id}: leadrope itself failed: {error!r}",
                 kind="internal_error",
-                hint="Report it, with the log.",
+                hint="This is a bug in leadrope. LEADROPE_DEBUG=1 shows where it happened.",
             ) from error
         finally:
             self._clock = None
+
+    def _given(self) -> dict[str, Any]:
+        given: dict[str, Any] = {}
+        try:
+            given = self._filled()
+        finally:
+            self._owner.begins(self.key, self._without_secrets(given))
+        return given
+
+    def _without_secrets(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: HIDDEN if name in self._kind.secret else value for name, value in given.items()}
 
     def _filled(self) -> dict[str, Any]:
         fill = self._kind.fill or templates.resolve
         is_literal = model.LITERAL.get(self._step.type, ())
         literal = {name: value for name, value in self._step.parameters.items() if name in is_literal}
         others = {name: value for name, value in self._step.parameters.items() if name not in literal}
-        given = {**fill(others, self._scope), **literal}
-        self.host.learn(secrets_in(self._kind, given))
+        secrets = self.host.secret_values()
+        names = self._names()
+        # An input or a step that is called so has the older right to the name.
+        scope = {model.SECRET: secrets, **names} if self._kind.secret_references else names
+        given = {**self._opened(fill(others, scope)), **literal}
+        self.used_secrets = tuple(dict.fromkeys(secrets.used))
+        self.host.learn((*secrets_in(self._kind, given), *spellings(self.used_secrets)))
         own = {key: getattr(self._step, key) for key in ("timeout", "budget")}
         said = {key: templates.resolve(value, self._scope) for key, value in own.items() if value is not None}
         self.timeout_s = _number(self._step.id, "timeout", said.get("timeout")) or self._kind.default_timeout_s
@@ -340,6 +496,28 @@ class Unit:
         self.budget_usd = min((value for value in (budget, left) if value is not None), default=None)
         fields = self._kind.config.__struct_fields__
         return {**given, **{key: value for key, value in said.items() if key in fields}}
+
+    def _names(self) -> Mapping[str, Any]:
+        """What the templates of its parameters may use."""
+        own = self._step.parameters.get(self._kind.names_in) if self._kind.names_in else None
+        return {**self._scope, **templates.resolve(own, self._scope)} if isinstance(own, Mapping) else self._scope
+
+    def _opened(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """With texts that are JSON as their values, in maps and lists that are received as JSON; in pflow's in all."""
+        kind, written = self._kind, self._step.parameters
+        names = set(written) if self._dialect == "pflow" else set(kind.opens)
+        schema = registry.step_type(kind).parameters
+
+        def allows(path: tuple[str, ...]) -> bool:
+            kinds = fits.types_at(schema, path, schema)
+            return not kinds or bool(kinds & {"array", "object"})
+
+        return {
+            name: templates.opened_inside(written.get(name), value, allows=allows, path=(name,))
+            if name in names and name not in kind.opens_itself
+            else value
+            for name, value in given.items()
+        }
 
     def _config(self, given: dict[str, Any]) -> Any:
         try:
@@ -350,23 +528,34 @@ class Unit:
             raise StepFailed(f"{self._step.id}: {where}{message}", kind="bad_input") from None
 
     async def _approved(self, given: dict[str, Any]) -> None:
-        word = await self.ask(
+        asked = self._shown(
             Asked(
-                kind="approval",
+                kind="step",
                 title=f"{self._step.id} ({self._step.type}) is to start",
                 detail=self._step.description,
-                values={name: HIDDEN if name in self._kind.secret else value for name, value in given.items()},
+                values=self._without_secrets(given),
                 reason="the step says `approval: required`",
+                rule="approval",
+                layer="workflow",
                 fingerprint=_digest(self._step.id, self._step.type, given),
             )
         )
-        if not word.approved:
-            why = f": {word.reason}" if word.reason else ""
-            raise StepFailed(f"{self._step.id}: not approved by {word.by}{why}", kind="denied")
+        answer = await self.ask(asked)
+        if not answer.approved:
+            why = f": {answer.reason}" if answer.reason else ""
+            raise StepFailed(f"{self._step.id}: not approved by {answer.by}{why}", kind="denied")
+        if self._approved_beforehand(asked) is None:
+            self._approved_values = asked.values  # which a person has seen
 
     def _cache_key(self, given: dict[str, Any]) -> str:
         ways = sorted(self.branches)  # what a step chooses can depend on what there is to choose from
         return _digest(self._step.type, given, ways, list(self.policies), str(self.workspace))
+
+
+def _counted_from_one(scope: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The turns of a loop as pflow counts them."""
+    turn = scope.get("__iteration__")
+    return {**scope, "__iteration__": turn + 1} if isinstance(turn, int) else scope
 
 
 def pause_before(retry: model.Retry, attempt: int) -> float:
@@ -375,11 +564,18 @@ def pause_before(retry: model.Retry, attempt: int) -> float:
     return min(retry.wait * grows, BACKOFF_MOST_S)
 
 
+def is_retried(failure: StepFailed, retry: model.Retry) -> bool:
+    """Whether the step asks for another attempt after an ending that is its program's own."""
+    if failure.kind == "command_failed":
+        return "exit_code" in retry.retry_on or failure.outputs.get("exit_code") in retry.retry_on
+    return failure.kind == "code_failed" and "exit_code" in retry.retry_on
+
+
 def _where(verdict: Deny) -> str:
     """The layer of a run is here the workflow's own; `policy explain` knows the others."""
     if verdict.layer == "run":
         return f"The rule is {verdict.rule}, of the policy in the workflow's Settings or in the step."
-    return f"The rule is {verdict.rule} ({verdict.layer}); `leadrope policy explain` tells more."
+    return f"The rule is {verdict.rule} ({verdict.layer}); see `leadrope policy explain`."
 
 
 def secrets_in(kind: Kind[Any], given: Mapping[str, Any]) -> list[str]:
@@ -413,13 +609,14 @@ def scope_of_unit(step: model.Step, key: Key, item: Any, carried: Mapping[str, A
 
 
 def uses(step: model.Step) -> frozenset[str]:
-    """The names that the step's templates begin with."""
-    return frozenset(reference.root for reference in links.needs(step))
+    """The names that the step's own templates begin with; steps inside it are asked for theirs when they start."""
+    return frozenset(reference.root for reference in templates.references(links.templated(step)))
 
 
 def _failed(error: errors.LeadropeError) -> Failed:
-    outputs = error.outputs if isinstance(error, StepFailed) else {}
-    return Failed(kind=error.kind, message=error.message, hint=error.hint, outputs=outputs)
+    if not isinstance(error, StepFailed):
+        return Failed(kind=error.kind, message=error.message, hint=error.hint)
+    return Failed(kind=error.kind, message=error.message, hint=error.hint, outputs=error.outputs, code=error.code)
 
 
 def _checked(done: Done) -> Done:
@@ -431,14 +628,16 @@ def _checked(done: Done) -> Done:
 
 
 def _written(given: dict[str, Any], kind: Kind[Any]) -> dict[str, Any]:
-    """A number or a truth that a template gave where only text fits, as it would stand in a text."""
+    """What a template gave, as its place wants it: a number as text where only text fits, JSON as a list or map."""
     schema = registry.step_type(kind).parameters
     found = dict(given)
     for name, value in given.items():
-        if isinstance(value, bool | int | float):
-            wanted = schema["properties"].get(name)
-            if isinstance(wanted, Mapping) and fits.types_of(wanted, schema) <= {"string", "null"}:
-                found[name] = templates.as_text(value)
+        wanted = schema["properties"].get(name)
+        kinds = fits.types_of(wanted, schema) - {"null"} if isinstance(wanted, Mapping) else frozenset()
+        if isinstance(value, bool | int | float) and kinds == {"string"}:
+            found[name] = templates.as_text(value)
+        elif isinstance(value, str) and kinds and kinds <= {"array", "object"}:
+            found[name] = templates.opened(value)
     return found
 
 

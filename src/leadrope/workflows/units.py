@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
-from leadrope.workflows.model import Batch, Loop
+from leadrope.workflows.model import Batch
 from leadrope.workflows.plan import Outcome
 
 WHOLE = -1
@@ -107,30 +107,3 @@ def batch_units(
     progress = BatchProgress(step, batch, count, outcomes, running, iteration=iteration)
     outcome = progress.outcome
     return Units(ready=progress.take() if outcome is None else (), outcome=outcome)
-
-
-def loop_units(
-    step: str,
-    loop: Loop,
-    outcomes: Mapping[Key, Outcome],
-    goes_on: bool | None,
-    running: Collection[Key] = (),
-) -> Units:
-    """The next iteration, or what the loop came to.
-
-    `goes_on` is what the condition says after the last iteration that is done, None where there is no condition.
-    A failed iteration ends the loop; so does `max_iterations`, softly where the condition wanted to go on.
-    """
-    if any(key.step == step for key in running):
-        return Units()
-    done = 0
-    while (key := Key(step, done)) in outcomes:
-        if outcomes[key].status == "failed":
-            return Units(outcome=Outcome(status="failed"))
-        done += 1
-    if done == 0:
-        return Units(ready=(Key(step, 0),))
-    soft = any(outcomes[Key(step, number)].status == "degraded" for number in range(done))
-    if goes_on is not False and done < loop.max_iterations:
-        return Units(ready=(Key(step, done),))
-    return Units(outcome=Outcome(status="degraded" if soft or goes_on else "succeeded"))

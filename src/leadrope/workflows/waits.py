@@ -1,4 +1,4 @@
-"""What an execution asks of people: kept under a token, answered here or anywhere, for days if need be."""
+"""What an execution asks of people: kept as approvals, answered here or from anywhere, for days if need be."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ from collections.abc import Sequence
 import msgspec
 
 from leadrope import errors
-from leadrope.runs.flows import FlowInfo, Wait
-from leadrope.workflows import happenings
+from leadrope.core import actors
+from leadrope.core.execution_events import StepAnswered, StepAsked
+from leadrope.runs import answers, flow_bodies
+from leadrope.runs.flows import FlowInfo
+from leadrope.runs.store import Approval, Decided
+from leadrope.runtime.approvals import Answer, read_answer
 from leadrope.workflows.host import Host
-from leadrope.workflows.report import Waiting
-from leadrope.workflows.steps.base import Asked, Parked, StepFailed, Word
+from leadrope.workflows.report import PendingApproval, pending_of
+from leadrope.workflows.steps.base import Asked, Parked, StepFailed
 from leadrope.workflows.units import Key
 
 LOOK_S = 2.0
 """Between two looks for an answer from another process that rang no bell here."""
+ALL = 2**31
 
 
 class Waits:
@@ -24,59 +29,140 @@ class Waits:
         self._host = host
         self._info = info
         self._flows = host.service.flows
+        self._store = host.service.store
+        self._put_aside: dict[str, set[str]] = {}
+        """Approval id -> the steps that were put aside for it: several, where one answer counts for all of them."""
 
-    async def ask(self, key: Key, asked: Asked) -> tuple[str, Word]:
-        """A word that was given before, of somebody who is there, or of whoever answers elsewhere meanwhile.
+    async def ask(self, key: Key, asked: Asked) -> tuple[str, Answer]:
+        """An answer that was given before, or the first one from here or elsewhere.
 
-        Parked is raised where nobody is there. The token comes with the word, for `give_back`.
+        Parked is raised where nobody is there. The approval's id comes with the answer, for `give_back`.
         """
         if self._host.on_ask == "deny" and self._host.people is None:
-            return "", Word(approved=False, by="leadrope", reason="nobody is there, and the workflow is not to wait")
-        told = msgspec.to_builtins(asked)
-        wait = await self._flows.add_wait(self._info, key, told, asked.fingerprint, self._host.redactor)
-        if wait.state == "pending":
-            self._host.show(
-                happenings.StepWaits(
-                    flow_id=self._info.id,
-                    step=key.step,
-                    iteration=key.iteration,
-                    item=key.item,
-                    token=wait.token,
-                    asked=asked,
-                )
+            reason = "nobody is there, and the workflow is not to wait"
+            return "", Answer(approved=False, by=actors.NOBODY, reason=reason)
+        approval = await self._flows.ask(
+            self._info,
+            key,
+            asked.kind,
+            asked,
+            execution_id=self._host.tag,
+            fingerprint=asked.fingerprint,
+            redactor=self._host.redactor,
+            log=self._host.log,
+            told=lambda approval_id: self._event(key, approval_id, asked),
+        )
+        self._host.parked.discard(approval.id)
+        answer: Answer | None = None
+        if approval.state == "pending":
+            answer = await self._heard(key, approval, asked)
+        if not await self._store.use_approval(approval.id):
+            raise errors.WrongState(f"the answer to {approval.id} was used already", hint="It is asked anew.")
+        answer = answer or _stored(self._store.approval(approval.id))
+        self._tell_answer(key, approval.id, answer)
+        return approval.id, answer
+
+    def earlier_answer(self, key: Key, asked: Asked, *, is_for_all: bool) -> Answer | None:
+        """What was answered to the same question before; Parked where that is open and nobody is here.
+
+        `is_for_all`: whichever step and turn has asked it. A denial counts once: starting the step again asks again.
+        """
+        same = [
+            approval
+            for approval in self._store.approvals(state="", flow_id=self._info.id, limit=ALL)
+            if (approval.kind, approval.fingerprint) == (asked.kind, asked.fingerprint)
+            and (is_for_all or (approval.step, approval.iteration) == (key.step, key.iteration))
+        ]
+        for approval in same:
+            if approval.state == "approved" or (approval.state == "denied" and not approval.used):
+                self._host.parked.discard(approval.id)
+                return _stored(approval)
+        pending = next((approval for approval in same if approval.state == "pending"), None)
+        if pending is not None and self._host.people is None:
+            raise self._parked(key, pending.id)
+        return None
+
+    def tell(self, key: Key, run_id: str, approval_id: str, asked: Asked) -> None:
+        """That the agent of a step asks: whoever looks on must not wonder why nothing happens."""
+        self._host.tell(self._event(key, approval_id, asked, run_id))
+
+    def _event(self, key: Key, approval_id: str, asked: Asked, run_id: str = "") -> StepAsked:
+        values = flow_bodies.excerpt(asked.values, self._host.redactor)
+        return StepAsked(
+            execution=self._execution,
+            step=key.step,
+            iteration=key.iteration,
+            item=key.item,
+            approval_id=approval_id,
+            kind=asked.kind,
+            title=asked.title,
+            detail=self._host.cut(asked.detail),
+            values=flow_bodies.read_excerpt(values.body, "values"),
+            choices=asked.choices,
+            fields=tuple(field.name for field in asked.fields if field.is_needed),
+            reason=self._host.cut(asked.reason),
+            rule=asked.rule,
+            layer=asked.layer,
+            risk=asked.risk if asked.kind == "tool_call" else "",
+            expires_s=asked.expires_s,
+            fingerprint=asked.fingerprint,
+            run_id=run_id,
+        )
+
+    def _tell_answer(self, key: Key, approval_id: str, answer: Answer) -> None:
+        """Once: whoever answers while nobody owns the execution has told it already."""
+        if approval_id in self._host.answered:
+            return
+        self._host.answered.add(approval_id)
+        self._host.tell(
+            StepAnswered(
+                execution=self._execution,
+                step=key.step,
+                iteration=key.iteration,
+                item=key.item,
+                approval_id=approval_id,
+                approved=answer.approved,
+                choice=answer.choice,
+                by=answer.by,
+                reason=self._host.cut(answer.reason),
             )
-            wait = await self._heard(wait, asked)
-        if not await self._flows.use_wait(wait.token):
-            raise errors.WrongState(f"the answer {wait.token} was used already", hint="It is asked anew.")
-        return wait.token, Word(approved=wait.state == "approved", choice=wait.choice, reason=wait.reason, by=wait.by)
+        )
 
-    async def give_back(self, tokens: Sequence[str]) -> None:
+    @property
+    def _execution(self) -> str:
+        """As events name it: the one that the log belongs to is not named."""
+        return self._info.id if self._info.parent is not None else ""
+
+    async def give_back(self, approval_ids: Sequence[str]) -> None:
         """Answers that led to nothing yet: the same questions find them again."""
-        await self._flows.give_back([token for token in tokens if token])
+        await self._store.give_back([approval_id for approval_id in approval_ids if approval_id])
 
-    async def _heard(self, wait: Wait, asked: Asked) -> Wait:
-        """The first word counts, wherever it comes from."""
+    async def _heard(self, key: Key, approval: Approval, asked: Asked) -> Answer | None:
+        """The first answer counts, wherever it comes from. None: it is in the store."""
         if self._host.people is None:
-            raise self._parked(wait.token)
-        here = asyncio.ensure_future(self._host.people.ask(asked, wait.token))
-        elsewhere = asyncio.ensure_future(self._decided(wait.token))
+            raise self._parked(key, approval.id)
+        here = asyncio.ensure_future(self._host.people.ask(asked, approval.id))
+        elsewhere = asyncio.ensure_future(self._decided(approval.id))
         try:
             await asyncio.wait((here, elsewhere), return_when=asyncio.FIRST_COMPLETED)
             if elsewhere.done():
-                return elsewhere.result()
-            word = here.result()
-            if word is None:
-                raise self._parked(wait.token)
-            return await self._decide(wait.token, word)
+                elsewhere.result()
+                return None
+            answer = here.result()
+            if answer is None:
+                raise self._parked(key, approval.id)
+            return await self._decide(approval, answer)
         finally:
             for task in (here, elsewhere):
                 task.cancel()
             await asyncio.wait((here, elsewhere))
 
-    def _parked(self, token: str) -> Exception:
+    def _parked(self, key: Key, approval_id: str) -> Exception:
         """An execution that could never go on is not put aside."""
         if "inputs" not in self._flows.texts(self._host.tag).redacted:
-            return Parked(token)
+            self._host.parked.add(approval_id)
+            self._put_aside.setdefault(approval_id, set()).add(key.step)
+            return Parked(approval_id)
         return StepFailed(
             "a person is needed who is not there, and the workflow cannot wait: one of its inputs is a secret, and "
             "secrets are not kept",
@@ -84,51 +170,49 @@ class Waits:
             hint="Run it at a terminal where somebody answers, or with --no-wait.",
         )
 
-    async def _decide(self, token: str, word: Word) -> Wait:
-        try:
-            return await self._flows.decide_wait(
-                token,
-                "approved" if word.approved else "denied",
-                choice=word.choice,
-                reason=word.reason,
-                by=word.by,
-                redactor=self._host.redactor,
-            )
-        except errors.WrongState:
-            return self._flows.wait(token)  # somebody else was quicker, and the first answer counts
+    async def _decide(self, approval: Approval, answer: Answer) -> Answer | None:
+        """An answer from here is used as it was given; what is secret in it is not kept."""
+        answer = answers.checked(approval, answer)
+        clean = self._host.redactor.clean
+        text = clean(msgspec.json.encode(answer).decode()).encode()
+        state: Decided = "approved" if answer.approved else "denied"
+        is_first = await self._store.decide(
+            approval.id, state, by=answer.by, reason=clean(answer.reason), answer=text, fingerprint=approval.fingerprint
+        )
+        return answer if is_first else None  # somebody else was quicker, and the first answer counts
 
-    async def _decided(self, token: str) -> Wait:
+    async def _decided(self, approval_id: str) -> None:
         """Once somebody has answered it, in whatever process."""
-        with self._host.service.store.bell.listen() as heard:
-            while (wait := self._flows.wait(token)).state == "pending":
+        with self._store.bell.listen() as heard:
+            while self._store.approval(approval_id).state == "pending":
                 await heard.wait(LOOK_S)
-        return wait
 
     # -- what is open -------------------------------------------------------------------------------------------------
 
-    def steps(self) -> set[str]:
-        """Those that an answer is still missing for, be it inside a workflow that they call."""
-        inside = {child.parent_key.partition("#")[0] for child in self._children(self._info.id)}
-        return inside | {wait.step for wait in self._flows.waits(flow_id=self._info.id)}
+    def answered_steps(self) -> set[str]:
+        """Steps that were put aside and have an answer since, also to a question of a workflow that they call."""
+        answered = self._host.parked - self._store.pending_ids(self._host.tag)
+        callers = {step for one in answered if (step := self._step_of(self._store.approval(one))) is not None}
+        return callers.union(*(self._put_aside.get(one, ()) for one in answered))
 
-    def open(self) -> tuple[Waiting, ...]:
+    def _step_of(self, approval: Approval) -> str | None:
+        """The step of this execution that an approval belongs to: its own, or the one that has called who asks."""
+        flow_id, step = approval.flow_id, approval.step
+        while flow_id != self._info.id:
+            flow = self._flows.get(flow_id)
+            if flow.parent is None:
+                return None
+            flow_id, step = flow.parent, flow.parent_key.partition("#")[0]
+        return step
+
+    def open(self) -> tuple[PendingApproval, ...]:
         """All that is asked, here and inside."""
-        found: list[Wait] = []
-        todo = [self._info.id]
-        while todo:
-            flow_id = todo.pop()
-            found += self._flows.waits(flow_id=flow_id)
-            todo += [child.id for child in self._children(flow_id)]
-        return tuple(
-            Waiting(
-                token=wait.token,
-                step=wait.step,
-                title=str(wait.asked.get("title", "")),
-                detail=str(wait.asked.get("detail", "")),
-                choices=tuple(wait.asked.get("choices", ())),
-            )
-            for wait in found
-        )
+        found = self._store.approvals(execution_id=self._host.tag)
+        return tuple(pending_of(one) for one in found if self._step_of(one) is not None)
 
-    def _children(self, flow_id: str) -> list[FlowInfo]:
-        return [child for child in self._flows.children(flow_id) if child.state == "waiting"]
+
+def _stored(approval: Approval) -> Answer:
+    """One without its text was withdrawn or closed by leadrope itself."""
+    if approval.answer is not None:
+        return read_answer(approval.answer)
+    return Answer(approved=False, by=approval.by, reason=approval.reason)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -19,6 +19,8 @@ _WORDS = {
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
+_OLD_BOOLEANS = ("yes", "no", "on", "off")
+"""Texts in YAML 1.2 and booleans in YAML 1.1; in quotes they are texts to every reader."""
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 _INT = re.compile(r"[-+]?[0-9]+")
 _BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
@@ -56,8 +58,8 @@ class Loaded(msgspec.Struct, frozen=True):
     """Numbers and truths that would be written another way, as they stand: `1.10`, `007`, `True`."""
 
 
-def load(text: str) -> Loaded:
-    """What the text says; NotYaml says where it says nothing."""
+def load(text: str, scalar: Callable[[str], Any] | None = None) -> Loaded:
+    """What the text says; NotYaml says where it says nothing. `scalar` tells what an unquoted word means."""
     import yaml  # noqa: PLC0415  # 20 ms that only those pay who read a workflow
 
     # Events, and no nodes: libyaml's binding builds nodes with an unbounded recursion in C, and 100,000 opening
@@ -69,7 +71,7 @@ def load(text: str) -> Loaded:
         next(events)
         if not isinstance(next(events), yaml.DocumentStartEvent):
             return Loaded(None, where)
-        value = _value(next(events), events, (), where, respelt)
+        value = _value(next(events), events, (), where, respelt, scalar or _core_scalar)
         next(events)
         if not isinstance(event := next(events), yaml.StreamEndEvent):
             raise NotYaml("`---` begins a second document", event.start_mark.line, event.start_mark.column)
@@ -88,6 +90,7 @@ def _value(
     path: tuple[str | int, ...],
     where: Where,
     respelt: dict[tuple[str | int, ...], str],
+    scalar: Callable[[str], Any],
 ) -> Any:
     import yaml  # noqa: PLC0415  # loaded by now
 
@@ -109,7 +112,7 @@ def _value(
     if isinstance(event, yaml.SequenceStartEvent):
         items: list[Any] = []
         while not isinstance(inner := next(events), yaml.SequenceEndEvent):
-            items.append(_value(inner, events, (*path, len(items)), where, respelt))
+            items.append(_value(inner, events, (*path, len(items)), where, respelt, scalar))
         return items
     found: dict[str, Any] = {}
     while not isinstance(key := next(events), yaml.MappingEndEvent):
@@ -119,7 +122,7 @@ def _value(
         if key.value in found:
             raise NotYaml(f"the key {key.value!r} stands here twice", at.line, at.column)
         where[*path, key.value, KEY] = (at.line, at.column)
-        found[key.value] = _value(next(events), events, (*path, key.value), where, respelt)
+        found[key.value] = _value(next(events), events, (*path, key.value), where, respelt, scalar)
     return found
 
 
@@ -140,6 +143,9 @@ def scalar(text: str) -> Any:
         number = float(text)
         return number if math.isfinite(number) else text
     return text
+
+
+_core_scalar = scalar
 
 
 def quoted(text: str) -> str:
@@ -202,6 +208,7 @@ def _short(value: Any) -> str:
 def word(text: str) -> str:
     """Without quotes where it is then still the same text."""
     is_plain = _PLAIN.fullmatch(text) and isinstance(scalar(text), str) and "  " not in text
+    is_plain = is_plain and text.lower() not in _OLD_BOOLEANS
     return text if is_plain else quoted(text)
 
 
@@ -213,7 +220,9 @@ def _simple(value: Any) -> str:
     if isinstance(value, int):
         return str(value)
     if isinstance(value, float) and math.isfinite(value):
-        return repr(value)
+        # Older YAML, which pflow reads, takes an exponent for a number only after a point.
+        digits, has_exponent, exponent = repr(value).partition("e")
+        return f"{digits if '.' in digits else digits + '.0'}e{exponent}" if has_exponent else digits
     raise errors.BadValue(
         "value", f"{value!r} is no JSON value", hint="Use text, numbers, true, false, null, lists, maps."
     )

@@ -11,24 +11,25 @@ from typing import Any
 
 import pytest
 
+from leadrope.core.execution_events import ExecutionEvent, ExecutionRecord
 from leadrope.runs.service import Service
+from leadrope.runtime.approvals import Answer
 from leadrope.workflows import library, starting
 from leadrope.workflows.engine import Flow
-from leadrope.workflows.happenings import Happening
 from leadrope.workflows.report import FlowResult
-from leadrope.workflows.steps.base import Asked, Word
+from leadrope.workflows.steps.base import Asked
 from step_place import Here
 
 
 class Somebody:
     """A person who is there, with the answers that a test gives."""
 
-    def __init__(self, *words: Word | None, approver: Any = None) -> None:
+    def __init__(self, *words: Answer | None, approver: Any = None) -> None:
         self.words = list(words)
         self.asked: list[Asked] = []
         self.approver = approver
 
-    async def ask(self, asked: Asked, token: str) -> Word | None:
+    async def ask(self, asked: Asked, token: str) -> Answer | None:
         self.asked.append(asked)
         return self.words.pop(0)
 
@@ -47,11 +48,11 @@ class Shop:
             "LEADROPE_HOME": str(self.home),
             "LANG": "C.UTF-8",
         }
-        self.happened: list[Happening] = []
+        self.happened: list[ExecutionEvent] = []
         self._news = asyncio.Event()
 
-    def saw(self, happening: Happening) -> None:
-        self.happened.append(happening)
+    def saw(self, record: ExecutionRecord) -> None:
+        self.happened.append(record.event)
         self._news.set()
 
     def write(self, text: str, name: str = "test.flow.md") -> Path:
@@ -63,8 +64,10 @@ class Shop:
         return Service(self.environ)
 
     @asynccontextmanager
-    async def begun(self, text: str, inputs: dict[str, Any] | None = None, **options: Any) -> AsyncIterator[Flow]:
-        loaded = library.load(self.write(text))
+    async def begun(
+        self, text: str, inputs: dict[str, Any] | None = None, *, name: str = "test.flow.md", **options: Any
+    ) -> AsyncIterator[Flow]:
+        loaded = library.load(self.write(text, name))
         async with (
             self.service() as service,
             starting.started(
@@ -94,7 +97,7 @@ class Shop:
         async with self.service() as service:
             return service.flows.outcomes(flow_id)
 
-    def somebody(self, *words: Word | None, approver: Any = None) -> Somebody:
+    def somebody(self, *words: Answer | None, approver: Any = None) -> Somebody:
         return Somebody(*words, approver=approver)
 
     async def until(self, is_there: Callable[[], Any]) -> None:

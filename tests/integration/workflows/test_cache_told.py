@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from leadrope.workflows import happenings, library, report_page
+from leadrope.core import execution_events
+from leadrope.workflows import library, report_page
 from leadrope.workflows.account import account
 
 TEXT = """## Steps
@@ -39,7 +40,7 @@ async def test_what_came_from_the_cache_is_told_everywhere(shop: Any) -> None:
         expected = {"once": is_cached, "each": is_cached, "always": False}
         assert {step.id: step.is_cached for step in result.steps} == expected
         assert {step["id"]: step["is_cached"] for step in msgspec.to_builtins(result)["steps"]} == expected
-        assert {one.step: one.is_cached for one in shop.of(happenings.StepEnded)} == expected
+        assert {one.step: one.is_cached for one in shop.of(execution_events.StepEnded)} == expected
         async with shop.service() as service:
             kept = service.flows.outcomes(result.flow_id)
             of = account(service.flows.get(result.flow_id), library.parsed(TEXT), kept)

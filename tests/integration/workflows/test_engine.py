@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from leadrope.workflows import happenings
+from leadrope.core import execution_events
+from leadrope.runtime.approvals import Answer
 from leadrope.workflows.host import Host
 from leadrope.workflows.problems import BadWorkflow
 from leadrope.workflows.report import FlowResult
@@ -44,7 +45,7 @@ async def test_steps_run_in_order_and_values_reach_those_behind(shop: Any) -> No
         {"said": "<hello you>"},
         {"one": "succeeded", "two": "succeeded"},
     )
-    assert [one.step for one in shop.of(happenings.StepEnded)] == ["one", "two"]
+    assert [one.step for one in shop.of(execution_events.StepEnded)] == ["one", "two"]
     assert [one.outputs for one in await shop.outcomes(result.flow_id)] == [
         {"text": "hello you"},
         {"text": "<hello you>"},
@@ -111,7 +112,7 @@ async def test_a_step_starts_as_soon_as_its_own_inputs_are_there(shop: Any) -> N
 """
     async with shop.begun(text) as flow:
         running = asyncio.ensure_future(flow.run())
-        await shop.until(lambda: "b2" in {one.step for one in shop.of(happenings.StepEnded)})
+        await shop.until(lambda: "b2" in {one.step for one in shop.of(execution_events.StepEnded)})
         flow.stop("seen enough")
         result = await running
     assert result.outcome == "stopped"
@@ -213,8 +214,10 @@ async def test_batches(shop: Any, handling: str, files: list[str], outcome: str)
     result = await shop.run(BATCH.format(handling=handling), {"files": files})
     assert result.outcome == outcome
     if outcome != "failed":
-        contents = [one and one["content"] for one in result.outputs["read"]]
-        assert contents == [{"a": "A", "b": "B"}.get(name) for name in files]
+        read = result.outputs["read"]
+        assert [one.get("content") for one in read] == [{"a": "A", "b": "B"}.get(name) for name in files]
+        assert [(one["index"], one["item"]) for one in read] == list(enumerate(files))
+        assert [one["item"] for one in read if "error" in one] == [name for name in files if name == "nothing"]
         assert [one["index"] for one in result.outputs["errors"]] == [i for i, n in enumerate(files) if n == "nothing"]
 
 
@@ -222,7 +225,7 @@ async def test_a_loop_carries_values_and_ends_by_its_condition(shop: Any) -> Non
     text = """## Steps
 ### grow
 - type: note
-- text: ${{text}}x
+- text: ${{text ?? ""}}x
 ```yaml loop
 {condition}
 carry:
@@ -274,9 +277,7 @@ async def test_a_workflow_inside_a_workflow(shop: Any) -> None:
 """
     waiting = await shop.run(text)
     assert waiting.outcome == "waiting"
-    from leadrope.workflows.starting import Answer
-
-    result = await shop.resume(waiting.waits[0].token, answer=Answer(approved=True))
+    result = await shop.resume(waiting.approvals[0].id, answer=Answer(approved=True))
     assert (result.outcome, result.outputs) == ("succeeded", {"all": "got inner 7"})
 
 

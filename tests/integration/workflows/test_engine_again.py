@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from leadrope import errors
-from leadrope.workflows import happenings
+from leadrope.core import execution_events
+from leadrope.runtime.approvals import Answer
 from leadrope.workflows.report import FlowResult
-from leadrope.workflows.steps.base import Word
 
 
 def states(result: FlowResult) -> dict[str, str]:
@@ -34,18 +34,53 @@ async def test_an_approval_that_nobody_answers_puts_the_workflow_aside_and_a_tok
 """
     waiting = await shop.run(text)
     assert (waiting.outcome, states(waiting)["after"]) == ("waiting", "not_run")
-    (wait,) = waiting.waits
+    (wait,) = waiting.approvals
     shop.write(text + "\n### more\n- type: note\n- text: x\n")
     with pytest.raises(errors.WrongState, match="was changed"):
-        await shop.resume(wait.token)
+        await shop.resume(wait.id)
     shop.write(text)
-    from leadrope.workflows.starting import Answer
-
-    result = await shop.resume(wait.token, answer=Answer(approved=True, by="ann"))
+    result = await shop.resume(wait.id, answer=Answer(approved=True, by="ann"))
     assert (result.outcome, states(result)) == ("succeeded", dict.fromkeys(("before", "ask", "after"), "succeeded"))
     assert (shop.ws / "log").read_text() == "once", "what was done before is not done again"
     with pytest.raises(errors.WrongState):
-        await shop.resume(wait.token, answer=Answer(approved=True))
+        await shop.resume(wait.id, answer=Answer(approved=True))
+
+
+async def test_the_results_of_a_batch_keep_their_items_after_a_resume(shop: Any) -> None:
+    text = """## Steps
+### names
+- type: code
+- after: []
+```python code
+result = [{"n": 1}, {"n": 0}, {"n": 2}]
+```
+### ask
+- type: approval
+- message: Shall it go on?
+- after: each
+### tell
+- type: code
+- inputs: {good: "${each.results[*].item.n}", all: "${each.results}", bad: "${each.error_count}"}
+```python code
+good: list
+result = [good, [one["index"] for one in all], [one["item"]["n"] for one in all if "error" in one], bad]
+```
+### each
+- type: shell
+- command: test ${item.n} != 0 && echo ${item.n}
+- batch: {items: "${names.result}", error_handling: continue}
+- after: names
+- next: end
+## Outputs
+### told
+- source: ${tell.result}
+"""
+    from leadrope.runtime.approvals import Answer
+
+    waiting = await shop.run(text)
+    assert waiting.outcome == "waiting"
+    result = await shop.resume(waiting.approvals[0].id, answer=Answer(approved=True))
+    assert result.outputs == {"told": [[1, 2], [0, 1, 2], [0], 1]}, result
 
 
 async def test_a_no_is_a_failure_unless_it_has_a_branch(shop: Any) -> None:
@@ -64,7 +99,7 @@ async def test_a_no_is_a_failure_unless_it_has_a_branch(shop: Any) -> None:
 - text: n
 - next: []
 """
-    somebody = shop.somebody(Word(approved=False, reason="not today"), Word(approved=False), Word(approved=True))
+    somebody = shop.somebody(Answer(approved=False, reason="not today"), Answer(approved=False), Answer(approved=True))
     failed = await shop.run(text.format(next=""), people=somebody)
     assert failed.outcome == "failed"
     assert failed.failures[0].error is not None
@@ -93,7 +128,7 @@ async def test_choices(shop: Any) -> None:
 - text: other
 - next: []
 """,
-        people=shop.somebody(Word(approved=True, choice="blue")),
+        people=shop.somebody(Answer(approved=True, choice="blue")),
     )
     assert (states(result)["r"], states(result)["other"]) == ("left_out", "succeeded")
 
@@ -106,19 +141,19 @@ async def test_approval_required_shows_the_filled_parameters_and_holds_the_step(
 - content: secret plan
 - approval: required
 """
-    somebody = shop.somebody(Word(approved=False))
+    somebody = shop.somebody(Answer(approved=False))
     result = await shop.run(text, people=somebody)
     assert result.outcome == "failed"
     assert not (shop.ws / "out.txt").exists()
     assert somebody.asked[0].values["content"] == "secret plan"
-    result = await shop.run(text, people=shop.somebody(Word(approved=True)))
+    result = await shop.run(text, people=shop.somebody(Answer(approved=True)))
     assert (shop.ws / "out.txt").read_text() == "secret plan"
 
 
 async def test_no_wait_means_no(shop: Any) -> None:
     text = "## Steps\n### ask\n- type: approval\n- message: m\n"
     result = await shop.run(text, on_ask="deny")
-    assert (result.outcome, result.waits) == ("failed", ())
+    assert (result.outcome, result.approvals) == ("failed", ())
 
 
 async def test_only_and_from_take_the_last_values_before(shop: Any) -> None:
@@ -213,7 +248,7 @@ async def test_a_stopped_workflow_goes_on_from_its_journal(shop: Any) -> None:
 """
     async with shop.begun(text) as flow:
         running = asyncio.ensure_future(flow.run())
-        await shop.until(lambda: shop.of(happenings.StepEnded))
+        await shop.until(lambda: shop.of(execution_events.StepEnded))
         flow.stop()
         stopped = await running
     assert stopped.outcome == "stopped"
@@ -224,8 +259,6 @@ async def test_a_stopped_workflow_goes_on_from_its_journal(shop: Any) -> None:
 
 
 async def test_what_a_secret_was_taken_out_of_is_not_used_after_a_resume(shop: Any) -> None:
-    from leadrope.workflows.starting import Answer
-
     text = """## Steps
 ### has
 - type: read-file
@@ -240,7 +273,7 @@ async def test_what_a_secret_was_taken_out_of_is_not_used_after_a_resume(shop: A
     (shop.ws / "token").write_text("hunter2hunter2")
     waiting = await shop.run(text, secrets=["hunter2hunter2"])
     assert waiting.outcome == "waiting"
-    result = await shop.resume(waiting.waits[0].token, answer=Answer(approved=True))
+    result = await shop.resume(waiting.approvals[0].id, answer=Answer(approved=True))
     assert result.failures[0].error is not None
     assert (result.failures[0].id, result.failures[0].error.kind) == ("uses", "redacted_value")
     assert "hunter2" not in (shop.home / "leadrope.db").read_bytes().decode("latin-1")
@@ -252,15 +285,13 @@ async def test_a_workflow_with_a_secret_input_is_not_put_aside(shop: Any) -> Non
     result = await shop.run(text, {"api_token": "hunter2hunter2"})
     assert result.failures[0].error is not None
     assert (result.outcome, result.failures[0].error.kind) == ("failed", "cannot_wait")
-    asked = await shop.run(text, {"api_token": "hunter2hunter2"}, people=shop.somebody(Word(approved=True)))
+    asked = await shop.run(text, {"api_token": "hunter2hunter2"}, people=shop.somebody(Answer(approved=True)))
     assert asked.outcome == "succeeded", "where somebody answers it goes on"
     assert "hunter2" not in (shop.home / "leadrope.db").read_bytes().decode("latin-1")
 
 
 async def test_two_questions_of_one_step_are_each_asked_once(shop: Any) -> None:
     """Whoever has answered the first is not asked again because the second had to wait."""
-    from leadrope.workflows.starting import Answer
-
     text = """## Steps
 ### write
 - type: write-file
@@ -272,9 +303,9 @@ async def test_two_questions_of_one_step_are_each_asked_once(shop: Any) -> None:
     waiting = await shop.run(text)
     titles = []
     while waiting.outcome == "waiting":
-        (wait,) = waiting.waits
+        (wait,) = waiting.approvals
         titles.append(wait.title)
-        waiting = await shop.resume(wait.token, answer=Answer(approved=True))
+        waiting = await shop.resume(wait.id, answer=Answer(approved=True))
     assert waiting.outcome == "succeeded"
     assert titles == ["write (write-file) is to start", "write: Write"]
 
@@ -286,14 +317,14 @@ async def test_what_another_execution_has_paid_for_is_not_counted_again(shop: An
     result = await shop.run(text, begin_at="b")
     assert result.cost_usd == 0
     kinds = [type(one) for one in shop.happened]
-    assert kinds[0] is happenings.FlowStarted, "what is known stands below the title"
-    assert [(one.step, one.is_known) for one in shop.of(happenings.StepEnded)] == [("a", True), ("b", False)]
+    assert kinds[0] is execution_events.ExecutionStarted, "what is known stands below the title"
+    assert [(one.step, one.is_known) for one in shop.of(execution_events.StepEnded)] == [("a", True), ("b", False)]
 
 
 async def test_a_unit_that_was_cut_off_is_known(shop: Any) -> None:
     async with shop.begun("## Steps\n### long\n- type: wait\n- seconds: 3600\n") as flow:
         running = asyncio.ensure_future(flow.run())
-        await shop.until(lambda: shop.of(happenings.StepActing))
+        await shop.until(lambda: shop.of(execution_events.StepProgress))
         flow.stop()
         await running
         assert [one.step for one in flow.host.service.flows.begun(flow.id)] == ["long"]

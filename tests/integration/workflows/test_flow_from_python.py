@@ -52,5 +52,5 @@ def test_the_example_of_the_page(shop: Any) -> None:
     )
     assert done.returncode == 0, done.stderr
     asked, ended = done.stdout.splitlines()
-    assert re.fullmatch(r"ask asks: \w{16}", asked)
+    assert re.fullmatch(r"ask asks: [0-9a-f]{12}-step-1", asked)
     assert ended == "succeeded {'tag': 'v1.4.0'}"

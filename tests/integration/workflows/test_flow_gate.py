@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from leadrope.workflows.starting import Answer
-from leadrope.workflows.steps.base import Word
+from leadrope.runtime.approvals import Answer
 
 SETTINGS = "\n## Settings\n\n- policy: {blocked_commands: [touch]}\n"
 
@@ -22,7 +21,7 @@ KINDS = {
     "through a wrapper": "### bad\n\n- type: shell\n- command: nice env FOO=1 touch {marker}\n",
     "a batch": PLAIN + "- batch: {{items: [1, 2]}}\n",
     "a loop": PLAIN + "- loop: {{max_iterations: 2}}\n",
-    "a retried step": PLAIN + "- retry: {{max: 2, wait: 0}}\n",
+    "a retried step": PLAIN + "- retry: {{max: 3, wait: 0, retry_on: [exit_code]}}\n",
     "a handler": "### first\n\n- type: read-file\n- file_path: missing\n- on-error: bad\n\n" + PLAIN,
     "a value that becomes the command": (
         "### say\n\n- type: note\n- text: touch {marker}\n\n### bad\n\n- type: shell\n- command: ${{say.text}}\n"
@@ -100,13 +99,13 @@ async def test_a_command_that_needs_approval_waits_and_runs_once_after_a_yes(sho
     waiting = await shop.run(text)
     assert waiting.outcome == "waiting"
     assert not marker.exists()
-    result = await shop.resume(waiting.waits[0].token, answer=Answer(approved=True))
+    result = await shop.resume(waiting.approvals[0].id, answer=Answer(approved=True))
     assert result.outcome == "succeeded"
     assert (shop.ws / "log").read_text() == "x\n"
 
 
-@pytest.mark.parametrize("word", [Word(approved=False), None])
-async def test_a_command_that_needs_approval_does_not_run_without_it(shop: Any, word: Word | None) -> None:
+@pytest.mark.parametrize("word", [Answer(approved=False), None])
+async def test_a_command_that_needs_approval_does_not_run_without_it(shop: Any, word: Answer | None) -> None:
     marker = shop.ws / "marker"
     text = "## Steps\n\n" + f"### mark\n\n- type: shell\n- command: touch {marker}\n" + RULE
     result = await shop.run(text, people=shop.somebody(word))
@@ -119,7 +118,7 @@ async def test_an_answer_counts_for_the_call_that_was_shown_and_for_no_other(sho
     text = "## Steps\n\n### mark\n\n- type: shell\n- command: touch NAME\n" + RULE
     waiting = await shop.run(text.replace("NAME", "harmless"))
     shop.write(text.replace("NAME", str(marker)))
-    result = await shop.resume(waiting.waits[0].token, answer=Answer(approved=True), takes_change=True)
+    result = await shop.resume(waiting.approvals[0].id, answer=Answer(approved=True), takes_change=True)
     assert result.outcome == "waiting", "another call, so it is asked anew"
     assert not marker.exists()
     assert not (shop.ws / "harmless").exists()

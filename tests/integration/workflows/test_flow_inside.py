@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from leadrope import errors
-from leadrope.workflows import happenings, library, starting
+from leadrope.core import execution_events
+from leadrope.runtime.approvals import Answer
+from leadrope.workflows import library, starting
 from leadrope.workflows.report import FlowResult
-from leadrope.workflows.starting import Answer
 
 CALL = "## Steps\n\n### call\n\n- type: workflow\n- workflow: in.flow.md\n{more}"
 INNER = """## Steps
@@ -62,7 +63,7 @@ def states(result: FlowResult) -> dict[str, str]:
 
 
 def has_ended(shop: Any, step: str) -> bool:
-    return any(one.step == step for one in shop.of(happenings.StepEnded))
+    return any(one.step == step for one in shop.of(execution_events.StepEnded))
 
 
 async def test_a_stop_reaches_inside_and_the_same_process_goes_on(shop: Any) -> None:
@@ -87,7 +88,7 @@ async def test_a_stop_reaches_inside_and_the_same_process_goes_on(shop: Any) -> 
 
 async def test_one_that_was_timed_out_is_tried_again_from_where_it_was(shop: Any) -> None:
     shop.write(INNER.replace("test -e go || sleep 3600", "test -e go || { touch go; sleep 3600; }"), "in.flow.md")
-    result = await shop.run(CALL.format(more="- timeout: 2\n- retry: {max: 1, wait: 0}\n"))
+    result = await shop.run(CALL.format(more="- timeout: 2\n- retry: {max: 2, wait: 0}\n"))
     assert (result.outcome, result.steps[0].attempts) == ("succeeded", 2), result
     assert (shop.ws / "log").read_text() == "x"
 
@@ -110,11 +111,11 @@ async def test_one_that_had_ended_when_the_process_died_is_not_run_again(shop: A
 async def test_a_changed_file_inside_is_refused_unless_told(shop: Any) -> None:
     shop.write(ASKS, "in.flow.md")
     waiting = await shop.run(CALL.format(more=""))
-    (wait,) = waiting.waits
+    (wait,) = waiting.approvals
     shop.write(ASKS.replace("- content: x\n", "- content: y\n"), "in.flow.md")
     with pytest.raises(errors.WrongState, match=r"in\.flow\.md was changed"):
-        await shop.resume(wait.token, answer=Answer(approved=True))
-    result = await shop.resume(wait.token, answer=Answer(approved=True), takes_change=True)
+        await shop.resume(wait.id, answer=Answer(approved=True))
+    result = await shop.resume(wait.id, answer=Answer(approved=True), takes_change=True)
     assert result.outcome == "succeeded", "the refusal has not used up the answer"
     assert (shop.ws / "log").read_text() == "x", "what is done stays done"
 
@@ -126,7 +127,7 @@ async def test_workflows_inside_a_batch_each_ask_and_each_go_on_once(shop: Any) 
     result = await shop.run(CALL.format(more=more))
     asked = []
     while result.outcome == "waiting":
-        asked.append(len(result.waits))
-        result = await shop.resume(result.waits[0].token, answer=Answer(approved=True))
+        asked.append(len(result.approvals))
+        result = await shop.resume(result.approvals[0].id, answer=Answer(approved=True))
     assert (result.outcome, asked) == ("succeeded", [3, 2, 1])
     assert (shop.ws / "log").read_text() == "xxx"

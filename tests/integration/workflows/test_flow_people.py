@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from leadrope import errors
-from leadrope.workflows import happenings
+from leadrope.core import execution_events
+from leadrope.runtime.approvals import Answer
 from leadrope.workflows.report import FlowResult
-from leadrope.workflows.starting import Answer
 
 RULE = "\n## Settings\n\n- policy: {require_approval: ['Bash(touch *)']}\n"
 MARK = "### mark\n\n- type: shell\n- command: touch marker{n}; echo x{n} >> log\n"
@@ -45,7 +45,7 @@ async def test_what_the_policy_wants_approved_waits_and_runs_once_after_its_yes(
     while result.outcome == "waiting":
         done = (shop.ws / "log").read_text().splitlines() if (shop.ws / "log").exists() else []
         assert len(done) <= answers, "no command runs before its yes"
-        result = await shop.resume(result.waits[0].token, answer=Answer(approved=True))
+        result = await shop.resume(result.approvals[0].id, answer=Answer(approved=True))
         answers += 1
     assert (result.ok, answers) == (True, len(lines)), result
     assert sorted((shop.ws / "log").read_text().splitlines()) == lines
@@ -55,7 +55,7 @@ async def test_what_the_policy_wants_approved_waits_and_runs_once_after_its_yes(
 async def test_a_no_ends_it_and_nothing_has_run(shop: Any, place: str) -> None:
     shop.write("## Steps\n\n" + MARK.format(n=""), "in.flow.md")
     result = await shop.run("## Steps\n\n" + PLACES[place][0] + RULE)
-    result = await shop.resume(result.waits[0].token, answer=Answer(approved=False, reason="no"))
+    result = await shop.resume(result.approvals[0].id, answer=Answer(approved=False, reason="no"))
     assert result.outcome == "failed", result
     assert not (shop.ws / "log").exists()
 
@@ -83,10 +83,10 @@ async def test_an_answer_from_elsewhere_is_heard_while_other_steps_run(shop: Any
 """
     async with shop.begun(text) as flow, shop.service() as elsewhere:
         running = asyncio.ensure_future(flow.run())
-        await shop.until(lambda: shop.of(happenings.StepWaits))
-        (asked,) = shop.of(happenings.StepWaits)
-        await elsewhere.flows.decide_wait(asked.token, "approved")
-        await shop.until(lambda: "behind" in {one.step for one in shop.of(happenings.StepEnded)})
+        await shop.until(lambda: shop.of(execution_events.StepAsked))
+        (asked,) = shop.of(execution_events.StepAsked)
+        await elsewhere.answer(asked.approval_id, Answer(approved=True))
+        await shop.until(lambda: "behind" in {one.step for one in shop.of(execution_events.StepEnded)})
         flow.stop()
         result = await running
     assert states(result) == {"ask": "succeeded", "behind": "succeeded", "long": "not_run"}
@@ -112,10 +112,10 @@ async def test_one_step_alone_that_waited_is_still_one_step_alone(shop: Any) -> 
 - content: ran
 """
     first = await shop.run(text)
-    await shop.resume(first.waits[0].token, answer=Answer(approved=False))
+    await shop.resume(first.approvals[0].id, answer=Answer(approved=False))
     waiting = await shop.run(text, only="ask")
     assert waiting.outcome == "waiting"
-    result = await shop.resume(waiting.waits[0].token, answer=Answer(approved=True))
+    result = await shop.resume(waiting.approvals[0].id, answer=Answer(approved=True))
     assert (result.outcome, states(result)) == (
         "succeeded",
         {"before": "succeeded", "ask": "succeeded", "behind": "not_run"},
@@ -128,7 +128,7 @@ async def test_one_step_alone_needs_all_before_it_and_says_so(shop: Any) -> None
     text = "## Steps\n\n### one\n\n- type: wait\n- seconds: 3600\n\n### two\n\n- type: note\n- text: x\n"
     async with shop.begun(text) as flow:
         running = asyncio.ensure_future(flow.run())
-        await shop.until(lambda: shop.of(happenings.StepActing))
+        await shop.until(lambda: shop.of(execution_events.StepProgress))
         flow.stop()
         await running
     for how in ("only", "begin_at"):

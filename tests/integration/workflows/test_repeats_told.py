@@ -76,7 +76,7 @@ async def test_a_loop_with_a_batch_that_was_cut_says_so_and_names_no_item(shop: 
     (warning,) = result.steps[0].warnings
     assert (warning.kind, warning.message) == (
         "loop.not_finished",
-        "its condition still wanted to go on after 2 turns",
+        "its condition still wanted another turn after 2 turns",
     )
 
 

@@ -12,6 +12,7 @@ import pytest
 from leadrope import errors
 from leadrope.core.request import RunRequest
 from leadrope.providers.claude_code import credentials, failures
+from leadrope.runs.service import Service
 from leadrope.workflows.steps import agent
 from leadrope.workflows.steps.base import StepFailed
 from scripted_doors import asked_of
@@ -47,7 +48,9 @@ async def test_the_defaults_of_the_step(here: Here, tmp_path: Path) -> None:
         ("output_schema", SCHEMA, "output_schema", SCHEMA),
         ("model", "opus", "model", "opus"),
         ("fallback_model", "haiku", "fallback_model", "haiku"),
-        ("agent", "reviewer", "agent", "reviewer"),
+        ("purpose", "review", "purpose", "review"),
+        ("purpose", "review", "model", None),
+        ("effort", "high", "effort", "high"),
         ("allowed_tools", ["Read"], "tools", ("Read",)),
         ("disallowed_tools", ["Bash(rm *)"], "disallowed_tools", ("Bash(rm *)",)),
         ("mode", "plan", "mode", "plan"),
@@ -70,6 +73,56 @@ async def test_every_parameter_reaches_the_run(
     with contextlib.suppress(errors.LeadropeError):
         await request_of(here, tmp_path, "agent", **{name: value})
     assert getattr(here.service.requests[0], field) == wanted
+
+
+async def test_more_folders_are_seen_from_the_workflows_folder(here: Here, tmp_path: Path) -> None:
+    for name in ("shared", "other"):
+        (tmp_path / name).mkdir()
+    given = ["../shared", str(tmp_path / "other")]
+    with contextlib.suppress(errors.LeadropeError):
+        await request_of(here, tmp_path, "agent", extra_dirs=given)
+    assert here.service.requests[0].extra_dirs == (f"{here.workspace}/../shared", str(tmp_path / "other"))
+
+
+async def test_how_hard_a_model_thinks(here: Here, tmp_path: Path) -> None:
+    request = await request_of(here, tmp_path, "llm", effort="high", max_thinking_tokens=4000)
+    assert (request.effort, request.max_thinking_tokens) == ("high", 4000)
+
+
+AGENTS = """
+[run]
+max_turns = 3
+[agents.reviewer]
+model = "opus"
+mode = "plan"
+max_turns = 7
+billing = "api_key"
+system_prompt = "You review."
+[agents.reviewer.policy]
+max_tool_calls = 4
+"""
+
+
+async def test_a_saved_agent_fills_what_the_step_leaves_out(here: Here, tmp_path: Path) -> None:
+    """The step's own defaults are no word of its author's: they give way to the agent."""
+    (tmp_path / ".config/leadrope").mkdir(parents=True)
+    (tmp_path / ".config/leadrope/config.toml").write_text(AGENTS)
+    with contextlib.suppress(errors.LeadropeError):
+        await request_of(here, tmp_path, "agent", agent="reviewer")
+    request = here.service.requests[0]
+    assert (request.agent, request.agent_from, request.model, request.mode) == ("reviewer", "config", "opus", "plan")
+    assert (request.max_turns, request.billing, request.max_thinking_tokens) == (7, "api_key", 8000)
+    with contextlib.suppress(errors.LeadropeError):
+        await request_of(here, tmp_path, "agent", agent="reviewer", model="haiku", mode="edit", use_api_key=False)
+    request = here.service.requests[0]
+    assert (request.model, request.mode, request.billing) == ("haiku", "edit", "subscription_only")
+    assert request.system_prompt == "You review."
+
+
+async def test_an_unknown_agent_is_refused_before_anything_starts(here: Here, tmp_path: Path) -> None:
+    with pytest.raises(errors.BadValue, match="there is no agent 'ghost'"):
+        await request_of(here, tmp_path, "agent", agent="ghost")
+    assert here.service.requests == []
 
 
 async def test_a_sandbox_that_a_template_gave_is_checked_when_it_is_known(here: Here) -> None:
@@ -196,3 +249,18 @@ async def test_a_prompt_that_is_empty_or_too_long_starts_nothing(here: Here, kin
 async def test_the_longest_prompt_is_a_setting(here: Here, tmp_path: Path) -> None:
     assert (await refused(here, "agent", prompt="xxxx", max_prompt_chars=3)).kind == "prompt_too_long"
     assert (await request_of(here, tmp_path, "agent", prompt="xxx", max_prompt_chars=3)).prompt == "xxx"
+
+
+async def test_a_run_that_had_ended_before_a_crash_is_not_done_again(here: Here, tmp_path: Path) -> None:
+    """The unit begins anew with the same names for its runs. Another prompt is another run."""
+    done, _ = await asked_of(here, tmp_path, {"result": "done", "total_cost_usd": 0.25}, "agent", prompt="go")
+    begun_again = Here(here.workspace)
+    begun_again.environ = here.environ
+    async with Service(here.environ) as service:
+        begun_again.service = service
+        again = await do(begun_again, "agent", prompt="go")
+        assert [run.id for run in service.listing()] == [done.run_id]
+        assert service.known(done.run_id or "") is not None
+    assert (again.outputs["result"], again.run_id, again.cost_usd) == ("done", done.run_id, done.cost_usd)
+    other, _ = await asked_of(Here(here.workspace), tmp_path, {"result": "new"}, "agent", prompt="something else")
+    assert (other.outputs["result"], other.run_id == done.run_id) == ("new", False)

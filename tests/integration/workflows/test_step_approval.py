@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from leadrope.workflows.steps.base import Word
+from leadrope.runtime.approvals import Answer
 
 INPUT = "## Inputs\n### version\n- default: 1.4.0\n## Steps\n### count\n- type: code\n- code: result = [1, 2]\n"
 
 
 async def test_a_person_sees_the_message_the_values_and_the_choices_as_they_are(shop: Any) -> None:
-    somebody = shop.somebody(Word(approved=True, choice="candidate", reason="not yet", by="Jane"))
+    somebody = shop.somebody(Answer(approved=True, choice="candidate", reason="not yet", by="Jane"))
     result = await shop.run(
         INPUT + "### ask\n- type: approval\n- message: Release ${version}?\n"
         "- values: {found: '${count.result}', text: 'of ${version}'}\n- choices: [release, candidate]\n"
@@ -18,13 +18,19 @@ async def test_a_person_sees_the_message_the_values_and_the_choices_as_they_are(
         people=somebody,
     )
     (asked,) = somebody.asked
-    assert (asked.kind, asked.title, asked.detail) == ("approval", "ask", "Release 1.4.0?")
+    assert (asked.kind, asked.title, asked.detail) == ("step", "ask", "Release 1.4.0?")
     assert (asked.values, asked.choices) == ({"found": [1, 2], "text": "of 1.4.0"}, ("release", "candidate"))
-    assert result.outputs["said"] == {"approved": True, "choice": "candidate", "reason": "not yet", "by": "Jane"}
+    assert result.outputs["said"] == {
+        "approved": True,
+        "choice": "candidate",
+        "answer": {},
+        "reason": "not yet",
+        "by": "user:Jane",
+    }
 
 
 async def test_a_step_that_needs_a_yes_shows_its_parameters_filled_and_hides_its_secrets(shop: Any) -> None:
-    somebody = shop.somebody(Word(approved=False, reason="no"))
+    somebody = shop.somebody(Answer(approved=False, reason="no"))
     result = await shop.run(
         INPUT + "### get\nAsks the server.\n- type: http\n- url: https://example.com/${version}\n"
         "- params: {n: '${count.result[1]}'}\n- auth: secret-token-${version}\n- approval: required\n",
@@ -38,7 +44,7 @@ async def test_a_step_that_needs_a_yes_shows_its_parameters_filled_and_hides_its
 
 
 async def test_what_a_person_is_shown_holds_no_secret_of_a_variable(shop: Any) -> None:
-    somebody = shop.somebody(Word(approved=True), Word(approved=True))
+    somebody = shop.somebody(Answer(approved=True), Answer(approved=True))
     result = await shop.run(
         "## Steps\n### say\n- type: shell\n- command: touch .git/x; echo $API_KEY\n"
         "- env: {API_KEY: tops3cret-99, PLAIN: seen}\n- approval: required\n",

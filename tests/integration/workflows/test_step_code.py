@@ -39,6 +39,9 @@ def problem(result: FlowResult) -> Any:
         ("x: list[int]\nresult = [n * 2 for n in x]", [1, 2], [2, 4]),
         ("x: dict[str, int] | None\nresult = x", None, None),
         ("from typing import Optional\nx: Optional[str]\nresult = x", None, None),
+        ("x: Optional[str]\nresult = x", None, None),
+        ("x: Any\nresult: Any = x", [1], [1]),
+        ("x: typing.Any\nreturn [next(iter(x))]", [1], [1]),
         ("x: float\nresult = x / 2", 3, 1.5),
         ("x: dict\nresult = x['a']", '{"a": 5}', 5),
         ("x: str\nresult = x", '{"a": 5}', '{"a": 5}'),
@@ -64,7 +67,6 @@ async def test_a_body_gives_its_result(shop: Any, code: str, value: Any, wanted:
         ("x: int\nresult = 1", "a", "bad_input", "input x is declared int, and is str"),
         ("x: int\nresult = 1", True, "bad_input", "is bool"),
         ("x: list[int]\nresult = 1", {"a": 1}, "bad_input", "declared list[int], and is dict"),
-        ("y: int\nresult = y", 1, "bad_input", "input y is declared and not given (given: x)"),
         ("y = 1", 1, "code_failed", "never sets `result`"),
         ("result = {1, 2}", 1, "bad_result", "result is a set"),
         ("result = {'a': [1, object()]}", 1, "bad_result", "result['a'][1] is a object"),
@@ -85,12 +87,30 @@ async def test_each_failure_says_what_happened(shop: Any, code: str, value: Any,
     assert (told.kind, said in told.message) == (kind, True), told.message
 
 
+async def test_an_input_that_is_not_given_is_told_when_the_check_could_not_know(shop: Any) -> None:
+    """Code for another interpreter is not read before it runs."""
+    told = problem(await shop.run(flow("y: int\nresult = y", f"- python: {sys.executable}"), {"x": 1}))
+    assert (told.kind, told.message) == ("bad_input", "input y is declared and not given (given: x)")
+
+
+async def test_a_declared_input_that_only_a_template_could_give(shop: Any) -> None:
+    text = "## Inputs\n\n### all\n\nAll.\n\n## Steps\n\n### code\n\nRuns.\n\n- type: code\n- inputs: ${all}\n"
+    text += "\n```python code\ny: int\nresult = y\n```\n"
+    told = problem(await shop.run(text, {"all": {"x": 1}}))
+    assert (told.kind, told.message) == ("bad_input", "input y is declared and not given (given: x)")
+    with pytest.raises(BadWorkflow, match="the input 'y' is declared and not given"):
+        await shop.run(text.replace("${all}", "{x: 1}"), {"all": {}})
+
+
 async def test_a_traceback_shows_the_lines_of_the_code_and_no_others(shop: Any) -> None:
     code = "def inner(n):\n    return 1 / n\n\nresult = inner(0)"
     told = problem(await shop.run(flow(code), {"x": 1}))
     assert 'File "<code>", line 4, in <module>\n    result = inner(0)' in told.message
     assert 'File "<code>", line 2, in inner\n    return 1 / n' in told.message
     assert "room_code" not in told.message
+    assert told.message.count("ZeroDivisionError: division by zero") == 1, (
+        "the error stands at the top, and there alone"
+    )
 
 
 async def test_what_it_prints_is_kept_apart_from_its_result(shop: Any) -> None:

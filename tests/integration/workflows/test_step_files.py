@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from leadrope.workflows.starting import Answer
+from leadrope.runtime.approvals import Answer
 from leadrope.workflows.steps import registry
-from step_place import Here, outputs_of, refused
+from step_place import Here, do, outputs_of, refused
 
 # -- reading ----------------------------------------------------------------------------------------------------------
 
@@ -26,6 +26,7 @@ async def test_a_file_is_read_as_text(here: Here, ws: Path) -> None:
         "content": "größer\n",
         "path": "sub/a.txt",
         "size": 9,
+        "media_type": "text/plain",
         "encoding": "utf-8",
         "binary": False,
     }
@@ -38,12 +39,14 @@ async def test_what_is_no_text_comes_as_base64(here: Here, ws: Path) -> None:
     data = bytes(range(256))
     (ws / "a.bin").write_bytes(data)
     found = await outputs_of(here, "read-file", file_path="a.bin")
-    assert (found["encoding"], found["binary"], base64.b64decode(found["content"])) == ("base64", True, data)
+    assert (found["encoding"], found["binary"], base64.b64decode(found["content_base64"])) == ("base64", True, data)
+    assert ("content" in found, found["media_type"]) == (False, "application/octet-stream")
     (ws / "l.txt").write_bytes("größer".encode("latin-1"))
     assert (await outputs_of(here, "read-file", file_path="l.txt", encoding="latin-1"))["content"] == "größer"
     (ws / "bom.txt").write_bytes(b"\xef\xbb\xbf{}")
     assert (await outputs_of(here, "read-file", file_path="bom.txt"))["content"] == "{}"
-    assert (await outputs_of(here, "read-file", file_path="bom.txt", encoding="base64"))["binary"] is True
+    asked = await outputs_of(here, "read-file", file_path="bom.txt", encoding="base64")
+    assert (asked["binary"], asked["content"]) == (True, asked["content_base64"])
 
 
 async def test_a_file_larger_than_the_bound_is_an_error_and_not_cut(here: Here, ws: Path) -> None:
@@ -102,6 +105,19 @@ async def test_bytes_and_other_encodings(here: Here, ws: Path) -> None:
     ):
         assert (await refused(here, "write-file", file_path="l.txt", **given)).kind == "bad_input"
     assert (ws / "l.txt").read_bytes() == "größer".encode("latin-1")
+
+
+async def test_a_newline_at_the_end_of_a_text(ws: Path) -> None:
+    cases: list[tuple[str, dict[str, Any], bytes]] = [
+        ("answer", {}, b"answer"),
+        ("answer", {"final_newline": True}, b"answer\n"),
+        ("line\n", {"final_newline": True}, b"line\n"),
+        ("", {"final_newline": True}, b""),
+        ("QQ==", {"final_newline": True, "encoding": "base64"}, b"A"),
+    ]
+    for number, (content, more, wanted) in enumerate(cases):
+        await do(Here(ws), "write-file", file_path=f"{number}.txt", content=content, **more)
+        assert (ws / f"{number}.txt").read_bytes() == wanted
 
 
 async def test_the_policy_is_asked_before_anything_is_written(ws: Path) -> None:
@@ -245,5 +261,5 @@ async def test_a_deletion_that_nobody_can_approve_waits_for_a_person(shop: Any) 
     (shop.ws / "old.log").write_text("x")
     waiting = await shop.run("## Steps\n### clean\n- type: delete-file\n- file_path: old.log\n")
     assert (waiting.outcome, (shop.ws / "old.log").exists()) == ("waiting", True)
-    done = await shop.resume(waiting.waits[0].token, answer=Answer(approved=True))
+    done = await shop.resume(waiting.approvals[0].id, answer=Answer(approved=True))
     assert (done.outcome, (shop.ws / "old.log").exists()) == ("succeeded", False)

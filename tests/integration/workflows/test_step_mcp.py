@@ -18,6 +18,7 @@ import pytest
 from leadrope.core.config import Config
 from leadrope.core.request import McpServer
 from leadrope.workflows.mcp_client import EventStream
+from leadrope.workflows.steps import registry
 from leadrope.workflows.steps.base import StepFailed
 from leadrope.workflows.steps.mcp import KIND, Mcp
 from step_place import Here
@@ -99,6 +100,19 @@ async def test_a_call_over_every_wire(tmp_path: Path, connection: McpServer) -> 
 
 
 @pytest.mark.parametrize("connection", ["http"], indirect=True)
+async def test_a_text_that_is_json_is_opened_unless_the_tool_takes_a_text(
+    tmp_path: Path, connection: McpServer
+) -> None:
+    here = McpPlace(tmp_path, {"files": connection})
+    here.sources = {"arguments": {"data": "${a}", "rows": "${b}", "text": "${c}"}}
+    given = {"data": '{"path": "a.txt"}', "rows": "[1, 2]", "text": '{ "kept":1 }'}
+    kept = await KIND.run(step(tool="keep", arguments=given), here)
+    assert kept.outputs["result"] == {"data": {"path": "a.txt"}, "rows": [1, 2], "text": '{ "kept":1 }'}
+    (call,) = here.asked
+    assert call.input["data"] == {"path": "a.txt"}, "rules see each text inside"
+
+
+@pytest.mark.parametrize("connection", ["http"], indirect=True)
 async def test_what_a_call_gives(tmp_path: Path, connection: McpServer) -> None:
     here = McpPlace(tmp_path, {"files": connection})
     rows = await KIND.run(step(tool="rows", arguments={"count": 2}), here)
@@ -108,6 +122,30 @@ async def test_what_a_call_gives(tmp_path: Path, connection: McpServer) -> None:
     assert [(part["type"], part["text"]) for part in text.outputs["content"]] == [("text", "hello rope")]
     wrong = await failure(step(tool="add", arguments={"a": "x"}), here)
     assert wrong.kind == "tool_failed"
+
+
+@pytest.mark.parametrize("connection", ["http"], indirect=True)
+async def test_a_block_of_json_in_the_text(tmp_path: Path, connection: McpServer) -> None:
+    here = McpPlace(tmp_path, {"files": connection})
+    block = 'you.\n```json\n{"n": 1}\n```\n'
+    found = step(tool="greet", arguments={"name": block}, result_format="json_block")
+    assert (await KIND.run(found, here)).outputs["result"] == {"n": 1}
+    for name, why in (("you", "has none"), (block * 2, "has 2 of them"), (block.replace("1", "x"), "is not JSON")):
+        wrong = await failure(step(tool="greet", arguments={"name": name}, result_format="json_block"), here)
+        assert (wrong.kind, why in wrong.message) == ("bad_output", True), wrong.message
+
+
+@pytest.mark.parametrize("connection", ["http"], indirect=True)
+async def test_a_name_that_joins_connection_and_tool(tmp_path: Path, connection: McpServer) -> None:
+    """`mcp-notes-box-add` of a pflow file: only the user's connections say where the tool begins."""
+    kind = registry.kind_of("mcp", "pflow")
+    here = McpPlace(tmp_path, {"notes": process(PLAIN, "no such way"), "notes-box": connection})
+    config = msgspec.convert({"tool": "notes-box-add", "arguments": {"a": 1, "b": 2}}, kind.config)
+    assert (await kind.run(config, here)).outputs["result"] == {"sum": 3}
+    assert here.asked[-1].name == "mcp__notes-box__add", "the policy hears the tool's own name"
+    wrong = await failure(msgspec.convert({"tool": "note-add"}, kind.config), here)
+    assert "begins with no connection" in wrong.message
+    assert "notes-box" in str(wrong.hint)
 
 
 @pytest.mark.parametrize("connection", ["stdio"], indirect=True)
@@ -139,7 +177,7 @@ async def test_a_server_has_the_walls_of_an_agents_servers(tmp_path: Path) -> No
     try:
         await KIND.run(step(tool="touch", arguments={"path": str(inside)}), here)
     except StepFailed as error:
-        if "walls that this run needs" in error.message:
+        if "sandbox that this run needs" in error.message:
             pytest.skip("there can be no walls on this machine")
         raise
     assert inside.exists()

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from leadrope.workflows import happenings
+from leadrope.core import execution_events
+from leadrope.runtime.approvals import Answer
 from leadrope.workflows.model import Retry
 from leadrope.workflows.report import FlowResult
-from leadrope.workflows.starting import Answer
-from leadrope.workflows.steps.base import Asked, Word
+from leadrope.workflows.steps.base import Asked
 from leadrope.workflows.unit import pause_before
 
 
@@ -36,21 +36,22 @@ def test_pauses_are_the_same_or_grow_to_a_minute(retry: Retry, pauses: list[floa
 
 
 async def test_so_many_attempts_and_no_more(shop: Any) -> None:
-    result = await shop.run(flow("- type: shell", "- command: echo x >> log; exit 1", "- retry: {max: 2, wait: 0}"))
+    retry = "- retry: {max: 3, wait: 0, retry_on: [exit_code]}"
+    result = await shop.run(flow("- type: shell", "- command: echo x >> log; exit 1", retry))
     assert (result.outcome, result.steps[0].attempts) == ("failed", 3)
     assert (shop.ws / "log").read_text() == "x\n" * 3
-    assert [(one.attempt, one.wait_s) for one in shop.of(happenings.StepRetried)] == [(2, 0), (3, 0)]
+    assert [(one.attempt, one.wait_s) for one in shop.of(execution_events.StepRetried)] == [(2, 0), (3, 0)]
 
 
 async def test_what_cannot_heal_is_not_tried_again(shop: Any) -> None:
     result = await shop.run(flow("- type: read-file", "- file_path: missing", "- retry: {max: 5, wait: 0}"))
     assert (result.outcome, result.steps[0].attempts) == ("failed", 1)
-    assert shop.of(happenings.StepRetried) == []
+    assert shop.of(execution_events.StepRetried) == []
 
 
 async def test_each_attempt_has_the_whole_time(shop: Any) -> None:
     command = "- command: test -e tried || { touch tried; sleep 3600; }"
-    result = await shop.run(flow("- type: shell", command, "- timeout: 1", "- retry: {max: 1, wait: 0}"))
+    result = await shop.run(flow("- type: shell", command, "- timeout: 1", "- retry: {max: 2, wait: 0}"))
     assert (result.outcome, result.steps[0].attempts) == ("succeeded", 2)
 
 
@@ -62,13 +63,13 @@ class Slow:
     def __init__(self) -> None:
         self.asked = 0
 
-    async def ask(self, asked: Asked, token: str) -> Word:
+    async def ask(self, asked: Asked, token: str) -> Answer:
         # A clock that was set after the step's own, for as long: where this one has struck, that one would have.
         self.asked += 1
         struck = asyncio.Event()
         asyncio.get_running_loop().call_later(TIME_S, struck.set)
         await struck.wait()
-        return Word(approved=True)
+        return Answer(approved=True)
 
 
 TIME_S = 1.5
@@ -99,11 +100,11 @@ class OneAfterTheOther(Slow):
         super().__init__()
         self.both = asyncio.Event()
 
-    async def ask(self, asked: Asked, token: str) -> Word:
+    async def ask(self, asked: Asked, token: str) -> Answer:
         if not self.asked:
             self.asked += 1
             await self.both.wait()
-            return Word(approved=True)
+            return Answer(approved=True)
         self.both.set()
         return await super().ask(asked, token)
 
@@ -180,7 +181,7 @@ async def test_a_failure_is_not_kept_in_the_cache(shop: Any) -> None:
 
 async def test_a_persons_yes_is_not_kept_in_the_cache(shop: Any) -> None:
     text = flow("- type: approval", "- message: Go on?", "- cache: true")
-    assert (await shop.run(text, people=shop.somebody(Word(approved=True)))).outcome == "succeeded"
+    assert (await shop.run(text, people=shop.somebody(Answer(approved=True)))).outcome == "succeeded"
     assert (await shop.run(text)).outcome == "waiting"
 
 
@@ -192,8 +193,8 @@ async def test_approval_required_in_a_batch_is_asked_for_each_item_and_holds_for
     result = await shop.run(text)
     asked = []
     while result.outcome == "waiting":
-        asked.append(len(result.waits))
-        result = await shop.resume(result.waits[0].token, answer=Answer(approved=True))
+        asked.append(len(result.approvals))
+        result = await shop.resume(result.approvals[0].id, answer=Answer(approved=True))
     assert (result.outcome, asked, sorted((shop.ws / "log").read_text())) == ("succeeded", [2, 1], ["a", "b"])
 
 
@@ -292,8 +293,8 @@ async def test_at_most_so_many_steps_at_once(shop: Any) -> None:
 async def test_a_yes_counts_for_one_attempt(shop: Any) -> None:
     rule = "\n## Settings\n\n- policy: {require_approval: ['Bash(touch *)']}\n"
     command = "- command: touch marker; echo x >> log; exit 1"
-    text = flow("- type: shell", command, "- retry: {max: 2, wait: 0}", after=rule)
-    somebody = shop.somebody(Word(approved=True), Word(approved=True), Word(approved=False))
+    text = flow("- type: shell", command, "- retry: {max: 3, wait: 0, retry_on: [1]}", after=rule)
+    somebody = shop.somebody(Answer(approved=True), Answer(approved=True), Answer(approved=False))
     result = await shop.run(text, people=somebody)
     assert (result.outcome, len(somebody.asked)) == ("failed", 3)
     assert (shop.ws / "log").read_text() == "x\n" * 2

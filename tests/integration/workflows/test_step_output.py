@@ -15,7 +15,7 @@ import pytest
 
 from leadrope import errors
 from leadrope.runs.service import Service
-from leadrope.workflows.starting import Answer
+from leadrope.runtime.approvals import Answer
 from step_place import Here, do, refused
 
 
@@ -57,7 +57,7 @@ async def test_an_output_that_waits_for_a_person_keeps_its_name(shop: Any) -> No
 """
     waiting = await shop.run(text)
     assert waiting.outcome == "waiting"
-    done = await shop.resume(waiting.waits[0].token, answer=Answer(approved=True))
+    done = await shop.resume(waiting.approvals[0].id, answer=Answer(approved=True))
     assert done.outcome == "succeeded"
     assert [one.name.startswith("workflow-output-report-20") for one in shop.ws.glob("workflow-*")] == [True]
 
@@ -204,7 +204,7 @@ async def test_rows_are_kept_replaced_added_and_brought_up_to_date(here: Here) -
         {"id": 3, "m": True},
         {"id": 4, "n": "D"},
     ]
-    assert here.service.flows.dataset("parts").flow_id == "flow-1"
+    assert here.service.flows.dataset("parts").flow_id == here.flow_id
     done = await do(here, "save-dataset", name="parts", rows=[])
     assert done.outputs["total"] == 0
 

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from leadrope.runtime.approvals import Answer
 from leadrope.workflows import templates
 from leadrope.workflows.problems import BadWorkflow
 from leadrope.workflows.report import FlowResult
 from leadrope.workflows.shell_quoting import Unquotable
 from leadrope.workflows.steps import shell
-from leadrope.workflows.steps.base import Word
 
 NASTY = 'it\'s "a" $(touch canary) `touch canary`; touch canary\n#'
 
@@ -147,9 +147,17 @@ async def test_an_exit_code_may_be_no_failure(shop: Any) -> None:
     assert (await given(shop, result))["exit_code"] == 3
 
 
-async def test_a_failure_can_heal(shop: Any) -> None:
+async def test_an_exit_code_is_tried_again_only_if_the_step_says_so(shop: Any) -> None:
     text = "[ -e tried ] || { touch tried; exit 1; }; echo done"
-    result = await shop.run(flow(script(text), "- retry: {max: 2, wait: 0}"))
+    for retry_on, outcome in (
+        ("[]", "failed"),
+        ("[7]", "failed"),
+        ("[7, 1]", "succeeded"),
+        ("[exit_code]", "succeeded"),
+    ):
+        (shop.ws / "tried").unlink(missing_ok=True)
+        result = await shop.run(flow(script(text), f"- retry: {{max: 2, wait: 0, retry_on: {retry_on}}}"))
+        assert (result.outcome, result.steps[0].attempts) == (outcome, 1 if outcome == "failed" else 2)
     assert (await given(shop, result))["stdout"] == "done"
 
 
@@ -215,7 +223,7 @@ async def test_a_blocked_path_is_seen_from_the_folder_that_the_step_runs_in(shop
 
 
 async def test_a_person_is_asked_and_sees_the_final_text(shop: Any) -> None:
-    somebody = shop.somebody(Word(approved=True), Word(approved=False, reason="not today"))
+    somebody = shop.somebody(Answer(approved=True), Answer(approved=False, reason="not today"))
     text = flow("- command: echo ${x}", "- policy: {require_approval: [echo]}", inputs=INPUT)
     result = await shop.run(text, {"x": "a b"}, people=somebody)
     assert (await given(shop, result))["stdout"] == "a b"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leadrope.workflows import conditions
+from leadrope.workflows import conditions, templates
 from leadrope.workflows.conditions import BadExpression
 
 SCOPE: dict[str, Any] = {
@@ -23,6 +23,7 @@ SCOPE: dict[str, Any] = {
     "empty": [],
     "my-step": {"result": {"issues": [{"title": "x", "score": 0.5}], "a key": 1}, "stdout": '{"ok": true}'},
     "quote": '" or true or "',
+    "doomed": templates.Failed({"stdout": "half", "error": {"kind": "x"}}),
 }
 
 VALUES = [
@@ -72,6 +73,14 @@ VALUES = [
     ("exists(my-step.result)", True),
     ("exists(my-step.reslt) or exists(nowhere)", False),
     ("exists(nothing)", False),
+    ("exists(doomed.stdout)", False),
+    ("exists(${doomed.stdout})", False),
+    ("exists(doomed.error)", True),
+    ("doomed.stdout == 'half'", True),
+    ("my-step.result.issues[*].title == ['x']", True),
+    ("my-step.result.issues[*].title contains 'x'", True),
+    ("len(${my-step.result.issues[*].score}) == 1", True),
+    ("${missing ?? []} == []", True),
     ("not (n == 3)", False),
     ("not not n", True),
     ("not not not n", False),
@@ -114,8 +123,8 @@ BROKEN = [
     ("len(n, n)", 1, "takes one value, and 2", None),
     ("exists('x')", 8, "takes a name", None),
     ("'abc", 1, "never closed", None),
-    ("n. == 3", 2, "goes on with no key", None),
-    ("n[x] == 3", 2, "goes on with no key", None),
+    ("n. == 3", 2, "has no key after it", None),
+    ("n[x] == 3", 2, "has no key after it", None),
     ("${n == 3", 1, "expected", None),
     ('"${n" == 3', 1, "expected", None),
     ("[1, 2", 6, "`,` or `]`", None),

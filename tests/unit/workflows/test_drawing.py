@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadrope.workflows import drawing, drawing_layout, markdown, model
+from leadrope.workflows import drawing, drawing_layout, drawing_lines, drawing_mermaid, markdown, model
 from leadrope.workflows.drawing_layout import Point, Size
 from leadrope.workflows.links import links_of
 
@@ -86,7 +86,9 @@ def overlap(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
 
 
 def lines(of: model.Workflow, **options: bool) -> list[tuple[str, str, str, str]]:
-    return [(line.source, line.target, line.sort, line.label) for line in drawing.lines_of(links_of(of), **options)]
+    return [
+        (line.source, line.target, line.sort, line.label) for line in drawing_lines.lines_of(links_of(of), **options)
+    ]
 
 
 def test_links_between_the_same_steps_are_one_line_of_each_sort() -> None:
@@ -125,7 +127,7 @@ def test_sorts_of_lines_are_told_apart_and_explained() -> None:
     looks = Counter(str(path.attrib["class"]) for path in picture.iter(f"{SVG}path") if "marker-end" in path.attrib)
     assert looks == {"line ": 5, "line branch": 2, "line error": 1}
     words = [text.text for text in picture.iter(f"{SVG}text")]
-    assert {"goes on", "by its choice", "on error", "yes, maybe", "no"} <= set(words)
+    assert {"next", "by its choice", "on error", "yes, maybe", "no"} <= set(words)
     assert "uses a value" not in words
 
 
@@ -149,7 +151,7 @@ def test_nothing_that_a_file_says_becomes_markup(is_drawn: bool) -> None:
         assert names == {"svg", "title", "style", "defs", "marker", "path", "rect", "text", "g"}
         assert "http" not in text.replace("http://www.w3.org/2000/svg", ""), "it asks for nothing"
     else:
-        text = drawing.mermaid(of)
+        text = drawing_mermaid.mermaid(of)
         assert not re.search(r"<(?!br/>)", text)
         labels = re.findall(r'"([^"]*)"', text.split("flowchart TD")[1])
         assert len(labels) == 3
@@ -159,7 +161,7 @@ def test_nothing_that_a_file_says_becomes_markup(is_drawn: bool) -> None:
 
 
 def test_the_mermaid_text_has_safe_ids_shapes_and_a_style_for_errors() -> None:
-    assert drawing.mermaid(workflow(RELEASE)).splitlines()[:11] == [
+    assert drawing_mermaid.mermaid(workflow(RELEASE)).splitlines()[:11] == [
         "---",
         'title: "Release"',
         "---",
@@ -172,7 +174,7 @@ def test_the_mermaid_text_has_safe_ids_shapes_and_a_style_for_errors() -> None:
         '  s5["report<br/>write-file"]',
         '  s6["tidy<br/>note"]',
     ]
-    rest = drawing.mermaid(workflow(RELEASE)).splitlines()[11:]
+    rest = drawing_mermaid.mermaid(workflow(RELEASE)).splitlines()[11:]
     assert '  s3 -->|"yes, maybe"| s4' in rest
     number = rest.index('  s0 -->|"on error"| s6')
     assert rest[-1] == f"  linkStyle {number} stroke:#c0282d,stroke-dasharray:6 3"
@@ -193,7 +195,7 @@ def test_the_name_of_a_way_is_no_grammar_of_mermaid(label: str, written: str) ->
         model.Step(id="one", type="condition", branches={label: ("two",)}),
         model.Step(id="two", type="note"),
     )
-    assert f"  s0{written} s1" in drawing.mermaid(model.Workflow(steps=steps)).splitlines()
+    assert f"  s0{written} s1" in drawing_mermaid.mermaid(model.Workflow(steps=steps)).splitlines()
 
 
 def test_places_of_the_canvas_are_kept_where_most_steps_have_one() -> None:
@@ -213,7 +215,7 @@ def test_what_is_wrong_is_drawn_all_the_same() -> None:
     )
     assert set(boxes(svg(around))) == {"a", "b", "c"}
     assert boxes(svg(model.Workflow())) == {}
-    assert drawing.mermaid(model.Workflow()) == "flowchart TD\n"
+    assert drawing_mermaid.mermaid(model.Workflow()) == "flowchart TD\n"
 
 
 def test_long_texts_are_cut_and_told_in_full_when_one_points_at_them() -> None:
@@ -260,3 +262,78 @@ def test_a_box_in_the_way_is_passed_by() -> None:
     between = plan.boxes["b"]
     points = [curve.at(share / 20) for curve in plan.lines[0] for share in range(21)]
     assert not any(between.x < one.x < between.right and between.y < one.y < between.bottom for one in points)
+
+
+GROUP = """## Steps
+
+### start
+- type: note
+
+### rounds
+- type: group
+- loop: {max_iterations: 3}
+
+#### write
+- type: llm
+- prompt: x
+- on-error: sorry
+
+#### sorry
+- type: note
+
+#### deep
+- type: group
+
+##### read
+- type: note
+
+### after
+- type: note
+"""
+
+
+def test_a_group_is_drawn_around_its_steps() -> None:
+    root = svg(workflow(GROUP))
+    boxes: dict[str, tuple[float, ...]] = {}
+
+    def walk(element: ET.Element, x: float, y: float) -> None:
+        moved = re.match(r"translate\((\S+) (\S+)\)", element.get("transform", ""))
+        x, y = (x + float(moved[1]), y + float(moved[2])) if moved else (x, y)
+        rect, name = element.find(f"{SVG}rect"), element.find(f"{SVG}text[@class='name']")
+        if rect is not None and name is not None:
+            left, top = x + float(rect.get("x", 0)), y + float(rect.get("y", 0))
+            size = float(rect.get("width", 0)), float(rect.get("height", 0))
+            boxes[name.text or ""] = (left, top, left + size[0], top + size[1])
+        for inner in element:
+            walk(inner, x, y)
+
+    walk(root, 0, 0)
+    assert set(boxes) == {"start", "rounds", "write", "sorry", "deep", "read", "after"}
+
+    def is_inside(inner: str, outer: str) -> bool:
+        a, b = boxes[inner], boxes[outer]
+        return b[0] < a[0] and b[1] < a[1] and a[2] < b[2] and a[3] < b[3]
+
+    assert [name for name in boxes if is_inside(name, "rounds")] == ["write", "sorry", "deep", "read"]
+    assert [name for name in boxes if is_inside(name, "deep")] == ["read"]
+    assert boxes["after"][1] > boxes["rounds"][3]
+
+
+def test_a_group_is_a_subgraph_of_mermaid() -> None:
+    assert drawing_mermaid.mermaid(workflow(GROUP)).splitlines() == [
+        "flowchart TD",
+        '  s0["start<br/>note"]',
+        '  subgraph s1["rounds<br/>group · loop ≤3"]',
+        '    s2(["write<br/>llm"])',
+        '    s3["sorry<br/>note"]',
+        '    subgraph s4["deep<br/>group"]',
+        '      s5["read<br/>note"]',
+        "    end",
+        "  end",
+        '  s6["after<br/>note"]',
+        "  s0 --> s1",
+        "  s1 --> s6",
+        "  s2 --> s4",
+        '  s2 -->|"on error"| s3',
+        "  linkStyle 3 stroke:#c0282d,stroke-dasharray:6 3",
+    ]

@@ -6,9 +6,10 @@ import re
 import shlex
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from leadrope.workflows import inputs, library, markdown, markdown_writer
+from leadrope.workflows import graph, inputs, library, markdown, markdown_writer
 
 ROOT = Path(__file__).parents[3]
 FILES = sorted((ROOT / "examples").iterdir())
@@ -24,6 +25,9 @@ def test_an_example_has_no_mistake_and_no_warning(path: Path) -> None:
     loaded = library.load(path)
     assert [str(problem) for problem in loaded.warnings] == []
     assert markdown.read(markdown_writer.write(loaded.workflow)).workflow == loaded.workflow
+    assert (
+        graph.from_graph(msgspec.json.decode(msgspec.json.encode(graph.to_graph(loaded.workflow)))) == loaded.workflow
+    )
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)

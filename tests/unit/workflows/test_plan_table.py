@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leadrope.workflows import model
+from leadrope.workflows import looping, model
 from leadrope.workflows.links import Links, links_of
 from leadrope.workflows.plan import Outcome, Plan, Progress, Status, plan
-from leadrope.workflows.units import BatchProgress, Key, Units, batch_units, loop_units
+from leadrope.workflows.units import BatchProgress, Key, Units, batch_units
 
 
 def flow(text: str) -> Links:
@@ -88,6 +88,8 @@ TABLE: list[tuple[str, str, str, str, str | None]] = [
     ("a ?yes=b ?else=c; b; c", "a?other", "c", "b", None),
     ("a ?yes=b ?no=; b", "a?no", "", "b", "succeeded"),
     ("a ?yes=b ?no=; b", "a?other", "", "b", "succeeded"),
+    ("a ?yes=b ?no= ?else=c; b next=; c", "a?no", "", "b c", "succeeded"),
+    ("a ?yes=b ?no= ?else=c; b next=; c", "a?other", "c", "b", None),
     ("a ?yes=b ?no=c; b; c; d after=b,c", "a?yes b", "d", "c", None),
     # handlers
     ("a error=f; b; f", "a", "b", "f", None),
@@ -279,27 +281,28 @@ def test_ten_thousand_items(handling: str) -> None:
         progress.settle(started[0], Outcome(status="failed"))
 
 
-LOOPS: list[tuple[str, bool | None, str, str | None]] = [
-    # outcomes by iteration, what the condition says, next iteration, ending
-    ("", None, "0", None),
-    ("0", True, "1", None),
-    ("0", None, "1", None),
-    ("0", False, "", "succeeded"),
-    ("0 1~", False, "", "degraded"),
-    ("0 1!", True, "", "failed"),
-    ("0 1 2", True, "", "degraded"),
-    ("0 1 2", None, "", "succeeded"),
-    ("0 1 2", False, "", "succeeded"),
+LOOPS: list[tuple[int, bool | None, float, str | None]] = [
+    # turns so far, what the condition says, seconds used, why it ends
+    (1, True, 0.0, None),
+    (1, None, 0.0, None),
+    (1, False, 0.0, "condition"),
+    (3, True, 0.0, "max_iterations"),
+    (3, None, 0.0, "max_iterations"),
+    (3, False, 0.0, "condition"),
+    (1, True, 9.9, None),
+    (1, True, 10.0, "max_seconds"),
+    (1, None, 11.0, "max_seconds"),
+    (1, False, 11.0, "condition"),
+    (3, True, 11.0, "max_iterations"),
 ]
 
 
-@pytest.mark.parametrize(("so_far", "goes_on", "ready", "ending"), LOOPS)
-def test_loop(so_far: str, goes_on: bool | None, ready: str, ending: str | None) -> None:
-    done = {Key("s", int(name)): outcome for name, outcome in outcomes(so_far).items()}
-    found = loop_units("s", model.Loop(max_iterations=3), done, goes_on)
-    assert found.ready == tuple(Key("s", int(name)) for name in ready.split())
-    assert (found.outcome.status if found.outcome else None) == ending
-    assert loop_units("s", model.Loop(), done, goes_on, running=[Key("s", 9)]) == Units()
+@pytest.mark.parametrize(("turns", "wants", "used_s", "why"), LOOPS)
+def test_loop(turns: int, wants: bool | None, used_s: float, why: str | None) -> None:
+    bounds = looping.Bounds(turns=3, seconds=10.0)
+    assert looping.stopped(bounds, turns=turns, wants=wants, used_s=used_s) == why
+    if why != "max_seconds":
+        assert looping.stopped(looping.Bounds(turns=3), turns=turns, wants=wants, used_s=used_s) == why
 
 
 def test_keys_are_names_and_have_an_order() -> None:

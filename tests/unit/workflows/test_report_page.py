@@ -9,10 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from leadrope.runs.flows import WHOLE, FlowInfo, Problem, Remark, UnitOutcome, Wait
+from leadrope.runs.flows import WHOLE, FlowInfo, Problem, Remark, UnitOutcome
 from leadrope.workflows import library, report_page
 from leadrope.workflows.account import Account, Child, account
 from leadrope.workflows.outcomes import recordable
+from leadrope.workflows.report import PendingApproval
 from leadrope.workflows.steps.base import Done
 from leadrope.workflows.unit import Tried
 from leadrope.workflows.units import Key
@@ -101,6 +102,16 @@ def told(info: FlowInfo, outcomes: list[UnitOutcome], **more: Any) -> Account:
     return account(info, library.parsed(TEXT), outcomes, **more)
 
 
+def test_the_results_of_a_batch_are_put_together_from_its_items() -> None:
+    (each,) = [step for step in told(flow("running"), [FETCHED, *BATCH]).steps if step.report.id == "each"]
+    assert [(one["item"], one["index"], one.get("result")) for one in each.outputs["results"]] == [
+        ("a", 0, "r0"),
+        ("b", 1, "r1"),
+        ("c", 2, None),
+    ]
+    assert each.outputs["results"][2]["error"]["message"] == "took too long"
+
+
 def states(of: Account) -> dict[str, str]:
     return {step.report.id: step.state for step in of.steps}
 
@@ -183,14 +194,14 @@ def test_what_came_from_the_cache_is_told_and_its_old_corrections_are_not() -> N
 )
 def test_an_execution_that_has_not_ended_is_told_from_its_journal(state: Any, expected: dict[str, str]) -> None:
     good = UnitOutcome(step="good", status="succeeded", started=1011.0, ended=1011.0)
-    waits = [_wait("last")] if state == "waiting" else []
-    of = told(flow(state), [FETCHED, *BATCH, CHOSEN, good], waits=waits)
+    approvals = [_asked("last")] if state == "waiting" else []
+    of = told(flow(state), [FETCHED, *BATCH, CHOSEN, good], approvals=approvals)
     assert {name: states(of)[name] for name in expected} == expected
     text = report_page.markdown(of)
     assert f"- outcome: {state}" in text
     commands = {
         "interrupted": "leadrope flow resume ffffffff",
-        "waiting": "leadrope flow resume token234 --choose 'go on'",
+        "waiting": "leadrope approvals approve token234 --choose 'go on'",
     }
     if state in commands:
         assert commands[state] in text
@@ -216,7 +227,13 @@ def test_a_failure_stops_those_behind_it_and_says_where_to_begin_again() -> None
         started=1000.0,
         ended=1001.0,
     )
-    result = {"flow_id": "f" * 32, "name": "nightly", "outcome": "failed", "missing_outputs": ["all"]}
+    result: dict[str, Any] = {
+        "flow_id": "f" * 32,
+        "name": "nightly",
+        "outcome": "failed",
+        "missing_outputs": ["all", "some"],
+        "missing_reasons": {"some": "the step 'each' did not run"},
+    }
     of = told(flow("ended", "failed", ended=1001.0, file="/a b/nightly.flow.md"), [failed], result=result)
     assert set(states(of).values()) == {"failed", "blocked"}
     text = report_page.markdown(of)
@@ -224,7 +241,8 @@ def test_a_failure_stops_those_behind_it_and_says_where_to_begin_again() -> None
         "- **failed**: fetch: 503 from example.org (http_status)",
         "- what to do: Try later.",
         "leadrope flow run '/a b/nightly.flow.md' --from fetch",
-        "- without a value: all",
+        "- output without a value: all\n",
+        "- output without a value: some: the step 'each' did not run\n",
     ):
         assert words in text, words
 
@@ -267,7 +285,7 @@ def _hostile() -> Account:
         library.parsed(TEXT.replace("Nightly", HOSTILE.replace("\n", " "))),
         [bad],
         inputs={HOSTILE: HOSTILE},
-        waits=[_wait("last", HOSTILE)],
+        approvals=[_asked("last", HOSTILE)],
         result={"flow_id": "f", "name": "n", "outcome": "failed", "outputs": {HOSTILE: [HOSTILE]}, "reason": HOSTILE},
     )
 
@@ -313,15 +331,26 @@ def test_in_markdown_a_strangers_text_stays_in_its_cell_its_line_or_its_fence() 
     assert all(len(row) == 7 for row in rows(text).values())
 
 
-def _wait(step: str, detail: str = "Go on?") -> Wait:
-    return Wait(
-        token="token234",
+def _asked(step: str, detail: str = "Go on?") -> PendingApproval:
+    return PendingApproval(
+        id="token234",
+        kind="step",
         flow_id="f" * 32,
         step=step,
-        iteration=0,
-        item=None,
-        asked={"title": step, "detail": detail, "choices": ["go on", "stop"]},
-        fingerprint="",
-        state="pending",
+        title=step,
+        detail=detail,
+        choices=("go on", "stop"),
         requested=1.0,
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("Raise its `timeout`, or ask for less.", "Raise its `timeout`, or ask for less."),
+        ("an odd ` one", "an odd \\` one"),
+        ("`<b>` and `a|b` and *x*", "\\`\\<b\\>\\` and \\`a\\|b\\` and \\*x\\*"),
+    ],
+)
+def test_what_stands_between_backticks_may_stay_so(text: str, written: str) -> None:
+    assert report_page._escaped(text) == written

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import marshal
 import time
 from typing import Any
 
@@ -30,6 +31,15 @@ SCOPE: dict[str, Any] = {
     "item": {"path": "src/a.py"},
     "umlaut": {"größe": "ä"},
     "code": "${name}",
+    "doomed": templates.Failed({"stdout": "half", "error": {"message": "exit 1"}}),
+    "lost": templates.Failed({"stdout": "half", "error": {"message": "exit 2"}}, is_readable=False),
+    "each": {
+        "results": [
+            {"stdout": "a", "item": {"n": 1}},
+            templates.Failed({"item": {"n": 2}, "error": {"message": "no"}}),
+            {"stdout": "c", "item": {"n": 3}},
+        ]
+    },
 }
 
 RESOLVED: list[tuple[Any, Any]] = [
@@ -94,6 +104,34 @@ RESOLVED: list[tuple[Any, Any]] = [
     ("${list[9] ?? list[0]}", "a"),
     ("${broken_json.a ?? n}", 3),
     ("x${missing??name}x", "xAdax"),
+    # lists and objects that are written out
+    ("${missing ?? []}", []),
+    ("${missing ?? {}}", {}),
+    ('${missing ?? [1, {"a": "}"}] }', [1, {"a": "}"}]),
+    ("${ [] }", []),
+    ("n: ${missing ?? {}}", "n: {}"),
+    # every item
+    ("${list[2].c[*]}", [10, 20]),
+    ("${text_list[*]}", [1, 2, 3]),
+    ("${ text_list[ * ] }", [1, 2, 3]),
+    ("${step-1.stdout.rows[*].id}", [5]),
+    ("${each.results[*].stdout}", ["a", "c"]),
+    ("${each.results[*].item.n}", [1, 3]),
+    ("${each.results[1].item.n}", 2),
+    ("${each.results[1]}", {"item": {"n": 2}, "error": {"message": "no"}}),
+    ("${doomed}", {"stdout": "half", "error": {"message": "exit 1"}}),
+    ("said: ${each.results[*].stdout}", 'said: ["a", "c"]'),
+    ("${missing[*].x ?? []}", []),
+    ("${list[*].c ?? 0}", 0),
+    ("${map[*] ?? 1}", 1),
+    # steps that failed
+    ("${doomed.stdout}", "half"),
+    ("${doomed.stdout ?? name}", "Ada"),
+    ("${name ?? doomed.stdout}", "Ada"),
+    ("${doomed.error.message ?? name}", "exit 1"),
+    ("${lost.error.message}", "exit 2"),
+    ("${lost.error.message ?? name}", "exit 2"),
+    ("${list[${lost.stdout ?? 0}]}", "a"),
     # escapes
     ("$${name}", "${name}"),
     ("a $${name} b ${name}", "a ${name} b Ada"),
@@ -130,6 +168,13 @@ UNRESOLVED: list[tuple[str, str, str | None]] = [
     ("${list[${gone}]}", "nothing is called 'gone'", None),
     ("${gone ?? nam}", "nothing is called 'nam'", "name"),
     ("text ${nam} text", "nothing is called 'nam'", "name"),
+    ("${map[*]}", "map is a map, and `[*]` takes every item of a list", None),
+    ("${n[*]}", "n is 3, and `[*]` takes every item", None),
+    ("${list[*].c}", "list[0] is a text that is no JSON and has no 'c'", None),
+    ("${each.results[*].sdout}", "each.results[0] has no 'sdout'", "each.results[0].stdout"),
+    ("${doomed.stdout ?? lost.stdout}", "the step 'lost' failed", None),
+    ("${lost.stdout}", "the step 'lost' failed", None),
+    ("${lost}", "the step 'lost' failed", None),
 ]
 
 BROKEN = [
@@ -152,6 +197,14 @@ BROKEN = [
     '${a ?? "bad \\x escape"}',
     "${a b}",
     "${a + b}",
+    "${a ?? [1, }",
+    "${a ?? {a: 1}}",
+    "${a ?? [NaN]}",
+    "${a ?? [" + "0, " * 2000 + "0]}",
+    "${a[**]}",
+    "${a[*}",
+    "${*}",
+    "${a.*}",
     "${__import__('os')}",
     "${a" + "[${a" * 20 + "]}" * 20 + "}",
 ]
@@ -162,6 +215,46 @@ def test_resolves(value: Any, expected: Any) -> None:
     found = templates.resolve(value, SCOPE)
     assert found == expected
     assert type(found) is type(expected)
+    marshal.dumps(found)  # plain values, as the processes that run commands are sent them
+
+
+@pytest.mark.parametrize("text", ["${each}", "${each.results}", "${doomed}"])
+def test_what_failed_is_a_plain_map_to_whoever_gets_it(text: str) -> None:
+    assert marshal.loads(marshal.dumps(templates.resolve(text, SCOPE))) == templates.resolve(text, SCOPE)
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("it is ${yes}", "it is True"),
+        ("${yes}", True),
+        ("${list}", ["a", "b", {"c": [10, 20]}]),
+        ("l: ${list} ${n} ${nothing}", 'l: ["a", "b", {"c": [10, 20]}] 3 '),
+    ],
+)
+def test_a_truth_in_a_text_of_a_pflow_file_is_pythons(written: str, expected: Any) -> None:
+    assert templates.resolve(written, {**SCOPE, templates.DIALECT: "pflow"}) == expected
+
+
+def test_the_dialect_is_no_name() -> None:
+    with pytest.raises(templates.Unresolved) as caught:
+        templates.resolve("${gone}", {"a": 1, templates.DIALECT: "pflow"})
+    assert caught.value.missing[0].available == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("${text_list}", "[1, 2, 3]"),
+        ({"a": "${text_list}"}, {"a": [1, 2, 3]}),
+        ({"a": ["${text_list}", "x ${text_list}"]}, {"a": [[1, 2, 3], "x [1, 2, 3]"]}),
+        (["${number_text}", "${broken_json}", "[1]"], ["12", '{"a": ', "[1]"]),
+        ({"a": "${missing ?? text_list}"}, {"a": [1, 2, 3]}),
+        ({"a": '${text_list}${""}'}, {"a": "[1, 2, 3]"}),
+    ],
+)
+def test_a_text_that_is_json_can_be_opened_inside_of_maps_and_lists(written: Any, expected: Any) -> None:
+    assert templates.opened_inside(written, templates.resolve(written, SCOPE)) == expected
 
 
 @pytest.mark.parametrize("text", ["${nothing}", "${map.null}", "${missing ?? null}", "${nothing ?? name}"])

@@ -328,6 +328,14 @@ def test_the_check_itself_reads_no_file() -> None:
     assert check_document(markdown.read(text), registry.TYPES) == ()
 
 
+def test_outputs_that_results_of_a_batch_would_hide_are_told() -> None:
+    called = Called(name="x", file="x.flow.md", inputs=(), outputs=("item", "b"))
+    alone, batch = call("x"), call("x", "- batch: {items: [1]}\n")
+    assert check_document(markdown.read(alone), registry.TYPES, {"call": called}) == ()
+    (found,) = check_document(markdown.read(batch), registry.TYPES, {"call": called})
+    assert (found.kind, found.severity, found.found) == ("hidden_output", "warning", "item")
+
+
 def test_a_workflow_without_others_pays_nothing_for_them(place: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from leadrope.workflows import library\n"

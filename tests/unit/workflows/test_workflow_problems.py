@@ -21,6 +21,7 @@ BAD: dict[str, tuple[str, list[tuple[str, int, int, str | None]]]] = {
     "empty section": ("# T\n\n## Steps\n", [("no_steps", 3, 1, None)]),
     "unknown section": (OK + "## Outpts\n", [("unknown_section", 8, 1, "Outputs")]),
     "unknown section, far": (OK + "## Appendix\n", [("unknown_section", 8, 1, None)]),
+    "notes misspelt are no steps": (OK + "## Note\n\nBuy milk.\n", [("unknown_section", 8, 1, "Notes")]),
     "misspelt Steps still read": (
         "## Stpes\n\n### a\n\nx\n\n- type: shel\n- command: x\n",
         [("unknown_section", 1, 1, "Steps"), ("unknown_type", 7, 9, "shell")],
@@ -132,6 +133,15 @@ BAD: dict[str, tuple[str, list[tuple[str, int, int, str | None]]]] = {
     "batch without items": (OK + "- batch: {as: x}\n", [("wrong_type", 8, 10, None)]),
     "batch too wide": (OK + "- batch:\n    items: [1]\n    max_concurrent: 101\n", [("wrong_type", 10, 21, None)]),
     "retry that is no map": (OK + "- retry: 3\n", [("wrong_type", 8, 10, None)]),
+    "a retry that is none": (OK + "- retry: {max: 1}\n", [("no_retry", 8, 16, None)]),
+    "a retry of exit codes that is not asked for": (
+        OK + "- retry: {max: 3}\n",
+        [("exit_code_not_retried", 8, 10, None)],
+    ),
+    "retry on what is no exit code": (
+        OK + "- retry: {max: 3, retry_on: [exit_cod]}\n",
+        [("wrong_type", 8, 30, "exit_code")],
+    ),
     "too many retries": (OK + "- retry: {max: 11}\n", [("wrong_type", 8, 16, None)]),
     "loop with two ends": (OK + "- loop: {while: a, until: b}\n", [("wrong_type", 8, 9, None)]),
     "time-out in words": (OK + "- timeout: soon\n", [("wrong_type", 8, 12, None)]),
@@ -177,7 +187,7 @@ BAD: dict[str, tuple[str, list[tuple[str, int, int, str | None]]]] = {
     ),
     "a key of a list": (
         OK + "- batch: {items: [1]}\n\n### two\n\nx\n\n- type: shell\n- command: echo ${one.results.stdout}\n",
-        [("unknown_template", 15, 17, "${one.results[0].stdout}")],
+        [("unknown_template", 15, 17, "${one.results[*].stdout}")],
     ),
     "a path into a number of the schema": (
         (
@@ -197,9 +207,55 @@ BAD: dict[str, tuple[str, list[tuple[str, int, int, str | None]]]] = {
     "a branch that is never chosen": (
         (
             "### a\n\nx\n\n- type: condition\n- value: 1\n- next: {yess: b, else: c}\n\n"
-            "### b\n\nx\n\n- type: note\n\n### c\n\nx\n\n- type: note\n"
+            "### b\n\nx\n\n- type: note\n- next: end\n\n### c\n\nx\n\n- type: note\n"
         ),
         [("unknown_branch", 7, 10, "yes")],
+    ),
+    "a branch that ends where another begins": (
+        (
+            "### a\n\nx\n\n- type: condition\n- value: 1\n- next: {yes: b, no: d}\n\n### b\n\nx\n\n- type: note\n\n"
+            "### c\n\nx\n\n- type: note\n\n### d\n\nx\n\n- type: note\n\n### e\n\nx\n\n- type: note\n"
+        ),
+        [("unsaid_end", 15, 1, None)],
+    ),
+    "branches that a step below joins": (
+        (
+            "### a\n\nx\n\n- type: condition\n- value: 1\n- next: {yes: b, no: c}\n\n### b\n\nx\n\n- type: note\n\n"
+            "### c\n\nx\n\n- type: note\n\n### d\n\nx\n\n- type: note\n- after: [b, c]\n"
+        ),
+        [],
+    ),
+    "code that chooses without saying among what": (
+        "### a\n\nx\n\n- type: code\n- code: next = 'b'\n\n### b\n\nx\n\n- type: note\n",
+        [("undeclared_next", 6, 9, None)],
+    ),
+    "code that chooses what is not declared": (
+        "### a\n\nx\n\n- type: code\n- code: next = 'c'\n- next: [b, end]\n\n### b\n\nx\n\n- type: note\n",
+        [("unknown_branch", 6, 9, None)],
+    ),
+    "code that chooses for each item": (
+        "### a\n\nx\n\n- type: code\n- code: next = 'b'\n- batch: {items: []}\n- next: b\n### b\n\nx\n\n- type: note\n",
+        [("batch_chooses", 6, 9, None)],
+    ),
+    "code whose branches end unsaid": (
+        (
+            "### a\n\nx\n\n- type: code\n- code: next = input()\n- next: [b, c]\n\n### b\n\nx\n\n- type: note\n\n"
+            "### c\n\nx\n\n- type: note\n"
+        ),
+        [("unsaid_end", 9, 1, None)],
+    ),
+    "a name of every item": (
+        OK + "- batch: {items: [1]}\n\n### two\n\nx\n\n- type: shell\n- command: echo ${one.results[*].stdot}\n",
+        [("unknown_template", 15, 17, "${one.results[*].stdout}")],
+    ),
+    "every item of a number": (
+        OK + "\n### two\n\nx\n\n- type: shell\n- command: echo ${one.exit_code[*]}\n",
+        [("unknown_template", 14, 17, None)],
+    ),
+    "a step that runs although another failed": (
+        OK + "- on-error: two\n\n### two\n\nx\n\n- type: note\n- next: three\n\n### three\n\nx\n\n- type: shell\n"
+        "- command: echo ${one.stdout} ${one.stdout ?? 'none'}\n",
+        [("may_be_missing", 22, 17, None)],
     ),
     "a branch of a step that chooses none": (
         OK + "- next: {yes: two}\n\n### two\n\nx\n\n- type: note\n",

@@ -175,8 +175,11 @@ def test_an_indented_type_is_read_as_what_stands_on_its_line(types: dict[str, St
     [
         (OK + "## Settings\n- budget: 0\n", "settings.budget: must be more than 0, found 0"),
         (OK + "- batch: {items: 3}\n", "batch.items: expected a list, or a template that gives one, found 3"),
-        (OK + '- batch: {items: [1], as: "a b"}\n', "batch.as: 'a b' is no name. A name begins with a letter or _ and"),
-        ("### five six\n\nx\n\n- type: note\n", "; did you mean five-six? A name begins"),
+        (
+            OK + '- batch: {items: [1], as: "a b"}\n',
+            "batch.as: 'a b' is no name. A name starts with a letter or _, followed",
+        ),
+        ("### five six\n\nx\n\n- type: note\n", "; did you mean five-six? A name starts"),
         (OK.replace("echo", "${one.x[0}"), "expected `]`, found `}`"),
         (OK.replace("echo", "${one.x[0"), "expected `]`, found the end of the text"),
         (OK.replace("echo", "${one.x[0.5]}"), "expected a whole number"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,23 +13,37 @@ import msgspec
 from msgspec import Meta
 
 from leadrope import errors
-from leadrope.core import config as configs
-from leadrope.core import events, schema
+from leadrope.core import denials, events, models, schema
 from leadrope.core import home as homes
 from leadrope.core.agent_sandbox import Sandbox
 from leadrope.core.request import RunRequest
 from leadrope.core.request_secrets import redactor_of
-from leadrope.core.result import SCHEMA_RESOLVED_TO_NULL, RunResult
+from leadrope.core.result import SCHEMA_RESOLVED_TO_NULL, Denial, RunResult
 from leadrope.providers import registry
+from leadrope.runs.asking import approval_id
 from leadrope.runs.job import Job
 from leadrope.runs.masking import without_known
-from leadrope.runtime import checks
-from leadrope.runtime.retries import HEALABLE
-from leadrope.workflows import templates
+from leadrope.runtime import checks, saved_agents
+from leadrope.runtime.retries import HEALABLE, MAX_TURNS
+from leadrope.workflows import step_runs, templates
 from leadrope.workflows.problems import nearest
-from leadrope.workflows.steps.base import Caution, Config, Context, Done, Kind, StepFailed, as_mistake, brief, told
+from leadrope.workflows.steps.base import (
+    Asked,
+    Caution,
+    Config,
+    Context,
+    Done,
+    Kind,
+    StepFailed,
+    as_mistake,
+    brief,
+    told,
+)
 
+OnDenied = Literal["degrade", "ignore", "fail"]
 MAX_PROMPT_CHARS = 1_000_000
+DENIALS_TOLD = 10
+"""Denied calls that are warnings of their own; `denials` has all of them."""
 ALONE: Mapping[str, Any] = {
     "instructions": False,
     "tools": [],
@@ -44,25 +58,28 @@ ALONE: Mapping[str, Any] = {
 """A model with nothing in its hands, whatever the user's configuration gives to his agents."""
 
 
-_AGENTS_FORM = re.compile(r"(?<=[^(\s]):\*\)\s*\Z")
-"""`Bash(git:*)`, which a run takes for `Bash(git *)`."""
-
-
 class AgentConfig(Config, frozen=True, kw_only=True):
     prompt: Annotated[str, Meta(description="What the agent is to do.")]
+    prompt_file: Annotated[str | None, Meta(description="A file beside the workflow that holds the prompt.")] = None
     output_schema: Annotated[
         dict[str, Any] | None, Meta(description="JSON Schema of the answer; `result` is then that value.")
     ] = None
-    cwd: Annotated[str | None, Meta(description="Where it works; the workflow's folder where left out.")] = None
-    provider: Annotated[str | None, Meta(description="Which agent program; claude-code where left out.")] = None
-    agent: Annotated[str | None, Meta(description="A saved agent of the configuration.")] = None
+    cwd: Annotated[str | None, Meta(description="The working directory (default: the workflow's folder).")] = None
+    provider: Annotated[str | None, Meta(description="The agent program (default: claude-code).")] = None
+    agent: Annotated[str | None, Meta(description="A saved agent; its settings apply where the step sets none.")] = None
     model: Annotated[str, Meta(description="A tier (opus, sonnet, haiku) or a model's id.")] = "sonnet"
+    purpose: Annotated[
+        str | None, Meta(description="Chooses the model if `model` is not set: review, coding, chat …")
+    ] = None
+    effort: Annotated[
+        Literal["low", "medium", "high", "xhigh", "max"] | None, Meta(description="How hard the model thinks.")
+    ] = None
     fallback_model: Annotated[str | None, Meta(description="Used where the model is at capacity.")] = None
     allowed_tools: Annotated[
         list[str] | None,
         Meta(
-            description="Tools that it may use, without asking where the policy lets them; all where left out, and in "
-            "the mode default commands and edits still ask."
+            description="The only tools that it may use, pre-approved where the policy permits (default: all tools; in "
+            "mode default, commands and edits still ask)."
         ),
     ] = None
     disallowed_tools: Annotated[list[str], Meta(description="Tools or patterns that it may not use.")] = []
@@ -71,28 +88,35 @@ class AgentConfig(Config, frozen=True, kw_only=True):
     ] = []
     mode: Annotated[
         Literal["plan", "default", "edit", "sandboxed", "full", "dontAsk", "acceptEdits", "bypassPermissions"] | None,
-        Meta(description="What happens with calls that no rule has settled; default where left out."),
+        Meta(description="What happens to calls that no rule decides (default: default)."),
     ] = None
     max_turns: Annotated[int, Meta(ge=1, le=100, description="At least 2 with a schema.")] = 50
     max_thinking_tokens: Annotated[int, Meta(ge=1000, le=100_000, description="For its thinking, per answer.")] = 8000
     timeout: Annotated[float, Meta(ge=30, le=3600, description="Seconds.")] = 300
     system_prompt: Annotated[str | None, Meta(description="In place of the agent's own.")] = None
     append_system_prompt: Annotated[str | None, Meta(description="Added to the agent's own.")] = None
-    resume: Annotated[str | None, Meta(description="The id of a session to go on with.")] = None
+    resume: Annotated[str | None, Meta(description="The ID of a session to continue.")] = None
     schema_retries: Annotated[
         int, Meta(ge=0, le=5, description="Corrective turns; with 0 leadrope converts no scalars either.")
     ] = 1
     sandbox: Annotated[Sandbox | None, Meta(description="The agent program's own sandbox settings.")] = None
     walls: Annotated[
         Literal["workspace", "read-only", "off"] | None,
-        Meta(description="The box around it; as the policy and the configuration say where left out."),
+        Meta(description="The sandbox around it (default: what the policy and the configuration say)."),
     ] = None
     use_api_key: Annotated[bool, Meta(description="Bill an API key; else only the subscription is used.")] = False
     connections: Annotated[list[str], Meta(description="Connections of the configuration that it gets.")] = []
+    extra_dirs: Annotated[
+        list[str], Meta(description="More folders that it may work in, relative to the workflow's folder.")
+    ] = []
     attachments: Annotated[list[str], Meta(description="Files and images that go with the prompt.")] = []
     max_prompt_chars: Annotated[int, Meta(ge=1, le=MAX_PROMPT_CHARS, description="A longer prompt is an error.")] = (
         MAX_PROMPT_CHARS
     )
+    on_denied: Annotated[
+        OnDenied,
+        Meta(description="After a call of it was denied: a warning and a degraded step, nothing, or a failed step."),
+    ] = "degrade"
     budget: Annotated[
         Annotated[float, Meta(gt=0)] | None, Meta(description="US dollars, an estimate at list prices.")
     ] = None
@@ -105,6 +129,12 @@ def mistakes(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     turns = known.get("max_turns")
     if isinstance(turns, int) and turns < 2 and parameters.get("output_schema") is not None:
         yield "max_turns", "with an output_schema at least 2 turns are needed, one of them to hand over the answer"
+    purpose = known.get("purpose")
+    if isinstance(purpose, str):
+        try:
+            models.check_purpose(purpose)
+        except errors.BadValue as error:
+            yield "purpose", as_mistake(error).removeprefix("purpose: ")
     if _is_blank(known.get("resume")):
         yield "resume", "it is empty. Name a session, or leave it out."
     yield from _tool_mistakes(known)
@@ -127,9 +157,10 @@ def _tool_mistakes(known: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _no_pattern(entry: str) -> str | None:
     from leadrope.policy import patterns  # noqa: PLC0415  # only those pay for it whose file has lists of tools
+    from leadrope.runtime import agent_files  # noqa: PLC0415  # the same
 
     try:
-        patterns.parse(_AGENTS_FORM.sub(" *)", entry))
+        patterns.parse(agent_files.own_form(entry))
     except errors.BadValue as error:
         return as_mistake(error).removeprefix("pattern: ")
     return None
@@ -163,17 +194,17 @@ async def run(config: AgentConfig, context: Context) -> Done:
     given: dict[str, Any] = {
         "prompt": config.prompt,
         "attachments": [str(context.workspace / name) for name in config.attachments],
-        "model": config.model,
         "policies": context.policies,
-        "max_turns": config.max_turns,
-        "max_thinking_tokens": config.max_thinking_tokens,
-        "schema_retries": config.schema_retries,
         "cwd": str(_folder(config.cwd or ".", context)),
         "labels": {"workflow": context.flow_id[:12], "step": context.key.step},
     }
     said = {
         "provider": config.provider,
         "agent": config.agent,
+        "purpose": config.purpose,
+        "effort": config.effort,
+        "extra_dirs": [*(str(_folder(name, context)) for name in config.extra_dirs), *context.access.for_agents]
+        or None,
         "fallback_model": config.fallback_model,
         "system_prompt": config.system_prompt,
         "append_system_prompt": config.append_system_prompt,
@@ -183,20 +214,43 @@ async def run(config: AgentConfig, context: Context) -> Done:
         "mode": config.mode,
         "connections": config.connections or None,
         "sandbox": None if config.sandbox is None else msgspec.to_builtins(config.sandbox),
-        "walls": config.walls,
+        "walls": config.walls or context.access.sandbox,
         "output_schema": config.output_schema,
         "resume": config.resume,
-        "billing": billing_of(config.use_api_key, context),
     }
-    request = request_for(given | {name: value for name, value in said.items() if value is not None}, context)
+    # What a step has where it says nothing gives way to its agent, and the model to a purpose.
+    usual: dict[str, Any] = {}
+    for name, value in {
+        "model": model_of(config.model, context),
+        "max_turns": config.max_turns,
+        "max_thinking_tokens": config.max_thinking_tokens,
+        "schema_retries": config.schema_retries,
+    }.items():
+        (said if name in context.sources else usual)[name] = value
+    billing = billing_of(config.use_api_key, context)
+    (said if "use_api_key" in context.sources else usual)["billing"] = billing
+    usual = {name: value for name, value in usual.items() if value is not None}
+    request = request_for(
+        given | {name: value for name, value in said.items() if value is not None}, context, usual=usual
+    )
     result = await ask(request, context)
-    return done(result, has_schema=config.output_schema is not None, lost_schema=_lost_schema(config, context))
+    return done(
+        result,
+        has_schema=config.output_schema is not None,
+        lost_schema=_lost_schema(config, context),
+        on_denied=config.on_denied,
+    )
 
 
 def _folder(given: str, context: Context) -> Path:
     if given == "~" or given.startswith("~/"):
         return homes.user_home(context.environ) / given[2:]
     return context.workspace / given
+
+
+def model_of(named: str, context: Context) -> str:
+    """The step's own model, or what whoever started the workflow has chosen for steps that name none."""
+    return named if "model" in context.sources else context.service.config.step_model or named
 
 
 def billing_of(use_api_key: bool, context: Context) -> str | None:
@@ -212,50 +266,64 @@ def billing_of(use_api_key: bool, context: Context) -> str | None:
     return "subscription_only"
 
 
-def request_for(given: dict[str, Any], context: Context, *, usual_s: float | None = None) -> RunRequest:
-    """What the step says, above what the user's own configuration says for every run."""
+def request_for(
+    given: dict[str, Any], context: Context, *, usual_s: float | None = None, usual: Mapping[str, Any] | None = None
+) -> RunRequest:
+    """What the step says, above its agent, above what it has where nothing is said, above the user's configuration."""
     wall_s = context.timeout_s or usual_s
     given = given | {"limits": {} if wall_s is None else {"wall_s": wall_s}}
     if context.budget_usd is not None:
         # As a rule, which can only tighten: a workflow's file is not the user's own word on what a run may cost.
         given["policies"] = (*given.get("policies", ()), {"max_budget_usd": context.budget_usd})
-    return configs.apply(context.service.config, None, given, environ=context.environ)
+    if context.rehearsal is not None:
+        given |= context.rehearsal.request_fields(context.key, given["labels"])
+    return saved_agents.request_of(context.service.config, given, usual=usual, environ=context.environ)
 
 
 async def ask(request: RunRequest, context: Context) -> RunResult:
-    """One run to its end, without the run's secrets; where the step itself is ended, the run is ended first."""
+    """One run to its end, without the run's secrets; where the step itself is ended, the run is ended first.
+
+    One that a crash has cut off is continued, and one that had ended before the crash is not done again.
+    """
     watcher = _Watcher(context)
     prompt = redactor_of(request, context.environ).clean(request.prompt)
-    job = watcher.job = await context.service.start(
-        request,
-        approver=context.approver,
-        show=watcher.show,
-        environ=context.environ,
-        title=f"{context.key.step}: {brief(prompt, 80)}",
-    )
+    begun = await step_runs.begin(request, context, watcher.show, f"{context.key.step}: {brief(prompt, 80)}")
+    watcher.before = begun.before
+    if begun.result is not None:
+        return with_cost(begun.result, begun.before)
+    job = watcher.job = begun.job
+    assert job is not None  # noqa: S101  # there is one of the two
     try:
-        return without_known(await job.result(), job.redactor)
+        result = without_known(await job.result(), job.redactor)
+        if job.unstored is not None and not result.ok:
+            raise errors.StoreFull(job.unstored.message, hint=job.unstored.hint)  # it was ended for that alone
+        return with_cost(watcher.explained(result, has_address=request.base_url is not None), begun.before)
     except errors.LeadropeError as error:
         error.hint = in_words_of_a_step(error.hint)
         raise
     except asyncio.CancelledError:
-        await context.service.stop(job.id, "its workflow was stopped")
-        await asyncio.wait((asyncio.ensure_future(job.result()),))
+        if not context.service.is_closing:  # else the next owner continues it
+            await context.service.stop(job.id, "its workflow was stopped")
+            await asyncio.wait((asyncio.ensure_future(job.result()),))
         raise
 
 
 _OTHER_WORDS = {
-    "the limit (--wall-secs, or wall_s in [run.limits]; 0 switches it off)": "its `timeout`",
-    '`--billing api_key` (billing = "api_key" in config.toml)': "`use_api_key: true`",
-    "billing `api_key`": "`use_api_key: true`",
-    "leave out billing": "leave out `use_api_key`",
+    r"the limit \((?:--wall-secs|limits\.wall_s), or [^)]*\)": "its `timeout`",
+    r"the limit \((?:--unreachable-secs|limits\.unreachable_s), or (unreachable_s in \[run\.limits\])[^)]*\)": r"\1",
+    r"the address \((?:--base-url|base_url)\)": "the address (base_url in [run])",
+    r'`(?:--billing api_key|billing="api_key")`(?: \([^)]*\))?': "`use_api_key: true`",
+    r"billing `api_key`": "`use_api_key: true`",
+    r"leave out billing": "leave out `use_api_key`",
+    r" A program can also pass `credential=[^`]*`\.": "",
 }
+"""Both spellings, of the terminal and of Python: workflows are started from either."""
 
 
 def in_words_of_a_step(hint: str | None) -> str | None:
     """What a run advises, with the parameters of a step in place of the program's options."""
     for said, meant in _OTHER_WORDS.items() if hint else ():
-        hint = (hint or "").replace(said, meant)
+        hint = re.sub(said, meant, hint or "")
     return hint
 
 
@@ -265,26 +333,92 @@ class _Watcher:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._action = ""
+        self._unreachable = ""
+        """Which server the agent cannot reach at the moment, and why."""
         self.job: Job | None = None
+        self.before = step_runs.Before()
 
     def show(self, recorded: events.Recorded) -> None:
         match recorded.event:
             case events.ToolRequested(call=call):
                 self._action = brief(f"{call.name} {told(call)}", 80)
-            case events.ApprovalRequested(call=call):
-                self._action = f"{call.name} waits for approval"
+            case events.ApprovalRequested() as asked:
+                self._action = f"{asked.call.name} waits for approval"
+                self._asks(recorded, asked.approval_id, _asked_call(asked))
+            case events.QuestionRequested() as asked:
+                self._action = f"a {asked.kind} waits for an answer"
+                self._asks(recorded, asked.question_id, _asked_question(asked))
+            case events.RetryScheduled(by="agent", error=error, attempt=number, delay_s=delay_s):
+                self._retries(error, number, delay_s)
+                why = error if events.is_unreachable(error) else f"the model failed ({error or 'no reason given'})"
+                self._action = brief(f"{why}; retrying, attempt {number + 1}", 120)
+            case events.MessageCompleted() if "; retrying, attempt" in self._action:
+                self._action = self._unreachable = ""
             case events.UsageUpdated() | events.TurnEnded():
                 pass
             case _:
                 return
         cost = self.job.run.meter.spent_usd if self.job is not None and self.job.run is not None else 0.0
+        cost += self.before.cost_usd
         self._context.say(self._action, cost_usd=cost)
 
+    def _retries(self, error: str, number: int, delay_s: float) -> None:
+        """A server that cannot be reached is told at the first retry: nothing else would tell that in a pipe."""
+        if events.is_unreachable(error) and error != self._unreachable:
+            self._unreachable = error
+            self._context.retries(number + 1, delay_s, error)
 
-def done(result: RunResult, *, has_schema: bool, lost_schema: bool = False) -> Done:
-    """What a run came to, as a step. A schema that was missed is a soft failure; an agent's error is none."""
-    if not result.ok:
+    def explained(self, result: RunResult, *, has_address: bool) -> RunResult:
+        """A run whose time was up while it waited for its model did not have too much to do."""
+        if result.outcome != "timed_out" or not self._unreachable or result.error is None:
+            return result
+        message = f"{self._unreachable}; the step's time was up before it was reached"
+        check = "Check the address (base_url in [run])" if has_address else "Check your network"
+        hint = f"{check}, and whether the server runs."
+        error = msgspec.structs.replace(result.error, kind="connection_failed", message=message, hint=hint)
+        return msgspec.structs.replace(result, error=error)
+
+    def _asks(self, recorded: events.Recorded, asked_id: str, asked: Asked) -> None:
+        clean = self.job.redactor.clean if self.job is not None else str
+        asked = msgspec.structs.replace(
+            asked,
+            title=f"{self._context.key.step}: {asked.title}",
+            detail=clean(asked.detail),
+            reading=clean(asked.reading),
+        )
+        self._context.asks(recorded.run_id, approval_id(recorded.run_id, recorded.attempt, asked_id), asked)
+
+
+def _asked_call(asked: events.ApprovalRequested) -> Asked:
+    return Asked(
+        kind="tool_call",
+        title=asked.call.name,
+        detail=told(asked.call),
+        reason=asked.reason,
+        rule=asked.rule,
+        layer=asked.layer,
+        risk=asked.risk,
+        reading=asked.reading,
+        expires_s=asked.expires_s,
+        fingerprint=asked.fingerprint,
+    )
+
+
+def _asked_question(asked: events.QuestionRequested) -> Asked:
+    text = asked.plan if asked.kind == "plan" else "\n".join(one.question for one in asked.questions)
+    return Asked(
+        kind=asked.kind, title=asked.kind, detail=text, expires_s=asked.expires_s, fingerprint=asked.fingerprint
+    )
+
+
+def done(result: RunResult, *, has_schema: bool, lost_schema: bool = False, on_denied: OnDenied = "degrade") -> Done:
+    """What a run came to, as a step. A schema that was missed and a denied call are soft failures; an error is none.
+
+    An agent that was denied every call has answered all the same: the steps after it have its answer to judge.
+    """
+    if not result.ok and result.outcome != "denied":
         raise _failure(result)
+    is_soft = result.outcome == "degraded" or (result.outcome == "denied" and _fell_short(result))
     warnings = [Caution(kind=warning.kind, message=warning.message) for warning in result.warnings]
     schema_error = result.schema_error
     if lost_schema:
@@ -296,16 +430,45 @@ def done(result: RunResult, *, has_schema: bool, lost_schema: bool = False) -> D
         "llm_usage": msgspec.json.decode(msgspec.json.encode(result.llm_usage)) if result.llm_usage is not None else {},
         "session_id": result.session_id,
         "_schema_error": schema_error,
+        "denials": _denials(result),
     }
-    if result.outcome == "degraded" and not warnings:
+    if is_soft and not warnings:
         warnings.append(Caution(kind="agent.degraded", message=result.schema_error or "the run is degraded"))
+    denied = denials.counted(result.denials)
+    if denied and on_denied == "fail":
+        raise StepFailed(
+            denials.describe(denied),
+            kind="denied",
+            hint="Give the agent a mode, tools or an `allow` with which it can work, or say `on_denied: degrade`.",
+            outputs=outputs,
+            cost_usd=_cost(result),
+            tokens=_tokens(result),
+            run_id=result.run_id,
+        )
+    told = tuple(warnings) if is_soft or lost_schema else ()
     return Done(
         outputs=outputs,
-        warnings=tuple(warnings) if result.outcome == "degraded" or lost_schema else (),
+        warnings=(*told, *_denied_calls(denied)) if on_denied == "degrade" else told,
         cost_usd=_cost(result),
         tokens=_tokens(result),
         run_id=result.run_id,
     )
+
+
+def _denials(result: RunResult) -> list[dict[str, str]]:
+    return [{"tool": one.call.name, "call": brief(told(one.call), 500), "reason": one.reason} for one in result.denials]
+
+
+def _denied_calls(denied: Sequence[Denial]) -> Iterator[Caution]:
+    for one in denied[:DENIALS_TOLD]:
+        message = f"{one.call.name} `{brief(told(one.call), 100)}` was denied: {brief(one.reason, 300)}"
+        yield Caution(kind="agent.call_denied", message=message)
+    if more := len(denied) - DENIALS_TOLD:
+        yield from [Caution(kind="agent.call_denied", message=f"{more} more calls were denied")] if more > 0 else ()
+
+
+def _fell_short(result: RunResult) -> bool:
+    return result.schema_error is not None or any(warning.kind == MAX_TURNS for warning in result.warnings)
 
 
 def _failure(result: RunResult) -> StepFailed:
@@ -316,11 +479,23 @@ def _failure(result: RunResult) -> StepFailed:
         kind=kind,
         hint=in_words_of_a_step(error.hint) if error is not None else None,
         can_heal=kind in HEALABLE or kind == "timed_out",
-        outputs={"result": result.text, "session_id": result.session_id},
+        outputs={"result": result.text, "session_id": result.session_id, "denials": _denials(result)},
         cost_usd=_cost(result),
         tokens=_tokens(result),
         run_id=result.run_id,
     )
+
+
+def with_cost(result: RunResult, before: step_runs.Before) -> RunResult:
+    """With what stopped runs of the same attempt have cost."""
+    if result.totals is None:
+        return msgspec.structs.replace(result, cost_usd=result.cost_usd + before.cost_usd)
+    totals = msgspec.structs.replace(
+        result.totals,
+        cost_usd=result.totals.cost_usd + before.cost_usd,
+        total_tokens=result.totals.total_tokens + before.tokens,
+    )
+    return msgspec.structs.replace(result, totals=totals)
 
 
 def _cost(result: RunResult) -> float:
@@ -349,6 +524,13 @@ def check_prompt(prompt: str, limit: int, context: Context) -> None:
         )
 
 
+DENIAL: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {"tool": {"type": "string"}, "call": {"type": "string"}, "reason": {"type": "string"}},
+    "additionalProperties": False,
+}
+
+
 def _lost_schema(config: AgentConfig, context: Context) -> bool:
     return config.output_schema is None and context.sources.get("output_schema") is not None
 
@@ -362,6 +544,7 @@ KIND = Kind(
         "llm_usage": {"type": "object"},
         "session_id": {"type": ["string", "null"]},
         "_schema_error": {"type": ["string", "null"]},
+        "denials": {"type": "array", "items": DENIAL},
     },
     run=run,
     output_schemas={"result": "output_schema"},

@@ -8,19 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgspec
 
 from leadrope import errors
+from leadrope.core.events import Risk
 from leadrope.core.tools import ToolCall
+from leadrope.runs.forms import Field
+from leadrope.runs.store import ApprovalKind
 from leadrope.workflows.units import Key
 
 if TYPE_CHECKING:
     from leadrope.core.redaction import Redactor
     from leadrope.runs.service import Service
-    from leadrope.runtime.approvals import Approver
+    from leadrope.runtime.access import Access
+    from leadrope.runtime.approvals import Answer, Approver
     from leadrope.runtime.commands import Commands
+    from leadrope.workflows.rehearsed import Rehearsal
 
 C = TypeVar("C", bound=msgspec.Struct)
 
@@ -66,6 +71,7 @@ class StepFailed(errors.LeadropeError):
         cost_usd: float = 0.0,
         tokens: int = 0,
         run_id: str | None = None,
+        code: int | None = None,
     ) -> None:
         super().__init__(message, hint=hint)
         self.kind = kind
@@ -75,41 +81,49 @@ class StepFailed(errors.LeadropeError):
         self.cost_usd = cost_usd
         self.tokens = tokens
         self.run_id = run_id
+        self.code = code
+        """The exit code that the author of the workflow has chosen."""
 
 
 class Parked(Exception):  # no error: the execution is put aside, and goes on when a person has answered
     """Raised through a unit whose person is not there."""
 
-    def __init__(self, token: str) -> None:
-        super().__init__(token)
-        self.token = token
+    def __init__(self, approval_id: str) -> None:
+        super().__init__(approval_id)
+        self.approval_id = approval_id
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a person is asked before a workflow goes on."""
 
-    kind: Literal["approval", "command"]
-    """`command`: a call that the policy wants approved."""
+    kind: ApprovalKind
+    """`step`: the step itself; `tool_call`: a call of it, or of its agent, that a rule wants approved."""
     title: str
     detail: str = ""
     """Markdown; for a call its text as it would run."""
     choices: tuple[str, ...] = ()
     """Empty: yes or no."""
+    fields: tuple[Field, ...] = ()
+    """What is to be filled in."""
     values: dict[str, Any] = {}
     """The resolved parameters, shown as they are."""
     reason: str = ""
-    """Why somebody is asked: the rule."""
+    """Why somebody is asked, in words."""
+    rule: str = ""
+    """The rule that wants it approved."""
+    layer: str = ""
+    """Where that rule comes from."""
+    call: ToolCall | None = None
+    """Of a `tool_call`: exactly what would run."""
+    risk: Risk = "medium"
+    reading: str = ""
+    """How a command is read: the programs that it would start."""
+    is_editable: bool = False
+    """Whether the step runs the call as a person has edited it."""
+    expires_s: float = 0.0
+    """Seconds until silence becomes a no; 0: never."""
     fingerprint: str = ""
     """Of exactly what is asked; an answer counts for nothing else."""
-
-
-class Word(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A person's answer."""
-
-    approved: bool
-    choice: str = ""
-    reason: str = ""
-    by: str = "person"
 
 
 class Context(Protocol):
@@ -117,6 +131,15 @@ class Context(Protocol):
 
     @property
     def flow_id(self) -> str: ...
+    @property
+    def execution_id(self) -> str:
+        """Of the outermost execution, which this one is inside of."""
+        ...
+
+    def run_name(self) -> str:
+        """Of the next run of an agent in this attempt of the unit: the same after a crash."""
+        ...
+
     @property
     def key(self) -> Key: ...
     @property
@@ -161,6 +184,21 @@ class Context(Protocol):
     @property
     def service(self) -> Service: ...
     @property
+    def used_secrets(self) -> tuple[str, ...]:
+        """The values of `${secret.NAME}` in its parameters, for a kind that must keep them out of its outputs."""
+        ...
+
+    @property
+    def access(self) -> Access:
+        """What the workflow may use besides its workspace."""
+        ...
+
+    @property
+    def rehearsal(self) -> Rehearsal | None:
+        """Where the model of the execution is a script."""
+        ...
+
+    @property
     def redactor(self) -> Redactor:
         """Knows the secrets that nothing which is kept may hold."""
         ...
@@ -175,8 +213,20 @@ class Context(Protocol):
         """Runs commands and code of this workflow, behind its gate and walls."""
         ...
 
+    def retries(self, attempt: int, wait_s: float, why: str) -> None:
+        """Say that something in it is tried again by itself."""
+        ...
+
+    def is_named_elsewhere(self, text: str) -> bool:
+        """Whether another step of the workflow has this text among its parameters."""
+        ...
+
     def say(self, action: str, *, cost_usd: float = 0.0) -> None:
         """What it does at the moment and what it has cost so far, for the live view and the workflow's budget."""
+        ...
+
+    def asks(self, run_id: str, approval_id: str, asked: Asked) -> None:
+        """Say that the agent of this step asks a person, who answers its run."""
         ...
 
     async def permit(self, call: ToolCall, *, is_own: bool = True) -> ToolCall:
@@ -186,12 +236,16 @@ class Context(Protocol):
         """
         ...
 
-    async def ask(self, asked: Asked) -> Word:
+    async def ask(self, asked: Asked) -> Answer:
         """A person's word. Where nobody is there the whole workflow is put aside, and this never returns."""
         ...
 
     async def subflow(self, name: str, inputs: Mapping[str, Any]) -> Done:
         """Another workflow, one deeper."""
+        ...
+
+    async def run_inside(self) -> Done:
+        """The steps inside this one; the outputs of each are under its name."""
         ...
 
 
@@ -207,18 +261,30 @@ class Kind(msgspec.Struct, Generic[C], frozen=True, kw_only=True):
     """A JSON Schema by name; `{}` for any value."""
     run: Run[C]
     has_open_outputs: bool = False
+    own_outputs: Callable[[Mapping[str, Any]], Collection[str] | None] | None = None
+    """The outputs of a step with these parameters, where these name them; None where that is not known."""
     output_schemas: Mapping[str, str] = {}
+    outputs_of: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
+    """Schemas of outputs that the parameters, as they are written, say more about."""
     default_timeout_s: float | None = None
     ends_itself: bool = False
     """It keeps its time-out by itself, and can tell more about it; the engine's own clock is only the last one."""
     fill: Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, Any]] | None = None
     """Parameters as written and the values by name in, parameters filled out; None: as templates are everywhere."""
+    opens: tuple[str, ...] = ()
+    """Parameters that are received as JSON: in a map or list a text that is JSON itself is passed on as its value."""
+    opens_itself: tuple[str, ...] = ()
+    """Parameters of which only the kind knows where they take a list or an object."""
     has_commands: bool = False
     """It runs commands or code: what they need can be made ready while they are judged."""
     secret: tuple[str, ...] = ()
     """Parameters whose values are never shown or kept."""
+    secret_references: tuple[str, ...] = ()
+    """Parameters in which `${secret.NAME}` may stand."""
     mistakes: Callable[[Mapping[str, Any]], Iterable[tuple[str, str]]] | None = None
     """What is wrong with parameters as they are written, and no schema can say: the parameter, and why."""
+    names_in: str = ""
+    """The parameter, a map, whose keys are names for the templates of the others."""
     branches: Callable[[Mapping[str, Any]], Collection[str] | None] | None = None
     """The branches that a step with these parameters can choose; None where its templates decide. Left out: none."""
 

@@ -5,18 +5,22 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
 from leadrope import errors
 from leadrope.core.tools import ToolCall
-from leadrope.workflows import templates
+from leadrope.workflows import routing, templates
 from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed, brief
-from leadrope.workflows.steps.shell import DEFAULT_BYTES, MOST_BYTES, failed_start, timed_out, told
+from leadrope.workflows.steps.shell import DEFAULT_BYTES, MOST_BYTES, failed_start, limited, sentences, timed_out, told
+
+if TYPE_CHECKING:
+    import ast
 
 _HINTS: Mapping[str, str] = {
     "bad_input": "Look at the templates in `inputs`, or declare another type at the top of the code.",
@@ -29,9 +33,11 @@ class Code(Config, frozen=True, kw_only=True):
         str,
         Meta(
             min_length=1,
-            description="A function's body. `name: type` declares an input; `result = ...` or `return ...` gives.",
+            description="A function's body. `name: type` declares an input; `result = ...` or `return ...` gives; "
+            "`next = ...` chooses what follows.",
         ),
     ]
+    code_file: Annotated[str | None, Meta(description="A file beside the workflow that holds the code.")] = None
     inputs: Annotated[dict[str, Any], Meta(description="Values for the variables of the code.")] = msgspec.field(
         default_factory=dict
     )
@@ -48,7 +54,7 @@ def mistakes(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     source = parameters.get("code")
     if isinstance(source, str) and "python" not in parameters:
         try:
-            ast.parse(source)
+            yield from _name_mistakes(ast.parse(source), parameters.get("inputs", {}))
         except (SyntaxError, ValueError, RecursionError) as error:
             where = f"line {error.lineno}: {error.msg}" if isinstance(error, SyntaxError) else str(error)
             yield "code", f"it is no Python: {where}"
@@ -56,6 +62,14 @@ def mistakes(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name in inputs if isinstance(inputs, dict) else ():
         if not name.isidentifier():
             yield "inputs", f"{name!r} is no name of a variable. Use letters, digits and _."
+
+
+def _name_mistakes(tree: ast.Module, inputs: Any) -> Iterator[tuple[str, str]]:
+    from leadrope.workflows import code_names  # noqa: PLC0415  # the same
+
+    if isinstance(inputs, dict):  # a template may give any names
+        for line, wrong in (*code_names.not_given(tree, inputs), *code_names.undefined(tree, inputs)):
+            yield "code", f"line {line}: {wrong}"
 
 
 async def run(config: Code, context: Context) -> Done:
@@ -87,16 +101,47 @@ async def run(config: Code, context: Context) -> Done:
     outputs, warnings = told(done, config.max_output_bytes)
     if done.timed_out:
         raise timed_out(name, context, outputs)
+    trace = f"\n{done.error.detail.rstrip()}" if done.error is not None and done.error.detail else ""
+    said = outputs["stderr"] if done.error is None else f"{done.error.message}{trace}\n{outputs['stderr']}"
+    limits = limited(context, config.code, done, said, has_failed=done.error is not None)
     if done.error is not None:
-        trace = f"\n{done.error.detail.rstrip()}" if done.error.detail else ""
         raise StepFailed(
-            f"{done.error.message}{trace}",
+            _told_once(done.error.message, done.error.detail),
             kind=done.error.kind,
-            hint=_HINTS.get(done.error.kind),
-            can_heal=done.error.kind == "code_failed",
+            hint=sentences(limits) or _HINTS.get(done.error.kind),
             outputs=outputs,
         )
-    return Done(outputs={"result": done.value, **outputs}, warnings=warnings)
+    chosen = _chosen(done.next, context)
+    return Done(outputs={"result": done.value, **outputs}, warnings=(*warnings, *limits), branch=chosen)
+
+
+def _chosen(name: str | None, context: Context) -> str | None:
+    """The way that the code has chosen; StepFailed where that is none that the step declares."""
+    ways = context.branches
+    if name in ways or (name is None and not ways):
+        return name
+    unsaid = routing.DEFAULT if name is None and routing.DEFAULT in ways else "else"
+    if unsaid in ways:
+        return unsaid
+    named = sorted(ways - {routing.END, routing.DEFAULT})
+    wrong = f"the code has set `next` to {name[:60]!r}, which the step does not declare" if name is not None else ""
+    raise StepFailed(
+        wrong or "the code has not set `next`",
+        kind="bad_next",
+        hint=f"It can be {', '.join(named)} or {routing.END}." if named else "Declare its steps: `next: [one, other]`.",
+    )
+
+
+def branches(parameters: Mapping[str, Any]) -> tuple[str, ...] | None:
+    found = routing.routes_in(parameters)
+    return () if found is None else None if found.is_dynamic else found.literals
+
+
+def _told_once(message: str, trace: str) -> str:
+    """The error with the way to it; a traceback ends with the error, which stands at the top already."""
+    said = re.sub(r"^line [0-9]+: ", "", message)
+    way = trace.rstrip().removesuffix(said).rstrip()
+    return f"{message}\n{way}" if way else message
 
 
 _TEXT = {"type": "string"}
@@ -116,4 +161,5 @@ KIND = Kind(
     ends_itself=True,
     has_commands=True,
     mistakes=mistakes,
+    branches=branches,
 )

@@ -75,6 +75,8 @@ async def run(config: Email, context: Context) -> Done:
 
 async def send(config: Email, context: Context, *, tls: ssl.SSLContext | None = None) -> Done:
     """`tls` replaces the system's certificates."""
+    if context.rehearsal is not None:
+        raise context.rehearsal.refuse_network("the mail is not sent", context.key)
     settings = _settings(context)
     mail = _mail(config, settings)  # checked before anybody is asked
     allowed = await context.permit(ToolCall(id=str(context.key), name="SendEmail", input=_shown(config)))

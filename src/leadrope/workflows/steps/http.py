@@ -2,6 +2,9 @@
 
 A name is resolved once, every address that it has is judged, and the connection goes to one of those: a name cannot be
 one thing when it is judged and another when it is used. Proxies of the environment are not used.
+
+Bodies are bytes. A text is given only where the bytes are one; what they are otherwise is base64, or a file of the
+workspace (`save_to`), and no character is ever replaced.
 """
 
 from __future__ import annotations
@@ -10,7 +13,6 @@ import asyncio
 import ssl
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
-from urllib.parse import urlencode
 
 import msgspec
 from msgspec import Meta
@@ -19,25 +21,34 @@ from leadrope.core import home as homes
 from leadrope.core.tools import ToolCall
 from leadrope.net.addresses import Resolver
 from leadrope.net.resolver import ask_system
-from leadrope.workflows import addresses, http_client, templates
+from leadrope.workflows import (
+    addresses,
+    file_calls,
+    http_answers,
+    http_bodies,
+    http_client,
+    http_uploads,
+    media,
+    places,
+    templates,
+)
+from leadrope.workflows.http_bodies import Part, Scalar, Values
 from leadrope.workflows.known_secrets import KnownSecrets
-from leadrope.workflows.steps.base import Caution, Config, Context, Done, Kind, StepFailed, as_mistake, brief
+from leadrope.workflows.secret_values import spellings
+from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed, as_mistake, brief
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
 
 DEFAULT_S, MOST_S = 30.0, 300.0
 MIB = 1024 * 1024
-DEFAULT_BYTES, MOST_BYTES = 5 * MIB, 50 * MIB
+DEFAULT_BYTES, MOST_BYTES = 5 * MIB, http_uploads.MOST_BYTES
 MOST_REDIRECTS = 5
 _FOLLOWED = (301, 302, 303, 307, 308)
 _SECRET_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "x-auth-token", "private-token"})
 """Their values are kept out of messages and outputs. With `cookie` they do not go to another origin."""
 _ABOUT_BODY = frozenset({"content-type", "content-language", "content-location"})
 
-_BOTH_BODIES = "body and form are both given"
-
-Scalar = str | int | float | bool | None
-Values = Scalar | list[Scalar]
+_BODIES = ("body", "form", "body_base64", "body_file", "multipart")
 
 
 class Http(Config, frozen=True, kw_only=True):
@@ -49,10 +60,19 @@ class Http(Config, frozen=True, kw_only=True):
     )
     body: Annotated[Any, Meta(description="A text is sent as it is, any other value as JSON.")] = None
     form: Annotated[dict[str, Values] | None, Meta(description="Sent as a form in place of a body.")] = None
+    body_base64: Annotated[str, Meta(description="In place of `body`: bytes, in base64.")] = ""
+    body_file: Annotated[str, Meta(description="In place of `body`: a file of the workspace, sent as it is.")] = ""
+    multipart: Annotated[
+        dict[str, Part | Scalar | list[Part | Scalar]] | None,
+        Meta(description="In place of `body`: a form with files, by the names of its fields."),
+    ] = None
     auth: Annotated[str, Meta(description="A bearer token. It appears in no log, message or output.")] = ""
     auth_env: Annotated[
         str,
         Meta(description="In place of `auth`: a variable that holds the token, of your forward_env."),
+    ] = ""
+    save_to: Annotated[
+        str, Meta(description="A file of the workspace that gets the answer's bytes; folders above it are made.")
     ] = ""
     max_bytes: Annotated[int, Meta(ge=1, le=MOST_BYTES, description="The longest answer that is read.")] = DEFAULT_BYTES
     follow_redirects: Annotated[bool, Meta(description="At most 5, each judged like the url itself.")] = True
@@ -75,26 +95,44 @@ class _Plan(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes | None
     expected: tuple[range, ...]
     secrets: KnownSecrets
+    saved_at: places.Place | None = None
+    """Where the answer goes; writing there is permitted."""
 
 
 def mistakes(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What cannot be meant, whoever is asked. Where a url leads is judged when it is used."""
+    """What cannot be meant, whoever is asked. Where the name in a url leads is judged when it is used."""
     known = templates.settled(parameters)
-    if parameters.get("body") is not None and parameters.get("form") is not None:
-        yield "form", _BOTH_BODIES
+    bodies = [name for name in _BODIES if parameters.get(name) is not None]
+    if len(bodies) > 1:
+        yield bodies[-1], http_bodies.together(bodies)
     try:
-        if isinstance(url := known.get("url"), str):
-            addresses.read_url(url)
-    except addresses.BadUrl as error:
-        yield "url", f"{error}. {error.hint}"
-    except addresses.Blocked:
-        pass
+        if isinstance(text := known.get("body_base64"), str):
+            media.from_base64(text, "body_base64")
+    except StepFailed as failed:
+        yield "body_base64", as_mistake(failed).removeprefix("body_base64: ")
+    yield from _url_mistakes(parameters, known)
     expect = known.get("expect")
     for word in expect if isinstance(expect, list) else ():
         try:
             _span(word)
         except StepFailed as failed:
             yield "expect", as_mistake(failed).removeprefix("expect: ")
+
+
+def _url_mistakes(parameters: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """A url that is refused when the step runs: by its form, or by its host where that stands in the file."""
+    given = parameters.get("url")
+    url = known.get("url", addresses.origin_of(given) if isinstance(given, str) else None)
+    if not isinstance(url, str):
+        return
+    try:
+        target = addresses.read_url(url)
+        if "allow_private" in known or "allow_private" not in parameters:
+            addresses.judge_name(target, addresses.read_allowed(known.get("allow_private", False)))
+    except addresses.BadUrl as error:
+        yield "url", f"{error}. {error.hint}"
+    except addresses.Blocked as blocked:
+        yield "url", f"it may not be requested: {blocked}. {blocked.hint}"
 
 
 async def run(config: Http, context: Context) -> Done:
@@ -105,7 +143,7 @@ async def fetch(
     config: Http, context: Context, *, resolve: Resolver = ask_system, tls: ssl.SSLContext | None = None
 ) -> Done:
     """`resolve` and `tls` are the outermost seams: who knows names, and whose certificates are trusted."""
-    plan = _checked(_with_token(config, context) if config.auth_env else config)
+    plan = await _planned(_with_token(config, context) if config.auth_env else config, context)
     try:
         return await _Exchange(config, plan, context, resolve, tls).run()
     except StepFailed as failed:
@@ -149,7 +187,8 @@ class _Exchange:
         self._judge_name(request.target)
         told: dict[str, Any] = {"url": request.target.url, "method": request.method}
         if request.body is not None:
-            told["body"] = request.body.decode("utf-8", "replace")
+            kind = next((value for name, value in request.headers if name.lower() == "content-type"), "")
+            told["body"] = http_bodies.described(request.body, kind)
         call = await self._context.permit(ToolCall(id=f"{self._context.key}:{hop}", name="WebFetch", input=told))
         if call.input == told:
             return request
@@ -160,11 +199,14 @@ class _Exchange:
             request,
             target=target,
             method=str(call.input.get("method", request.method)),
-            headers=request.headers if target.origin == request.target.origin else _without_secrets(request.headers),
+            headers=request.headers if target.origin == request.target.origin else self._for_others(request.headers),
             body=request.body if body == told.get("body") else str(body).encode(),
         )
 
     def _judge_name(self, target: addresses.Target) -> None:
+        rehearsal = self._context.rehearsal
+        if rehearsal is not None and not target.is_loopback:
+            raise rehearsal.refuse_network(f"{self._config.method} {target.shown}", self._context.key)
         try:
             addresses.judge_name(target, self._plan.allowed)
         except addresses.Blocked as blocked:
@@ -204,9 +246,43 @@ class _Exchange:
         async with http_client.exchange(request, where, tls=self._tls) as answer:
             location = answer.headers.get("location")
             if self._config.follow_redirects and answer.status in _FOLLOWED and location:
-                return Done(), _followed(request, answer.status, location)
+                return Done(), self._followed(request, answer.status, location)
             content = await answer.read(self._config.max_bytes)
-        return self._done(request.target, answer, content), None
+        return await self._done(request.target, answer, content), None
+
+    def _followed(self, request: http_client.Request, status: int, location: str) -> http_client.Request:
+        """The request that a redirect asks for: 303, and by custom 301 and 302 of a POST, ask for a GET."""
+        try:
+            target = addresses.follow(request.target, location)
+        except (addresses.BadUrl, addresses.Blocked) as error:
+            is_blocked = isinstance(error, addresses.Blocked)
+            raise StepFailed(
+                f"{request.target.shown} redirects to an address that cannot be followed: {error}",
+                kind="blocked_address" if is_blocked else "http_error",
+                hint="Request the final address itself, or set follow_redirects: false.",
+            ) from None
+        headers, method, body = request.headers, request.method, request.body
+        if (status == 303 and method not in ("GET", "HEAD")) or (status in (301, 302) and method == "POST"):
+            method, body = "GET", None
+            headers = tuple(header for header in headers if header[0].lower() not in _ABOUT_BODY)
+        if target.origin != request.target.origin:
+            headers = self._for_others(headers)
+            if body is not None and self._plan.secrets.data(body) != body:
+                raise StepFailed(
+                    f"{request.target.shown} redirects to {target.shown}, and a secret in the body would go along",
+                    kind="blocked_address",
+                    hint="Request the final address itself.",
+                )
+        return http_client.Request(method=method, target=target, headers=headers, body=body)
+
+    def _for_others(self, headers: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+        """Without what is for the first origin alone."""
+        secrets = self._plan.secrets
+        return tuple(
+            (name, text)
+            for name, text in headers
+            if name.lower() not in (*_SECRET_HEADERS, "cookie") and secrets.text(text) == text
+        )
 
     async def _addresses(self, target: addresses.Target) -> list[str]:
         found = [str(target.address)]
@@ -221,26 +297,24 @@ class _Exchange:
         except addresses.Blocked as blocked:
             raise _blocked(target, blocked) from None
 
-    def _done(self, target: addresses.Target, answer: http_client.Answer, content: bytes) -> Done:
-        body = self._plan.secrets.text(_decoded(answer, content))
-        warnings: tuple[Caution, ...] = ()
-        value: Any = None
-        if body.strip() and (answer.media_type == "application/json" or answer.media_type.endswith("+json")):
-            try:
-                value = msgspec.json.decode(body)
-            except (msgspec.DecodeError, RecursionError) as error:
-                told = f"{target.shown} says that it answers in JSON, and does not: {error}"
-                warnings = (Caution(kind="bad_json", message=told),)
-        outputs = {
-            "status": answer.status,
-            "headers": {name: self._plan.secrets.text(text) for name, text in answer.headers.items()},
-            "body": body,
-            "json": value,
-            "url": self._plan.secrets.text(target.url),
-        }
+    async def _done(self, target: addresses.Target, answer: http_client.Answer, content: bytes) -> Done:
+        shown = http_answers.Shown(target=target, answer=answer, content=content, secrets=self._plan.secrets)
         if not any(answer.status in span for span in self._plan.expected):
-            raise _refused(target, answer, outputs)
-        return Done(outputs=outputs, warnings=warnings)
+            raise shown.refused()
+        if self._plan.saved_at is None:
+            return shown.done()
+        await self._save(self._plan.saved_at, shown.clean)
+        return shown.saved(self._plan.saved_at.relative)
+
+    async def _save(self, place: places.Place, content: bytes) -> None:
+        limit = self._context.commands.rules.max_file_size
+        if limit is not None and len(content) > limit:
+            raise StepFailed(
+                f"the answer has {len(content):,} bytes, and the policy lets a file have {limit:,} (max_file_size)",
+                kind="denied",
+            )
+        self._context.say(f"saves {place.relative}")
+        await asyncio.to_thread(places.write, place, content, "overwrite")
 
 
 def _with_token(config: Http, context: Context) -> Http:
@@ -256,27 +330,44 @@ def _with_token(config: Http, context: Context) -> Http:
     return msgspec.structs.replace(config, auth=token, auth_env="")
 
 
-def _checked(config: Http) -> _Plan:
-    if config.body is not None and config.form is not None:
-        raise _bad(_BOTH_BODIES, "Use one of them.")
+async def _planned(config: Http, context: Context) -> _Plan:
+    """Everything that can be wrong before the request is sent, and everything that a person may be asked about it."""
+    bodies = [name for name in _BODIES if getattr(config, name) not in (None, "")]
+    if len(bodies) > 1:
+        raise _bad(http_bodies.together(bodies), "Use one of them.")
     target = _read(config.url)
-    query = _encoded(config.params)
+    query = http_bodies.encoded(config.params)
     if query:
         target = _read(f"{target.url}{'&' if '?' in target.path else '?'}{query}")
     try:
         allowed = addresses.read_allowed(config.allow_private)
     except addresses.BadUrl as error:
         raise _bad(str(error), error.hint) from None
-    body, kind = _body(config)
-    headers = _headers(config, kind)
+    expected = tuple(map(_span, config.expect)) or (range(200, 400),)
+    saved_at = places.find(context.workspace, config.save_to, parameter="save_to") if config.save_to else None
+    body = await http_uploads.body_of(
+        context,
+        body=config.body,
+        form=config.form,
+        in_base64=config.body_base64,
+        file=config.body_file,
+        multipart=config.multipart,
+    )
+    headers = _headers(config, body.media_type if body is not None else None)
     secret = [text for name, text in headers if name.lower() in _SECRET_HEADERS]
+    if saved_at is not None:
+        # Asked for before anything is sent: whoever has to wait for an answer must not send the request twice.
+        saved_at, _ = await file_calls.may_write(context, saved_at, "", parameters=("save_to",))
     return _Plan(
         target=target,
         allowed=allowed,
         headers=headers,
-        body=body,
-        expected=tuple(map(_span, config.expect)) or (range(200, 400),),
-        secrets=KnownSecrets([*secret, *(text.rpartition(" ")[2] for text in secret)]),
+        body=body.data if body is not None else None,
+        expected=expected,
+        secrets=KnownSecrets(
+            [*secret, *(text.rpartition(" ")[2] for text in secret), *spellings(context.used_secrets)]
+        ),
+        saved_at=saved_at,
     )
 
 
@@ -294,7 +385,7 @@ def _headers(config: Http, body_kind: str | None) -> tuple[tuple[str, str], ...]
     try:
         for name, value in config.headers.items():
             if value is not None:
-                found[name.lower()] = http_client.check_header(name, _word(value))
+                found[name.lower()] = http_client.check_header(name, http_bodies.word(value))
         if config.auth:
             if "authorization" in found:
                 raise _bad("auth and a header Authorization are both given", "Use one of them.")
@@ -307,25 +398,6 @@ def _headers(config: Http, body_kind: str | None) -> tuple[tuple[str, str], ...]
     return tuple(found.values())
 
 
-def _body(config: Http) -> tuple[bytes | None, str | None]:
-    if config.form is not None:
-        return _encoded(config.form).encode("ascii"), "application/x-www-form-urlencoded"
-    if config.body is None:
-        return None, None
-    if isinstance(config.body, str):
-        return config.body.encode("utf-8", "replace"), "text/plain; charset=utf-8"
-    return msgspec.json.encode(config.body), "application/json"
-
-
-def _encoded(values: Mapping[str, Values]) -> str:
-    pairs = [(name, one) for name, value in values.items() for one in (value if isinstance(value, list) else [value])]
-    return urlencode([(name, _word(value)) for name, value in pairs if value is not None])
-
-
-def _word(value: Scalar) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
 def _span(word: int | str) -> range:
     text = str(word).strip().lower()
     first, dash, last = text.partition("-")
@@ -335,39 +407,6 @@ def _span(word: int | str) -> range:
     if not all(bound.isascii() and bound.isdigit() and 100 <= int(bound) <= 599 for bound in bounds):
         raise _bad(f"expect: {brief(text, 40)!r} is no status", 'Write 200, "200-299" or "2xx".')
     return range(int(bounds[0]), int(bounds[1]) + 1)
-
-
-def _followed(request: http_client.Request, status: int, location: str) -> http_client.Request:
-    """The request that a redirect asks for: 303, and by custom 301 and 302 of a POST, ask for a GET."""
-    try:
-        target = addresses.follow(request.target, location)
-    except (addresses.BadUrl, addresses.Blocked) as error:
-        is_blocked = isinstance(error, addresses.Blocked)
-        raise StepFailed(
-            f"{request.target.shown} redirects to an address that cannot be followed: {error}",
-            kind="blocked_address" if is_blocked else "http_error",
-            hint="Request the final address itself, or set follow_redirects: false.",
-        ) from None
-    headers, method, body = request.headers, request.method, request.body
-    if (status == 303 and method not in ("GET", "HEAD")) or (status in (301, 302) and method == "POST"):
-        method, body = "GET", None
-        headers = tuple(header for header in headers if header[0].lower() not in _ABOUT_BODY)
-    if target.origin != request.target.origin:
-        headers = _without_secrets(headers)
-    return http_client.Request(method=method, target=target, headers=headers, body=body)
-
-
-def _without_secrets(headers: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-    return tuple(header for header in headers if header[0].lower() not in (*_SECRET_HEADERS, "cookie"))
-
-
-def _decoded(answer: http_client.Answer, content: bytes) -> str:
-    named = [word.strip() for word in answer.headers.get("content-type", "").split(";")[1:]]
-    charset = next((word[8:].strip("\"' ") for word in named if word.lower().startswith("charset=")), "utf-8")
-    try:
-        return content.decode(charset, "replace")
-    except LookupError:
-        return content.decode("utf-8", "replace")
 
 
 def _bad(message: str, hint: str) -> StepFailed:
@@ -382,19 +421,6 @@ def _blocked(target: addresses.Target, blocked: addresses.Blocked) -> StepFailed
     )
 
 
-def _refused(target: addresses.Target, answer: http_client.Answer, outputs: dict[str, Any]) -> StepFailed:
-    told = brief(str(outputs["body"]))
-    again = answer.headers.get("retry-after", "")
-    hint = f"The server says: try again after {brief(again, 60)}{' s' if again.isdigit() else ''}." if again else None
-    return StepFailed(
-        f"{target.shown} answered with status {answer.status}{f': {told}' if told else ''}",
-        kind="http_error",
-        hint=hint or "Set expect if this status is no failure.",
-        can_heal=answer.status in (408, 425, 429) or answer.status >= 500,
-        outputs=outputs,
-    )
-
-
 KIND = Kind(
     name="http",
     summary="Sends one HTTP request and reads the answer.",
@@ -402,13 +428,19 @@ KIND = Kind(
     outputs={
         "status": {"type": "integer"},
         "headers": {"type": "object", "additionalProperties": {"type": "string"}},
-        "body": {"type": "string"},
-        "json": {},
         "url": {"type": "string"},
+        "media_type": {"type": "string"},
+        "size": {"type": "integer"},
+        "body": {"type": "string"},
+        "body_base64": {"type": "string"},
+        "json": {},
+        "path": {"type": "string"},
     },
     run=run,
+    opens=("body",),
     default_timeout_s=DEFAULT_S,
     ends_itself=True,
     secret=("auth",),
+    secret_references=("url", "headers", "params", "auth", *_BODIES),
     mistakes=mistakes,
 )

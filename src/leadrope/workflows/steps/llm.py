@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, structs
 
@@ -14,9 +14,16 @@ from leadrope.workflows.steps.base import Config, Context, Done, Kind
 
 class LlmConfig(Config, frozen=True, kw_only=True):
     prompt: Annotated[str, Meta(description="What the model is asked.")]
+    prompt_file: Annotated[str | None, Meta(description="A file beside the workflow that holds the prompt.")] = None
     system: Annotated[str | None, Meta(description="What it is told beforehand.")] = None
-    provider: Annotated[str | None, Meta(description="Whose model; claude-code where left out.")] = None
+    provider: Annotated[str | None, Meta(description="The provider of the model (default: claude-code).")] = None
     model: Annotated[str, Meta(description="A tier (opus, sonnet, haiku) or a model's id.")] = "haiku"
+    effort: Annotated[
+        Literal["low", "medium", "high", "xhigh", "max"] | None, Meta(description="How hard the model thinks.")
+    ] = None
+    max_thinking_tokens: Annotated[
+        Annotated[int, Meta(ge=1000, le=100_000)] | None, Meta(description="For its thinking.")
+    ] = None
     output_schema: Annotated[dict[str, Any] | None, Meta(description="JSON Schema of the answer.")] = None
     schema_retries: Annotated[int, Meta(ge=0, le=5, description="Corrective turns.")] = 1
     images: Annotated[list[str], Meta(description="Files that go with the prompt.")] = []
@@ -36,7 +43,7 @@ async def run(config: LlmConfig, context: Context) -> Done:
     given: dict[str, Any] = {
         "prompt": config.prompt,
         "attachments": [str(context.workspace / name) for name in config.images],
-        "model": config.model,
+        "model": agent.model_of(config.model, context),
         "system_prompt": config.system or "Answer the user's message.",
         **agent.ALONE,
         "policies": context.policies,
@@ -48,6 +55,8 @@ async def run(config: LlmConfig, context: Context) -> Done:
     }
     said = {
         "provider": config.provider,
+        "effort": config.effort,
+        "max_thinking_tokens": config.max_thinking_tokens,
         "output_schema": config.output_schema,
         "billing": agent.billing_of(config.use_api_key, context),
     }

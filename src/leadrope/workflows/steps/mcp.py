@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Iterable
-from typing import Annotated, Any
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from leadrope import errors
 from leadrope.core import connections
@@ -17,7 +17,7 @@ from leadrope.core import home as homes
 from leadrope.core.redaction import Redactor
 from leadrope.core.request import McpServer
 from leadrope.core.tools import ToolCall
-from leadrope.workflows import mcp_client, mcp_process, mcp_wires
+from leadrope.workflows import fits, mcp_client, mcp_process, mcp_wires, templates
 from leadrope.workflows.known_secrets import KnownSecrets
 from leadrope.workflows.problems import nearest
 from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed, brief
@@ -32,20 +32,28 @@ class Mcp(Config, frozen=True, kw_only=True):
     arguments: Annotated[dict[str, Any], Meta(description="What the tool is given.")] = msgspec.field(
         default_factory=dict
     )
+    result_format: Annotated[
+        Literal["auto", "json_block"],
+        Meta(description="`json_block`: the one ```json block in the text of the answer is the result."),
+    ] = "auto"
     timeout: Annotated[float, Meta(ge=1, le=300, description="Seconds for the whole, the start too.")] = DEFAULT_S
 
 
 async def run(config: Mcp, context: Context) -> Done:
+    config = _parted(config, context.service.config.connections)
     server = _known(config, context)
     if not _TOOL.fullmatch(config.tool):
         raise StepFailed(f"{brief(config.tool, 60)!r} is no name of a tool", kind="bad_input")
+    # Opened before it is judged: rules look at every text in it.
+    opened = templates.opened_inside(context.sources.get("arguments"), config.arguments)
     call = await context.permit(
-        ToolCall(id=str(context.key), name=f"mcp__{config.server}__{config.tool}", input=config.arguments)
+        ToolCall(id=str(context.key), name=f"mcp__{config.server}__{config.tool}", input=opened)
     )
+    given = _Given(arguments=call.input, texts=config.arguments if call.input == opened else call.input)
     filled = _filled(config.server, server, context)
     context.say(f"{config.server}: {config.tool}")
     try:
-        result = await _called(config, context, filled.servers[config.server], call.input)
+        result = await _called(config, context, filled.servers[config.server], given)
     except StepFailed as failed:
         clean = Redactor(filled.secrets).clean
         failed.message = clean(failed.message)
@@ -54,7 +62,20 @@ async def run(config: Mcp, context: Context) -> Done:
     return _done(config, KnownSecrets(filled.secrets).value(result))
 
 
-async def _called(config: Mcp, context: Context, server: McpServer, arguments: dict[str, Any]) -> dict[str, Any]:
+class _Given(msgspec.Struct, frozen=True, kw_only=True):
+    arguments: dict[str, Any]
+    texts: dict[str, Any]
+    """The same, with texts that are JSON as they came."""
+
+    def for_tool(self, schema: Mapping[str, Any]) -> dict[str, Any]:
+        """A tool that takes a text gets the text."""
+        return {
+            name: self.texts[name] if fits.types_at(schema, (name,), schema) - {"null"} == {"string"} else value
+            for name, value in self.arguments.items()
+        }
+
+
+async def _called(config: Mcp, context: Context, server: McpServer, given: _Given) -> dict[str, Any]:
     doing = "connect"
     name = f"connection {config.server}"
     client: mcp_client.Client | None = None
@@ -65,7 +86,7 @@ async def _called(config: Mcp, context: Context, server: McpServer, arguments: d
             tools = await client.tools()
             if config.tool not in tools:
                 raise _no_such_tool(config, tools)
-            return await client.call(config.tool, arguments)
+            return await client.call(config.tool, given.for_tool(tools[config.tool]))
     except TimeoutError:
         doing = client.doing if client is not None else doing
         raise StepFailed(
@@ -119,6 +140,21 @@ async def _process(config: Mcp, context: Context, server: McpServer) -> AsyncIte
         yield mcp_wires.ProcessWire(child)
 
 
+def _parted(config: Mcp, known: Collection[str]) -> Mcp:
+    """Without a server the tool's name begins with one, as in pflow: the longest that there is."""
+    if config.server:
+        return config
+    servers = [name for name in known if config.tool.startswith(f"{name}-") and len(config.tool) > len(name) + 1]
+    if not servers:
+        raise StepFailed(
+            f"{brief(config.tool, 60)!r} begins with no connection",
+            kind="bad_input",
+            hint=f"Connections are in [connections.NAME] of your config.toml. There are: {_listed(known)}.",
+        )
+    server = max(servers, key=len)
+    return structs.replace(config, server=server, tool=config.tool[len(server) + 1 :])
+
+
 def _known(config: Mcp, context: Context) -> McpServer:
     known = context.service.config.connections
     if config.server not in known:
@@ -139,7 +175,7 @@ def _filled(name: str, server: McpServer, context: Context) -> connections.Fille
         raise StepFailed(error.message, kind="bad_input", hint=error.hint) from None
 
 
-def _no_such_tool(config: Mcp, tools: list[str]) -> StepFailed:
+def _no_such_tool(config: Mcp, tools: Collection[str]) -> StepFailed:
     close = nearest(config.tool, tools)
     return StepFailed(
         f"connection {config.server} has no tool {config.tool!r}" + (f"; did you mean {close}?" if close else ""),
@@ -153,7 +189,9 @@ def _done(config: Mcp, result: dict[str, Any]) -> Done:
     text = "\n".join(str(part.get("text", "")) for part in content if part.get("type") == "text")
     is_error = result.get("isError") is True
     value = result.get("structuredContent")
-    outputs = {"result": _value(text) if value is None else value, "content": content, "is_error": is_error}
+    if value is None:
+        value = _block(text, config.tool) if config.result_format == "json_block" and not is_error else _value(text)
+    outputs = {"result": value, "content": content, "is_error": is_error}
     if is_error:
         raise StepFailed(
             f"the tool {config.tool} of connection {config.server} failed: {brief(text, 500) or 'no reason given'}",
@@ -162,6 +200,25 @@ def _done(config: Mcp, result: dict[str, Any]) -> Done:
             outputs=outputs,
         )
     return Done(outputs=outputs)
+
+
+_JSON_BLOCK = re.compile(r"^```json[ \t]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE)
+
+
+def _block(text: str, tool: str) -> Any:
+    found = _JSON_BLOCK.findall(text)
+    try:
+        if len(found) == 1:
+            return msgspec.json.decode(found[0])
+        why = f"{len(found)} of them" if found else "none"
+    except (msgspec.DecodeError, RecursionError) as error:
+        why = f"one that is not JSON ({error})"
+    raise StepFailed(
+        f"the answer of {tool} should have one ```json block and has {why}",
+        kind="bad_output",
+        hint="Leave out result_format, and read the text in `result`.",
+        outputs={"result": text},
+    )
 
 
 def _value(text: str) -> Any:
@@ -190,4 +247,5 @@ KIND = Kind(
     run=run,
     default_timeout_s=DEFAULT_S,
     ends_itself=True,
+    opens_itself=("arguments",),
 )

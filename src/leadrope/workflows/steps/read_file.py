@@ -1,14 +1,13 @@
-"""The step `read-file`: what stands in a file of the workspace, as text or, where it is none, as base64."""
+"""The step `read-file`: the content of a file of the workspace, as text where it is text, else as base64."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
-from leadrope.workflows import file_calls, places
+from leadrope.workflows import file_calls, media, places, templates
 from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed
 
 MIB = 1024 * 1024
@@ -27,16 +26,28 @@ async def run(config: ReadFileConfig, context: Context) -> Done:
     place = await file_calls.may_read(context, place)
     context.say(f"reads {place.relative}")
     content = await asyncio.to_thread(places.read, place, config.max_bytes)
-    text = _decoded(content.data, config.encoding)
-    return Done(
-        outputs={
-            "content": base64.b64encode(content.data).decode() if text is None else text,
-            "path": place.relative,
-            "size": len(content.data),
-            "encoding": "base64" if text is None else config.encoding,
-            "binary": text is None,
-        }
+    return Done(outputs=_outputs(content.data, place, config.encoding))
+
+
+def _outputs(data: bytes, place: places.Place, encoding: str) -> dict[str, Any]:
+    text = _decoded(data, encoding)
+    found: dict[str, Any] = {
+        "path": place.relative,
+        "size": len(data),
+        "media_type": media.type_of(place.name, is_text=text is not None),
+        "encoding": "base64" if text is None else encoding,
+        "binary": text is None,
+    }
+    if text is not None:
+        return {"content": text, **found}
+    found["content_base64"] = media.as_base64(data)
+    if encoding == "base64":
+        return {"content": found["content_base64"], **found}
+    why = (
+        f"{place.relative} is {len(data):,} bytes of {found['media_type']} and not {encoding} text; "
+        "use content_base64, or say `encoding: base64`"
     )
+    return {**found, templates.ABSENT: {"content": why}}
 
 
 def check_encoding(name: str) -> None:
@@ -70,8 +81,10 @@ KIND = Kind(
     config=ReadFileConfig,
     outputs={
         "content": {"type": "string"},
+        "content_base64": {"type": "string"},
         "path": {"type": "string"},
         "size": {"type": "integer"},
+        "media_type": {"type": "string"},
         "encoding": {"type": "string"},
         "binary": {"type": "boolean"},
     },

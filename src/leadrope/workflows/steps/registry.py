@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from leadrope.workflows.check_step import StepType
+from leadrope.workflows.model import Dialect
 from leadrope.workflows.steps.base import Kind
 
 KINDS: Mapping[str, str] = {
@@ -26,19 +27,27 @@ KINDS: Mapping[str, str] = {
     "mcp": "mcp",
     "approval": "approval",
     "condition": "condition",
+    "switch": "switch",
+    "set": "set",
+    "fail": "fail",
     "structure": "structure",
     "save-dataset": "save_dataset",
     "email": "email",
     "output": "output",
     "workflow": "workflow",
+    "group": "group",
     "wait": "wait",
     "note": "note",
 }
 """The name in a file -> the module that holds the kind."""
 
 
-def kind_of(name: str) -> Kind[Any]:
+def kind_of(name: str, dialect: Dialect = "flow") -> Kind[Any]:
     """KeyError for a name that is no kind."""
+    if dialect == "pflow":
+        from leadrope.workflows.pflow import kinds  # noqa: PLC0415  # few files are pflow's
+
+        return kinds.kind_of(name)
     module = importlib.import_module(f"leadrope.workflows.steps.{KINDS[name]}")
     found: Kind[Any] = module.KIND
     return found
@@ -59,9 +68,12 @@ def step_type(kind: Kind[Any]) -> StepType:
         parameters={**own, "$defs": definitions},
         outputs=kind.outputs,
         has_open_outputs=kind.has_open_outputs,
+        own_outputs=kind.own_outputs,
         output_schemas=kind.output_schemas,
+        outputs_of=kind.outputs_of,
         mistakes=kind.mistakes,
         branches=kind.branches or _no_branches,
+        secret_references=kind.secret_references,
     )
 
 
@@ -72,12 +84,13 @@ def _no_branches(_parameters: Mapping[str, Any]) -> tuple[str, ...]:
 class _Types(Mapping[str, StepType]):
     """Knows every name, and imports a kind only when it is looked at."""
 
-    def __init__(self) -> None:
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect: Dialect = dialect
         self._found: dict[str, StepType] = {}
 
     def __getitem__(self, name: str) -> StepType:
         if name not in self._found:
-            self._found[name] = step_type(kind_of(name))
+            self._found[name] = step_type(kind_of(name, self._dialect))
         return self._found[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -90,4 +103,10 @@ class _Types(Mapping[str, StepType]):
         return name in KINDS
 
 
-TYPES: Mapping[str, StepType] = _Types()
+TYPES: Mapping[str, StepType] = _Types("flow")
+_TYPES_OF: Mapping[Dialect, Mapping[str, StepType]] = {"flow": TYPES, "pflow": _Types("pflow")}
+
+
+def types_of(dialect: Dialect) -> Mapping[str, StepType]:
+    """The types of steps that a file of this dialect may name."""
+    return _TYPES_OF[dialect]

@@ -6,12 +6,13 @@ is a word. Only a script that is one single template is the value itself.
 
 from __future__ import annotations
 
+import base64
 import shlex
 import signal
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 MIB = 1024 * 1024
 DEFAULT_BYTES, MOST_BYTES = 10 * MIB, 100 * MIB
+_NOT_TEXT = "not_text"
 _SHOWN = 400
 """Of stderr in a message; the whole of it is in the outputs."""
 
@@ -37,12 +39,20 @@ class Shell(Config, frozen=True, kw_only=True):
         str | list[Scalar],
         Meta(description="A script for bash, or a list of a program and its words, which no shell reads."),
     ]
+    command_file: Annotated[str | None, Meta(description="A file beside the workflow that holds the script.")] = None
     stdin: Annotated[Any, Meta(description="What the command reads: a text as it is, any other value as JSON.")] = None
     cwd: Annotated[str, Meta(description="A folder inside the workspace; left out, the workspace itself.")] = ""
     env: Annotated[dict[str, Scalar], Meta(description="Further variables of the command.")] = msgspec.field(
         default_factory=dict
     )
     ignore_errors: Annotated[bool, Meta(description="An exit code other than 0 is a success too.")] = False
+    strip_newlines: Annotated[
+        Literal["one", "all", "none"], Meta(description="Newlines that are cut from the end of stdout.")
+    ] = "one"
+    binary_as: Annotated[
+        Literal["replaced", "base64"],
+        Meta(description="What becomes of output that is not UTF-8: replaced characters with a warning, or base64."),
+    ] = "replaced"
     max_output_bytes: Annotated[
         int, Meta(ge=1, le=MOST_BYTES, description="Kept of stdout, and of stderr; the rest is dropped.")
     ] = DEFAULT_BYTES
@@ -55,7 +65,9 @@ def fill(parameters: Mapping[str, Any], scope: Mapping[str, Any]) -> dict[str, A
     if isinstance(source, bool | int | float):
         given["command"] = templates.as_text(source)  # `- command: true` means the program
     if isinstance(source, str) and not shell_quoting.is_whole(source):
-        given["command"] = shell_quoting.filled(source, lambda template: templates.resolve(template, scope))
+        given["command"] = shell_quoting.filled(
+            source, lambda template: templates.as_text(templates.resolve(template, scope), scope)
+        )
     return given
 
 
@@ -75,10 +87,9 @@ async def run(config: Shell, context: Context) -> Done:
     if not text.strip():
         raise StepFailed("the command is empty", kind="bad_input", hint="Look at the template that it comes from.")
     cwd = _folder(config.cwd, context.workspace)
+    judged = judged_text(text, cwd, context.workspace)
     env = {name: templates.as_text(value) for name, value in config.env.items()}
     stdin = _input(config.stdin)
-    # The rules read a script from the workspace on; one that starts elsewhere is told to them with its `cd`.
-    judged = text if cwd == context.workspace else f"cd {shlex.quote(str(cwd))}\n{text}"
     call = ToolCall(id=str(context.key), name="Bash", input={"command": judged})
     allowed = (await context.permit(call, is_own=is_own(context.sources, judged))).input["command"]
     if allowed != judged:
@@ -100,23 +111,77 @@ async def run(config: Shell, context: Context) -> Done:
     except errors.LeadropeError as error:
         raise failed_start(error, brief(text, 80)) from error
     duration_ms = round((time.monotonic() - started) * 1000)
-    return _result(config, done, context, brief(text, 80), duration_ms)
+    return _result(config, done, context, text, duration_ms)
 
 
-def _result(config: Shell, done: Finished, context: Context, name: str, duration_ms: int) -> Done:
+def judged_text(text: str, cwd: Path, workspace: Path) -> str:
+    """What the rules are asked about: they read a script from the workspace on, so a `cd` leads elsewhere."""
+    return text if cwd == workspace else f"cd {shlex.quote(str(cwd))}\n{text}"
+
+
+def call_of(config: Shell, workspace: Path) -> str:
+    """The command as the rules would be asked about it."""
+    command = config.command
+    text = command if isinstance(command, str) else shlex.join(templates.as_text(word) for word in command)
+    return judged_text(text, _folder(config.cwd, workspace), workspace)
+
+
+def _result(config: Shell, done: Finished, context: Context, text: str, duration_ms: int) -> Done:
+    name = brief(text, 80)
     outputs, warnings = told(done, config.max_output_bytes)
+    if config.strip_newlines == "all":
+        outputs["stdout"] = outputs["stdout"].rstrip("\n")
+    elif config.strip_newlines == "none":
+        outputs["stdout"] += "\n" if done.stdout.endswith(b"\n") else ""
+    for stream, data in (("stdout", done.stdout), ("stderr", done.stderr)):
+        is_binary = outputs[f"{stream}_is_binary"] = any(_is_about(one, stream) for one in warnings)
+        if is_binary and config.binary_as == "base64":
+            outputs[stream] = base64.b64encode(data).decode()
+            warnings = tuple(one for one in warnings if not _is_about(one, stream))
     outputs |= {"exit_code": done.exit_code, "duration_ms": duration_ms}
     if done.timed_out:
         raise timed_out(name, context, outputs)
-    if done.exit_code != 0 and not config.ignore_errors:
+    has_failed = done.exit_code != 0 and not config.ignore_errors
+    said = f"{outputs['stderr']}\n{outputs['stdout']}" if done.exit_code != 0 else outputs["stderr"]
+    limits = limited(context, text, done, said, has_failed=done.exit_code != 0)
+    if has_failed:
         raise StepFailed(
             f"`{name}` {_ending(done.exit_code)}" + _last_words(outputs["stderr"]),
             kind="command_failed",
-            hint=_hint(done.exit_code),
-            can_heal=True,
+            hint=sentences(limits) or _hint(done.exit_code),
             outputs=outputs,
         )
-    return Done(outputs=outputs, warnings=warnings)
+    return Done(outputs=outputs, warnings=(*warnings, *limits))
+
+
+def limited(context: Context, text: str, done: Finished, said: str, *, has_failed: bool) -> tuple[Caution, ...]:
+    """What the sandbox kept from the command, or let it write in vain; `said` are the words that tell it."""
+    commands = context.commands
+    hosts, sight = commands.take_refused_hosts(), commands.sight
+    if sight is None or not (said or done.lost or hosts or "~" in text or "HOME" in text or sight.home in text):
+        return ()
+    from leadrope.workflows import sandbox_limits  # noqa: PLC0415  # most commands say nothing
+
+    lost = tuple(path for path in done.lost if not (_is_scratch(path) and context.is_named_elsewhere(path)))
+    command = sandbox_limits.Command(text=text, said=said, has_failed=has_failed, lost=lost, refused_hosts=hosts)
+    around = sandbox_limits.Surroundings(sight=sight, environ=context.environ, passed_on=commands.variables)
+    return tuple(
+        Caution(kind=f"sandbox_{limit.kind}", message=limit.message) for limit in sandbox_limits.limits(command, around)
+    )
+
+
+def _is_scratch(path: str) -> bool:
+    """All commands of an execution share one: what another step names was written for that step."""
+    return path.startswith(("/tmp/", "/var/tmp/"))  # noqa: S108  # names
+
+
+def sentences(limits: tuple[Caution, ...]) -> str:
+    """As a hint; empty where there are none."""
+    return " ".join(f"{one.message[0].upper()}{one.message[1:]}." for one in limits)
+
+
+def _is_about(one: Caution, stream: str) -> bool:
+    return one.kind == _NOT_TEXT and one.message.startswith(f"{stream} ")
 
 
 def told(done: Finished, limit: int) -> tuple[dict[str, Any], tuple[Caution, ...]]:
@@ -136,7 +201,7 @@ def told(done: Finished, limit: int) -> tuple[dict[str, Any], tuple[Caution, ...
             else:
                 text = data.decode(errors="replace")
                 message = f"{name} is not UTF-8 text (first at byte {error.start}); what cannot be read became \ufffd"
-                warnings.append(Caution(kind="not_text", message=message))
+                warnings.append(Caution(kind=_NOT_TEXT, message=message))
         outputs[name] = text.removesuffix("\n")
     if done.survivors:
         message = f"{done.survivors} processes of it could not be ended (uninterruptible, or of another user)"
@@ -253,7 +318,7 @@ def _hint(code: int) -> str | None:
     if code == 126:
         return "126: a program may not be executed, or the policy has masked it (blocked_commands)."
     if code == 127:
-        return "127: a program was not found; behind walls only the system's and the PATH's programs are seen."
+        return "127: a program was not found; in the sandbox only the system's and the PATH's programs are seen."
     return "Where this exit code is no failure, say `ignore_errors: true`, or `on-error` for a step that handles it."
 
 
@@ -266,6 +331,8 @@ KIND = Kind(
     outputs={
         "stdout": _TEXT,
         "stderr": _TEXT,
+        "stdout_is_binary": {"type": "boolean"},
+        "stderr_is_binary": {"type": "boolean"},
         "exit_code": {"type": "integer"},
         "duration_ms": {"type": "integer"},
         "truncated": {"type": "boolean"},
@@ -275,5 +342,7 @@ KIND = Kind(
     ends_itself=True,
     has_commands=True,
     fill=fill,
+    opens=("stdin",),
     mistakes=mistakes,
+    secret_references=("env",),
 )

@@ -38,7 +38,9 @@ class StructureConfig(Config, frozen=True, kw_only=True):
     mode: Annotated[
         Literal["parse", "ai"], Meta(description="`parse` finds JSON, tables and lists; `ai` has a model read it.")
     ] = "parse"
-    provider: Annotated[str | None, Meta(description="Whose model, in ai mode; claude-code where left out.")] = None
+    provider: Annotated[
+        str | None, Meta(description="The provider of the model, in ai mode (default: claude-code).")
+    ] = None
     model: Annotated[str, Meta(description="A tier (opus, sonnet, haiku) or a model's id, in ai mode.")] = "haiku"
     use_api_key: Annotated[bool, Meta(description="Bill an API key; else only the subscription is used.")] = False
 
@@ -279,7 +281,7 @@ async def _read_by_model(config: StructureConfig, columns: Sequence[Column], con
     context.say(f"{config.model} reads {len(text)} characters")
     given: dict[str, Any] = {
         "prompt": _prompt(text, config.format, columns),
-        "model": config.model,
+        "model": agent.model_of(config.model, context),
         "system_prompt": "You turn text into data. You take over what the text says and add nothing.",
         **agent.ALONE,
         "policies": context.policies,

@@ -23,11 +23,14 @@ class WriteFileConfig(Config, frozen=True, kw_only=True):
         Meta(description="`append` adds at the end; `create` fails where the file is there already."),
     ] = "overwrite"
     encoding: Annotated[str, Meta(description="Of the text; `base64`: the content is bytes written so.")] = "utf-8"
+    final_newline: Annotated[bool, Meta(description="A text that has no newline at its end gets one.")] = False
 
 
 async def run(config: WriteFileConfig, context: Context) -> Done:
     check_encoding(config.encoding)
     text = text_of(config.content)
+    if config.final_newline and config.encoding != "base64" and text and not text.endswith("\n"):
+        text += "\n"
     data = _bytes(text, config.encoding)
     place = places.find(context.workspace, config.file_path)
     # What is counted and shown are the bytes, and not their base64, which is longer by a third.

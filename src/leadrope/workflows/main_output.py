@@ -1,0 +1,21 @@
+"""What a step is about, of all that it gives: the value that is printed where a workflow declares no outputs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from leadrope.workflows import model
+
+_NAMES = ("results", "result", "response", "stdout", "content", "json", "body", "rows", "text", "case")
+"""Names of outputs; the first that a step has."""
+
+
+def main_output(step: model.Step, outputs: Mapping[str, Any]) -> Any:
+    """None where all that it gives is a side effect."""
+    if step.type == "set" and step.batch is None:
+        return {name: value for name, value in outputs.items() if name in step.parameters.get("values", ())}
+    if step.steps and step.batch is None:
+        inner = next((inner for inner in reversed(step.steps) if inner.id in outputs), None)
+        return main_output(inner, outputs[inner.id]) if inner is not None else None
+    return next((outputs[name] for name in _NAMES if name in outputs), None)

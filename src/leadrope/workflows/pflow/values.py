@@ -1,0 +1,220 @@
+"""Parameters and blocks with the values that pflow 0.16 reads in them.
+
+A value on one line is not YAML there: nothing is a comment, and only quotes, lists, maps, numbers, booleans and null
+are more than text. Values over several lines are YAML 1.1, in which `yes` is true and `0755` is 493.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from leadrope.workflows import yaml_values
+from leadrope.workflows.markdown_blocks import Entry, Fence, Parameter
+from leadrope.workflows.markdown_values import (
+    UNREADABLE,
+    YAML_PARAMETERS,
+    Notes,
+    braces_hint,
+    load_templated,
+    place_of,
+    quoted_key,
+    tell_no_yaml,
+    tell_untagged,
+    verbatim,
+)
+from leadrope.workflows.problems import KEY, Findings, Path, Place
+from leadrope.workflows.yaml_values import NotYaml
+
+_TRUE = frozenset(form for word in ("true", "yes", "on") for form in (word, word.capitalize(), word.upper()))
+_FALSE = frozenset(form for word in ("false", "no", "off") for form in (word, word.capitalize(), word.upper()))
+_NULL = frozenset(("null", "Null", "NULL", "~"))
+_INT = re.compile(r"[+-]?[0-9]{1,4000}")
+_FLOAT = re.compile(r"[+-]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPED = {"\\": "\\", '"': '"', "n": "\n", "t": "\t", "r": "\r", "0": "\0", "/": "/", " ": " "}
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_FIRST = "\uf8ff"
+"""Stands for the key of a parameter while its value is read: no author writes it."""
+
+
+class _Given(msgspec.Struct, frozen=True, kw_only=True):
+    key: str
+    value: Any
+    place: Place
+    """Of the key."""
+    is_block: bool = False
+
+
+def entry_values(entry: Entry, path: Path, findings: Findings, notes: Notes) -> dict[str, Any]:
+    """All that an entry says, by key. Of a key that stands there twice the last value counts, as in pflow."""
+    found: dict[str, Any] = {}
+    blocks: set[str] = set()
+    every: list[Parameter | Fence] = [*entry.parameters, *entry.fences]
+    for said in sorted(every, key=lambda one: one.place.line):
+        for one in _given(said, path, findings, notes):
+            if one.key in found:
+                counts = not one.is_block and one.key not in blocks
+                findings.add(
+                    "duplicate_parameter",
+                    f"{one.key!r} is given twice" + (", and this value counts" if counts else ""),
+                    one.place,
+                    path=path,
+                    warns=counts,
+                    hint="Remove one of them.",
+                )
+                if not counts:
+                    continue
+            if one.is_block:
+                blocks.add(one.key)
+            notes.places[*path, one.key, KEY] = one.place
+            if one.value is UNREADABLE:
+                notes.unreadable.add((*path, one.key))
+            else:
+                found[one.key] = one.value
+    return found
+
+
+def _given(said: Parameter | Fence, path: Path, findings: Findings, notes: Notes) -> Iterator[_Given]:
+    if isinstance(said, Fence):
+        return _block(said, path, findings, notes)
+    if said.key[0] == '"':
+        key = quoted_key(said, findings)
+        if key is None:
+            return iter(())
+        said = msgspec.structs.replace(said, key=key)
+    return _parameter(said, path, findings, notes)
+
+
+def single_line(text: str) -> Any:
+    """What a value on one line means; NotYaml where pflow would refuse it."""
+    quote = text[:1]
+    if quote in ('"', "'") and text:
+        if len(text) < 2 or text[-1] != quote:
+            raise NotYaml(f"the {quote} that begins it is not closed", 0, 0)
+        inner = text[1:-1]
+        return inner.replace("''", "'") if quote == "'" else _ESCAPE.sub(_unescaped, inner)
+    if quote in ("{", "["):
+        return load_templated(text, scalar).value
+    if not text or text in _NULL:
+        return None
+    if text in _TRUE or text in _FALSE:
+        return text in _TRUE
+    if _INT.fullmatch(text):
+        return int(text)
+    if _FLOAT.fullmatch(text):
+        return _finite(float(text), text)
+    return text
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    return _ESCAPED.get(found[1], found[0])
+
+
+def _finite(number: float, text: str) -> float | str:
+    return number if math.isfinite(number) else text
+
+
+def scalar(text: str) -> Any:
+    """What an unquoted word means in YAML 1.1. Dates stay text, because JSON has none."""
+    import yaml  # noqa: PLC0415  # loaded by now
+
+    resolver: Any = yaml.resolver.Resolver()
+    tag: str = resolver.resolve(yaml.ScalarNode, text, (True, False))
+    kind = tag.rpartition(":")[2]
+    if kind not in ("null", "bool", "int", "float"):
+        return text
+    try:
+        value = yaml.constructor.SafeConstructor().construct_object(yaml.ScalarNode(tag, text))
+    except ValueError:  # `0o`, `1_`, too many digits
+        return text
+    return _finite(value, text) if isinstance(value, float) else value
+
+
+def _parameter(said: Parameter, path: Path, findings: Findings, notes: Notes) -> Iterator[_Given]:
+    if any(said.more):
+        yield from _several_lines(said, path, findings, notes)
+        return
+    here = (*path, said.key)
+    notes.places[here] = said.key_place
+    try:
+        value = single_line(said.first)
+    except NotYaml as error:
+        tell_no_yaml(said, error, here, findings)
+        value = said.first
+    if isinstance(value, str):
+        quotes = int(said.first != value and said.first[1:-1] == value)
+        if quotes or said.first == value:
+            notes.places[here] = msgspec.structs.replace(verbatim(said), quotes=quotes)
+    elif isinstance(value, bool | int | float) and yaml_values.flow(value) != said.first:
+        notes.respelt[here] = said.first
+    yield _Given(key=said.key, value=value, place=said.key_place)
+
+
+def _several_lines(said: Parameter, path: Path, findings: Findings, notes: Notes) -> Iterator[_Given]:
+    """YAML, in which the lines below a key may hold further keys: they are parameters as well."""
+    indent = said.key_place.column - 1
+    lines = ((" " * indent + f"{_FIRST}: ").ljust(said.place.column - 1) + said.first, *said.more)
+    try:
+        loaded = load_templated("\n".join(lines), scalar)
+        if not isinstance(loaded.value, dict):
+            raise NotYaml("a key is followed by a colon and a space", 0, 0)
+    except NotYaml as error:
+        here = (*path, said.key)
+        notes.places[here] = said.key_place
+        place = Place(line=said.place.line + error.line, column=error.column + 1)
+        findings.add(
+            "yaml",
+            f"the value of {said.key!r} is not YAML: {error.message}",
+            place,
+            path=here,
+            hint=braces_hint("\n".join(lines)) or "Put a text with `: ` in it in quotes, or write it as a block.",
+        )
+        yield _Given(key=said.key, value=UNREADABLE, place=said.key_place)
+        return
+    for inner, (line, column) in loaded.where.items():
+        if inner and inner[-1] != KEY:
+            at = Place(line=said.place.line + line, column=column + 1)
+            named = (*path, said.key if inner[0] == _FIRST else str(inner[0]), *map(str, inner[1:]))
+            notes.places[named] = place_of(at, lines, (line, column), loaded, inner)
+            if inner in loaded.respelt:
+                notes.respelt[named] = loaded.respelt[inner]
+    for key, value in loaded.value.items():
+        at_line, at_column = loaded.where[key, KEY]
+        place = Place(line=said.place.line + at_line, column=at_column + 1) if key != _FIRST else said.key_place
+        yield _Given(key=said.key if key == _FIRST else key, value=value, place=place)
+
+
+def _block(said: Fence, path: Path, findings: Findings, notes: Notes) -> Iterator[_Given]:
+    # Pages copied from a website have attributes behind the parameter: `theme={null}`.
+    words = [word for word in said.info if _NAME.fullmatch(word)]
+    if not words or (len(words) == 1 and said.language):
+        tell_untagged(said, path, findings)
+        return
+    key = words[-1]
+    here = (*path, key)
+    begin = Place(line=said.place.line + 1, column=said.place.column, next_column=said.place.column)
+    notes.places[here] = begin
+    value: Any = said.text
+    if not said.is_closed:
+        value = UNREADABLE
+    elif (len(words) > 1 and words[0].lower() == "yaml") or key in YAML_PARAMETERS:
+        try:
+            loaded = load_templated(said.text, scalar)
+        except NotYaml as error:
+            place = Place(line=begin.line + error.line, column=begin.column + error.column)
+            told = f"the block {key!r} is not YAML: {error.message}"
+            findings.add("yaml", told, place, path=here, hint=braces_hint(said.text))
+            value = UNREADABLE
+        else:
+            value = loaded.value
+            lines = said.text.split("\n")
+            for inner, (line, column) in loaded.where.items():
+                at = Place(line=begin.line + line, column=begin.column + column)
+                notes.places[(*here, *map(str, inner))] = place_of(at, lines, (line, column), loaded, inner)
+            notes.respelt |= {(*here, *map(str, inner)): text for inner, text in loaded.respelt.items()}
+    yield _Given(key=key, value=value, place=said.place, is_block=True)

@@ -1,0 +1,52 @@
+"""Code steps that choose what follows by setting the variable `next`: the ways that they have. Pure; runs no code."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from leadrope.workflows.model import Dialect, Step
+
+if TYPE_CHECKING:
+    from leadrope.workflows.code_routes import Routes
+
+END = "end"
+"""What code sets `next` to so that nothing follows."""
+DEFAULT = "default"
+"""In pflow's files: the way of code that has left `next` alone."""
+_MAY_SET = re.compile(r"\bnext\b(?!\s*\()")
+
+
+def routes_in(parameters: Mapping[str, Any]) -> Routes | None:
+    """What the code of a step sets `next` to; None where it does not."""
+    code = parameters.get("code")
+    return _routes(code) if isinstance(code, str) and _MAY_SET.search(code) else None
+
+
+@functools.lru_cache(maxsize=256)
+def _routes(code: str) -> Routes | None:
+    from leadrope.workflows import code_routes  # noqa: PLC0415  # only where code may set it
+
+    try:
+        return code_routes.routes(code)
+    except (SyntaxError, ValueError, RecursionError):
+        return None  # told as what it is: no Python
+
+
+def ways(step: Step, dialect: Dialect) -> Mapping[str, tuple[str, ...]] | None:
+    """By what a step can choose, the steps that follow; None for one that chooses nothing.
+
+    In leadrope's files a code step declares its ways under `next`, as a map or as a list of steps. In pflow's the names
+    in the code are ways too.
+    """
+    found = routes_in(step.parameters) if step.type == "code" else None
+    if found is None:
+        return step.branches
+    if step.branches is not None:
+        return {END: (), **step.branches}
+    declared = {name: (name,) for name in step.next or () if name != END}
+    if dialect == "flow":
+        return {END: (), **declared} if step.next else None
+    return {END: (), DEFAULT: (), **declared, **{name: (name,) for name in found.literals if name != END}}

@@ -1,0 +1,93 @@
+"""The runs of agents that steps start: with ids that a crash does not change, so that none of them is paid for twice.
+
+An execution that is continued finds the run of a step by its id. One that has ended is not done again; one that was cut
+off continues in its session; one that was stopped is followed by another run in the same session.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from leadrope.core.events import Recorded
+from leadrope.core.request import RunRequest
+from leadrope.core.request_secrets import redactor_of
+from leadrope.core.result import RunResult
+from leadrope.runs.recover import GO_ON
+from leadrope.runs.store import RunInfo
+
+if TYPE_CHECKING:
+    from leadrope.runs.job import Job
+    from leadrope.workflows.steps.base import Context
+
+MOST_RUNS = 100
+"""Of one attempt of one unit: stopped and continued, again and again."""
+
+
+class Before(msgspec.Struct, frozen=True, kw_only=True):
+    """What stopped runs of the same attempt have cost."""
+
+    cost_usd: float = 0.0
+    tokens: int = 0
+
+
+class StepRun(msgspec.Struct, frozen=True, kw_only=True):
+    """Either a run that is at work here, or the result of one that has ended before."""
+
+    job: Job | None = None
+    result: RunResult | None = None
+    before: Before = Before()
+
+
+def run_id_of(execution_id: str, name: str, number: int = 0) -> str:
+    return uuid.uuid5(uuid.UUID(hex=execution_id), f"{name}/{number}" if number else name).hex
+
+
+async def begin(request: RunRequest, context: Context, show: Callable[[Recorded], None], title: str) -> StepRun:
+    """The run of a step: the one that there is, continued where it was cut off, or a new one."""
+    service, name = context.service, context.run_name()
+    before, resume, run_id = Before(), None, ""
+    for number in range(MOST_RUNS):
+        run_id = run_id_of(context.flow_id, name, number)
+        run = service.known(run_id)
+        if run is None:
+            break
+        is_same = _is_same(request, run, context)
+        if run.state == "ended" and run.outcome != "stopped" and is_same:
+            result = service.texts(run.id).result
+            if result is not None:
+                return StepRun(result=result, before=before)
+        if run.state != "ended" and is_same:
+            job = await service.adopt(
+                run, request, context.execution_id, approver=context.approver, show=show, environ=context.environ
+            )
+            if job is not None:
+                return StepRun(job=job, before=before)
+        if run.state != "ended":
+            await service.stop(run.id, "its step was changed")
+        before = Before(cost_usd=before.cost_usd + run.cost_usd, tokens=before.tokens + run.tokens)
+        resume = run.session_id if is_same and run.last_seq else None
+    if resume is not None and request.persist_session:
+        request = msgspec.structs.replace(
+            request, resume=resume, fork=False, session_id=None, prompt=GO_ON, attachments=()
+        )
+    job = await service.start(
+        request,
+        approver=context.approver,
+        show=show,
+        environ=context.environ,
+        title=title,
+        run_id=run_id,
+        execution_id=context.execution_id,
+    )
+    return StepRun(job=job, before=before)
+
+
+def _is_same(request: RunRequest, run: RunInfo, context: Context) -> bool:
+    """What it is asked is what it was asked: the file may have been changed since."""
+    stored = context.service.texts(run.id).request
+    asked = redactor_of(request, context.environ).clean(request.prompt)
+    return (stored.prompt in (asked, GO_ON), stored.model) == (True, request.model)

@@ -1,0 +1,1 @@
+printf '%s\n' "${text}" | wc -w
