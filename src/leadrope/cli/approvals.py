@@ -1,217 +1,174 @@
-"""`leadrope approvals`: what waits for a person, answered from any terminal."""
+"""`leadrope approvals`: everything that waits for a person, of runs and of workflows, answered from any terminal."""
 
 from __future__ import annotations
 
-import sys
-import textwrap
-import time
 from typing import Any
 
 import click
 import msgspec
 
 from leadrope import errors
-from leadrope.cli import flow_waits, table
+from leadrope.cli import approval_text, flags, json_output, table
 from leadrope.cli.runs import has_store, with_service
 from leadrope.cli.screen import Screen
-from leadrope.cli.who import current_user
-from leadrope.core.events import ApprovalRequested, QuestionRequested
-from leadrope.runs.flow_values import Wait
+from leadrope.core import actors
+from leadrope.core.events import QuestionRequested
+from leadrope.runs.approval_requests import CallRequest, Request, StepRequest, request_of
 from leadrope.runs.service import Service
 from leadrope.runs.store import Approval
-from leadrope.runtime import call_preview
-from leadrope.runtime.approvals import Answer, QuestionAnswer
-from leadrope.runtime.shown import clean, describe, exact, one_line
+from leadrope.runtime.approvals import Answer
+from leadrope.runtime.shown import exact
 
-_HELP = """What waits for a person, answered from any terminal, also for detached runs.
+_HELP = """List and answer what waits for a person, from any terminal: tool calls, questions, plans, steps of workflows.
 
-The first answer counts, whoever gives it; what nobody answers in time is a no.
+ID is an approval's id or the beginning of it, or the id of a run or an execution that waits for one answer only. The
+first answer counts, whoever gives it, and what has waited continues. Detached runs and workflows wait without a time
+limit, unless one is set; elsewhere a call is denied when its time is over.
 """
 _EPILOG = """\b
 Examples:
   leadrope approvals list
-  leadrope approvals approve 3fa9c1d20b7e-1-approval-1
+  leadrope approvals approve 3fa9
   leadrope approvals approve 3fa9c1d20b7e-1-approval-1 --pattern
-  leadrope approvals deny 3fa9c1d20b7e-1-approval-1 --reason "use the test database"
-  leadrope approvals edit 3fa9c1d20b7e-1-approval-1 '{"command": "git push --dry-run"}'
-  leadrope approvals approve k3j5x7q2mzd4 --choose staging     what a workflow asks
+  leadrope approvals approve 7bd2 --choose staging           a step that offers choices
+  leadrope approvals deny 3fa9 --reason "use the test database"
+  leadrope approvals edit 3fa9 '{"command": "git push --dry-run"}'
+  leadrope approvals answer 7bd2 version=1.4.0 notify=yes    a step with a form
+  leadrope approvals answer 3fa9 "Which database?=test"      a question of an agent
 """
+_FINGERPRINT = click.option(
+    "--fingerprint",
+    metavar="HASH",
+    help="Answer only if this is still what is asked; `approvals show` prints it, and the beginning of it works.",
+)
+LEAST_FINGERPRINT = 8
 
 
-@click.group("approvals", help=_HELP, epilog=_EPILOG, short_help="See and answer what waits for a person.")
+@click.group("approvals", help=_HELP, epilog=_EPILOG, short_help="List and answer what waits for a person.")
 def command() -> None:
     pass
 
 
-def _asked(found: Approval) -> ApprovalRequested | QuestionRequested:
-    shape: Any = ApprovalRequested if found.kind == "approval" else QuestionRequested
-    decoded: ApprovalRequested | QuestionRequested = msgspec.json.decode(found.asked, type=shape)
-    return decoded
-
-
-def _in_words(found: Approval) -> str:
-    asked = _asked(found)
-    if isinstance(asked, ApprovalRequested):
-        return one_line(f"{exact(asked.call.name)} {describe(asked.call, cwd=found.cwd, width=200)}", 200)
-    if asked.kind == "plan":
-        return one_line(exact(f"a plan: {asked.plan}"), 200)
-    return one_line(exact("; ".join(question.question for question in asked.questions)), 200)
-
-
-def _time_left(row: Approval, asked: ApprovalRequested | QuestionRequested) -> str:
-    if row.state != "pending" or not asked.expires_s:
-        return ""
-    left = max(0.0, row.requested + asked.expires_s - time.time())
-    return f" · denied in {f'{left / 60:.0f} min' if left >= 90 else f'{left:.0f} s'} without an answer"
-
-
-def _risk(found: Approval) -> str:
-    asked = _asked(found)
-    return asked.risk if isinstance(asked, ApprovalRequested) else ""
-
-
 @command.command("list")
-@click.option("--all", "is_all", is_flag=True, help="Also what is settled.")
-@click.option("--run", metavar="RUN", help="Only of this run.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
-def list_(is_all: bool, run: str | None, output: str) -> int:
-    """What waits, the oldest first: of runs, and of workflows."""
+@click.option("--all", "is_all", is_flag=True, help="Also those that were answered.")
+@click.option("--run", metavar="RUN", help="Only those of this run.")
+@click.option("--execution", metavar="EXECUTION", help="Only those of this execution of a workflow.")
+@flags.output("text", "json", help="json: one object per line.")
+def list_(is_all: bool, run: str | None, execution: str | None, output: str) -> int:
+    """List what waits for an answer, oldest first."""
+    if run and execution:
+        raise errors.RequestError("--run and --execution were given", hint="Give one of the two.")
 
-    async def look(service: Service) -> tuple[list[Approval], list[Wait]]:
-        run_id = service.get(run).id if run else ""
-        state = "" if is_all else "pending"
-        waits = [] if run else service.flows.waits(state)
-        return service.approvals(state=state, run_id=run_id), waits
+    async def look(service: Service) -> list[Approval]:
+        wanted: dict[str, Any] = {"state": "" if is_all else "pending"}
+        if run:
+            wanted["run_id"] = service.get(run).id
+        if execution:
+            flow = service.flows.find(execution)
+            wanted["execution_id" if flow.parent is None else "flow_id"] = flow.id
+        return service.approvals(**wanted)
 
-    found, waits = with_service(look) if has_store() else ([], [])
+    found = with_service(look, reads=True) if has_store() else []
     if output == "json":
-        for row in found:
-            told = {
-                "id": row.id,
-                "run": row.run_id,
-                "state": row.state,
-                "requested": row.requested,
-                "by": row.by,
-                "reason": row.reason,
-                "asked": msgspec.Raw(row.asked),
-            }
-            sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")
-        for wait in waits:
-            sys.stdout.buffer.write(msgspec.json.encode(flow_waits.told(wait)) + b"\n")
+        for approval in found:
+            json_output.write(approval_text.as_object(approval))
         return 0
     screen = Screen.of_process()
-    if not found and not waits:
+    if not found:
         screen.line("Nothing waits for a person.")
         return 0
-    every = [(row.requested, row.id, row.state, _risk(row), _in_words(row)) for row in found]
-    every += [(wait.requested, wait.token, wait.state, "", flow_waits.in_words(wait)) for wait in waits]
-    rows = [(name, state, table.ago(asked), risk, words) for asked, name, state, risk, words in sorted(every)]
-    for line in table.table(("ID", "STATE", "AGE", "RISK", "WHAT"), rows, screen.width):
+    rows = [approval_text.row(approval) for approval in found]
+    droppable = ("STATE", "KIND", "RISK", "WAITED", "LEFT")
+    for line in table.table(approval_text.HEAD, rows, screen.width, droppable=droppable):
         click.echo(line)
     return 0
 
 
 @command.command("show")
-@click.argument("approval")
-def show(approval: str) -> int:
-    """All of it: the exact call or question, why it was held, who answered."""
+@click.argument("approval", metavar="ID")
+@flags.output("text", "json", help="json: one object.")
+def show(approval: str, output: str) -> int:
+    """Show exactly what is asked, why, by which rule, and who answered."""
 
     async def look(service: Service) -> int:
-        if wait := flow_waits.found(service, approval):
-            for line in flow_waits.lines(wait):
-                click.echo(line)
+        found = service.approval(approval)
+        if output == "json":
+            json_output.write(approval_text.as_object(found))
             return 0
-        row = service.store.approval(_find(service, approval))
-        asked = _asked(row)
-        click.echo(f"{row.id}  {row.state}" + (f" by {row.by}" if row.by else _time_left(row, asked)))
-        click.echo(f"run {row.run_id[:8]}: {clean(row.title)}\nfolder {exact(row.cwd)}\n")
-        # To the letter: a person says yes to exactly this, and what hides in it is written out.
-        if isinstance(asked, ApprovalRequested):
-            click.echo(f"{exact(asked.call.name)}  risk {asked.risk}\nheld because {exact(asked.reason)}")
-            if asked.reading:
-                click.echo("read as:\n" + textwrap.indent(exact(asked.reading), "    "))
-            click.echo("the call:\n" + textwrap.indent(call_preview.of_call(asked.call), "    "))
-            if asked.pattern and row.state == "pending":
-                click.echo(f"`--pattern` allows {exact(asked.pattern)} for the rest of the run")
-            return 0
-        if asked.kind == "plan":
-            click.echo(exact(asked.plan))
-        for question in asked.questions:
-            click.echo(exact(question.question))
-            for option in question.options:
-                click.echo(f"  - {exact(option.label)}: {exact(option.description)}")
+        for line in approval_text.lines(found):
+            click.echo(line)
         return 0
 
-    return with_service(look)
+    return with_service(look, reads=True)
 
 
 @command.command("approve")
-@click.argument("approval")
+@click.argument("approval", metavar="ID")
 @click.option("--for-run", is_flag=True, help="Also every later call in this run that is exactly the same.")
 @click.option("--pattern", is_flag=True, help="Also every later call in this run that the offered pattern covers.")
 @click.option("--answer", "answers", multiple=True, metavar="QUESTION=LABEL", help="For a question; repeatable.")
-@click.option("--choose", default="", metavar="CHOICE", help="What a workflow offers; see `approvals show`.")
-@click.option("--reason", default="", help="Kept with the answer to a workflow.")
-def approve(approval: str, for_run: bool, pattern: bool, answers: tuple[str, ...], choose: str, reason: str) -> int:
-    """Say yes to a call, a plan, or answer a question."""
+@click.option("--choose", default="", metavar="CHOICE", help="For a step that offers choices.")
+@click.option("--reason", default="", help="Stored with the answer; a workflow can use it.")
+@_FINGERPRINT
+def approve(
+    approval: str,
+    for_run: bool,
+    pattern: bool,
+    answers: tuple[str, ...],
+    choose: str,
+    reason: str,
+    fingerprint: str | None,
+) -> int:
+    """Approve a call, a plan or a step."""
 
     async def act(service: Service) -> int:
-        if wait := flow_waits.found(service, approval):
-            return await flow_waits.decide(service, wait, "approved", choice=choose, reason=reason, by=current_user())
-        if choose:
-            raise errors.BadValue("--choose", "is for what a workflow asks", hint="A question takes --answer.")
-        found = service.store.approval(_find(service, approval))
-        if found.kind == "question":
-            given = _answers(_asked(found), answers)
-            await service.answer(found.id, QuestionAnswer(answered=True, answers=given, by=current_user()))
-        else:
-            scope: Any = "run" if for_run else "once"
-            granted = _offered(found) if pattern else None
-            await service.answer(
-                found.id,
-                Answer(approved=True, by=current_user(), scope=scope, pattern=granted, fingerprint=found.fingerprint),
-            )
-            if granted:
-                click.echo(f"{found.id} approved; {exact(granted)} is allowed until run {found.run_id[:8]} ends")
-                return 0
-        click.echo(f"{found.id} approved")
-        return 0
+        found = service.approval(approval)
+        asked = request_of(found)
+        answer = Answer(
+            approved=True,
+            reason=reason,
+            choice=choose,
+            answers=_given(found, answers) if answers else {},
+            scope="run" if for_run else "once",
+            pattern=_offered(asked) if pattern else None,
+        )
+        if isinstance(asked, StepRequest):
+            _require_all(found, asked, answer)
+        return await _answer(service, found, answer, fingerprint)
 
     return with_service(act)
 
 
 @command.command("deny")
-@click.argument("approval")
-@click.option("--reason", default="", help="The agent reads it.")
-def deny(approval: str, reason: str) -> int:
-    """Say no."""
+@click.argument("approval", metavar="ID")
+@click.option("--reason", default="", help="The agent sees it; a workflow can use it.")
+@_FINGERPRINT
+def deny(approval: str, reason: str, fingerprint: str | None) -> int:
+    """Deny a call, a plan or a step, or decline to answer a question."""
 
     async def act(service: Service) -> int:
-        if wait := flow_waits.found(service, approval):
-            return await flow_waits.decide(service, wait, "denied", reason=reason, by=current_user())
-        found = service.store.approval(_find(service, approval))
-        told = reason or "not approved"
-        answer: Answer | QuestionAnswer = Answer(approved=False, by=current_user(), reason=told)
-        if found.kind == "question":
-            answer = QuestionAnswer(answered=False, by=current_user(), reason=told)
-        await service.answer(found.id, answer)
-        click.echo(f"{found.id} denied")
-        return 0
+        found = service.approval(approval)
+        told = reason if reason or found.kind == "step" else "not approved"
+        return await _answer(service, found, Answer(approved=False, reason=told), fingerprint)
 
     return with_service(act)
 
 
 @command.command("edit")
-@click.argument("approval")
+@click.argument("approval", metavar="ID")
 @click.argument("call", required=False, metavar="[JSON]")
-def edit(approval: str, call: str | None) -> int:
-    """Say yes to another form of the call: the JSON of its input, or $EDITOR opens with the present one."""
+@_FINGERPRINT
+def edit(approval: str, call: str | None, fingerprint: str | None) -> int:
+    """Approve a call with edited input: JSON, or without it $EDITOR opens."""
 
     async def act(service: Service) -> int:
-        found = service.store.approval(_find(service, approval))
-        asked = _asked(found)
-        if not isinstance(asked, ApprovalRequested):
-            raise errors.WrongState(f"{found.id} is a question", hint="`leadrope approvals approve --answer`.")
+        found = service.approval(approval)
+        asked = request_of(found)
+        if not isinstance(asked, CallRequest):
+            raise errors.WrongState(
+                f"{found.id} is a {found.kind}, and only a tool call can be edited",
+                hint=f"`leadrope approvals show {found.id}` tells how it is answered.",
+            )
         text = call
         if text is None:
             before = msgspec.json.format(msgspec.json.encode(asked.call.input)).decode()
@@ -223,54 +180,134 @@ def edit(approval: str, call: str | None) -> int:
             edited = msgspec.json.decode(text, type=dict[str, Any])
         except msgspec.MsgspecError as error:
             raise errors.BadValue("call", f"is not a JSON object: {error}") from None
-        await service.answer(
-            found.id, Answer(approved=True, by=current_user(), edited=edited, fingerprint=found.fingerprint)
-        )
-        click.echo(f"{found.id} approved, edited")
-        return 0
+        return await _answer(service, found, Answer(approved=True, edited=edited), fingerprint)
 
     return with_service(act)
 
 
-def _offered(found: Approval) -> str:
-    asked = _asked(found)
-    if isinstance(asked, ApprovalRequested) and asked.pattern:
+@command.command("answer")
+@click.argument("approval", metavar="ID")
+@click.argument("values", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option("--choose", default="", metavar="CHOICE", help="For a step that offers choices, too.")
+@click.option("--reason", default="", help="Stored with the answer; a workflow can use it.")
+@_FINGERPRINT
+def answer(approval: str, values: tuple[str, ...], choose: str, reason: str, fingerprint: str | None) -> int:
+    """Answer a question, or fill in the form of a step.
+
+    A form takes FIELD=VALUE, a question QUESTION=LABEL or, if it is the only one, just the answer.
+    """
+
+    async def act(service: Service) -> int:
+        found = service.approval(approval)
+        asked = request_of(found)
+        chosen, given = choose, values
+        if isinstance(asked, StepRequest) and asked.choices and not asked.fields and not choose and len(values) == 1:
+            chosen, given = values[0], ()
+        elif not _takes_values(asked):
+            raise _takes_none(found)
+        said = Answer(approved=True, reason=reason, choice=chosen, answers=_given(found, given))
+        if isinstance(asked, StepRequest):
+            _require_all(found, asked, said)
+        return await _answer(service, found, said, fingerprint)
+
+    return with_service(act)
+
+
+# -- answering --------------------------------------------------------------------------------------------------------
+
+
+async def _answer(service: Service, found: Approval, answer: Answer, fingerprint: str | None) -> int:
+    """An answer to what this process has just read, or to what the person says that it was."""
+    answer = msgspec.structs.replace(answer, by=actors.system_user(), fingerprint=_meant(found, fingerprint))
+    done = await service.answer(found.id, answer)
+    told = f"{done.id} {done.state}"
+    if answer.edited is not None:
+        told += ", edited"
+    elif answer.choice:
+        told += f": {exact(answer.choice)}"
+    elif answer.pattern:
+        told += f"; {exact(answer.pattern)} is allowed until run {done.run_id[:8]} ends"
+    click.echo(told)
+    if done.execution_id and service.flows.get(done.execution_id).state == "queued":
+        click.echo(f"  execution {done.execution_id[:8]} continues in the background", err=True)
+    return 0
+
+
+def _meant(found: Approval, given: str | None) -> str:
+    if given is None:
+        return found.fingerprint
+    given = given.strip().lower()
+    if len(given) < LEAST_FINGERPRINT:
+        raise errors.BadValue("--fingerprint", f"is too short; give at least {LEAST_FINGERPRINT} characters")
+    return found.fingerprint if found.fingerprint.startswith(given) else given
+
+
+def _offered(asked: object) -> str:
+    if isinstance(asked, CallRequest) and asked.pattern:
         return asked.pattern
     raise errors.BadValue(
-        "--pattern", "none is offered for this call", hint="--for-run allows this exact call for the rest of the run."
+        "--pattern", "none is offered for this", hint="--for-run allows this exact call for the rest of the run."
     )
 
 
-def _find(service: Service, prefix: str) -> str:
-    """An approval by its id, by the beginning of it, or by a run that waits for exactly one."""
-    waiting = [row.id for row in service.approvals(state="") if row.id.startswith(prefix)]
-    pending = [row.id for row in service.approvals() if row.id.startswith(prefix)]
-    if prefix in waiting:
-        return prefix
-    for found in (pending, waiting):
-        if len(found) == 1:
-            return found[0]
-    if pending:
-        raise errors.UnknownRun(f"several approvals begin with {prefix}: {', '.join(pending[:5])}")
-    raise errors.UnknownRun(f"there is no approval {prefix!r}", hint="`leadrope approvals list` shows what waits.")
-
-
-def _answers(asked: ApprovalRequested | QuestionRequested, given: tuple[str, ...]) -> dict[str, str]:
-    assert isinstance(asked, QuestionRequested)  # noqa: S101  # the caller has looked
-    if asked.kind == "plan":
-        return {}
-    found: dict[str, str] = {}
-    for text in given:
-        key, equals, value = text.rpartition("=")
-        if not equals:
-            key, value = "", text
-        matching = [q.question for q in asked.questions if q.question.startswith(key) or q.header == key]
-        if len(matching) != 1:
-            raise errors.BadValue(
-                "--answer", f"{text!r} does not name one of the questions", hint="See `approvals show`."
-            )
-        found[matching[0]] = value
-    missing = [question.question for question in asked.questions if question.question not in found]
+def _require_all(found: Approval, asked: StepRequest, answer: Answer) -> None:
+    """What the service would refuse too, said with the words of the command line."""
+    if asked.choices and not answer.choice:
+        offered = ", ".join(exact(choice) for choice in asked.choices)
+        raise errors.RequestError(f"{found.id} offers choices: {offered}", hint="Say which with --choose.")
+    missing = [field for field in asked.fields if field.name not in answer.answers and field.is_needed]
     if missing:
-        raise errors.BadValue("--answer", f"is missing for: {missing[0]}", hint="--answer 'QUESTION=LABEL'")
+        given = " ".join(f"{field.name}=…" for field in missing)
+        raise errors.RequestError(
+            f"{found.id} has a form, and {missing[0].name} is missing",
+            hint=f"leadrope approvals answer {found.id} {given}",
+        )
+
+
+def _takes_values(asked: Request) -> bool:
+    if isinstance(asked, StepRequest):
+        return bool(asked.fields)
+    return isinstance(asked, QuestionRequested) and asked.kind == "question"
+
+
+def _takes_none(found: Approval) -> errors.WrongState:
+    return errors.WrongState(
+        f"{found.id} has no question and no form, and takes no values",
+        hint=f"`leadrope approvals approve {found.id}` or `leadrope approvals deny {found.id}`.",
+    )
+
+
+def _given(found: Approval, values: tuple[str, ...]) -> dict[str, Any]:
+    """What was given, never left aside: an answer that says more than was asked is refused."""
+    asked = request_of(found)
+    if not values:
+        return {}
+    if not _takes_values(asked):
+        raise _takes_none(found)
+    if isinstance(asked, QuestionRequested):
+        return _to_questions(asked, values)
+    return dict(_pair(value) for value in values)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise errors.BadValue("NAME=VALUE", f"{text!r} is not of the form NAME=VALUE")
+    return name, value
+
+
+def _to_questions(asked: QuestionRequested, values: tuple[str, ...]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for text in values:
+        key, equals, value = text.rpartition("=")
+        names = [question for question in asked.questions if key in (question.question, question.header)]
+        if equals and not names:
+            names = [question for question in asked.questions if key and question.question.startswith(key)]
+        if len(names) != 1 and len(asked.questions) == 1:
+            names, value = list(asked.questions), text
+        if len(names) != 1:
+            raise errors.BadValue(
+                "answer", f"{text!r} does not name one of the questions", hint="See `leadrope approvals show`."
+            )
+        found[names[0].question] = value
     return found

@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shlex
 import signal
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
-from leadrope import errors
-from leadrope.cli import hangup, live, options
+from leadrope import errors, spelling
+from leadrope.cli import hangup, live, options, resuming, table
 from leadrope.cli.exits import INTERRUPTED
+from leadrope.cli.live_lines import LiveLines
 from leadrope.cli.render import Renderer, money
-from leadrope.cli.run import with_config
+from leadrope.cli.run import secret_files, with_config
 from leadrope.cli.screen import Screen
 from leadrope.core import config as configs
 from leadrope.core import events, home
@@ -23,15 +28,18 @@ from leadrope.core.redaction import Redactor
 from leadrope.core.request import RunRequest, normal_mode
 from leadrope.runs.masking import Masking, without_known
 from leadrope.runs.service import Service
+from leadrope.runtime import config_values
 from leadrope.runtime.conversation import Conversation, open_conversation
 from leadrope.runtime.sessions import Sessions
+from leadrope.runtime.shown import clean
 
 LABEL = "> "
 
 _HELP = """Talk with an agent, turn by turn, under supervision.
 
-Its process stays between the turns. Calls that no rule has settled, and its questions, are asked here. Esc or Ctrl-C
-interrupts a turn, a second Ctrl-C ends it; Ctrl-D, or Ctrl-C twice at an empty line, leaves. PROMPT is said first.
+The process is kept between turns. Calls that no rule decides, and questions of the agent, are asked here. Alt-Enter, or
+a backslash before Enter, begins a new line. Esc or Ctrl-C interrupts a turn, a second Ctrl-C ends it; Ctrl-D, or Ctrl-C
+twice at an empty line, leaves. PROMPT is the first message.
 """
 _EPILOG = """\b
 Examples:
@@ -40,7 +48,7 @@ Examples:
   leadrope chat --continue
   leadrope chat --resume 7f1f9d3e
 
-Inside, /help tells the commands.
+Inside, /help lists the commands.
 """
 _COMMANDS = """/help           this
 /cost           what it has cost so far
@@ -48,10 +56,22 @@ _COMMANDS = """/help           this
 /mode [MODE]    what the agent may do; with a mode, another one from the next turn on
 /session        the id of this session
 /exit           leave; Ctrl-D does the same
-//…             a text that begins with a slash"""
+//…             a text that begins with a slash
+
+Alt-Enter, or \\ before Enter, begins a new line. Esc interrupts the agent."""
 # What belongs to a single run: its one prompt and the form of its one result.
 _OF_ONE_RUN = ("ci", "junit", "detach", "worktree", "branch", "carry", "checkpoint", "title", "priority")
-_NOT_HERE = ("file", "attach", "output", "strict", "schema", "schema_retries", "structured_retries", *_OF_ONE_RUN)
+_NOT_HERE = (
+    "file",
+    "attach",
+    "output",
+    "strict",
+    "fail_on_denied",
+    "schema",
+    "schema_retries",
+    "structured_retries",
+    *_OF_ONE_RUN,
+)
 _FLAGS = tuple(flag for flag in options.FLAGS if flag.name not in _NOT_HERE)
 
 
@@ -67,10 +87,17 @@ def command(prompt: str | None, **given: Any) -> int:
     environ = dict(os.environ)
     environ = {**home.load_env(home.leadrope_home(environ)), **environ}
     config = configs.load(environ)
-    request = with_config({**options.overrides(given), "prompt": ""}, given, config, environ)
+    config_values.check(config)
+    options.one_session(given)
+    named = resuming.session_named(given, environ)
+    earlier = resuming.find(named, environ) if named is not None else None
+    request = with_config({**options.overrides(given), "prompt": ""}, given, config, environ, named, earlier)
+    if earlier is not None and earlier.worktree and not given["cwd"]:
+        request = msgspec.structs.replace(request, cwd=earlier.worktree)
     screen = Screen.of_process(environ)
     try:
-        return asyncio.run(_chat(prompt, request, screen, config, environ, quiet=bool(given["quiet"])))
+        place = {"secret_files": secret_files(given, earlier)}
+        return asyncio.run(_chat(prompt, request, screen, config, environ, place, quiet=bool(given["quiet"])))
     except errors.BadValue as error:
         raise options.in_flags(error, given) from None
     except asyncio.CancelledError:
@@ -83,6 +110,7 @@ async def _chat(
     screen: Screen,
     config: configs.Config,
     environ: Mapping[str, str],
+    place: dict[str, Any],
     *,
     quiet: bool,
 ) -> int:
@@ -94,7 +122,9 @@ async def _chat(
             prompts.history += said
         async with (
             Service(config=config) as service,
-            open_conversation(request, approver=in_order, config=config, opener=service.open) as conversation,
+            open_conversation(
+                request, approver=in_order, config=config, opener=partial(service.open, place=place)
+            ) as conversation,
         ):
             console.clean = lambda text: conversation.redactor.only_known().clean(text)
             chat = _Chat(conversation, request, prompts, in_order, screen, quiet=quiet)
@@ -138,17 +168,31 @@ class _Chat:
         quiet: bool,
     ) -> None:
         self._conversation = conversation
+        self._request = request
+        self._chosen = ""
+        """The model that /model has set."""
         self._model = request.model or ""
-        self._mode = request.mode
+        self._mode: str = request.mode
+        self._cwd = request.cwd or str(Path.cwd())
         self._prompts = prompts
         self._in_order = in_order
         self._screen = screen
-        self._renderer = Renderer(screen, quiet=quiet)
+        self._is_quiet = quiet
+        self._renderer = Renderer(screen, quiet=quiet, folded=screen.can_redraw and not quiet)
         self._turn: asyncio.Task[None] | None = None
         self._interrupting: asyncio.Task[None] | None = None
         self._presses = 0
 
+    def _greet(self) -> None:
+        """One line: what this is, and the way out."""
+        folder = table.cut_start(clean(self._cwd), max(16, self._screen.width // 2))
+        parts = [self._model or "default model", f"mode {self._mode}", folder, "/help, Ctrl-D leaves"]
+        for line in table.joined(parts, self._screen.width):
+            self._screen.line(self._screen.style.dim(line))
+
     async def go(self, first: str | None) -> int:
+        if not self._is_quiet:
+            self._greet()
         text = first
         warned = False
         while True:
@@ -181,21 +225,23 @@ class _Chat:
         turn = asyncio.get_running_loop().create_task(self._said(text))
         self._turn = turn
         self._prompts.watch(self.pressed)
+        self._renderer.begin_turn()
         try:
-            await turn
+            with LiveLines(self._screen, self._renderer.live_lines, wanted=not self._is_quiet):
+                await turn
         except asyncio.CancelledError:
             if not turn.cancelled() or self._presses < 2:
                 turn.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await turn
                 raise  # it was us who were told to end
-            self._screen.line("the turn was ended")
+            self._screen.line("interrupted.")
         except errors.LeadropeError as error:
             if self._conversation.starts == 0:
                 raise  # nothing has begun: the words are those of any command
-            self._screen.line(f"✗ {error.message}")
+            self._screen.line(spelling.runnable(f"✗ {error.message}"))
             if error.hint:
-                self._screen.line(f"  {error.hint}")
+                self._screen.line(spelling.runnable(f"  {error.hint}"))
         finally:
             self._turn = None
             self._prompts.stop_watching()
@@ -212,7 +258,8 @@ class _Chat:
                 if isinstance(recorded.event, events.SessionStarted):
                     self._model, self._mode = recorded.event.model, recorded.event.mode
         if self._conversation.last is not None:
-            self._renderer.show_turn(without_known(self._conversation.last, self._conversation.redactor))
+            last = without_known(self._conversation.last, self._conversation.redactor)
+            self._renderer.show_turn(last, is_interrupted=self._presses > 0)
 
     async def _masked(self, turn: AsyncIterator[events.Recorded]) -> AsyncIterator[events.Recorded]:
         """As at `leadrope run`: what is known to be a secret is for no screen."""
@@ -226,6 +273,8 @@ class _Chat:
 
     def pressed(self) -> None:
         """Ctrl-C or Esc while the agent works: the first interrupts, the second does not wait."""
+        if self._screen.is_lent:
+            return
         if self._turn is None:
             self._prompts.interrupt()
             return
@@ -252,16 +301,16 @@ class _Chat:
                 label = self._conversation.cost_label
                 self._screen.line(f"{turns} turn{'' if turns == 1 else 's'} · {spent} ({label})")
             case "/session":
-                self._screen.line(self._conversation.session_id or "it begins with your first words")
+                self._screen.line(self._conversation.session_id or "it starts with your first prompt")
             case "/model":
                 if value:
                     await self._conversation.change(model=value)
-                    self._model = value
+                    self._model = self._chosen = value
                 self._screen.line(f"model: {self._model or 'the default'}")
             case "/mode":
                 await self._change_mode(value)
             case _:
-                self._screen.line(f"there is no command {name}; /help tells what there is")
+                self._screen.line(f"there is no command {name}; /help lists them")
         return ""
 
     async def _change_mode(self, value: str) -> None:
@@ -269,7 +318,7 @@ class _Chat:
             try:
                 mode = normal_mode(value)
             except errors.BadValue as error:
-                self._screen.line(f"{error.message}. {error.hint or ''}".strip())
+                self._screen.line(spelling.runnable(f"{error.message}. {error.hint or ''}".strip()))
                 return
             await self._conversation.change(mode=mode)
             self._mode = mode
@@ -277,6 +326,15 @@ class _Chat:
 
     def farewell(self) -> None:
         if self._conversation.starts and self._conversation.can_reopen:
-            self._screen.line(
-                self._screen.style.dim(f"resume with: leadrope chat --resume {self._conversation.session_id}")
-            )
+            words = ["leadrope", "chat", "--resume", self._conversation.session_id or "", *self._settings()]
+            self._screen.line(self._screen.style.dim(f"resume with: {shlex.join(words)}"))
+
+    def _settings(self) -> list[str]:
+        """The flags without which the session would continue in another way."""
+        given, usual = self._request, RunRequest(prompt="")
+        found = {"--mode": self._mode if self._mode != usual.mode else "", "--model": self._chosen or given.model or ""}
+        found |= {
+            "--billing": given.billing if given.billing != usual.billing else "",
+            "--base-url": given.base_url or "",
+        }
+        return [word for flag, value in found.items() if value for word in (flag, value)]

@@ -19,11 +19,11 @@ import msgspec
 
 from leadrope import errors
 from leadrope.cli import values
-from leadrope.cli.exits import exit_code
+from leadrope.cli.exits import DENIED, Demands, exit_code, explain
 from leadrope.cli.screen import PIPED_WIDTH, Screen
 from leadrope.confined import appending_named
 from leadrope.core import redaction
-from leadrope.core.events import MessageDelta, Recorded
+from leadrope.core.events import MessageDelta, Recorded, ThinkingDelta
 from leadrope.core.result import RunResult
 from leadrope.runs import page_diff
 from leadrope.runs.page_story import Story
@@ -48,6 +48,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str
     result: RunResult
     is_ok: bool
+    verdict: str = ""
+    """The outcome, or `denied` where a denied call makes the job fail."""
     model: str = ""
     tools: int = 0
     asked: int = 0
@@ -62,17 +64,25 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def report(
-    title: str, result: RunResult, records: Iterable[Recorded] = (), *, strict: bool = False, cwd: str = ""
+    title: str,
+    result: RunResult,
+    records: Iterable[Recorded] = (),
+    *,
+    demands: Demands = Demands(),  # noqa: B008  # frozen
+    cwd: str = "",
 ) -> Report:
-    """From a result and, where there are some, its events; `strict` as in the exit code."""
+    """From a result and, where there are some, its events; `demands` as for the exit code."""
     story = Story(records)
     error = result.error
+    code = exit_code(result, demands)
+    why = explain(result, demands)
     asked_for_schema = result.output_rung is not None
     return Report(
         title=_line(title, 120) or result.run_id,
         run_id=result.run_id,
         result=result,
-        is_ok=exit_code(result, strict=strict) == 0,
+        is_ok=code == 0,
+        verdict="denied" if code == DENIED else result.outcome,
         model=_line(result.model, 80),
         tools=len(story.calls),
         asked=len(story.asked),
@@ -82,15 +92,15 @@ def report(
         ),
         files=tuple(story.changes(redaction.redact)),
         text=_text(result.text),
-        error=_line(f"{error.kind}: {error.message}", 2000) if error else "",
+        error=_line(f"{error.kind}: {error.message}" if error else why or "", 2000),
         hint=_line(error.hint or "", 1000) if error else "",
         warnings=tuple(_line(f"{warning.kind}: {warning.message}", 1000) for warning in result.warnings),
         schema=_line(result.schema_error or "", 1000) if asked_for_schema else None,
     )
 
 
-def of_run(info: RunInfo, result: RunResult, records: Iterable[Recorded] = (), *, strict: bool = False) -> Report:
-    return report(info.title, result, records, strict=strict, cwd=info.cwd)
+def of_run(info: RunInfo, result: RunResult, records: Iterable[Recorded] = ()) -> Report:
+    return report(info.title, result, records, cwd=info.cwd)
 
 
 class Job:
@@ -124,12 +134,12 @@ class Job:
             self._say(self._end)
 
     def see(self, recorded: Recorded) -> None:
-        if not isinstance(recorded.event, MessageDelta) and len(self._records) < MAX_RECORDS:
+        if not isinstance(recorded.event, MessageDelta | ThinkingDelta) and len(self._records) < MAX_RECORDS:
             self._records.append(recorded)
 
-    def tell(self, title: str, result: RunResult, *, strict: bool, cwd: str) -> None:
+    def tell(self, title: str, result: RunResult, *, demands: Demands, cwd: str) -> None:
         """After the block: annotations are commands, and inside of it no command is obeyed."""
-        found = report(title, result, self._records, strict=strict, cwd=cwd)
+        found = report(title, result, self._records, demands=demands, cwd=cwd)
         write(found, self._environ, self._out, junit_file=self._junit_file)
 
     def _say(self, line: str) -> None:
@@ -158,10 +168,8 @@ def commands(found: Report) -> list[str]:
     """Workflow commands: the failure, then warnings and denials."""
     lines = []
     if not found.is_ok:
-        told = found.error or f"the run ended {found.result.outcome}"
-        lines.append(
-            _command("error", f"leadrope: {found.result.outcome}", "\n".join(filter(None, (told, found.hint))))
-        )
+        told = found.error or f"the run ended {found.verdict}"
+        lines.append(_command("error", f"leadrope: {found.verdict}", "\n".join(filter(None, (told, found.hint)))))
     warned = [*found.warnings, *(f"denied: {denial}" for denial in found.denials)]
     if found.schema:
         warned.insert(0, f"output: {found.schema}")
@@ -266,8 +274,8 @@ def junit(found: Report) -> str:
         suite, "testcase", classname="leadrope.run", name=_xml(found.title), time=f"{result.duration_s:.3f}"
     )
     if not found.is_ok:
-        kind = result.error.kind if result.error else result.outcome
-        message = found.error or f"the run ended {result.outcome}"
+        kind = result.error.kind if result.error else found.verdict
+        message = found.error or f"the run ended {found.verdict}"
         problem = ET.SubElement(case, "failure" if is_failure else "error", type=kind, message=_xml(message))
         problem.text = _xml("\n".join(filter(None, (message, found.hint))))
     if found.text:

@@ -12,6 +12,8 @@ from typing import get_args
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
+from leadrope.cli import shells
+
 VARIABLE = "_LEADROPE_COMPLETE"
 MOST = 50
 """Of ids; the newest are meant."""
@@ -37,9 +39,7 @@ def command(shell: str) -> int:
     return 0
 
 
-def is_asked() -> bool:
-    """A shell wants to know what could follow."""
-    return VARIABLE in os.environ
+shells.register()
 
 
 def attach(found: click.Command) -> None:
@@ -79,11 +79,17 @@ def _files(incomplete: str) -> Iterator[CompletionItem]:
     yield CompletionItem(incomplete, type="file")
 
 
-def _modes(_: str) -> Iterator[CompletionItem]:
-    from leadrope.core.request import Mode  # noqa: PLC0415  # only when Tab is pressed
+def _words(module: str, name: str) -> Offer:
+    """The members of a Literal, or the keys of a table."""
 
-    for mode in get_args(Mode):
-        yield CompletionItem(mode)
+    def offer(_: str) -> Iterator[CompletionItem]:
+        import importlib  # noqa: PLC0415  # only when Tab is pressed
+
+        found = getattr(importlib.import_module(module), name)
+        for word in get_args(found) or found:
+            yield CompletionItem(word)
+
+    return offer
 
 
 def _runs(_: str) -> Iterator[CompletionItem]:
@@ -97,7 +103,7 @@ def _runs(_: str) -> Iterator[CompletionItem]:
             for run in service.listing(Filter(limit=MOST))
         ]
 
-    yield from with_service(newest) if has_store() else ()
+    yield from with_service(newest, reads=True) if has_store() else ()
 
 
 def _approvals(_: str) -> Iterator[CompletionItem]:
@@ -107,7 +113,7 @@ def _approvals(_: str) -> Iterator[CompletionItem]:
     async def waiting(service: Service) -> list[CompletionItem]:
         return [CompletionItem(row.id[:8], help=row.title[:60]) for row in service.approvals(state="pending")]
 
-    yield from with_service(waiting) if has_store() else ()
+    yield from with_service(waiting, reads=True) if has_store() else ()
 
 
 def _sessions(_: str) -> Iterator[CompletionItem]:
@@ -127,8 +133,49 @@ def _names(section: str) -> Offer:
     return offer
 
 
+def _agents(_: str) -> Iterator[CompletionItem]:
+    from pathlib import Path  # noqa: PLC0415  # only when Tab is pressed
+
+    from leadrope.core import config  # noqa: PLC0415  # the same
+    from leadrope.runtime import saved_agents  # noqa: PLC0415  # the same
+
+    environ = dict(os.environ)
+    for name in saved_agents.names(config.load(environ), environ, Path.cwd()):
+        yield CompletionItem(name)
+
+
+def _datasets(_: str) -> Iterator[CompletionItem]:
+    from leadrope.cli.runs import has_store, with_service  # noqa: PLC0415  # only when Tab is pressed
+    from leadrope.runs.service import Service  # noqa: PLC0415  # the same
+
+    async def kept(service: Service) -> list[CompletionItem]:
+        return [CompletionItem(one.name, help=f"{one.count} rows") for one in service.flows.datasets()]
+
+    yield from with_service(kept) if has_store() else ()
+
+
+def _saved_workflows(_: str) -> Iterator[CompletionItem]:
+    from leadrope.core import home  # noqa: PLC0415  # only when Tab is pressed
+    from leadrope.workflows import library  # noqa: PLC0415  # the same
+
+    for name, _path in library.saved(home.leadrope_home(os.environ)):
+        yield CompletionItem(name)
+
+
+def _workflows(incomplete: str) -> Iterator[CompletionItem]:
+    """Saved names, and files where none begins like this: shells take one or the other."""
+    named = [item for item in _saved_workflows(incomplete) if incomplete and item.value.startswith(incomplete)]
+    yield from named or _files(incomplete)
+
+
 _BY_NAME: dict[str, Offer] = {
-    "mode": _modes,
+    "mode": _words("leadrope.core.request", "Mode"),
+    "effort": _words("leadrope.core.request", "Effort"),
+    "billing": _words("leadrope.core.request", "Billing"),
+    "model": _words("leadrope.core.models", "TIERS"),
+    "fallback_model": _words("leadrope.core.models", "TIERS"),
+    "purpose": _words("leadrope.core.models", "PURPOSES"),
+    "agent": _agents,
     "run": _runs,
     "runs": _runs,
     "target": _runs,
@@ -139,5 +186,7 @@ _BY_NAME: dict[str, Offer] = {
     "fork": _sessions,
     "profile": _names("profiles"),
     "mcp_server": _names("connections"),
-    "workflow": _files,
+    "workflow": _workflows,
+    "saved_workflow": _saved_workflows,
+    "dataset": _datasets,
 }

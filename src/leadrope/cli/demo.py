@@ -1,14 +1,18 @@
-"""`leadrope demo`: the real agent on a small task, with a script on loopback as its model. Leaves nothing behind."""
+"""`leadrope demo`: the real agent on a small task, with a script on loopback as its model.
+
+The run is kept in the store like any other, with the label leadrope=demo; of its scratch folder nothing is left.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import difflib
+import errno
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
+import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import resources
@@ -17,19 +21,22 @@ from pathlib import Path
 import click
 import msgspec
 
-from leadrope.cli import live
+from leadrope import errors, spelling
+from leadrope.cli import live, values
 from leadrope.cli.exits import INTERRUPTED, exit_code
 from leadrope.cli.render import Renderer
 from leadrope.cli.screen import Screen
 from leadrope.confined import read_named
+from leadrope.core import actors, home, rehearsed
 from leadrope.core.config import Config
 from leadrope.core.events import ApprovalRequested, QuestionRequested
-from leadrope.core.redaction import Secret
 from leadrope.core.request import Limits, RunRequest
 from leadrope.core.result import RunResult
 from leadrope.providers.claude_code.locate import find_binary
 from leadrope.rehearsal.model import ModelServer
-from leadrope.runtime.approvals import Answer, Approver, DenyAll, QuestionAnswer
+from leadrope.runs import places
+from leadrope.runs.service import Service
+from leadrope.runtime.approvals import Answer, Approver, DenyAll
 
 PROMPT = "add() in calc.py gives wrong answers. Correct it and run the tests."
 FILES = {
@@ -42,10 +49,10 @@ FILES = {
 _OPENING = (
     "This is a real Claude Code process, supervised by leadrope.",
     "Its model is a script on 127.0.0.1: no account, no cost, and nothing leaves this machine.",
-    "Mode `edit`: it may read and edit in its folder; a command is held until you say yes.",
+    "Mode `edit`: it may read and edit in its folder; a command waits for your approval.",
 )
-# Never a real one: the model it is shown to is our own script.
-_KEY = Secret("sk-ant-rehearsal-0000000000")
+LEAST_FREE = 8 * 1024 * 1024
+"""Bytes on the disk of the store; a demo takes a fraction of one."""
 
 
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,29 +70,44 @@ class Fixed:
         self._approved = approved
 
     async def approve(self, asked: ApprovalRequested) -> Answer:
-        return Answer(
-            approved=self._approved, by=self._flag, reason="" if self._approved else f"denied by {self._flag}"
-        )
+        reason = "" if self._approved else f"denied by {self._flag}"
+        return Answer(approved=self._approved, by=actors.system_user(), reason=reason)
 
-    async def answer(self, asked: QuestionRequested) -> QuestionAnswer:
-        return QuestionAnswer(answered=False, by=self._flag, reason="the demo answers no questions")
+    async def answer(self, asked: QuestionRequested) -> Answer:
+        return Answer(approved=False, by=actors.system_user(), reason="the demo answers no questions")
 
 
 @click.command("demo", short_help="Watch a real agent work on a lead rope; no account needed.")
 @click.option("--yes/--no", "answer", default=None, help="Answer the agent's request in advance; for scripts.")
-def command(answer: bool | None) -> int:
+@click.option("--open", "opens", is_flag=True, help="Write the page of the run and open it in your browser.")
+def command(answer: bool | None, opens: bool) -> int:
     """Watch a real agent work on a lead rope.
 
     Claude Code corrects a small program in a scratch repository. Its model is a script on this machine: no account, no
-    network, no cost. It reads, it edits, and it is held before it runs a command: you say yes or no.
+    network, no cost. It reads, it edits, and it waits for you before it runs a command.
+
+    The run is kept: `leadrope runs list` and `leadrope export` show it.
     """
     screen = Screen.of_process()
     binary = find_binary(None, os.environ)
     try:
         with scene() as place:
-            return asyncio.run(_play(place, binary, answer, screen))
+            code, run_id = asyncio.run(_play(place, binary, answer, screen))
     except asyncio.CancelledError:
         return INTERRUPTED
+    if opens and run_id:
+        _open_page(run_id, screen)
+    return code
+
+
+def _open_page(run_id: str, screen: Screen) -> None:
+    from leadrope.cli.runs import page_of  # noqa: PLC0415  # only --open needs it
+
+    target = Path(f"demo-{run_id[:8]}.html").absolute()
+    values.write_file("--open", str(target), page_of(run_id))
+    screen.line(f"{target}")
+    if click.launch(str(target)) != 0:
+        screen.line("No browser could be started; open the file yourself.")
 
 
 @contextmanager
@@ -118,9 +140,24 @@ def _make_repository(folder: Path, environ: Mapping[str, str]) -> None:
         subprocess.run([git, *words], cwd=folder, env=dict(environ), check=True, capture_output=True, timeout=30)
 
 
-async def _play(place: Scene, binary: str, answer: bool | None, screen: Screen) -> int:
+def _store_of(place: Scene) -> tuple[Mapping[str, str], str]:
+    """Where the run is kept: the user's store, or a scratch one with the reason if that cannot be written."""
+    mine = dict(os.environ)
+    try:
+        folder = home.ensure(home.leadrope_home(mine))
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(errno.EACCES, "Permission denied", str(folder))
+        if shutil.disk_usage(folder).free < LEAST_FREE:
+            raise OSError(errno.ENOSPC, "No space left on device", str(folder))
+    except (OSError, errors.LeadropeError) as error:
+        return place.environ, f"This run is not kept: {error}"
+    return mine, ""
+
+
+async def _play(place: Scene, binary: str, answer: bool | None, screen: Screen) -> tuple[int, str]:
     style = screen.style
-    for line in _OPENING:
+    environ, problem = _store_of(place)
+    for line in (piece for told in _OPENING for piece in textwrap.wrap(told, screen.width)):
         screen.line(style.dim(line))
     screen.line()
     screen.line(style.bold(f"> {PROMPT}"))
@@ -137,24 +174,46 @@ async def _play(place: Scene, binary: str, answer: bool | None, screen: Screen) 
                 mode="edit",
                 binary=binary,
                 base_url=model.url,
-                credential=_KEY,
+                credential=rehearsed.KEY,
                 credential_kind="api_key",
                 instructions=False,
                 persist_session=False,
+                labels={rehearsed.LABEL: rehearsed.DEMO},
                 attempts=1,
                 api_retries=0,
                 limits=Limits(idle_s=120),
             )
+            renderer = Renderer(screen, rehearsal=True, folded=screen.can_redraw)
             result = await live.drive(
                 request,
-                show=Renderer(screen, rehearsal=True, resumable=False).show,
+                show=renderer.show,
+                doing=renderer.live_lines,
                 screen=screen,
                 approver=approver,
-                environ=place.environ,
+                environ=environ,
+                run_environ=place.environ,
                 config=Config(),
+                ending=_keep_changes(place),
+                title=f"Demo: {PROMPT}",
+                place={"wanted": {"checkpoint": False}},
             )
-    _closing(screen, place, result, nobody=nobody)
-    return exit_code(result)
+    _closing(screen, place, result, nobody=nobody, problem=problem)
+    # Saying no to everything is a way to see the demo, too.
+    code = 0 if result.outcome == "denied" else exit_code(result)
+    return code, "" if problem else result.run_id
+
+
+def _keep_changes(place: Scene) -> live.Ending:
+    """For `runs diff`: the repository itself is gone in a moment."""
+
+    async def keep(service: Service, run_id: str, result: RunResult, width: int) -> list[str]:
+        if result.outcome == "stopped":
+            return []
+        changes = "\n".join([*_diff(place.repository), ""])
+        await service.store.add_artifact(service.get(run_id), places.CHANGES, "text/x-diff", changes.encode())
+        return []
+
+    return keep
 
 
 @contextmanager
@@ -162,11 +221,11 @@ def _approver(screen: Screen, answer: bool | None) -> Iterator[Approver]:
     if answer is not None:
         yield Fixed("--yes" if answer else "--no", approved=answer)
         return
-    with live.person(screen) as someone:
+    with live.person(screen, "use --yes") as someone:
         yield someone
 
 
-def _closing(screen: Screen, place: Scene, result: RunResult, *, nobody: bool) -> None:
+def _closing(screen: Screen, place: Scene, result: RunResult, *, nobody: bool, problem: str) -> None:
     style = screen.style
     screen.line()
     changes = _diff(place.repository)
@@ -175,27 +234,30 @@ def _closing(screen: Screen, place: Scene, result: RunResult, *, nobody: bool) -
         paint = style.good if line.startswith("+") else style.bad if line.startswith("-") else style.dim
         screen.line(f"  {paint(line)}")
     screen.line()
-    name = _as_called()
+    name = spelling.program()
     if nobody and result.denials:
         screen.line(f"Nobody could be asked here, so the command was denied. `{name} demo --yes` approves it.")
     elif result.denials:
         screen.line(f"The command was denied and did not run. `{name} demo --yes` shows the other ending.")
-    screen.line(style.bold("What to try next:"))
     hints = {
-        f"{name} doctor": "is everything there for a real run?",
+        f"{name} runs show {result.run_id[:8]}": "this run, as it is kept",
+        f"{name} export {result.run_id[:8]} --html -O demo.html": "the same as a page",
+        f"{name} login": "log in to Claude, for real runs",
         f'{name} run "explain this folder" --mode plan': "a run that can only read",
-        f"{name} run --help": "all that a run can be told",
+        f"{name} doctor": "check that everything is ready",
     }
+    if problem:
+        screen.line(style.warn(problem))
+        hints = dict(list(hints.items())[2:])
+    screen.line(style.bold("What to try next:"))
     width = max(map(len, hints)) + 2
+    is_narrow = width + max(map(len, hints.values())) + 2 > screen.width
     for what, why in hints.items():
-        screen.line(f"  {what:<{width}}{style.dim(why)}")
-
-
-def _as_called() -> str:
-    """What a person can type: after `make run` the program is not on PATH."""
-    if shutil.which("leadrope") or Path(sys.argv[0]).name != "leadrope":
-        return "leadrope"
-    return os.path.relpath(sys.argv[0])
+        if is_narrow:
+            screen.line(f"  {style.dim('# ' + why)}")
+            screen.line(f"  {what}")
+        else:
+            screen.line(f"  {what:<{width}}{style.dim(why)}")
 
 
 def _diff(repository: Path) -> list[str]:

@@ -10,14 +10,15 @@ import sys
 import tempfile
 import textwrap
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
 
 import click
 import msgspec
 
-from leadrope import errors
+from leadrope import errors, spelling
+from leadrope.cli import flags
 from leadrope.cli.screen import Screen
 from leadrope.core import config as configs
 from leadrope.core import home
@@ -25,12 +26,15 @@ from leadrope.policy import sources
 from leadrope.policy.resolve import EffectivePolicy
 from leadrope.process import command_domain, sandbox_look, sandbox_trial
 from leadrope.providers.claude_code import credentials, locate
+from leadrope.runs import background, database, settings
 from leadrope.runtime import gatecheck
 from leadrope.version import __version__
 
 Status = Literal["ok", "warning", "failed"]
 
 OLDEST_PYTHON = (3, 11)
+LOW_SPACE = 200 * 1024**2
+"""Bytes. The transcripts and events of a long run take tens of megabytes."""
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -47,35 +51,47 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @click.command("doctor", short_help="Check the installation, and say what to do.")
-@click.option("--json", "as_json", is_flag=True, help="The report as one JSON object.")
-def command(*, as_json: bool) -> int:
+@flags.output("text", "json", help="json: the report as one object.")
+@flags.old_json()
+def command(*, output: str) -> int:
     """Check what a run needs, and say what to do.
 
     The gate is tried with a real agent process whose model is a script on this machine; no account is used.
     """
-    report = asyncio.run(examine(os.environ))
-    if as_json:
+    if output == "json":
+        report = asyncio.run(examine(os.environ))
         sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
     else:
-        _print(report, Screen.of_process())
+        screen = Screen.of_process()
+        click.echo(f"leadrope {__version__}")
+        report = asyncio.run(examine(os.environ, lambda check: _print(check, screen)))
+        click.echo("All checks passed." if report.ok else "Some checks failed; see the lines marked ✗.")
     return 0 if report.ok else 1
 
 
-async def examine(environ: Mapping[str, str]) -> Report:
-    checks = [python(), system()]
+async def examine(environ: Mapping[str, str], show: Callable[[Check], None] = lambda _: None) -> Report:
+    """Try everything; `show` gets each check as soon as it is done, because some of them take seconds."""
+    checks: list[Check] = []
+
+    def done(check: Check) -> None:
+        checks.append(check)
+        show(check)
+
+    done(python())
+    done(system())
     settings, where = _home(environ)
-    checks.append(where)
+    done(where)
     config, written = _config({**settings, **environ})
-    checks.append(written)
+    done(written)
     rules, policy = _policy({**settings, **environ})
-    checks.append(policy)
+    done(policy)
     binary, program = await _program(config, {**settings, **environ})
-    checks.append(program)
+    done(program)
     if binary is not None:
-        checks.append(await _gate(binary, environ))
-        checks.append(await _credential(binary, config, environ, settings))
-    checks.append(await _sandbox(rules))
-    checks.append(commands(command_domain.look(rules.blocked_programs)))
+        done(await _gate(binary, environ))
+        done(await _credential(binary, config, environ, settings))
+    done(await _sandbox(rules))
+    done(commands(command_domain.look(rules.blocked_programs)))
     return Report(version=__version__, ok=all(c.status != "failed" for c in checks), checks=tuple(checks))
 
 
@@ -98,7 +114,9 @@ def _home(environ: Mapping[str, str]) -> tuple[dict[str, str], Check]:
         folder = home.ensure(home.leadrope_home(environ))
         with tempfile.TemporaryFile(dir=folder):
             pass
-        return home.load_env(folder), Check(name="home", status="ok", message=f"{folder} is writable")
+        if database.path_in(folder).exists():
+            database.try_(database.path_in(folder))
+        return home.load_env(folder), _room(folder, background.free_bytes(folder))
     except errors.LeadropeError as error:
         return {}, Check(name="home", status="failed", message=error.message, hint=error.hint)
     except OSError as error:
@@ -113,12 +131,28 @@ def _home(environ: Mapping[str, str]) -> tuple[dict[str, str], Check]:
         )
 
 
+def _room(folder: Path, free: int) -> Check:
+    """Runs, sessions and logs are written there for as long as a run lasts."""
+    told = f"{free / 1024**3:.1f} GiB" if free >= 1024**3 else f"{free // 1024**2} MiB"
+    hint = "Free some space, run `leadrope runs prune`, or set LEADROPE_HOME to a folder on another disk."
+    if free < background.LEAST_FREE:
+        return Check(name="home", status="failed", message=f"{folder}: the disk is full ({told} free)", hint=hint)
+    if free < LOW_SPACE:
+        return Check(name="home", status="warning", message=f"{folder} is writable; only {told} free", hint=hint)
+    return Check(name="home", status="ok", message=f"{folder} is writable, {told} free")
+
+
 def _config(environ: Mapping[str, str]) -> tuple[configs.Config, Check]:
     try:
         path = home.config_file(environ)
         config = configs.load(environ)
+        settings.read(config.service, config.budgets, config.source)
+        settings.check_others(config)
     except errors.LeadropeError as error:
         return configs.Config(), Check(name="config", status="failed", message=error.message, hint=error.hint)
+    for name, broken in config.broken_agents.items():
+        told = f"the agent {name} cannot be used: {broken.message}"
+        return config, Check(name="config", status="warning", message=told, hint=broken.hint)
     what = f"{path} is valid" if path.exists() else f"none ({path} does not exist); defaults hold"
     return config, Check(name="config", status="ok", message=what)
 
@@ -144,7 +178,7 @@ async def _program(config: configs.Config, environ: Mapping[str, str]) -> tuple[
     found = await locate.check_cli(chosen, environ)
     low, high = (".".join(map(str, number)) for number in (locate.MINIMUM, locate.BELOW))
     if found.path is None or not found.supported:
-        hint = f"leadrope works with {low} up to, not including, {high}. {locate.INSTALL_HINT}"
+        hint = f"leadrope works with {low} up to, not including, {high}. {locate.install_hint()}"
         message = (found.reason or "not found").split("\n")[0]
         return None, Check(name="agent", status="failed", message=message, hint=hint)
     shown = f"Claude Code {found.version} ({found.path})"
@@ -204,7 +238,7 @@ async def _sandbox(rules: EffectivePolicy) -> Check:
     is_model_only = rules.network_reach == "model-only"
     is_required = rules.sandbox == "required" or is_model_only
     without: Status = "failed" if is_required else "warning"
-    fate = "the policy requires walls, so no run can start" if is_required else "runs have no walls"
+    fate = "the policy requires a sandbox, so no run can start" if is_required else "runs have no sandbox"
     missing = [
         package
         for program, package in (("bwrap", "bubblewrap"), ("socat", "socat"))
@@ -222,14 +256,14 @@ async def _sandbox(rules: EffectivePolicy) -> Check:
     if not found.ok:
         return Check(name="sandbox", status=without, message=f"{fate}; {found.say()}", hint=found.hint)
     if rules.sandbox == "off" and not is_model_only:
-        turned = f"runs have no walls: the policy ({rules.layer_of('sandbox')}) turns them off; {found.say()}"
+        turned = f"runs have no sandbox: the policy ({rules.layer_of('sandbox')}) switches it off; {found.say()}"
         return Check(name="sandbox", status="warning", message=turned, hint=hint)
     status: Status = "ok" if found.model_only and found.forwards else without if is_model_only else "warning"
     reach = ", network model-only" if is_model_only else ""
     return Check(
         name="sandbox",
         status=status,
-        message=f"runs have walls ({rules.sandbox_level}{reach}); {found.say()}",
+        message=f"runs have a sandbox ({rules.sandbox_level}{reach}); {found.say()}",
         hint=hint,
     )
 
@@ -251,15 +285,12 @@ def commands(domain: command_domain.Domain) -> Check:
     )
 
 
-def _print(report: Report, screen: Screen) -> None:
+def _print(check: Check, screen: Screen) -> None:
     style = screen.style
     marks = {"ok": style.good("✓"), "warning": style.warn("!"), "failed": style.bad("✗")}
-    click.echo(f"leadrope {report.version}")
     margin = " " * 16
-    for check in report.checks:
-        first, *more = textwrap.wrap(check.message, screen.width - len(margin), break_on_hyphens=False)
-        click.echo(f"  {marks[check.status]} {check.name:<11} {first}")
-        hints = textwrap.wrap(check.hint or "", screen.width - len(margin), break_on_hyphens=False)
-        for line in (*more, *map(style.dim, hints)):
-            click.echo(margin + line)
-    click.echo("All is well." if report.ok else "Something needs your hand: see the lines with ✗.")
+    first, *more = textwrap.wrap(spelling.runnable(check.message), screen.width - len(margin), break_on_hyphens=False)
+    click.echo(f"  {marks[check.status]} {check.name:<11} {first}")
+    hints = textwrap.wrap(spelling.runnable(check.hint or ""), screen.width - len(margin), break_on_hyphens=False)
+    for line in (*more, *map(style.dim, hints)):
+        click.echo(margin + line)

@@ -17,6 +17,7 @@ from leadrope import errors
 from leadrope.cli.transcripts import read_file, universal_of, write
 from leadrope.core import event_schema, home
 from leadrope.core.events import Event
+from leadrope.core.execution_events import ExecutionEvent, ExecutionRecord
 from leadrope.core.universal_types import UniversalEvent
 from leadrope.providers.claude_code.transcripts import Read
 from leadrope.runtime.sessions import LEAST_PREFIX, Sessions
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from leadrope.runs.store import RunInfo
 
 PAGE = 500
+LAST = "last"
 _OF_PROGRAMS = (
     "Stored are the runs and chats of the terminal, and those of the service. A program that calls open_run has the "
     "events of its runs itself. What `-o stream-json` has printed can be named here as a file."
@@ -39,33 +41,64 @@ _OF_PROGRAMS = (
 Examples:
   leadrope events 7f1f9d3e --type tool.decided
   leadrope run "hello" -o stream-json > run.jsonl; leadrope events run.jsonl --universal
+  leadrope events 3fa9c1d2 --type step.ended                      of a workflow's execution
   leadrope events --schema --universal > universal.schema.json
 """,
 )
-@click.argument("target", metavar="[RUN|SESSION|FILE]", required=False)
+@click.argument("target", metavar="[RUN|SESSION|EXECUTION|FILE]", required=False)
 @click.option("--universal", is_flag=True, help="In the universal schema (docs/universal.md).")
 @click.option("--raw", is_flag=True, help="With --universal: keep each line beside what it means.")
 @click.option("--type", "types", multiple=True, metavar="TYPE", help="Only events of this type; repeatable.")
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of a line instead.")
-def command(*, target: str | None, universal: bool, raw: bool, types: Sequence[str], schema: bool) -> int:
-    """Print the events of a RUN, of every run of a SESSION, or of a FILE.
+@click.option("--executions", is_flag=True, help="With --schema: of a line of a workflow's execution.")
+def command(
+    *, target: str | None, universal: bool, raw: bool, types: Sequence[str], schema: bool, executions: bool
+) -> int:
+    """Print the events of a RUN, of every run of a SESSION, of a workflow's EXECUTION, or of a FILE.
 
-    RUN and SESSION are ids, or how they begin. FILE is what `leadrope run -o stream-json` or the agent itself has
-    printed.
+    RUN, SESSION and EXECUTION are ids, or how they begin; without one, or with `last`, it is the newest run of this
+    folder, or of all. FILE is what `leadrope run -o stream-json` or the agent itself has printed.
     """
+    if executions and not schema:
+        raise errors.BadValue("--executions", "is for --schema", hint="Name an execution to see its events.")
     if schema:
         made = event_schema.universal_schema() if universal else event_schema.event_schema()
+        if executions:
+            made = event_schema.execution_schema()
         sys.stdout.buffer.write(event_schema.text_of(made).encode())
         sys.stdout.buffer.flush()
         return 0
-    if target is None:
-        raise errors.BadValue("RUN", "nothing was named", hint="Give a run's id, a session's id or a file.")
     if raw and not universal:
         raise errors.BadValue("--raw", "only the universal form has a place for it", hint="Add --universal.")
-    _check_types(types, UniversalEvent if universal else Event)
-    with found(target, home.leadrope_home(os.environ)) as runs:
+    _check_types(types, UniversalEvent if universal else Event | ExecutionEvent)
+    own = home.leadrope_home(os.environ)
+    if target is not None and (execution := _execution(target, own)) is not None:
+        if universal:
+            raise errors.BadValue("--universal", "is for the events of agents", hint="Name the run of a step.")
+        write(_filtered(execution, types))
+        return 0
+    with found(target or LAST, own) as runs:
         write(_filtered(chain.from_iterable(_told(run, universal=universal, raw=raw) for run in runs), types))
     return 0
+
+
+def _execution(target: str, leadrope_home: Path) -> list[ExecutionRecord] | None:
+    """The events of the one execution whose id begins so; None where a file or a run may be meant."""
+    from leadrope.runs import database  # noqa: PLC0415  # as below
+    from leadrope.runs.flow_reading import FlowReads  # noqa: PLC0415
+    from leadrope.runs.reading import Reads  # noqa: PLC0415
+
+    stored = database.path_in(leadrope_home)
+    if target == LAST or Path(target).expanduser().is_file() or not stored.is_file():
+        return None
+    with contextlib.closing(Reads(stored)) as store:
+        store.open_read_only()
+        flows = FlowReads(store)
+        if len(flows.ids_beginning(target)) != 1 or store.with_prefix(target):
+            return None
+        row = flows.find(target)
+        told = flows.all_events(flows.outermost(row))
+        return [one for one in told if row.parent is None or one.event.execution == row.id]
 
 
 @contextlib.contextmanager
@@ -81,14 +114,19 @@ def found(target: str, leadrope_home: Path) -> Iterator[list[Iterable[Read]]]:
 
     stored = database.path_in(leadrope_home)
     if not stored.is_file():
-        told = f"there is no file {target!r}, and no run is stored in {leadrope_home} yet"
+        told = f"no run is stored in {leadrope_home} yet"
+        if target != LAST:
+            told = f"there is no file {target!r}, and {told}"
         raise errors.BadValue("RUN", told, hint=_OF_PROGRAMS)
     with contextlib.closing(Reads(stored)) as store:
+        store.open_read_only()
         yield [_read(store, run) for run in find(target, store, Sessions(leadrope_home))]
 
 
 def find(target: str, store: Reads, sessions: Sessions) -> list[RunInfo]:
     """The stored runs that `target` names: one by its id, or those of a session. What could be several is refused."""
+    if target == LAST:
+        return [_newest(store)]
     with contextlib.suppress(errors.UnknownRun):
         return [store.get(target)]
     rows = _rows(store)
@@ -114,6 +152,17 @@ def find(target: str, store: Reads, sessions: Sessions) -> list[RunInfo]:
         raise errors.BadValue("RUN", told, hint="Give more of it.")
     told = f"there is no file, run or session {target!r}"
     raise errors.BadValue("RUN", told, hint=f"`leadrope runs list` shows the runs. {_OF_PROGRAMS}")
+
+
+def _newest(store: Reads) -> RunInfo:
+    """Of this folder; of all, where this one has none."""
+    from leadrope.runs.store import Filter  # noqa: PLC0415
+
+    for cwd in (str(Path.cwd()), None):
+        if rows := store.listing(Filter(cwd=cwd, limit=1)):
+            click.echo(f"run {rows[0].id[:8]}", err=True)
+            return rows[0]
+    raise errors.BadValue("RUN", "no run is stored yet", hint=_OF_PROGRAMS)
 
 
 def _rows(store: Reads) -> list[RunInfo]:

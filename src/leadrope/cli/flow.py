@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import getpass
 import os
 import select
 import signal
@@ -12,28 +11,32 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 import msgspec
 
 from leadrope import errors
-from leadrope.cli import hangup, values
+from leadrope.cli import flow_access, flow_result, hangup, json_output, rehearse, values
 from leadrope.cli.flow_view import FlowView
 from leadrope.cli.lazy import LazyGroup
 from leadrope.cli.screen import Screen
+from leadrope.core import actors, home
 from leadrope.core import config as configs
-from leadrope.core import home
-from leadrope.runs.flow_values import Wait
+from leadrope.core.request import Billing
 from leadrope.runtime.shown import clean
 from leadrope.workflows import inputs as given_inputs
-from leadrope.workflows import library, templates
+from leadrope.workflows import library
 from leadrope.workflows.report import FlowResult
+
+if TYPE_CHECKING:
+    from leadrope.rehearsal.model import ModelServer
+    from leadrope.workflows.surroundings import Overrides
 
 _HELP = """Workflows: Markdown files whose steps are agents, commands, requests, files and people.
 
-A workflow is named by its file, or by the name under which it was saved. An execution is named by the beginning of
-its id; one that waits for a person also by the token that it printed.
+A workflow is named by its file, or by the name under which it was saved. An execution is named by an ID prefix;
+one that waits for a person also by the approval that it printed.
 """
 _EPILOG = """\b
 Examples:
@@ -41,7 +44,7 @@ Examples:
   git diff | leadrope flow run review.flow.md -o json
   leadrope flow check *.flow.md
   leadrope flow run review.flow.md --from report     the last steps again
-  leadrope flow resume k3j5x7q2 --approve            go on after a yes; so much of a token is enough
+  leadrope flow resume 3fa9 --approve                resume here and approve; an ID prefix works
   leadrope flow report 3fa9 --html -O report.html
 
 \b
@@ -53,15 +56,18 @@ _RUN_EPILOG = """\b
 Examples:
   leadrope flow run review.flow.md branch=main
   git diff | leadrope flow run review.flow.md -o json   what is piped in fills the input with `stdin: true`
+  leadrope flow run review.flow.md -o verdict           print this output alone
   leadrope flow run nightly --inputs night.json --no-wait
-  leadrope flow run review.flow.md --from report        this step and those behind it again
+  leadrope flow run review.flow.md --from report        this step and those after it again
+  leadrope flow run review.flow.md --rehearse answers.yaml   with scripted answers; no account needed
 """
 _RESUME_EPILOG = """\b
 Examples:
-  leadrope flow resume 3fa9                             after Ctrl-C or a crash; asks what is to be answered
-  leadrope flow resume k3j5x7q2 --approve
-  leadrope flow resume k3j5x7q2 --choose blue
-  leadrope flow resume k3j5x7q2 --deny --reason "not today"
+  leadrope flow resume 3fa9                             after Ctrl-C or a crash; asks for the answer if one is needed
+  leadrope flow resume 3fa9 branch=main                 after a failure, with another value for an input
+  leadrope flow resume 3fa9 --approve
+  leadrope flow resume 3fa9 --choose blue
+  leadrope flow resume 3fa9 --deny --reason "not today"
 """
 WAITING = 4
 STDIN_LOOK_S = 0.1
@@ -71,130 +77,281 @@ _BY_KIND = {"denied": 3, "over_budget": 5, "timed_out": 6}
 
 # Name -> module, attribute, one line of help.
 _MORE = {
-    "check": ("leadrope.cli.flow_looks", "check", "Tell all that is wrong with files, and run nothing."),
-    "show": ("leadrope.cli.flow_looks", "show", "The steps of a workflow as a tree."),
-    "graph": ("leadrope.cli.flow_looks", "graph", "Draw a workflow: SVG or mermaid."),
-    "list": ("leadrope.cli.flow_history", "list_", "The workflows of this folder, and those that are saved."),
-    "save": ("leadrope.cli.flow_looks", "save", "Keep a workflow under a name, to run it anywhere."),
-    "steps": ("leadrope.cli.flow_looks", "steps", "The kinds of steps, with their parameters."),
-    "history": ("leadrope.cli.flow_history", "history", "Executions, the newest first."),
-    "report": ("leadrope.cli.flow_history", "report", "One execution, step by step: Markdown or HTML."),
-    "data": ("leadrope.cli.flow_data", "data", "What save-dataset steps have kept, and its rows."),
+    "check": ("leadrope.cli.flow_looks", "check", "Validate workflow files without running them."),
+    "show": ("leadrope.cli.flow_looks", "show", "Show the steps of a workflow as a tree."),
+    "graph": ("leadrope.cli.flow_looks", "graph", "Draw a workflow: SVG or Mermaid."),
+    "list": ("leadrope.cli.flow_history", "list_", "List the workflows of this folder and the saved ones."),
+    "save": ("leadrope.cli.flow_looks", "save", "Save a workflow under a name, to run it from any folder."),
+    "steps": ("leadrope.cli.flow_looks", "steps", "List the kinds of steps, with their parameters."),
+    "history": ("leadrope.cli.flow_history", "history", "List executions, newest first."),
+    "stop": ("leadrope.cli.flow_control", "stop", "Stop executions, wherever they run."),
+    "pause": ("leadrope.cli.flow_control", "pause", "Pause an execution, wherever it runs."),
+    "logs": ("leadrope.cli.flow_logs", "logs", "Show or follow the events of an execution."),
+    "values": ("leadrope.cli.flow_logs", "values", "Print what a step was given and what it gave."),
+    "report": ("leadrope.cli.flow_history", "report", "Report on one execution, step by step: Markdown or HTML."),
+    "data": ("leadrope.cli.flow_data", "data", "List datasets of save-dataset steps, and their rows."),
+    "delete": ("leadrope.cli.flow_delete", "delete", "Delete a saved workflow."),
+    "delete-data": ("leadrope.cli.flow_delete", "delete_data", "Delete a dataset."),
+    "clear-cache": ("leadrope.cli.flow_delete", "clear_cache", "Forget the cached outputs of steps."),
     "run": ("leadrope.cli.flow", "run", "Run a workflow."),
-    "resume": ("leadrope.cli.flow", "resume", "Go on with an execution that waits, or was cut off."),
+    "resume": ("leadrope.cli.flow", "resume", "Continue an execution that waits, is paused, failed or was cut off."),
 }
 command = LazyGroup(
-    _MORE, name="flow", help=_HELP, epilog=_EPILOG, short_help="Run workflows, and look at them.", no_args_is_help=True
+    _MORE, name="flow", help=_HELP, epilog=_EPILOG, short_help="Run workflows, and inspect them.", no_args_is_help=True
 )
 
-_OUTPUT = click.option(
-    "-o", "--output", type=click.Choice(["text", "json", "stream-json"]), default="text", help="What stdout gets."
+_MODEL = click.option("-m", "--model", metavar="NAME", help="For steps that name no model: a tier or any model id.")
+_BILLING = click.option(
+    "--billing", type=click.Choice(get_args(Billing)), help="Who pays for steps that do not say `use_api_key`."
 )
-_STRICT = click.option("--strict", is_flag=True, help="A degraded workflow is a failure.")
-_NO_WAIT = click.option("--no-wait", is_flag=True, help="Where a person is needed and none is there, the answer is no.")
+_BASE_URL = click.option("--base-url", metavar="URL", help="A gateway or a local model.")
+_STRICT = click.option("--strict", is_flag=True, help="Treat a degraded workflow as failed.")
+_NO_WAIT = click.option("--no-wait", is_flag=True, help="If a person is needed and nobody is there, the answer is no.")
 _QUIET = click.option("-q", "--quiet", is_flag=True, help="Only results and errors.")
 
 
-@click.command("run", epilog=_RUN_EPILOG)
+@click.command("run", cls=flow_result.Command, epilog=_RUN_EPILOG)
 @click.argument("workflow")
 @click.argument("inputs", nargs=-1, metavar="[NAME=VALUE]...")
 @click.option("--inputs", "inputs_file", metavar="FILE", help="A JSON object with inputs; `-` reads standard input.")
-@click.option("--cwd", metavar="DIR", help="Where the steps work; this folder where left out.")
-@click.option("--only", metavar="STEP", help="This step alone, with what the last execution gave before it.")
-@click.option("--from", "begin_at", metavar="STEP", help="This step and those behind it, with the last values before.")
-@click.option("--force", is_flag=True, help="With --only and --from: also values of steps that were changed since.")
-@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="For later looks; repeatable.")
+@click.option("-C", "--cwd", metavar="DIR", help="Where the steps work [default: current directory].")
+@click.option("--only", metavar="STEP", help="Run only this step, with the values of the last execution.")
+@click.option(
+    "--from",
+    "begin_at",
+    metavar="STEP",
+    help="Run this step and those after it, with the values of the last execution.",
+)
+@click.option("--force", is_flag=True, help="With --only and --from: use values of steps that have changed since.")
+@click.option(
+    "--dry-run", is_flag=True, help="Print the steps in order, what is cached and what would be asked. Starts nothing."
+)
+@click.option("--no-cache", is_flag=True, help="Run steps with `cache` again; their new outputs are cached.")
+@click.option(
+    "--auto-approve",
+    "auto_approve",
+    multiple=True,
+    metavar="STEP[=CHOICE]",
+    help="Approve this step beforehand. Does not cover what the policy asks about. Repeatable.",
+)
+@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="A label of the execution; repeatable.")
+@flow_access.options
+@click.option("--rehearse", metavar="SCRIPT", help=rehearse.HELP)
+@click.option("--detach", is_flag=True, help="Run it in the background, and print the id of the execution.")
+@click.option("--priority", type=int, default=0, show_default=True, help="With --detach: higher ones start first.")
+@_MODEL
+@_BILLING
+@_BASE_URL
 @_NO_WAIT
-@_OUTPUT
+@flow_result.OUTPUT
 @_STRICT
 @_QUIET
 def run(workflow: str, inputs: tuple[str, ...], **given: Any) -> int:
     """Run WORKFLOW, a file or a saved name, with its inputs as NAME=VALUE.
 
-    A step that needs a person asks here; where nobody is there, the execution is put aside with a token (exit code 4),
-    and `leadrope flow resume TOKEN` goes on with it.
+    A step that needs a person asks here; where nobody is there, the execution waits (exit code 4), and an answer by
+    `leadrope approvals` continues it in the background.
     """
     if given["only"] and given["begin_at"]:
         raise errors.RequestError("--only and --from were given", hint="Give one of the two.")
-    environ, config = _surroundings()
+    if given["rehearse"]:
+        rehearse.refuse_others(given)
+    environ, config, overrides = _surroundings(given)
     folder = Path(given["cwd"]).expanduser() if given["cwd"] else Path.cwd()
     if not folder.is_dir():
         raise errors.BadDirectory(f"there is no folder {folder}")
     own = home.leadrope_home(environ)
-    loaded = library.load(library.find(workflow, folder=Path.cwd(), leadrope_home=own), leadrope_home=own)
+    found = library.find(workflow, folder=Path.cwd(), leadrope_home=own)
+    loaded = library.load(found, leadrope_home=own, workspace=folder)
+    flow_result.check_name(loaded.workflow, given["output"])
+    if given["dry_run"] and (given["detach"] or given["output"] not in ("text", "json")):
+        other = "--detach" if given["detach"] else f"-o {given['output']}"
+        raise errors.RequestError(f"--dry-run was given with {other}", hint="Leave one of the two out.")
+    if given["detach"] and given["output"] not in flow_result.FORMATS:
+        raise errors.RequestError(
+            f"-o {given['output']} was given with --detach, which prints only the id of the execution",
+            hint="Leave one of the two out; `leadrope flow report` shows the outputs later.",
+        )
     texts = given_inputs.read_words(inputs)
     more = _inputs_file(given["inputs_file"])
     # Read only where it is needed: a pipe that nobody writes to would hold the start for ever.
     unsaid = [one for one in loaded.workflow.inputs if one.stdin and one.name not in (*texts, *more)]
     stdin = _piped(f"the input {unsaid[0].name!r}", f"{unsaid[0].name}=VALUE") if unsaid else None
-    told = loaded.inputs({**more, **texts}, stdin=stdin, are_texts=True)
+    unasked: list[str] | None = [] if given["dry_run"] else None
+    access, variables = flow_access.settled(
+        loaded,
+        flow_access.given(given, environ=environ),
+        inputs={**more, **texts},
+        workspace=folder,
+        environ=environ,
+        unasked=unasked,
+    )
+    told = loaded.inputs({**more, **texts}, stdin=stdin, are_texts=True, environ=variables)
     labels = dict(_pair(label) for label in given["labels"])
     if not given["quiet"]:
         _tell_doubts(loaded)
+    again: dict[str, Any] = {"only": given["only"], "begin_at": given["begin_at"], "is_forced": bool(given["force"])}
+    again["uses_cache"] = not given["no_cache"]
+    if given["auto_approve"]:
+        from leadrope.workflows import auto_approval  # noqa: PLC0415  # only here
+
+        again["auto_approved"] = auto_approval.read(loaded.workflow, given["auto_approve"])
+    if given["dry_run"]:
+        from leadrope.cli import flow_dry_run  # noqa: PLC0415  # only here
+
+        again |= {"access": access, "asks": tuple(unasked or ())}
+        return flow_dry_run.run(loaded, told, folder, environ, config, given, **again)
+    if given["detach"]:
+        from leadrope.cli import flow_detach  # noqa: PLC0415  # only here
+
+        on_ask = "deny" if given["no_wait"] else "wait"
+        more = {"labels": labels, "on_ask": on_ask, "overrides": overrides, "access": access, **again}
+        return flow_detach.run(loaded, told, folder, environ, config, given, secrets=_secrets(environ), **more)
+    if given["priority"]:
+        raise errors.RequestError("--priority was given without --detach", hint="Add --detach, or leave it out.")
+
+    server = _rehearsed(given["rehearse"], loaded, folder, own) if given["rehearse"] else None
 
     @contextlib.asynccontextmanager
     async def begin(service: Any, **more: Any) -> AsyncIterator[Any]:
         from leadrope.workflows import starting  # noqa: PLC0415  # the engine, only where it runs
 
-        async with starting.started(
+        if server is not None:
+            from leadrope.workflows.rehearsed import Rehearsal  # noqa: PLC0415  # the same
+
+            more |= {"rehearsal": Rehearsal(server), "on_ask": "deny"}
+        async with (
+            server or contextlib.nullcontext(),
+            starting.started(
+                service,
+                loaded,
+                told,
+                workspace=folder,
+                environ=environ,
+                labels=labels,
+                overrides=overrides,
+                access=access,
+                **again,
+                **more,
+            ) as flow,
+        ):
+            yield flow
+
+    is_whole = not (given["only"] or given["begin_at"])
+    ahead = _ahead_of(loaded, folder, environ, config, access) if is_whole else None
+    return _carried_out(begin, given, environ, config, ahead, server)
+
+
+def _rehearsed(name: str, loaded: library.Loaded, folder: Path, own: Path) -> ModelServer:
+    """The server of a script that fits the workflow; not started yet."""
+    from leadrope.rehearsal.model import ModelServer  # noqa: PLC0415  # only rehearsals need it
+    from leadrope.rehearsal.script import BadScript  # noqa: PLC0415  # the same
+    from leadrope.workflows import called, rehearsed  # noqa: PLC0415  # the same
+
+    script = rehearse.read(name, folder)
+    texts = called.gather(loaded.workflow, Path(loaded.file).parent if loaded.file else folder, own)
+    try:
+        rehearsed.check(script, [loaded.workflow, *map(library.parsed, texts.files.values())])
+    except BadScript as error:
+        raise errors.BadValue("--rehearse", f"{name}: {error.message}", hint=error.hint) from None
+    return ModelServer(script, strict=False)
+
+
+@click.command("resume", cls=flow_result.Command, epilog=_RESUME_EPILOG)
+@click.argument("name", metavar="EXECUTION")
+@click.argument("inputs", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option("--approve", is_flag=True, help="Approve.")
+@click.option("--deny", is_flag=True, help="Deny.")
+@click.option("--choose", metavar="CHOICE", help="One of the choices that were offered.")
+@click.option("--reason", default="", help="Stored with the answer.")
+@click.option("--changed", is_flag=True, help="Continue even if the file has changed.")
+@flow_access.options
+@_MODEL
+@_BILLING
+@_BASE_URL
+@_NO_WAIT
+@flow_result.OUTPUT
+@_STRICT
+@_QUIET
+def resume(
+    name: str,
+    inputs: tuple[str, ...],
+    approve: bool,
+    deny: bool,
+    choose: str | None,
+    reason: str,
+    changed: bool,
+    **given: Any,
+) -> int:
+    """Continue an execution that waits for a person, was paused or stopped, has failed, or whose process died.
+
+    It continues in this terminal, and what is done stays done. EXECUTION is an ID prefix, or that of an approval, which
+    --approve, --deny or --choose answer; without an answer it is asked here. `leadrope approvals` answers from any
+    terminal and continues the execution in the background.
+
+    One that has failed continues from the step that failed, as a new execution with the same inputs; NAME=VALUE
+    replaces one of them.
+    """
+    from leadrope.runtime.approvals import Answer  # noqa: PLC0415  # the engine, only where it runs
+
+    if deny and (approve or choose is not None):
+        raise errors.RequestError("--deny was given together with an approval", hint="Give one of the two.")
+    is_answered = approve or deny or choose is not None
+    if reason and not is_answered:
+        raise errors.RequestError("--reason was given without an answer", hint="Add --approve, --deny or --choose.")
+    by = actors.system_user()
+    answer = Answer(approved=not deny, choice=choose or "", reason=reason, by=by) if is_answered else None
+    if not is_answered and (told := _continued_elsewhere(name)) is not None:
+        click.echo(told)
+        return 0
+    texts = given_inputs.read_words(inputs)
+    environ, config, overrides = _surroundings(given)
+    access = flow_access.given(given, environ=environ)
+
+    @contextlib.asynccontextmanager
+    async def begin(service: Any, **more: Any) -> AsyncIterator[Any]:
+        from leadrope.workflows import continuing, starting  # noqa: PLC0415  # the engine, only where it runs
+
+        if given["output"] not in flow_result.FORMATS:
+            flow_result.check_name(starting.workflow_of(service, name), given["output"])
+        failed = continuing.failed(service, name) if answer is None else None
+        if failed is not None:
+            taken: dict[str, Any] = {
+                "environ": environ,
+                "takes_change": changed,
+                "access": access,
+                "overrides": overrides,
+            }
+            async with continuing.continued(service, failed, texts, **taken, **more) as flow:
+                yield flow
+            return
+        if texts:
+            raise errors.RequestError(
+                "inputs were given, and only an execution that has failed takes them",
+                hint="Leave them out, or start the workflow anew with `leadrope flow run`.",
+            )
+        which = service.approval(name).id if answer is not None else name
+        async with starting.resumed(
             service,
-            loaded,
-            told,
-            workspace=folder,
+            which,
             environ=environ,
-            labels=labels,
-            only=given["only"],
-            begin_at=given["begin_at"],
-            is_forced=bool(given["force"]),
+            answer=answer,
+            takes_change=changed,
+            access=access,
+            overrides=overrides,
             **more,
         ) as flow:
             yield flow
 
-    is_whole = not (given["only"] or given["begin_at"])
-    ahead = _ahead_of(loaded, folder, environ, config) if is_whole else None
-    return _carried_out(begin, given, environ, config, ahead)
-
-
-@click.command("resume", epilog=_RESUME_EPILOG)
-@click.argument("name", metavar="TOKEN|EXECUTION")
-@click.option("--approve", is_flag=True, help="Say yes.")
-@click.option("--deny", is_flag=True, help="Say no.")
-@click.option("--choose", metavar="CHOICE", help="One of the choices that were offered.")
-@click.option("--reason", default="", help="Kept with the answer.")
-@click.option("--changed", is_flag=True, help="Go on although the file was changed since.")
-@_NO_WAIT
-@_OUTPUT
-@_STRICT
-@_QUIET
-def resume(name: str, approve: bool, deny: bool, choose: str | None, reason: str, changed: bool, **given: Any) -> int:
-    """Go on with an execution that waits for a person, was stopped, or whose process died.
-
-    What is done stays done. Answer a token with --approve, --deny or --choose; without an answer it is asked here. In
-    place of a token its beginning is enough, or the execution, where that waits for one answer only.
-    """
-    from leadrope.workflows.starting import Answer  # noqa: PLC0415  # the engine, only where it runs
-
-    if deny and (approve or choose is not None):
-        raise errors.RequestError("--deny was given, and a yes", hint="Give one of the two.")
-    is_answered = approve or deny or choose is not None
-    if reason and not is_answered:
-        raise errors.RequestError("--reason was given without an answer", hint="Add --approve, --deny or --choose.")
-    answer = Answer(approved=not deny, choice=choose or "", reason=reason, by=_me()) if is_answered else None
-    environ, config = _surroundings()
-
-    @contextlib.asynccontextmanager
-    async def begin(service: Any, **more: Any) -> AsyncIterator[Any]:
-        from leadrope.cli import flow_waits  # noqa: PLC0415  # only for an answer
-        from leadrope.workflows import starting  # noqa: PLC0415  # the engine, only where it runs
-
-        wait = flow_waits.found(service, name) if answer is not None else None
-        token = wait.token if wait is not None else name
-        async with starting.resumed(
-            service, token, environ=environ, answer=answer, takes_change=changed, **more
-        ) as flow:
-            yield flow
-
     return _carried_out(begin, given, environ, config)
+
+
+def _continued_elsewhere(name: str) -> str | None:
+    """An execution that is paused in another process, or waits in the queue of the background."""
+    from leadrope.cli import flow_control  # noqa: PLC0415  # only here
+    from leadrope.cli.runs import has_store, with_service  # noqa: PLC0415  # the same
+
+    return with_service(lambda service: flow_control.continued_elsewhere(service, name)) if has_store() else None
 
 
 _NO_DOUBTS = ("no_description", "unused_input")
@@ -216,7 +373,7 @@ Opening = Callable[[], contextlib.AbstractAsyncContextManager[Any]]
 
 
 def _ahead_of(
-    loaded: library.Loaded, folder: Path, environ: Mapping[str, str], config: configs.Config
+    loaded: library.Loaded, folder: Path, environ: Mapping[str, str], config: configs.Config, access: Any
 ) -> Opening | None:
     """What can be started before the engine is loaded."""
     from leadrope.workflows import ahead  # noqa: PLC0415  # only where something runs
@@ -224,7 +381,9 @@ def _ahead_of(
     if not ahead.begins_with_a_command(loaded.workflow):
         return None
     workspace, own = folder.resolve(), home.leadrope_home(environ)
-    return lambda: ahead.opened(loaded.workflow, workspace=workspace, environ=environ, config=config, home=own)
+    return lambda: ahead.opened(
+        loaded.workflow, workspace=workspace, environ=environ, config=config, home=own, access=access
+    )
 
 
 def _carried_out(
@@ -233,21 +392,30 @@ def _carried_out(
     environ: Mapping[str, str],
     config: configs.Config,
     ahead: Opening | None = None,
+    server: ModelServer | None = None,
 ) -> int:
     screen = Screen.of_process(environ)
     view = FlowView(screen, quiet=bool(given["quiet"]), is_streamed=given["output"] == "stream-json")
+    view.is_rehearsed = server is not None
     on_ask = "deny" if given["no_wait"] else "wait"
     try:
-        result, waits = asyncio.run(_drive(begin, view, screen, environ, config, on_ask=on_ask, ahead=ahead))
+        result = asyncio.run(_drive(begin, view, screen, environ, config, on_ask=on_ask, ahead=ahead))
     except asyncio.CancelledError:
         view.tell_interrupted()
+        if given["output"] == "json":
+            stopped = FlowResult(flow_id=view.flow_id, name="", outcome="stopped", reason="interrupted")
+            json_output.write(json_output.whole(stopped))
         return 130
     if given["output"] == "text":
-        _print_outputs(result)
+        flow_result.print_outputs(result)
     elif given["output"] == "json":
-        sys.stdout.buffer.write(msgspec.json.encode(result) + b"\n")
-    view.tell(result, waits, is_strict=bool(given["strict"]))
-    return exit_code(result, strict=bool(given["strict"]))
+        json_output.write(json_output.whole(result))
+    has_output = given["output"] in flow_result.FORMATS or flow_result.print_output(result, given["output"])
+    view.tell(result, is_strict=bool(given["strict"]))
+    if server is not None and (found := rehearse.mismatches(server, is_whole=result.ok)):
+        rehearse.tell(given["rehearse"], found)
+        return 1
+    return exit_code(result, strict=bool(given["strict"])) or int(not has_output)
 
 
 async def _drive(
@@ -259,8 +427,7 @@ async def _drive(
     *,
     on_ask: str,
     ahead: Opening | None,
-) -> tuple[FlowResult, list[Wait]]:
-    """What it came to, and what it waits for as it is kept: without the secrets that were asked about."""
+) -> FlowResult:
     async with contextlib.AsyncExitStack() as stack:
         opened = {"ahead": await stack.enter_async_context(ahead())} if ahead is not None else {}
         from leadrope.cli import live  # noqa: PLC0415  # the engine, only where it runs
@@ -268,19 +435,27 @@ async def _drive(
         from leadrope.runs.service import Service  # noqa: PLC0415  # the same
 
         stack.enter_context(live.logs(screen, environ))
-        person = stack.enter_context(live.person(screen))
+        person = stack.enter_context(live.person(screen, "allow it in the step or in your policy"))
         stack.enter_context(view)
         service = await stack.enter_async_context(Service(environ, config=config))
+        people = people_at(person, view.place_of)
+        view.has_person = people is not None
         told = {
-            "people": people_at(person, view.place_of),
+            "people": people,
             "show": view.show,
             "on_ask": on_ask,
             "secrets": _secrets(environ),
         }
         flow = await stack.enter_async_context(begin(service, **told, **opened))
-        with _stoppable(flow.stop, screen):
+        view.replay(service.flows.all_events(flow.info) if flow.info.last_seq else ())
+
+        def stop(reason: str) -> None:
+            service.stop_waiting()
+            flow.stop(reason)
+
+        with _stoppable(stop, screen):
             result: FlowResult = await flow.run()
-            return result, [service.flows.wait(one.token) for one in result.waits]
+            return result
 
 
 @contextlib.contextmanager
@@ -321,40 +496,29 @@ def exit_code(result: FlowResult, *, strict: bool = False) -> int:
             return WAITING
         case "stopped":
             return 130
+        case _ if result.code is not None:
+            return result.code
         case _:
             kinds = {step.error.kind for step in result.failures if step.error is not None}
             return _BY_KIND.get(kinds.pop(), 1) if len(kinds) == 1 else 1
 
 
-def _print_outputs(result: FlowResult) -> None:
-    """One output is printed as it is; of several each has its name."""
-    if result.outcome in ("waiting", "stopped"):
-        return
-    found = list(result.outputs.items())
-    if len(found) == 1:
-        click.echo(_shown(found[0][1]))
-        return
-    for name, value in found:
-        text = _shown(value)
-        click.echo(f"{name}: {text}" if "\n" not in text else f"{name}:\n{_indented(text)}")
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, dict | list):
-        return msgspec.json.format(msgspec.json.encode(value)).decode()
-    return templates.as_text(value)
-
-
-def _indented(text: str) -> str:
-    return "\n".join(f"  {line}" for line in text.split("\n"))
-
-
 # -- what was given ---------------------------------------------------------------------------------------------------
 
 
-def _surroundings() -> tuple[dict[str, str], configs.Config]:
-    environ = dict(os.environ)
-    return environ, configs.load({**home.load_env(home.leadrope_home(environ)), **environ})
+def _surroundings(given: Mapping[str, Any]) -> tuple[dict[str, str], configs.Config, Overrides]:
+    """The environment, the user's configuration, and what was given for this execution, which is in it."""
+    from leadrope.workflows.surroundings import Overrides  # noqa: PLC0415  # only where something runs
+
+    if given.get("rehearse"):
+        environ, config = rehearse.environ(), configs.Config()
+    else:
+        environ = dict(os.environ)
+        config = configs.load({**home.load_env(home.leadrope_home(environ)), **environ})
+    if given["model"] is not None and not given["model"].strip():
+        raise errors.BadValue("--model", "is empty", hint="Name a tier (opus, sonnet, haiku) or a model.")
+    said = Overrides(model=given["model"], billing=given["billing"], base_url=given["base_url"])
+    return environ, said.applied(config), said
 
 
 def _piped(what: str, instead: str) -> str | None:
@@ -405,10 +569,3 @@ def _secrets(environ: Mapping[str, str]) -> list[str]:
     from leadrope.core.request_secrets import ambient_secrets  # noqa: PLC0415  # only where something runs
 
     return ambient_secrets({**home.load_env(home.leadrope_home(environ)), **environ})
-
-
-def _me() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "person"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
+import re
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from leadrope import errors
-from leadrope.cli import table
+from leadrope import errors, spelling
+from leadrope.cli import flags, table
 from leadrope.cli.flow_looks import style, width
 from leadrope.runs.flow_values import Dataset, DatasetInfo
 from leadrope.runtime.shown import clean, one_line
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 MOST_SHOWN = 50
 """Rows of a table where nothing else is said; a program gets all."""
 _CELL = 40
+_NUMBER = re.compile(r"[+-]?\d+(?:[.,]\d+)*(?:[eE][+-]?\d+)?%?")
 _NARROW = 10
 """A last column that has less room is left out."""
 _EMPTY = """No datasets yet. A step of a workflow keeps one:
@@ -59,19 +61,21 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @click.command("data", epilog=_EPILOG)
-@click.argument("name", required=False)
+@click.argument("dataset", metavar="[NAME]", required=False)
 @click.option(
-    "-n", "--limit", type=click.IntRange(1), help=f"How many rows; {MOST_SHOWN} in a table, all in json and csv."
+    "-n",
+    "--limit",
+    type=click.IntRange(1),
+    help=f"How many rows [default: {MOST_SHOWN} in a table, all in json and csv].",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json", "csv"]),
-    default="text",
-    help="json: one object per line. csv: the rows of one dataset.",
-)
-def data(name: str | None, limit: int | None, output: str) -> int:
-    """What save-dataset steps have kept; with NAME the rows of that dataset."""
+@flags.output("text", "json", "csv", help="json: one object per line. csv: the rows of one dataset.")
+def data(dataset: str | None, limit: int | None, output: str) -> int:
+    """What save-dataset steps have kept; with NAME the rows of that dataset.
+
+    In csv, a text that a spreadsheet would take for a formula gets an apostrophe before it; json has the values as they
+    are.
+    """
+    name = dataset
     from leadrope.cli.runs import has_store, with_service  # noqa: PLC0415  # not needed for --help
 
     if name is None and (limit is not None or output == "csv"):
@@ -83,7 +87,7 @@ def data(name: str | None, limit: int | None, output: str) -> int:
         is_there = name is not None and any(one.name == name for one in listed)
         return listed, service.flows.dataset(name) if name is not None and is_there else None
 
-    listed, found = with_service(look) if has_store() else ([], None)
+    listed, found = with_service(look, reads=True) if has_store() else ([], None)
     if name is None:
         return _list(listed, output)
     if found is None:
@@ -93,7 +97,7 @@ def data(name: str | None, limit: int | None, output: str) -> int:
 
 
 def _unknown(name: str, names: Sequence[str]) -> errors.UnknownRun:
-    hint = "There is none yet; `leadrope flow data` tells how to keep one."
+    hint = "There is none yet; `leadrope flow data` says how to make one."
     if names:
         near = nearest(name, names)
         hint = f"Did you mean {near}?" if near else f"There are: {', '.join(names[:20])}."
@@ -123,7 +127,7 @@ def _list(listed: Sequence[Listed], output: str) -> int:
             sys.stdout.buffer.write(msgspec.json.encode(row) + b"\n")
         return 0
     if not listed:
-        click.echo(_EMPTY, err=True)
+        click.echo(spelling.runnable(_EMPTY), err=True)
         return 0
     shown = [
         (
@@ -137,7 +141,7 @@ def _list(listed: Sequence[Listed], output: str) -> int:
         for row in listed
     ]
     _print(("DATASET", "ROWS", "SIZE", "AGE", "WORKFLOW", "COLUMNS"), shown)
-    click.echo("\n`leadrope flow data NAME` shows the rows of one.", err=True)
+    click.echo(spelling.runnable("\n`leadrope flow data NAME` shows the rows of one."), err=True)
     return 0
 
 
@@ -152,8 +156,8 @@ def _rows(found: Dataset, about: Listed, limit: int | None, output: str) -> None
     if output == "csv":
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(cells)
+        writer.writerow([_guarded(name) for name in columns])
+        writer.writerows([_guarded(cell) for cell in row] for row in cells)
         # A program gets the values as they are; a terminal would act on some of them.
         shown = clean(text.getvalue()) if sys.stdout.isatty() else text.getvalue()
         sys.stdout.buffer.write(shown.encode(errors="replace"))
@@ -164,6 +168,16 @@ def _rows(found: Dataset, about: Listed, limit: int | None, output: str) -> None
         _print(lines[0][:fit], [row[:fit] for row in lines[1:]])
     for line in _told(found, about, len(rows), lines[0][fit:]):
         click.echo(line, err=True)
+
+
+def _guarded(cell: str) -> str:
+    """A text that a spreadsheet would take for a formula, with an apostrophe before it; numbers stay numbers.
+
+    Rows come from web pages and models: `=HYPERLINK(…)` would send what stands beside it to somebody.
+    """
+    if cell.lstrip(" \u00a0").startswith(("=", "+", "-", "@", "\t", "\r", "\n")) and not _NUMBER.fullmatch(cell):
+        return f"'{cell}"
+    return cell
 
 
 def _fitting(lines: Sequence[Sequence[str]]) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,21 +11,20 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from leadrope import errors
-from leadrope.cli import table
+from leadrope import errors, spelling
+from leadrope.cli import flags, json_output, table
 from leadrope.cli.flow_looks import EMPTY, found, judged, style, width, written
-from leadrope.core import home
-from leadrope.runs.flow_values import FlowFilter, FlowInfo, Wait
+from leadrope.core import home, rehearsed
+from leadrope.runs.flow_values import FlowFilter, FlowInfo
 from leadrope.runtime.shown import clean, one_line
 from leadrope.workflows import library, markdown
 
 if TYPE_CHECKING:
     from leadrope.runs.service import Service
+    from leadrope.workflows.report import PendingApproval
 
 _NONE_YET = "Nothing was run yet. `leadrope flow run FILE` runs a workflow, `leadrope flow list` shows what there is."
-_AS_JSON = click.option(
-    "-o", "--output", type=click.Choice(["text", "json"]), default="text", help="json: one object per line."
-)
+_AS_JSON = flags.output("text", "json", help="json: one object per line.")
 
 
 def state_of(row: FlowInfo) -> str:
@@ -64,10 +62,10 @@ def list_(output: str) -> int:
     rows = _listed()
     if output == "json":
         for row in rows:
-            sys.stdout.buffer.write(msgspec.json.encode(row) + b"\n")
+            json_output.write(row)
         return 0
     if not rows:
-        click.echo(EMPTY, err=True)
+        click.echo(spelling.runnable(EMPTY), err=True)
         return 0
     shown = [
         (
@@ -103,7 +101,7 @@ def _listed() -> list[Listed]:
     async def look(service: Service) -> dict[Path, FlowInfo | None]:
         return {path: service.flows.last_of(file=str(path.resolve())) for _, path, _ in files}
 
-    last = with_service(look) if has_store() else {}
+    last = with_service(look, reads=True) if has_store() else {}
     rows = []
     for name, path, is_saved in files:
         try:
@@ -117,7 +115,7 @@ def _listed() -> list[Listed]:
                 file=str(path),
                 is_saved=is_saved,
                 title=document.workflow.title,
-                steps=len(document.workflow.steps),
+                steps=len(document.workflow.every_step),
                 errors=sum(problem.severity == "error" for problem in problems),
                 last=last.get(path),
             )
@@ -136,6 +134,7 @@ Examples:
   leadrope flow history
   leadrope flow history review.flow.md -n 5
   leadrope flow history --open        what runs, waits, was stopped or cut off
+  leadrope flow history --here        only what ran in this folder
 """
 
 
@@ -143,20 +142,29 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     execution: FlowInfo
     took_s: float | None
     note: str
-    tokens: tuple[str, ...]
-    """Of what it waits for; each an answer's name."""
+    approvals: tuple[str, ...]
+    """The ids of what it waits for."""
 
 
 @click.command("history", epilog=_HISTORY_EPILOG)
 @click.argument("workflow", required=False)
-@click.option("-n", "--limit", default=20, show_default=True, type=click.IntRange(1, 10_000), help="How many.")
-@click.option("--open", "is_open", is_flag=True, help="Only what runs or can go on: waiting, stopped, cut off.")
+@click.option(
+    "-n", "--limit", default=20, show_default=True, type=click.IntRange(1, 10_000), help="Maximum number of lines."
+)
+@click.option(
+    "--open",
+    "is_open",
+    is_flag=True,
+    help="Only executions that run or can be resumed: queued, waiting, paused, stopped, cut off.",
+)
+@click.option("--here", is_flag=True, help="Only executions of this folder.")
 @_AS_JSON
-def history(workflow: str | None, limit: int, is_open: bool, output: str) -> int:
-    """Executions, the newest first; of WORKFLOW only, where it is named."""
+def history(workflow: str | None, limit: int, is_open: bool, here: bool, output: str) -> int:
+    """List executions, newest first; with WORKFLOW, only its executions."""
     from leadrope.cli.runs import has_store, with_service  # noqa: PLC0415  # not needed for --help
 
-    wanted = FlowFilter(is_open=is_open, is_top=True, limit=limit)
+    folder = str(Path.cwd().resolve())
+    wanted = FlowFilter(is_open=is_open, is_top=True, limit=limit, cwd=folder if here else None)
 
     async def look(service: Service) -> list[Told]:
         only = wanted if workflow is None else _only(service, wanted, workflow)
@@ -164,20 +172,21 @@ def history(workflow: str | None, limit: int, is_open: bool, output: str) -> int
 
     if workflow is not None and not has_store():
         found(workflow)  # a wrong name is told also where nothing was run yet
-    rows = with_service(look) if has_store() else []
+    rows = with_service(look, reads=True) if has_store() else []
     if output == "json":
         for row in rows:
-            sys.stdout.buffer.write(msgspec.json.encode(row) + b"\n")
+            json_output.write(row)
         return 0
     if not rows:
         if is_open:
-            click.echo("Nothing runs or can go on; `leadrope flow history` shows all executions.", err=True)
+            none = "Nothing runs or can be resumed; `leadrope flow history` shows all executions."
         elif workflow is not None:
-            click.echo(f"{workflow} was not run yet; `leadrope flow history` shows all executions.", err=True)
+            none = f"{workflow} was not run yet; `leadrope flow history` shows all executions."
         else:
-            click.echo(_NONE_YET, err=True)
+            none = _NONE_YET
+        click.echo(spelling.runnable(none), err=True)
         return 0
-    from leadrope.cli.flow_view import money, seconds  # noqa: PLC0415  # only here
+    from leadrope.cli.live_lines import seconds  # noqa: PLC0415  # only here
 
     shown = [
         (
@@ -185,16 +194,34 @@ def history(workflow: str | None, limit: int, is_open: bool, output: str) -> int
             state_of(row.execution),
             table.ago(row.execution.created),
             seconds(row.took_s) if row.took_s is not None else "-",
-            money(row.execution.cost_usd) if row.execution.cost_usd else "-",
-            clean(row.execution.name) + (f"  {row.note}" if row.note else ""),
+            _cost(row.execution),
+            _named(row.execution, folder) + (f"  {spelling.runnable(row.note)}" if row.note else ""),
         )
         for row in rows
     ]
     _print(("ID", "STATE", "AGE", "TOOK", "COST", "WORKFLOW"), shown)
     for row in rows:
-        for token in row.tokens:
-            click.echo(f"  {row.execution.id[:8]} goes on with: leadrope flow resume {token}", err=True)
+        for approval_id in row.approvals:
+            told = f"  {row.execution.id[:8]} waits for: leadrope approvals show {approval_id}"
+            click.echo(spelling.runnable(told), err=True)
     return 0
+
+
+def _cost(flow: FlowInfo) -> str:
+    from leadrope.cli.flow_view import money  # noqa: PLC0415  # only here
+
+    return money(flow.cost_usd) if flow.cost_usd and not rehearsed.is_rehearsed(flow.labels) else "-"
+
+
+def _named(flow: FlowInfo, folder: str) -> str:
+    """With its folder, where that is another one."""
+    if rehearsed.is_rehearsed(flow.labels):
+        return f"{clean(flow.name)} (rehearsal)"
+    if flow.cwd == folder:
+        return clean(flow.name)
+    home_folder = str(Path.home())
+    shown = f"~{flow.cwd[len(home_folder) :]}" if flow.cwd.startswith(f"{home_folder}/") else flow.cwd
+    return clean(f"{flow.name} ({shown})")
 
 
 def _only(service: Service, wanted: FlowFilter, workflow: str) -> FlowFilter:
@@ -209,21 +236,23 @@ def _only(service: Service, wanted: FlowFilter, workflow: str) -> FlowFilter:
 
 
 def _told(service: Service, row: FlowInfo) -> Told:
-    waits = waits_of(service, row) if row.state == "waiting" else []
-    note = ""
-    if waits:
-        note = f"{waits[0].step} waits: {waits[0].asked.get('detail') or waits[0].asked.get('title', '')}"
+    approvals = approvals_of(service, row)
+    why = row.note or ("waiting for a free slot" if row.state == "queued" else "")
+    note = "; ".join(filter(None, (why, f"owner {row.owner}" if row.owner is not None else "")))
+    if approvals and row.state == "waiting":
+        note = f"{approvals[0].step} waits: {approvals[0].detail or approvals[0].title}"
     elif row.outcome == "failed":
         note = _why(service.flows.result(row.id))
-    elif row.state == "interrupted" or row.outcome == "stopped":
-        how = "cut off" if row.state == "interrupted" else "goes on with"
-        note = f"{how}: leadrope flow resume {row.id[:8]}"
+    elif row.state in ("interrupted", "paused") or row.outcome == "stopped":
+        how = {"interrupted": row.note or "cut off"}.get(row.state, "")
+        go_on = f"continue with: leadrope flow resume {row.id[:8]}"
+        note = "; ".join(filter(None, (how or note, go_on)))
     end = row.ended if row.ended is not None else time.time() if row.state == "running" else None
     return Told(
         execution=row,
         took_s=None if end is None else max(0.0, end - row.created),
         note=one_line(clean(note), 200),
-        tokens=tuple(wait.token for wait in waits),
+        approvals=tuple(one.id for one in approvals),
     )
 
 
@@ -237,15 +266,14 @@ def _why(result: object) -> str:
     return ""
 
 
-def waits_of(service: Service, flow: FlowInfo) -> list[Wait]:
-    """What a person is asked, also by the workflows inside."""
-    waits: list[Wait] = []
-    todo = [flow.id]
-    while todo:
-        flow_id = todo.pop()
-        waits += service.flows.waits(flow_id=flow_id)
-        todo += [child.id for child in service.flows.children(flow_id) if child.state == "waiting"]
-    return waits
+def approvals_of(service: Service, flow: FlowInfo) -> list[PendingApproval]:
+    """What a person is asked now, also by the workflows that it has called."""
+    from leadrope.workflows.report import pending_of  # noqa: PLC0415  # only where something waits
+
+    if flow.state == "ended":
+        return []
+    whose = {"execution_id": flow.id} if flow.parent is None else {"flow_id": flow.id}
+    return [pending_of(one) for one in service.approvals(**whose)]
 
 
 # -- report -----------------------------------------------------------------------------------------------------------
@@ -260,18 +288,18 @@ Examples:
 
 @click.command("report", epilog=_REPORT_EPILOG)
 @click.argument("execution")
-@click.option("--html", is_flag=True, help="One page that needs nothing else.")
-@click.option("-O", "--out", metavar="FILE", help="Where it goes; standard output where left out.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="What stdout gets.")
+@click.option("--html", is_flag=True, help="One self-contained page.")
+@flags.out()
+@flags.output("text", "json", help="json: one object.")
 def report(execution: str, html: bool, out: str | None, output: str) -> int:
     """One execution, step by step: times, costs, retries, warnings, errors, outputs.
 
-    Also of one that runs, waits or was cut off. EXECUTION is the beginning of its id, the token of what it waits for,
-    or a workflow, whose last one is meant.
+    Works for an execution that runs, waits or was cut off, too. EXECUTION is an ID prefix, of an approval that it
+    waits for, or a workflow, which means its last execution.
     """
     from leadrope.cli.runs import has_store, with_service  # noqa: PLC0415  # not needed for --help
     from leadrope.workflows import report_page  # noqa: PLC0415  # only for this
-    from leadrope.workflows.account import Account, Child, account  # noqa: PLC0415  # the same
+    from leadrope.workflows.account import Account, account, child_of  # noqa: PLC0415  # the same
 
     if not has_store():
         raise errors.UnknownRun(f"there is no workflow run {execution!r}", hint=_NONE_YET)
@@ -281,21 +309,18 @@ def report(execution: str, html: bool, out: str | None, output: str) -> int:
         texts = service.flows.texts(row.id)
         return account(
             row,
-            library.parsed(texts.text),
+            library.parsed(texts.text, file=row.file),
             service.flows.outcomes(row.id),
             inputs=texts.inputs,
-            waits=waits_of(service, row) if row.state != "ended" else [],
+            approvals=approvals_of(service, row),
             begun={one.step for one in service.flows.begun(row.id)},
-            children=[
-                Child(step=child.parent_key.partition("#")[0], id=child.id, outcome=state_of(child))
-                for child in service.flows.children(row.id)
-            ],
+            children=[child_of(child, state_of(child)) for child in service.flows.children(row.id)],
             result=texts.result,
         )
 
-    told = with_service(look)
+    told = with_service(look, reads=True)
     if output == "json":
-        data = msgspec.json.encode(told).decode() + "\n"
+        data = json_output.line(told).decode()
     else:
         data = report_page.page(told) if html else report_page.markdown(told)
     written(data, out)
@@ -307,7 +332,7 @@ def _execution(service: Service, name: str) -> FlowInfo:
         return service.flows.find(name)
     except errors.UnknownRun as unknown:
         try:
-            return service.flows.get(service.flows.wait(name).flow_id)
+            return service.flows.get(service.store.approval(name).flow_id)
         except errors.UnknownRun:
             pass
         try:

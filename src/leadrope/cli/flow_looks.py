@@ -13,8 +13,8 @@ from typing import Any
 import click
 import msgspec
 
-from leadrope import errors
-from leadrope.cli import table, values
+from leadrope import errors, spelling
+from leadrope.cli import flags, table, values
 from leadrope.cli.screen import PIPED_WIDTH, Style, wants_colour
 from leadrope.core import home
 from leadrope.workflows import library, model
@@ -24,7 +24,7 @@ from leadrope.workflows.steps import registry
 
 FORMATS = {"svg": (".svg",), "mermaid": (".mmd", ".mermaid", ".md")}
 """How the names of their files end."""
-_AS_JSON = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="What stdout gets.")
+_AS_JSON = flags.output("text", "json", help="json: one object.")
 EMPTY = """No workflows here yet. One is a Markdown file whose name ends in .flow.md; this is the smallest:
 
   ### hello
@@ -79,19 +79,19 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
 
 @click.command("check", epilog=_CHECK_EPILOG)
 @click.argument("files", nargs=-1, metavar="[FILE]...")
-@click.option("--strict", is_flag=True, help="A warning is a failure.")
+@click.option("--strict", is_flag=True, help="Treat warnings as errors.")
 @_AS_JSON
 def check(files: tuple[str, ...], strict: bool, output: str) -> int:
-    """Tell all that is wrong with workflows, and run nothing.
+    """Validate workflow files without running them.
 
-    A FILE may also be a folder, or the name of a saved workflow. Without any, all of this folder are looked at.
+    A FILE may also be a folder, or the name of a saved workflow. Without one, all workflows of this folder are checked.
     """
     names: list[str] = []
     for name in files or (str(Path.cwd()),):
         inside = library.files_in(Path.cwd() / name) if Path(name).is_dir() else None
         names += [name] if inside is None else [_plain(path) for path in inside]
     if not names:
-        click.echo(EMPTY, err=True)
+        click.echo(spelling.runnable(EMPTY), err=True)
         return 0
     results = [checked(name) for name in names]
     for result in results:
@@ -115,7 +115,7 @@ def checked(name: str) -> Checked:
     return Checked(
         file=_plain(path) if path.is_relative_to(Path.cwd()) else str(path),
         ok=not any(problem.severity == "error" for problem in problems),
-        steps=len(document.workflow.steps),
+        steps=len(document.workflow.every_step),
         problems=problems,
     )
 
@@ -188,22 +188,30 @@ Examples:
 @click.command("graph", epilog=_GRAPH_EPILOG)
 @click.argument("workflow", metavar="FILE")
 @click.option(
-    "--format", "form", type=click.Choice(list(FORMATS)), help="By how --out ends; mermaid on standard output."
+    "-o",
+    "--output",
+    "form",
+    type=click.Choice(list(FORMATS)),
+    help="The format [default: by how --out ends; mermaid on standard output].",
 )
-@click.option("-O", "--out", metavar="FILE", help="Where it goes; standard output where left out.")
-@click.option("--data", is_flag=True, help="Also lines for values that the order of steps carries anyway.")
-def graph(workflow: str, form: str | None, out: str | None, data: bool) -> int:
+@click.option("--format", "old_form", type=click.Choice(list(FORMATS)), hidden=True)
+@flags.out()
+@click.option("--data", is_flag=True, help="Also draw values that the order of the steps already implies.")
+def graph(workflow: str, form: str | None, old_form: str | None, out: str | None, data: bool) -> int:
     """Draw a workflow: SVG that needs nothing else, or the text of a mermaid flowchart.
 
     Places that a canvas has given to the steps are kept, where at least half of them have one.
     """
-    from leadrope.workflows import drawing  # noqa: PLC0415  # only for this
+    from leadrope.workflows import drawing, drawing_mermaid  # noqa: PLC0415  # only for this
 
+    if old_form is not None:
+        click.echo("note: --format will be removed; use -o", err=True)
+        form = form or old_form
     by_name = _form_of(out, is_said=form is not None)
     document, problems = judged(found(workflow))
-    draw = drawing.svg if (form or by_name) == "svg" else drawing.mermaid
+    draw = drawing.svg if (form or by_name) == "svg" else drawing_mermaid.mermaid
     drawn = draw(document.workflow, all_data=data)
-    if draw is drawing.mermaid and (out or "").lower().endswith(".md"):
+    if draw is drawing_mermaid.mermaid and (out or "").lower().endswith(".md"):
         drawn = f"```mermaid\n{drawn}```\n"  # in a Markdown file a picture stands in a fence
     written(drawn, out)
     return _warned(workflow, problems)
@@ -221,7 +229,7 @@ def _form_of(out: str | None, *, is_said: bool) -> str | None:
             return form
     known = ", ".join(f"{form} ({' '.join(endings)})" for form, endings in FORMATS.items())
     raise errors.BadValue(
-        "--out", f"how {out} ends does not say what to draw", hint=f"There are: {known}. Or say which with --format."
+        "--out", f"how {out} ends does not say what to draw", hint=f"There are: {known}. Or say which with -o."
     )
 
 
@@ -230,7 +238,7 @@ def _warned(name: str, problems: tuple[Problem, ...]) -> int:
     wrong = sum(problem.severity == "error" for problem in problems)
     if wrong:
         count = "1 error" if wrong == 1 else f"{wrong} errors"
-        click.echo(f"{count} in it: `leadrope flow check {name}` tells.", err=True)
+        click.echo(spelling.runnable(f"{count} in it; `leadrope flow check {name}` shows them."), err=True)
     return 2 if wrong else 0
 
 
@@ -247,14 +255,14 @@ Examples:
 
 @click.command("save", epilog=_SAVE_EPILOG)
 @click.argument("workflow", metavar="FILE")
-@click.option("--name", help="How it is called; the name of the file where left out.")
-@click.option("--replace", is_flag=True, help="In place of another one with this name.")
+@click.option("--name", help="Its name [default: the name of the file].")
+@click.option("--replace", is_flag=True, help="Replace a saved workflow of this name.")
 def save(workflow: str, name: str | None, replace: bool) -> int:
     """Keep a copy of a workflow under a name, to run it from any folder."""
     loaded = library.load(found(workflow))
     path = library.save(loaded, home.leadrope_home(os.environ), name=name, replace=replace)
     called = name or loaded.name
-    click.echo(f"saved as {called}; run it anywhere with: leadrope flow run {called}")
+    click.echo(spelling.runnable(f"saved as {called}; run it anywhere with: leadrope flow run {called}"))
     click.echo(f"  {path}", err=True)
     return 0
 
@@ -274,7 +282,7 @@ Examples:
 @click.argument("kind", required=False)
 @_AS_JSON
 def steps(kind: str | None, output: str) -> int:
-    """The kinds of steps; with KIND all that one takes and gives.
+    """List the kinds of steps; with KIND, its parameters and outputs.
 
     With -o json: the JSON Schema of the parameters, for forms and editors.
     """
@@ -292,7 +300,7 @@ def steps(kind: str | None, output: str) -> int:
         rows = [(name, registry.kind_of(name).summary) for name in registry.KINDS]
         for line in table.table(("KIND", "WHAT IT DOES"), rows, width()):
             click.echo(line)
-        click.echo("\n`leadrope flow steps KIND` tells what it takes and gives.", err=True)
+        click.echo(spelling.runnable("\n`leadrope flow steps KIND` shows its parameters and outputs."), err=True)
     else:
         for line in _manual(kind):
             click.echo(line)

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
-from leadrope.runtime.approvals import Approver
-from leadrope.runtime.console import Console
+from leadrope import spelling
+from leadrope.runs import forms
+from leadrope.runs.forms import Field
+from leadrope.runtime.approvals import Answer, Approver
+from leadrope.runtime.console import Console, signed
 from leadrope.runtime.shown import exact, one_line, whole_input
 from leadrope.workflows.host import People
 from leadrope.workflows.problems import nearest
-from leadrope.workflows.steps.base import Asked, Word
+from leadrope.workflows.steps.base import Asked
 
-LATER_MEANS = "puts the workflow aside; `leadrope flow resume` goes on with it"
+LATER_MEANS = "puts the workflow aside; `leadrope approvals` answers it"
 
 
 def people_at(person: Approver, place: Callable[[str], str]) -> People | None:
-    """None where nobody is there: what needs a person then waits for one. `place` names the step that a token is of."""
+    """None where nobody is there: what needs a person then waits for one. `place` names the step of an approval."""
     return AtTerminal(person, place) if isinstance(person, Console) else None
 
 
@@ -30,14 +35,15 @@ class AtTerminal:
     def approver(self) -> Approver:
         return self._console
 
-    async def ask(self, asked: Asked, token: str) -> Word | None:
+    async def ask(self, asked: Asked, approval_id: str) -> Answer | None:
         async with self._console.asking():
             try:
-                return await self._asked(asked, self._place(token))
+                answer = await self._asked(asked, self._place(approval_id))
+                return signed(answer) if answer is not None else None
             except EOFError:
                 return None  # the terminal was closed: whoever comes next answers
 
-    async def _asked(self, asked: Asked, place: str) -> Word | None:
+    async def _asked(self, asked: Asked, place: str) -> Answer | None:
         answers = Answers(asked.choices)
         console = self._console
         everything = False
@@ -47,20 +53,47 @@ class AtTerminal:
             text = text_of(asked)
             is_cut = bool(text) and console.show(text, everything=everything)
             if asked.reason:
-                console.say(console.dim(f"  asked because {exact(asked.reason)}"))
-            for line in answers.lines():
-                console.say(f"    {line}")
-            console.say(console.dim(f"  {answers.how()}" + ("; s shows all of it" if is_cut else "")))
-            while (said := await console.ask("  > ")).lower() not in ("s", "show") or not is_cut:
+                rule = f" (rule {exact(asked.rule)})" if asked.kind == "tool_call" and asked.rule else ""
+                console.say(console.dim(f"  asked because {exact(asked.reason)}{rule}"))
+            prompt = "  > "
+            if asked.choices:
+                for line in answers.lines():
+                    console.say(f"    {line}")
+                console.say(console.dim(f"  {answers.how()}" + ("; s shows all of it" if is_cut else "")))
+            else:
+                console.say(console.dim(f"  `no: why` denies with a reason; later {spelling.runnable(LATER_MEANS)}"))
+                offered = ["[y]es", "[n]o", "[l]ater", *(["[s]how all"] if is_cut else [])]
+                prompt = console.prompt("  Continue? " if asked.kind == "step" else "  Allow? ", offered)
+            while (said := await console.ask(prompt)).lower() not in ("s", "show", "show all") or not is_cut:
                 try:
-                    word = answers.read(said)
+                    answer = answers.read(said)
                 except NotOffered as error:
                     console.say(f"  {error}")
                     continue
-                if word is not None and not word.approved and not word.reason:
-                    return msgspec.structs.replace(word, reason=await self._why())
-                return word
+                if answer is not None and not answer.approved and not answer.reason:
+                    return msgspec.structs.replace(answer, reason=await self._why())
+                if answer is not None and answer.approved and asked.fields:
+                    return msgspec.structs.replace(answer, answers=await self._filled(asked.fields))
+                return answer
             everything = True
+
+    async def _filled(self, fields: Sequence[Field]) -> dict[str, Any]:
+        """A form, one field after the other."""
+        found: dict[str, Any] = {}
+        for field in fields:
+            for number, choice in enumerate(field.choices, start=1):
+                self._console.say(f"    {number}. {exact(choice)}")
+            while True:
+                said = await self._console.ask(f"  {exact(field.title)} ({exact(_how(field))}): ")
+                try:
+                    value = typed(field, said)
+                except ValueError as error:
+                    self._console.say(f"  {exact(str(error))}")
+                    continue
+                if value is not UNSET:
+                    found[field.name] = value
+                break
+        return found
 
     async def _why(self) -> str:
         try:
@@ -69,8 +102,28 @@ class AtTerminal:
             return ""  # the no was said
 
 
+def typed(field: Field, said: str) -> Any:
+    """What was typed for a field; UNSET where Enter leaves it out. ValueError says what is wrong with it."""
+    if not said:
+        if field.is_needed:
+            raise ValueError(f"{field.title} is required.")
+        return UNSET
+    if field.type == "choice" and said.isdecimal() and said not in field.choices:
+        if not 1 <= int(said) <= len(field.choices):
+            raise ValueError(f"There is no {said}; type 1 to {len(field.choices)}, or a word of the list.")
+        said = field.choices[int(said) - 1]
+    return forms.value_of(field, said)
+
+
+def _how(field: Field) -> str:
+    if field.default is not UNSET:
+        default = field.default if isinstance(field.default, str) else msgspec.json.encode(field.default).decode()
+        return f"{field.hint}; Enter for {default}"
+    return field.hint if field.required else f"{field.hint}; Enter for none"
+
+
 class NotOffered(ValueError):
-    """What was typed is no answer; the text says what is."""
+    """What was typed is not an answer; the text says what is."""
 
 
 class Answers:
@@ -92,43 +145,56 @@ class Answers:
 
     def lines(self) -> list[str]:
         marks = [f"{number}." if self._is_numbered else "·" for number in range(1, len(self._offered) + 1)]
-        about = {self._later[0]: f": {LATER_MEANS}"}
+        about = {self._later[0]: f": {spelling.runnable(LATER_MEANS)}"}
         return [
             f"{mark} {exact(label)}{about.get(label, '')}" for mark, label in zip(marks, self._offered, strict=True)
         ]
 
     def how(self) -> str:
+        no = f"`{self._no[0]}: why` denies with a reason"
+        if not self._choices:
+            return f"type y, n or l; {no}"
         what = "a number or a word" if self._is_numbered else "the words"
-        short = [word for word in (*self._yes, *self._no, *self._later) if len(word) == 1]
-        enough = f" ({', '.join(short)} will do)" if short else ""
-        return f"type {what} of this list{enough}; `{self._no[0]}: why` says no with a reason"
+        short = [word for word in (*self._no, *self._later) if len(word) == 1]
+        enough = f" (or {', '.join(short)})" if short else ""
+        return f"type {what} of this list{enough}; `WORD: text` adds a text to the answer"
 
-    def _numbered(self, number: int) -> Word | None:
+    def _numbered(self, number: int) -> Answer | None:
         if number == len(self._offered):
             return None
         if number == len(self._offered) - 1:
-            return Word(approved=False)
-        return Word(approved=True, choice=self._choices[number - 1] if self._choices else "")
+            return Answer(approved=False)
+        return Answer(approved=True, choice=self._choices[number - 1] if self._choices else "")
 
-    def read(self, said: str) -> Word | None:
+    def _with_text(self, said: str) -> Answer | None:
+        """`revise: shorter`: a choice, or a yes, and what is said with it."""
+        for word in sorted((*self._choices, *self._yes), key=len, reverse=True):
+            if said.lower().startswith(f"{word.strip().lower()}:"):
+                text = said[len(word.strip()) + 1 :].strip()
+                return Answer(approved=True, choice=word if word in self._choices else "", reason=text)
+        return None
+
+    def read(self, said: str) -> Answer | None:
         """None for later; NotOffered for all that is not clearly one of the answers."""
         if self._is_numbered and said.isdecimal():
             if not 1 <= int(said) <= len(self._offered):
                 raise NotOffered(f"There is no {said}; type 1 to {len(self._offered)}, or a word of the list.")
             return self._numbered(int(said))
         if said in self._choices:
-            return Word(approved=True, choice=said)
+            return Answer(approved=True, choice=said)
         folded = said.lower()
         alike = [choice for choice in self._choices if choice.strip().lower() == folded]
         if len(alike) == 1:
-            return Word(approved=True, choice=alike[0])
+            return Answer(approved=True, choice=alike[0])
         if folded in self._yes:
-            return Word(approved=True)
+            return Answer(approved=True)
         if folded in self._later:
             return None
-        no, colon, reason = said.partition(":")
-        if no.strip().lower() in self._no:
-            return Word(approved=False, reason=reason.strip() if colon else "")
+        word, colon, text = (part.strip() for part in said.partition(":"))
+        if word.lower() in self._no:
+            return Answer(approved=False, reason=text)
+        if colon and word and (chosen := self._with_text(said)) is not None:
+            return chosen
         if not said:
             raise NotOffered(f"Nothing was typed, and that is no answer; {self.how()}.")
         near = nearest(said, self._offered)

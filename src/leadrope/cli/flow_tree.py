@@ -56,8 +56,12 @@ def lines(workflow: model.Workflow, *, width: int, style: Style) -> list[str]:
 
 def rows(workflow: model.Workflow) -> list[Row]:
     """Steps in an order in which they can run. A step where ways meet again stands on the level where they parted."""
-    steps = {step.id: step for step in workflow.steps}
-    found = links.links_of(workflow)
+    return _rows(workflow.steps, workflow.dialect)
+
+
+def _rows(every: Sequence[model.Step], dialect: model.Dialect) -> list[Row]:
+    steps = {step.id: step for step in every}
+    found = links.links_between(every, dialect)
     into = {name: [link for link in some if link.kind != "data"] for name, some in found.into.items()}
     out_of = {name: [link for link in some if link.kind != "data"] for name, some in found.out_of.items()}
     under, joined = _placed(found, into)
@@ -95,6 +99,7 @@ def rows(workflow: model.Workflow) -> list[Row]:
         told.append(
             Row(depth=depth, name=name, kind=step.type or "?", about=_one(step.description), notes=tuple(notes))
         )
+        told += [msgspec.structs.replace(row, depth=depth + 1 + row.depth) for row in _rows(step.steps, dialect)]
         following = [(depth, one, "", None if behind is None else name) for one in mine if one not in inner]
         named = [(one, _ways(out_of[name], one)) for one in inner]
         before = [None, *(way for _, way in named)]
@@ -226,16 +231,21 @@ def _notes(step: model.Step) -> list[str]:
         said.append("a person says yes before it starts")
     if (batch := step.batch) is not None:
         how = f", {batch.at_once} at once" if batch.at_once > 1 else ""
-        softly = "; goes on when one fails" if batch.error_handling == "continue" else ""
+        softly = "; continues when one fails" if batch.error_handling == "continue" else ""
         said.append(f"for each {batch.as_} of {_value(batch.items)}{how}{softly}")
     if (loop := step.loop) is not None:
         while_ = f" while {_value(loop.while_)}" if loop.while_ is not None else ""
         until = f" until {_value(loop.until)}" if loop.until is not None else ""
         carried = f", carries {', '.join(loop.carry)}" if loop.carry else ""
-        said.append(f"again{while_}{until}, at most {loop.max_iterations} times{carried}")
+        pause = f", {_seconds(loop.wait)} apart" if loop.wait else ""
+        limit = f" or {_seconds(loop.max_seconds)}" if loop.max_seconds is not None else ""
+        most = f"at most {loop.max_iterations} times{limit}"
+        said.append(f"again{while_}{until}{pause}, {most}{carried}")
     if (retry := step.retry) is not None:
         apart = f"{retry.wait:g} s apart" + (", growing" if retry.backoff == "exponential" else "")
-        said.append(f"retried up to {retry.max} time{'s' if retry.max > 1 else ''}, {apart}")
+        codes = ", ".join("any exit code" if one == "exit_code" else f"exit code {one}" for one in retry.retry_on)
+        more = f", also after {codes}" if codes else ""
+        said.append(f"up to {retry.max} attempts, {apart}{more}" if retry.max > 1 else "one attempt")
     small = []
     if step.timeout is not None:
         small.append(f"at most {_seconds(step.timeout)}")
@@ -263,6 +273,10 @@ def _settings(settings: model.Settings) -> list[str]:
         found.append(f"budget       {settings.budget:g} USD")
     if settings.concurrency is not None:
         found.append(f"concurrency  {settings.concurrency} steps at once")
+    if settings.max_seconds is not None:
+        found.append(f"time         at most {settings.max_seconds:g} s")
+    if settings.max_iterations is not None:
+        found.append(f"loops        at most {settings.max_iterations} turns together")
     if settings.policy:
         found.append(f"policy       {', '.join(settings.policy)}")
     return found

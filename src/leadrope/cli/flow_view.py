@@ -1,32 +1,30 @@
 """A workflow at work on the screen: steps that are done as lines that stay, those that run as lines that change.
 
-Where stderr is no terminal only the lines that stay are written.
+Where stderr is not a terminal only the lines that stay are written, and one for each step that starts.
 """
 
 from __future__ import annotations
 
-import asyncio
 import shlex
-import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 import msgspec
 
+from leadrope import spelling
+from leadrope.cli import json_output, table
+from leadrope.cli.live_lines import LiveLines, seconds
 from leadrope.cli.screen import Screen
-from leadrope.cli.table import cut
-from leadrope.runs.flow_values import Wait
+from leadrope.core import execution_events as events
+from leadrope.runs.flow_values import FlowInfo
 from leadrope.runtime.shown import clean, exact, one_line, whole_input
-from leadrope.workflows import happenings
-from leadrope.workflows.report import FlowResult, StepReport
+from leadrope.workflows.report import FlowResult, PendingApproval, StepReport, answer_command
 
-DRAW_S = 0.1
-LIVE_LINES = 8
-"""Steps that are shown at once while they run; the others are counted."""
 WAIT_LINES = 8
 WAIT_CHARACTERS = 600
 """So much of what a person is asked stands beside how to answer it."""
+ACTION_CHARACTERS = 500
 _MARKS = {"succeeded": "✓", "degraded": "!", "failed": "✗", "skipped": "·"}
 
 
@@ -34,108 +32,157 @@ class _Running(msgspec.Struct):
     kind: str
     since: float
     action: str = ""
-    costs: dict[tuple[int, int | None], float] = msgspec.field(default_factory=dict)
-    """Of each item and turn, so far."""
+    cost_usd: float = 0.0
+    """Of all its items and turns, so far."""
     count: int | None = None
     done: int = 0
     waits: bool = False
     retry: str = ""
+    turn: int = 1
+    """Of its loop."""
 
 
 class FlowView:
-    """`show` takes what happens; as a context it keeps the lines that change up to date."""
+    """`show` takes the events of an execution; as a context it keeps the lines that change up to date."""
 
-    def __init__(self, screen: Screen, *, quiet: bool = False, is_streamed: bool = False) -> None:
+    def __init__(self, screen: Screen, *, quiet: bool = False, is_streamed: bool = False, is_live: bool = True) -> None:
+        """`is_live`: with lines that change while steps run."""
         self._screen = screen
         self._quiet = quiet
         self._is_streamed = is_streamed
-        self._is_live = sys.stderr.isatty() and not quiet
+        self._live = LiveLines(screen, self._live_lines, wanted=is_live and not quiet)
         self._running: dict[str, _Running] = {}
         self._names: dict[str, str] = {}
-        """Flow id -> what its steps are called here: those of a workflow inside another have a path."""
-        self._flow_id = ""
+        """Execution, empty for the outermost -> what its steps are called here: those of a called workflow have a
+        path."""
+        self.flow_id = ""
         self._since = time.monotonic()
         self._places: dict[str, str] = {}
-        """Token -> what the step that asks is called here."""
-        self._drawn = 0
-        self._drawing: asyncio.Task[None] | None = None
+        """Approval id -> what the step that asks is called here."""
+        self._told: set[str] = set()
+        """Approvals that were shown when they were asked."""
+        self.has_person = False
+        self.is_rehearsed = False
+        """Somebody sits at this terminal, and is asked there."""
+        self.is_pending: Callable[[str], bool] = lambda _: True
+        """Whether an approval still waits; asked of a log, which has those that were answered, too."""
+        self._warnings: dict[str, list[events.StepWarning]] = {}
+        """By step; told below its last line."""
+        self._is_past = False
+        self._tells_starts = is_live and not quiet and not screen.can_redraw
 
     def __enter__(self) -> Self:
-        if self._is_live:
-            self._screen.before = self._erase
-            self._drawing = asyncio.get_running_loop().create_task(self._draw_always())
+        self._live.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._drawing is not None:
-            self._drawing.cancel()
-        self._erase()
-        self._screen.before = None
+        self._live.__exit__()
 
     # -- what happens -------------------------------------------------------------------------------------------------
 
-    def show(self, happening: happenings.Happening) -> None:
+    def replay(self, records: Iterable[events.ExecutionRecord]) -> None:
+        """What happened before this process took it up: its title, and the steps that are done."""
+        self._is_past = True
+        for record in records:
+            self._take(record)
+        self._is_past = False
+        self._running.clear()
+
+    def show(self, record: events.ExecutionRecord) -> None:
         if self._is_streamed:
-            self._erase()
-            sys.stdout.buffer.write(msgspec.json.encode(happening) + b"\n")
-            sys.stdout.buffer.flush()
-        match happening:
-            case happenings.FlowStarted() as started:
+            self._live.erase()
+            json_output.write(record)
+        self._take(record)
+
+    def _take(self, record: events.ExecutionRecord) -> None:
+        self.flow_id = record.execution_id
+        match record.event:
+            case events.ExecutionStarted() as started:
                 self._begun(started)
-            case happenings.StepStarted() as step:
+            case events.StepStarted() as step:
                 begun = _Running(step.kind, time.monotonic(), count=step.count, done=step.done)
                 self._running[self._name(step)] = begun
-            case happenings.StepActing() as step:
+                if self._tells_starts and not self._is_past:
+                    items = f" · {step.count} items" if step.count is not None else ""
+                    self._line(f"  ⋯ {self._name(step)} ({step.kind}){items}")
+            case events.StepProgress() as step:
                 if running := self._running.get(self._name(step)):
                     running.action = step.action or running.action
-                    unit = (step.iteration, step.item)
-                    running.costs[unit] = max(step.cost_usd, running.costs.get(unit, 0.0))
+                    running.done = step.done
+                    running.cost_usd = max(step.cost_usd, running.cost_usd)
                     running.waits, running.retry = False, ""
-            case happenings.UnitEnded() as step:
-                if running := self._running.get(self._name(step)):
-                    running.done += 1
-            case happenings.StepRetried() as step:
+                    self._turned(self._name(step), running, step.iteration + 1)
+            case events.StepRetried() as step:
                 self._retried(step)
-            case happenings.StepWaits() as step:
-                self._places[step.token] = self._unit_name(step)
+            case events.StepAsked() as step:
+                self._places[step.approval_id] = self._unit_name(step)
+                if not self._is_past and not self.has_person:
+                    self._asked(step)
                 if running := self._running.get(self._name(step)):
                     running.waits = True
-            case happenings.StepEnded() as step:
+            case events.StepAnswered() as step:
+                if not self._is_past and not self.has_person:
+                    self._answered(step)
+            case events.StepWarning() as warning:
+                self._warnings.setdefault(self._name(warning), []).append(warning)
+            case events.StepEnded() as step:
                 self._ended(step)
             case _:
                 pass
 
-    def _begun(self, started: happenings.FlowStarted) -> None:
+    def _begun(self, started: events.ExecutionStarted) -> None:
         if started.parent is None:
-            self._names[started.flow_id] = ""
-            self._flow_id = started.flow_id
+            self._names[""] = ""
             count = len(started.steps)
-            words = f"{started.title or 'workflow'} · {count} step{'' if count == 1 else 's'} · {started.flow_id[:8]}"
+            words = f"{started.title or 'workflow'} · {count} step{'' if count == 1 else 's'} · {self.flow_id[:8]}"
             self._line(self._screen.style.bold(words))
         else:
             step, _, unit = started.parent_key.partition("#")
-            item = unit[unit.index("[") :] if "[" in unit else ""
-            self._names[started.flow_id] = f"{self._names.get(started.parent, '')}{step}{item}/"
+            turn, bracket, item = unit.partition("[")
+            # The first turn has no number: only a step with a loop has more than one.
+            again = f"#{int(turn) + 1}" if turn.isdecimal() and turn != "0" else ""
+            outer = "" if started.parent == self.flow_id else started.parent
+            self._names[started.execution] = f"{self._names.get(outer, '')}{step}{again}{bracket}{item}/"
 
     def _name(self, step: Any) -> str:
-        return f"{self._names.get(step.flow_id, '')}{step.step}"
+        return f"{self._names.get(step.execution, '')}{step.step}"
 
     def _unit_name(self, unit: Any) -> str:
         return self._name(unit) + (f"[{unit.item}]" if unit.item is not None else "")
 
-    def place_of(self, token: str) -> str:
+    def place_of(self, approval_id: str) -> str:
         """The step that asks, with its path and its item; empty where that is not known."""
-        return self._places.get(token, "")
+        return self._places.get(approval_id, "")
 
-    def _retried(self, step: happenings.StepRetried) -> None:
+    def _asked(self, step: events.StepAsked) -> None:
+        if self.is_pending(step.approval_id):
+            self._tell_approval(_pending(step), step.expires_s)
+        else:
+            self._line(f"  ? {self._unit_name(step)} asked a person: {first_line(step.detail or step.title)}")
+
+    def _answered(self, step: events.StepAnswered) -> None:
+        how = f"{'approved' if step.approved else 'denied'} by {clean(step.by)}"
+        about = ": ".join(part for part in (how, clean(step.choice), first_line(step.reason)) if part)
+        self._line(f"  · {self._unit_name(step)} {about}")
+
+    def _turned(self, name: str, running: _Running, turn: int) -> None:
+        if turn > running.turn:
+            running.turn = turn
+            if self._tells_starts and not self._is_past:
+                self._line(f"  ⋯ {name} ({running.kind}) · turn {turn}")
+
+    def _retried(self, step: events.StepRetried) -> None:
         name = self._name(step)
         if running := self._running.get(name):
             running.retry = f"attempt {step.attempt} in {step.wait_s:g} s"
-        self._line(self._screen.style.warn(f"  ↻ {name}: {first_line(step.why)}; attempt {step.attempt} follows"))
+        if not self._is_past:
+            told = f"  ↻ {name}: {first_line(step.reason)}; attempt {step.attempt} follows"
+            self._line(self._screen.style.warn(told))
 
-    def _ended(self, step: happenings.StepEnded) -> None:
+    def _ended(self, step: events.StepEnded) -> None:
         name = self._name(step)
         running = self._running.pop(name, None)
+        warnings = self._warnings.pop(name, [])
         style = self._screen.style
         paint = {"succeeded": style.good, "degraded": style.warn, "failed": style.bad, "skipped": style.dim}[
             step.status
@@ -143,34 +190,39 @@ class FlowView:
         about = [seconds(step.duration_s)] if step.status != "skipped" else ["skipped"]
         if running is not None and running.count is not None:
             # One failed item ends the others of a `fail_fast` batch.
-            is_whole = step.status != "failed" or running.done >= running.count
-            about.append(f"{running.count} items" if is_whole else f"{running.done} of {running.count} items done")
-        if step.cost_usd:
+            is_whole = step.status != "failed" or step.units >= running.count
+            about.append(f"{running.count} items" if is_whole else f"{step.units} of {running.count} items done")
+        elif step.units > 1:
+            about.append(f"{step.units} turns")
+        if step.cost_usd and not self.is_rehearsed:
             about.append(money(step.cost_usd))
         if step.attempts > 1:
             about.append(f"{step.attempts} attempts")
         if step.is_cached:
             about.append("from the cache")
-        if step.is_known:
+        if step.is_known or self._is_past:
             about = ["done before"]
         self._line(f"  {paint(_MARKS[step.status])} {name} {style.dim(' · '.join(about))}")
         # Without the line above, each says itself which step it is about.
         whose = f"{name}: " if self._quiet else "      "
-        for warning in step.warnings:
+        for warning in warnings:
             self._line(style.warn(f"{whose}{warning.kind}: {first_line(warning.message)}"), always=True)
-        if step.error:
-            error = step.error.removeprefix(f"{step.step}: ") if self._quiet else step.error
+        if step.failure is not None:
+            message = step.failure.message
+            error = message.removeprefix(f"{step.step}: ") if self._quiet else message
             for number, line in enumerate(clean(error).splitlines()[:8]):
                 self._line(style.bad(f"{whose}{line}") if number == 0 else f"      {line}", always=True)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
-    def tell(self, result: FlowResult, waits: Iterable[Wait] = (), *, is_strict: bool = False) -> None:
-        """The last lines: what it came to, what it cost, what to do next. `waits` are its own as they are kept."""
+    def tell(self, result: FlowResult, *, is_strict: bool = False) -> None:
+        """The last lines: what it came to, what it cost, what to do next."""
         style = self._screen.style
         paint = {"succeeded": style.good, "degraded": style.warn}.get(result.outcome, style.bad)
         about = [seconds(result.duration_s)]
-        if result.cost_usd:
+        if self.is_rehearsed:
+            about.append("rehearsed: nobody was charged")
+        elif result.cost_usd:
             about.append(f"{money(result.cost_usd)} (estimate at list prices)")
         if result.tokens:
             about.append(f"{result.tokens:,} tokens")
@@ -182,12 +234,27 @@ class FlowView:
             self._screen.line(f"{paint(result.outcome)} {style.dim(' · '.join(about))}")
         for step in result.failures if result.outcome == "failed" else ():
             if step.error is not None and step.error.hint:
-                self._screen.line(f"  {step.id}: {step.error.hint}")
-        if result.missing_outputs and is_told and result.outcome not in ("waiting", "stopped"):
-            self._screen.line(style.dim(f"  without a value: {', '.join(result.missing_outputs)}"))
-        for wait in sorted(waits, key=lambda one: one.requested):
-            self._tell_wait(wait)
-        if result.outcome == "stopped":
+                self._screen.line(spelling.runnable(f"  {step.id}: {step.error.hint}"))
+        if result.outcome not in ("waiting", "stopped"):
+            for name, why in result.missing_reasons.items():
+                line = f"  the output {name} has no value: {first_line(why)}"
+                self._line(style.warn(line) if result.ok else style.dim(line), always=True)
+        if result.last is not None and is_told and result.ok:
+            shown = spelling.runnable(f"`leadrope flow report {result.flow_id[:8]}` shows what each step gave")
+            told = f"the result of {result.last.step}" if result.last.result not in (None, "") else "no result to print"
+            self._screen.line(style.dim(f"  no outputs are declared: {told}; {shown}"))
+        self._tell_approvals(result.approvals)
+        if result.outcome == "waiting":
+            self._screen.line(style.dim("  an answer continues it in the background"))
+        if result.outcome in ("stopped", "failed"):
+            self._tell_how_to_go_on(", ".join(step.id for step in result.failures[:3]))
+
+    def tell_open(self, row: FlowInfo, approvals: Iterable[PendingApproval] = ()) -> None:
+        """The last lines of one that has not ended, for whoever looks."""
+        style = self._screen.style
+        self._screen.line(f"{style.warn(row.state)}" + (f" {style.dim(clean(row.note))}" if row.note else ""))
+        self._tell_approvals(approvals)
+        if row.state == "interrupted":
             self._tell_how_to_go_on()
 
     def tell_interrupted(self) -> None:
@@ -196,89 +263,81 @@ class FlowView:
         self._screen.line(f"{self._screen.style.bad('interrupted')} {took}")
         self._tell_how_to_go_on()
 
-    def _tell_how_to_go_on(self) -> None:
-        if self._flow_id:
-            self._screen.line(f"  go on with: leadrope flow resume {self._flow_id[:8]}")
+    def _tell_how_to_go_on(self, failed: str = "") -> None:
+        """`failed`: the steps from which a failed execution continues."""
+        if self.flow_id and not self.is_rehearsed:
+            where = f"from {failed} " if failed else ""
+            self._screen.line(spelling.runnable(f"  continue {where}with: leadrope flow resume {self.flow_id[:8]}"))
 
-    def _tell_wait(self, wait: Wait) -> None:
-        asked = wait.asked
-        values = asked.get("values")
-        text = exact(str(asked.get("detail") or asked.get("title") or "")) + (
-            f"\n{whole_input(values)}" if values else ""
-        )
+    def _tell_approvals(self, approvals: Iterable[PendingApproval]) -> None:
+        """Those that were not shown when they were asked."""
+        for approval in sorted(approvals, key=lambda one: one.requested):
+            if approval.id not in self._told:
+                self._tell_approval(approval)
+
+    def _tell_approval(self, asked: PendingApproval, expires_s: float = 0.0) -> None:
+        """What a person is asked, and the command that answers it; also where only results and errors are wanted."""
+        self._told.add(asked.id)
+        text = exact(asked.detail or asked.title) + (f"\n{whole_input(asked.values)}" if asked.values else "")
         lines = [line for line in text.split("\n") if line.strip()] or [""]
         shown = "\n".join(lines[:WAIT_LINES])[:WAIT_CHARACTERS].split("\n")
-        self._screen.line(f"  {self._unit_name(wait)} waits for a person: {shown[0]}")
+        name = self._places.get(asked.id) or asked.step + (f"[{asked.item}]" if asked.item is not None else "")
+        self._screen.line(f"  {name} waits for a person: {shown[0]}")
         for line in shown[1:]:
             self._screen.line(f"      {line}")
         if shown != lines:
-            self._screen.line(f"      … leadrope approvals show {wait.token} has all of it")
-        yes = [f"--choose {shlex.quote(exact(str(choice)))}" for choice in asked.get("choices") or ()] or ["--approve"]
-        self._screen.line(f"    leadrope flow resume {wait.token} {yes[0]}   (or {', '.join((*yes[1:], '--deny'))})")
+            self._screen.line(spelling.runnable(f"      … leadrope approvals show {asked.id} has all of it"))
+        others = [f"--choose {shlex.quote(exact(choice))}" for choice in asked.choices[1:]]
+        more = ", ".join((*others, spelling.runnable(f"leadrope approvals deny {asked.id}")))
+        limit = f"; denied in {table.age(expires_s)} without an answer" if expires_s else ""
+        self._screen.line(f"    {exact(spelling.runnable(answer_command(asked)))}   (or {more}{limit})")
 
     # -- the lines that change ----------------------------------------------------------------------------------------
 
     def _line(self, text: str, *, always: bool = False) -> None:
         if self._quiet and not always:
             return
-        self._erase()
         self._screen.line(text)
 
-    async def _draw_always(self) -> None:
-        while True:
-            self._draw()
-            await asyncio.sleep(DRAW_S)
+    def _live_lines(self, now: float) -> list[str]:
+        return [self._live_line(name, running, now) for name, running in self._running.items()]
 
-    def _draw(self) -> None:
-        if self._screen.is_held:
-            self._drawn = 0
-            return
-        self._erase()
-        now = time.monotonic()
-        columns, rows = self._screen.size()
-        # What has scrolled out of the window cannot be taken away again.
-        most = max(0, min(LIVE_LINES + 1, rows - 2))
-        running = list(self._running.items())
-        shown = running if len(running) <= min(LIVE_LINES, most) else running[: max(0, most - 1)]
-        lines = [self._live_line(name, one, now, columns) for name, one in shown]
-        if most and len(shown) < len(running):
-            lines.append(self._screen.style.dim(cut(f"  … and {len(running) - len(shown)} more", columns - 1)))
-        if lines:
-            sys.stderr.write("".join(f"{line}\n" for line in lines))
-            sys.stderr.flush()
-        self._drawn = len(lines)
-
-    def _live_line(self, name: str, running: _Running, now: float, columns: int) -> str:
+    def _live_line(self, name: str, running: _Running, now: float) -> str:
         about = [seconds(now - running.since, digits=0)]
         if running.count is not None:
             about.append(f"{running.done}/{running.count}")
-        if cost := sum(running.costs.values()):
-            about.append(money(cost))
+        if running.turn > 1:
+            about.append(f"turn {running.turn}")
+        if running.cost_usd:
+            about.append(money(running.cost_usd))
         if running.waits:
             about.append("waits for a person")
         elif running.retry:
             about.append(running.retry)
         elif running.action:
             # What a terminal acts on would move the cursor, and other lines than these would be taken away.
-            about.append(one_line(clean(running.action), columns))
-        plain = cut(f"  ⋯ {name} ({running.kind}) " + " · ".join(about), columns - 1)
-        return self._screen.style.dim(plain)
+            about.append(one_line(clean(running.action), ACTION_CHARACTERS))
+        return f"  ⋯ {name} ({running.kind}) " + " · ".join(about)
 
-    def _erase(self) -> None:
-        if self._drawn:
-            sys.stderr.write(f"\x1b[{self._drawn}A\x1b[J")
-            sys.stderr.flush()
-            self._drawn = 0
+
+def _pending(step: events.StepAsked) -> PendingApproval:
+    return PendingApproval(
+        id=step.approval_id,
+        kind=step.kind,
+        flow_id=step.execution,
+        step=step.step,
+        iteration=step.iteration,
+        item=step.item,
+        title=step.title,
+        detail=step.detail,
+        values=step.values,
+        choices=step.choices,
+        needed=step.fields,
+    )
 
 
 def first_line(text: str) -> str:
     return next(iter(clean(text).splitlines()), "")
-
-
-def seconds(value: float, *, digits: int = 1) -> str:
-    if value >= 90:
-        return f"{int(value // 60)}m{int(value % 60):02d}s"
-    return f"{value:.{digits}f}s"
 
 
 def money(value: float) -> str:

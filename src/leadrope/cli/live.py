@@ -6,12 +6,14 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from leadrope import errors
-from leadrope.cli import hangup
+from leadrope.cli import hangup, next_steps
+from leadrope.cli.editing import TerminalEditor
+from leadrope.cli.live_lines import LiveLines
 from leadrope.cli.screen import Screen, ScreenLog
 from leadrope.core.config import Config
 from leadrope.core.events import ApprovalRequested, Event, QuestionRequested, Recorded, SessionStarted
@@ -21,7 +23,7 @@ from leadrope.runs import jsonlog
 from leadrope.runs.job import Job
 from leadrope.runs.masking import without_known
 from leadrope.runs.service import Service
-from leadrope.runtime.approvals import Answer, Approver, DenyAll, QuestionAnswer
+from leadrope.runtime.approvals import Answer, Approver, DenyAll
 from leadrope.runtime.console import Console, NoTerminal, open_terminal
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from leadrope.runtime.run import Run
 
 
+Ending = Callable[[Service, str, RunResult, int], Awaitable[list[str]]]
 QUEUED_S = 0.5
 """A run that is not taken up in this time waits for its turn."""
 
@@ -41,11 +44,17 @@ async def drive(
     approver: Approver,
     environ: Mapping[str, str] | None = None,
     config: Config | None = None,
+    run_environ: Mapping[str, str] | None = None,
+    doing: Callable[[float], Sequence[str]] | None = None,
+    ending: Ending | None = next_steps.lines,
     **kept: Any,
 ) -> RunResult:
     """Run to the end. The first Ctrl-C interrupts the turn, the second stops the run; SIGTERM and a hang-up stop it.
 
-    `kept` is for the service: title, priority, place.
+    A run that waits for room in the store is ended by any of them. Raises ResultNotStored if a part of it is lost.
+    `doing` says what the run is doing at this moment, for the lines that change. `ending` has the last lines: the run,
+    what it changed and the next command. `environ` says where the store is, `run_environ` what the agent starts with
+    if that is another. `kept` is for the service: title, priority, place.
     """
     in_order = AfterShown(approver)
     job: Job | None = None
@@ -57,17 +66,26 @@ async def drive(
         in_order.shown(recorded.event)
         signals.saw(recorded.event)
 
-    with _Signals(screen) as signals:
+    showing = LiveLines(screen, doing or (lambda _: ()), wanted=doing is not None)
+    with _Signals(screen) as signals, showing:
         async with Service(environ, config=config) as service:
             asked = approver if isinstance(approver, DenyAll) else in_order
-            job = await service.start(request, approver=asked, show=see, **kept)
+            job = await service.start(request, approver=asked, show=see, environ=run_environ, **kept)
             signals.watch(service, job)
             if await _waits_for_turn(service, job):
                 told = service.waits_for(service.get(job.id))
                 screen.line(screen.style.dim(f"queued: {told} (Ctrl-C takes it back)"))
             result = await job.result()
             await signals.finish()
-            return without_known(result, job.redactor)
+            for line in await ending(service, job.id, result, screen.width) if ending is not None else ():
+                screen.line(screen.style.dim(line))
+            result = without_known(result, job.redactor)
+            if job.unstored is not None:
+                error = job.unstored
+                raise errors.ResultNotStored(
+                    error.message, result=result, is_timed_out=error.is_timed_out, hint=error.hint
+                )
+            return result
 
 
 async def _waits_for_turn(service: Service, job: Job) -> bool:
@@ -100,12 +118,21 @@ class AfterShown:
         await self._of(asked.approval_id).wait()
         return await self._inner.approve(asked)
 
-    async def answer(self, asked: QuestionRequested) -> QuestionAnswer:
+    async def answer(self, asked: QuestionRequested) -> Answer:
         await self._of(asked.question_id).wait()
         return await self._inner.answer(asked)
 
     def _of(self, name: str) -> asyncio.Event:
         return self._seen.setdefault(name, asyncio.Event())
+
+
+class _Lines(jsonlog.TextFormatter):
+    """Where in the code an error happened is shown with LEADROPE_DEBUG only."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        if record.exc_info and os.environ.get("LEADROPE_DEBUG", "").lower() not in ("1", "true"):
+            record = logging.makeLogRecord({**record.__dict__, "exc_info": None, "exc_text": None})
+        return super().format(record)
 
 
 class _JsonLog(ScreenLog):
@@ -150,10 +177,17 @@ class _Signals:
     async def finish(self) -> None:
         await asyncio.gather(*self._work)
 
+    @property
+    def _waits_for_store(self) -> bool:
+        keeper = self._job.keeper if self._job is not None else None
+        return keeper is not None and (keeper.is_full or keeper.is_over)
+
     def _pressed(self) -> None:
+        if self._screen.is_lent:
+            return
         self._presses += 1
-        if self._presses > 1 or self._run is None or not self._has_session:
-            # Before the session there is no turn to interrupt.
+        if self._presses > 1 or self._run is None or not self._has_session or self._waits_for_store:
+            # Before the session there is no turn to interrupt, and a run that cannot be recorded has no next one.
             self._end("Ctrl-C")
             return
         self._screen.line("interrupting the turn; press Ctrl-C again to stop", now=True)
@@ -161,6 +195,8 @@ class _Signals:
 
     def _end(self, cause: str) -> None:
         hangup.let_go()
+        if self._service is not None:
+            self._service.stop_waiting()
         if self._run is not None:
             self._spawn(self._run.stop(f"stopped by {cause}"))
             self._screen.line("stopping", now=True)
@@ -175,13 +211,14 @@ class _Signals:
 
 
 @contextmanager
-def person(screen: Screen) -> Iterator[Approver]:
-    """The person at this terminal, or nobody."""
+def person(screen: Screen, instead: str = "use --allow, --tools or --mode") -> Iterator[Approver]:
+    """The person at this terminal, or nobody; `instead` says what to do then."""
     try:
         console = Console(colour=screen.style.enabled, before=screen.hold, after=screen.release)
-    except NoTerminal as error:
-        yield DenyAll(f"nobody is there to approve it: {error}")
+    except NoTerminal:
+        yield DenyAll(f"no terminal to ask on; {instead}")
         return
+    console.editor = TerminalEditor(console.terminal, screen, os.environ)
     with console:
         yield console
 
@@ -206,6 +243,7 @@ def at_prompt(screen: Screen) -> Iterator[tuple[Prompt, Console]]:
 
     # Two descriptors of one terminal: each of them is waited for by itself.
     with Console(colour=screen.style.enabled, before=before, after=after) as console:
+        console.editor = TerminalEditor(console.terminal, screen, os.environ)
         try:
             with Prompt(terminal) as prompt:
                 yield prompt, console
@@ -215,10 +253,10 @@ def at_prompt(screen: Screen) -> Iterator[tuple[Prompt, Console]]:
 
 @contextmanager
 def logs(screen: Screen, environ: Mapping[str, str]) -> Iterator[None]:
-    """Failures always, with LEADROPE_DEBUG_SPAWN the start and every line too; LEADROPE_LOG=json makes JSON of them."""
+    """Warnings; with LEADROPE_DEBUG_SPAWN also the start, every line and failures. LEADROPE_LOG=json makes it JSON."""
     is_json = jsonlog.is_wanted(environ)
     handler = _JsonLog(screen) if is_json else ScreenLog(screen)
-    handler.setFormatter(jsonlog.JsonFormatter() if is_json else jsonlog.TextFormatter("%(name)s: %(message)s"))
+    handler.setFormatter(jsonlog.JsonFormatter() if is_json else _Lines("%(name)s: %(message)s"))
     root = logging.getLogger("leadrope")
     spawn = logging.getLogger("leadrope.spawn")
     before = root.propagate, spawn.level
@@ -226,6 +264,9 @@ def logs(screen: Screen, environ: Mapping[str, str]) -> Iterator[None]:
     root.propagate = False
     if environ.get("LEADROPE_DEBUG_SPAWN", "").lower() in ("1", "true"):
         spawn.setLevel(logging.INFO)
+    elif not is_json:
+        # The screen tells how a run failed, in words for people.
+        handler.addFilter(lambda record: record.name != "leadrope.run")
     try:
         yield
     finally:

@@ -1,6 +1,6 @@
 """`leadrope login` and `leadrope setup-token`: hand over to the agent program that leadrope itself would start.
 
-The program that `pip install 'leadrope[claude]'` brings is on nobody's PATH, so `claude auth login` need not exist.
+The program that the extra `claude` installs is on nobody's PATH, so `claude auth login` need not exist.
 """
 
 from __future__ import annotations

@@ -23,21 +23,23 @@ if TYPE_CHECKING:
 COMMANDS = {
     "run": ("leadrope.cli.run", "command", "Run an agent on a prompt, under supervision."),
     "chat": ("leadrope.cli.chat", "command", "Talk with an agent, turn by turn."),
-    "flow": ("leadrope.cli.flow", "command", "Run workflows, and look at them."),
+    "flow": ("leadrope.cli.flow", "command", "Run workflows, and inspect them."),
     "runs": ("leadrope.cli.runs", "command", "List, follow, stop, resume and export runs."),
-    "approvals": ("leadrope.cli.approvals", "command", "See and answer what waits for a person."),
+    "approvals": ("leadrope.cli.approvals", "command", "List and answer what waits for a person."),
     "top": ("leadrope.cli.top", "command", "Watch all runs live."),
-    "stats": ("leadrope.cli.stats", "command", "What runs have cost, by day, model or label."),
-    "export": ("leadrope.cli.runs", "export", "A whole run: one page, or its events as JSON lines."),
+    "stats": ("leadrope.cli.stats", "command", "Show what runs have cost, by day, model or label."),
+    "export": ("leadrope.cli.runs", "export", "Export a run: one page, or its events as JSON lines."),
     "sessions": ("leadrope.cli.sessions", "command", "List, show, export, import and delete sessions."),
     "demo": ("leadrope.cli.demo", "command", "Watch a real agent work on a lead rope; no account needed."),
     "events": ("leadrope.cli.events", "command", "Print what happened in a run, line by line."),
     "import-transcript": ("leadrope.cli.transcripts", "command", "Read an agent's recording into events."),
+    "agents": ("leadrope.cli.agents", "command", "List, show, make and check saved agents."),
+    "connections": ("leadrope.cli.connections", "command", "List and test connections to MCP servers."),
     "policy": ("leadrope.cli.policy", "command", "Show, check and try the rules that hold here."),
-    "trust": ("leadrope.cli.trust", "command", "Let a repository's own settings and servers have effect."),
+    "trust": ("leadrope.cli.trust", "command", "Trust a repository's own settings, hooks and servers."),
     "login": ("leadrope.cli.login", "login", "Log in to Claude with the agent program that leadrope uses."),
     "setup-token": ("leadrope.cli.login", "setup_token", "Make a long-lived token for machines without a browser."),
-    "completion": ("leadrope.cli.completion", "command", "Complete commands and ids with Tab in your shell."),
+    "completion": ("leadrope.cli.completion", "command", "Print the code for Tab completion in your shell."),
     "doctor": ("leadrope.cli.doctor", "command", "Check the installation, and say what to do."),
 }
 
@@ -45,19 +47,24 @@ _HELP = """Run coding agents on a lead rope: supervised, and gated before every 
 
 New here? `leadrope demo` shows it at work in ten seconds, without an account.
 """
-_EPILOG = "`leadrope COMMAND --help` tells more about a command."
+_EPILOG = "`leadrope COMMAND --help` shows more about a command."
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     args = list(sys.argv[1:] if argv is None else argv)
     _fill_streams()
-    if args == ["--version"]:
+    if args in (["--version"], ["version"]):
         # Before click is imported: scripts ask for the version often, and 30 ms each time add up.
         print(f"leadrope {__version__}")
         return 0
+    if args[:1] == ["help"]:  # as git and gh have it: `leadrope help runs list`
+        args = [*args[1:], "--help"]
+    from leadrope import spelling  # noqa: PLC0415  # not for `--version`
+
     try:
-        return _dispatch(args)
+        with spelling.at_terminal():
+            return _dispatch(args)
     except KeyboardInterrupt:
         print("leadrope: interrupted", file=sys.stderr)
         return 130
@@ -70,12 +77,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 129  # 128 + SIGHUP, as shells report it
         if _debug():
             raise
+        # A full disk, a folder that may not be entered, or one that changed while it was looked at.
+        told = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
         if error.errno == errno.ENOSPC:
-            _forget_stdout()
-            print(f"leadrope: nothing more could be written: {error}", file=sys.stderr)
+            if not error.filename:  # a write, and most likely that of the output
+                _forget_stdout()
+            print(f"leadrope: nothing more could be written: {told}", file=sys.stderr)
         else:
-            # A folder that may not be entered, or that changed while it was looked at.
-            print(f"leadrope: {error}\n  LEADROPE_DEBUG=1 shows where that happened.", file=sys.stderr)
+            print(f"leadrope: {told}\n  LEADROPE_DEBUG=1 shows where that happened.", file=sys.stderr)
         return 1
 
 
@@ -104,6 +113,9 @@ def _dispatch(args: list[str]) -> int:
     from leadrope.cli.lazy import LazyGroup  # noqa: PLC0415  # the same
     from leadrope.errors import LeadropeError  # noqa: PLC0415  # the same
 
+    if "_LEADROPE_COMPLETE" in os.environ:
+        from leadrope.cli import completion  # noqa: F401, PLC0415  # how our shells split words, before click asks
+
     settings = {"help_option_names": ["-h", "--help"]}  # inherited by every command
     group = LazyGroup(
         COMMANDS, name="leadrope", help=_HELP, epilog=_EPILOG, no_args_is_help=True, context_settings=settings
@@ -112,11 +124,8 @@ def _dispatch(args: list[str]) -> int:
     try:
         _require_text(args)
         code = group.main(args, prog_name="leadrope", standalone_mode=False)
-    except click.exceptions.NoArgsIsHelpError as error:
-        error.show()
-        return 2
     except click.ClickException as error:
-        error.show()
+        _show(error)
         return error.exit_code
     except click.Abort:
         return 130
@@ -153,12 +162,23 @@ def _version_option() -> click.Option:
     )
 
 
+def _show(error: click.ClickException) -> None:
+    import io  # noqa: PLC0415  # imported by click already
+
+    from leadrope.spelling import runnable  # noqa: PLC0415  # imported by the caller already
+
+    text = io.StringIO()
+    error.show(file=text)
+    print(runnable(text.getvalue()), end="", file=sys.stderr)
+
+
 def _tell(error: LeadropeError) -> int:
     from leadrope.errors import RequestError  # noqa: PLC0415  # imported by the caller already
+    from leadrope.spelling import runnable  # noqa: PLC0415  # the same
 
-    print(f"leadrope: {error.message}", file=sys.stderr)
+    print(runnable(f"leadrope: {error.message}"), file=sys.stderr)
     if error.hint:
-        print(f"  {error.hint}", file=sys.stderr)
+        print(runnable(f"  {error.hint}"), file=sys.stderr)
     return 2 if isinstance(error, RequestError) else 1
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from leadrope import errors
-from leadrope.cli import values
+from leadrope.cli import flags, values
 from leadrope.core.config import Config
 from leadrope.core.request import McpServer
 
@@ -28,7 +28,7 @@ TASK, AGENT, SAFETY, TOOLS, SESSION, SHAPE, LIMITS, PAYING, KEEPING, SHOWING = (
 SECTIONS = (TASK, AGENT, SAFETY, TOOLS, SESSION, SHAPE, LIMITS, PAYING, KEEPING, SHOWING)
 
 
-class Flag(click.Option):
+class Flag(flags.Renamed):
     """An option that knows its section of the help and, if it is one, the request's field."""
 
     def __init__(
@@ -37,16 +37,17 @@ class Flag(click.Option):
         section: str,
         field: str | None = None,
         read: Callable[[str, Any], Any] | None = None,
+        old: tuple[str, ...] = (),
         **attrs: Any,
     ) -> None:
-        super().__init__(list(names), default=() if attrs.get("multiple") else None, **attrs)
+        super().__init__(names, old=old, default=() if attrs.get("multiple") else None, **attrs)
         self.section = section
         self.field = field
         self.read = read
 
     @property
     def spelling(self) -> str:
-        return max(self.opts, key=len)
+        return next(name for name in self.opts if name.startswith("--"))
 
     def is_given(self, value: object) -> bool:
         return value is not None and value != ()
@@ -72,12 +73,13 @@ class GroupedCommand(click.Command):
 _DIRECTORY, _FILE, _JSON = "DIR", "FILE", "FILE|JSON"
 
 
-def _seconds(name: str, field: str, text: str) -> Flag:
-    return Flag(f"--{name}", section=LIMITS, field=f"limits.{field}", type=float, metavar="N", help=text)
+def _seconds(name: str, field: str, text: str, default: str, *, old: tuple[str, ...] = ()) -> Flag:
+    told = f"{text} [default: {default}]"
+    return Flag(f"--{name}", section=LIMITS, field=f"limits.{field}", type=float, metavar="N", old=old, help=told)
 
 
 FLAGS: tuple[Flag, ...] = (
-    Flag("--file", "-f", section=TASK, metavar=_FILE, help="Take the prompt from a file."),
+    Flag("--file", "-f", section=TASK, metavar=_FILE, help="Read the prompt from a file."),
     Flag(
         "--attach",
         section=TASK,
@@ -85,9 +87,16 @@ FLAGS: tuple[Flag, ...] = (
         multiple=True,
         read=values.as_given,
         metavar=_FILE,
-        help="A file or an image to hand over with the prompt; repeatable.",
+        help="A file or an image to pass with the prompt; repeatable.",
     ),
-    Flag("--cwd", "-C", section=TASK, field="cwd", metavar=_DIRECTORY, help="Work there instead of here."),
+    Flag(
+        "--cwd",
+        "-C",
+        section=TASK,
+        field="cwd",
+        metavar=_DIRECTORY,
+        help="The working directory [default: current directory].",
+    ),
     Flag(
         "--add-dir",
         section=TASK,
@@ -104,7 +113,7 @@ FLAGS: tuple[Flag, ...] = (
         multiple=True,
         read=values.variables,
         metavar="NAME[=VALUE]",
-        help="An environment variable for the agent; without =VALUE its value here. Repeatable.",
+        help="An environment variable for the agent; without =VALUE, its value in your environment. Repeatable.",
     ),
     Flag(
         "--secret",
@@ -113,7 +122,7 @@ FLAGS: tuple[Flag, ...] = (
         multiple=True,
         read=values.as_given,
         metavar="NAME",
-        help="The same with its value here, which is never shown or kept; repeatable. NAME=VALUE also works, and is "
+        help="The same, with a value that is never shown or stored; repeatable. NAME=VALUE also works, but is "
         "visible in the process list.",
     ),
     Flag(
@@ -121,7 +130,7 @@ FLAGS: tuple[Flag, ...] = (
         section=TASK,
         multiple=True,
         metavar="NAME=FILE",
-        help="The same with the content of a file as its value, without one newline at its end; repeatable.",
+        help="The same, with the content of a file as its value (without a newline at its end); repeatable.",
     ),
     Flag(
         "--label",
@@ -148,15 +157,21 @@ FLAGS: tuple[Flag, ...] = (
         metavar="NAME",
         help="Used when the model is at capacity.",
     ),
-    Flag("--provider", section=AGENT, field="provider", metavar="NAME", help="The agent program; claude-code."),
-    Flag("--agent", section=AGENT, field="agent", metavar="NAME", help="The saved agent that this run belongs to."),
+    Flag(
+        "--provider",
+        section=AGENT,
+        field="provider",
+        metavar="NAME",
+        help="The kind of agent program [default: claude-code].",
+    ),
+    Flag("--agent", section=AGENT, field="agent", metavar="NAME", help="A saved agent; see `leadrope agents list`."),
     Flag(
         "--subagents",
         section=AGENT,
         field="subagents",
         read=values.json_object,
         metavar=_JSON,
-        help="Definitions of subagents, handed to the agent.",
+        help="Definitions of subagents, passed to the agent.",
     ),
     Flag("--effort", section=AGENT, field="effort", metavar="WORD", help="low, medium, high, xhigh or max."),
     Flag(
@@ -203,8 +218,8 @@ FLAGS: tuple[Flag, ...] = (
         field="mode",
         metavar="MODE",
         help="plan: read only. default: ask for everything but reading. edit: also edit files in the workspace. "
-        "sandboxed: work freely inside the sandbox and ask to leave it. full: ask for nothing but what rules name. "
-        "dontAsk: deny what would be asked.",
+        "sandboxed: work freely inside the sandbox and ask to leave it. full: ask only where a rule says so. "
+        "dontAsk: deny what would be asked. [default: default]",
     ),
     Flag(
         "--tools",
@@ -214,7 +229,7 @@ FLAGS: tuple[Flag, ...] = (
         multiple=True,
         read=values.split_list,
         metavar="LIST",
-        help="The only tools it may use, comma-separated; tools named here are not asked for. Repeatable.",
+        help="The only tools that it may use besides Read and web tools, comma-separated, pre-approved; repeatable.",
     ),
     Flag(
         "--allow",
@@ -223,7 +238,7 @@ FLAGS: tuple[Flag, ...] = (
         multiple=True,
         read=values.split_list,
         metavar="PATTERN",
-        help='Calls that need no approval where the mode would ask, such as "Bash(npm test *)"; repeatable. '
+        help='Calls to approve where the mode would ask, such as "Bash(npm test *)"; repeatable. '
         "Blocks, approval rules and protected paths still hold.",
     ),
     Flag(
@@ -233,7 +248,7 @@ FLAGS: tuple[Flag, ...] = (
         multiple=True,
         read=values.split_list,
         metavar="LIST",
-        help="Tools it may never use; repeatable.",
+        help="Tools that it may never use; repeatable.",
     ),
     Flag(
         "--policy",
@@ -244,18 +259,19 @@ FLAGS: tuple[Flag, ...] = (
         help="A policy file for this run; it can only tighten. Repeatable.",
     ),
     Flag(
-        "--walls",
+        "--sandbox",
         section=SAFETY,
         field="walls",
+        old=("--walls",),
         type=click.Choice(["workspace", "read-only", "off"]),
-        help="A box around the whole agent (Linux, bubblewrap); without it, what the policy says.",
+        help="The sandbox around the whole agent (Linux, bubblewrap) [default: what the policy says].",
     ),
     Flag(
         "--network",
         section=SAFETY,
         field="network",
         type=click.Choice(["any", "model-only"]),
-        help="model-only: inside the walls nothing but the model and allowed hosts is reached.",
+        help="model-only: the sandbox reaches the model and allowed hosts, and nothing else.",
     ),
     Flag(
         "--sandbox-settings",
@@ -279,22 +295,22 @@ FLAGS: tuple[Flag, ...] = (
         section=SESSION,
         field="resume",
         metavar="ID",
-        help="Go on with an earlier session; the beginning of its id will do.",
+        help="Resume an earlier session with the settings it had, named by its id or a run's; a prefix is enough.",
     ),
     Flag(
         "--continue",
         section=SESSION,
         is_flag=True,
         flag_value=True,
-        help="Go on with the session that was used last in this folder.",
+        help="Continue the session that was last used in this folder.",
     ),
-    Flag("--fork", section=SESSION, field="fork", metavar="ID", help="Go on in a copy of an earlier session."),
+    Flag("--fork", section=SESSION, field="fork", metavar="ID", help="The same, in a copy of that session."),
     Flag("--session-id", section=SESSION, field="session_id", metavar="UUID", help="The new session's id."),
     Flag(
         "--session/--no-session",
         section=SESSION,
         field="persist_session",
-        help="Keep the session so that it can be resumed, or not.",
+        help="Keep the session, so that it can be resumed, or not.",
     ),
     Flag(
         "--schema",
@@ -302,7 +318,7 @@ FLAGS: tuple[Flag, ...] = (
         field="output_schema",
         read=values.json_object,
         metavar=_JSON,
-        help="A JSON Schema that the answer must satisfy.",
+        help="A JSON Schema that the answer must satisfy, else the exit code is 1. Only JSON goes to stdout.",
     ),
     Flag(
         "--schema-retries",
@@ -310,7 +326,7 @@ FLAGS: tuple[Flag, ...] = (
         field="schema_retries",
         type=int,
         metavar="N",
-        help="Tries after an answer that does not fit; 0 to 5.",
+        help="Corrective turns for an answer that does not fit, 0 to 5 [default: 1].",
     ),
     Flag(
         "--structured-retries",
@@ -318,16 +334,23 @@ FLAGS: tuple[Flag, ...] = (
         field="max_structured_retries",
         type=int,
         metavar="N",
-        help="The agent's own tries within a turn.",
+        help="The agent's own retries within a turn.",
     ),
-    Flag("--max-turns", section=LIMITS, field="max_turns", type=int, metavar="N", help="Model calls; 1 to 100."),
+    Flag(
+        "--max-turns",
+        section=LIMITS,
+        field="max_turns",
+        type=int,
+        metavar="N",
+        help="Maximum number of model requests, 1 to 100.",
+    ),
     Flag(
         "--budget",
         section=LIMITS,
         field="limits.budget_usd",
         read=values.budget,
         metavar="USD",
-        help="Stop at this cost; none: no cap of its own [default: 100, or the policy's].",
+        help="Stop at this cost in USD; none: no cap of its own [default: 100, or the policy's].",
     ),
     Flag(
         "--memory-mb",
@@ -335,23 +358,26 @@ FLAGS: tuple[Flag, ...] = (
         field="limits.memory_mb",
         type=float,
         metavar="MIB",
-        help="Of all processes; off.",
+        help="Memory of the agent and everything it starts [default: none].",
     ),
-    _seconds("timeout-secs", "idle_s", "Silence that ends the run; 300."),
-    _seconds("wall-secs", "wall_s", "The whole run; off."),
-    _seconds("start-secs", "start_s", "To the first sign of life; 60."),
-    _seconds("tool-secs", "tool_s", "One tool call; 900."),
-    _seconds("approval-secs", "approval_s", "Your time to answer, after which it is a no; 300."),
-    _seconds("connection-secs", "connection_s", "For a connection to answer at the start; 30."),
-    _seconds("exit-secs", "exit_s", "From the result to the end of the process; 5."),
-    _seconds("stop-secs", "stop_s", "Between asking the process to end and ending it; 2."),
+    _seconds("idle-secs", "idle_s", "End the run after this much silence.", "300", old=("--timeout-secs",)),
+    _seconds("wall-secs", "wall_s", "End the run after this time, whatever it does.", "none"),
+    _seconds("start-secs", "start_s", "Time until the agent's first sign of life.", "60"),
+    _seconds("tool-secs", "tool_s", "Time for one tool call.", "900"),
+    _seconds(
+        "approval-secs", "approval_s", "Time to answer a question; then the call is denied.", "300; detached runs wait"
+    ),
+    _seconds("connection-secs", "connection_s", "Time for an MCP server to connect at the start.", "30"),
+    _seconds("unreachable-secs", "unreachable_s", "Give up on a model's server that cannot be reached.", "30"),
+    _seconds("exit-secs", "exit_s", "Time between the result and the end of the process.", "5"),
+    _seconds("stop-secs", "stop_s", "Time between asking the process to stop and killing it.", "2"),
     Flag(
         "--api-retries",
         section=LIMITS,
         field="api_retries",
         type=int,
         metavar="N",
-        help="The agent's tries against a failing service.",
+        help="The agent's retries against a failing service.",
     ),
     Flag(
         "--auto-continue",
@@ -359,22 +385,29 @@ FLAGS: tuple[Flag, ...] = (
         field="auto_continue",
         type=int,
         metavar="N",
-        help="Go on that often when the turns are used up, unless --max-turns is given; 0 to 5.",
+        help="How often to continue when the turns are used up, unless --max-turns is given; 0 to 5 [default: 0].",
     ),
     Flag(
         "--wait-for-limit/--no-wait-for-limit",
         section=LIMITS,
         field="wait_for_limit",
-        help="At a usage limit of the account wait for its reset and go on, or end as parked.",
+        help="At a usage limit of the account, wait for its reset and continue, or end as parked.",
     ),
-    Flag("--attempts", section=LIMITS, field="attempts", type=int, metavar="N", help="Starts in all; 2."),
+    Flag(
+        "--attempts",
+        section=LIMITS,
+        field="attempts",
+        type=int,
+        metavar="N",
+        help="Maximum number of starts [default: 2].",
+    ),
     Flag(
         "--billing",
         section=PAYING,
         field="billing",
         metavar="WHO",
         help="subscription (an API key is used only from leadrope's own .env), subscription_only (no key at all), "
-        "api_key, or auto.",
+        "api_key, or auto [default: subscription].",
     ),
     Flag(
         "--credential-file",
@@ -382,14 +415,14 @@ FLAGS: tuple[Flag, ...] = (
         field="credential",
         read=values.secret_file,
         metavar=_FILE,
-        help="A file that holds the token or key to use.",
+        help="A file with the token or key to use.",
     ),
     Flag(
         "--credential-kind",
         section=PAYING,
         field="credential_kind",
         type=click.Choice(["api_key", "oauth_token", "auth_token"]),
-        help="What it is, where its shape does not tell.",
+        help="Its kind, if that cannot be seen from its form.",
     ),
     Flag(
         "--broker/--no-broker",
@@ -405,7 +438,7 @@ FLAGS: tuple[Flag, ...] = (
         "-o",
         section=SHOWING,
         type=click.Choice(["text", "json", "stream-json"]),
-        help="text; json: the result as one object; stream-json: one event per line.",
+        help="json: the result as one object; stream-json: one event per line [default: text].",
     ),
     Flag(
         "--detach",
@@ -416,6 +449,12 @@ FLAGS: tuple[Flag, ...] = (
         help="Hand the run to the background and print its id; `leadrope runs logs -f ID` follows it.",
     ),
     Flag(
+        "--rehearse",
+        section=PAYING,
+        metavar="SCRIPT",
+        help="Take the model's answers from a script: no account, no config.",
+    ),
+    Flag(
         "--worktree",
         "-w",
         section=KEEPING,
@@ -423,21 +462,28 @@ FLAGS: tuple[Flag, ...] = (
         flag_value=True,
         help="Work in a git worktree and branch of its own; `leadrope runs diff|apply|discard ID` afterwards.",
     ),
-    Flag("--branch", section=KEEPING, metavar="NAME", help="The worktree's branch; leadrope/ID."),
+    Flag("--branch", section=KEEPING, metavar="NAME", help="The worktree's branch [default: leadrope/ID]."),
     Flag(
         "--carry",
         section=KEEPING,
         is_flag=True,
         flag_value=True,
-        help="Take uncommitted changes along into the worktree.",
+        help="Copy uncommitted changes into the worktree.",
     ),
     Flag(
         "--checkpoint/--no-checkpoint",
         section=KEEPING,
-        help="Remember the files before the first edit, for `leadrope runs undo ID`; the default.",
+        help="Save the files before the first edit, for `leadrope runs undo ID` [default: checkpoint].",
     ),
-    Flag("--title", section=KEEPING, metavar="TEXT", help="What lists call the run; the prompt's beginning."),
-    Flag("--priority", section=KEEPING, type=int, metavar="N", help="Higher goes first when runs wait; 0."),
+    Flag(
+        "--title",
+        section=KEEPING,
+        metavar="TEXT",
+        help="The run's name in lists [default: the beginning of the prompt].",
+    ),
+    Flag(
+        "--priority", section=KEEPING, type=int, metavar="N", help="Runs with a higher number start first [default: 0]."
+    ),
     Flag(
         "--ci",
         section=SHOWING,
@@ -446,8 +492,21 @@ FLAGS: tuple[Flag, ...] = (
         help="For a job that nobody watches: annotations and a job summary on GitHub.",
     ),
     Flag("--junit", section=SHOWING, metavar=_FILE, help="Write the outcome as a JUnit file."),
-    Flag("--strict", section=SHOWING, is_flag=True, flag_value=True, help="A degraded run exits with 1."),
-    Flag("--quiet", "-q", section=SHOWING, is_flag=True, flag_value=True, help="Only the answer and what went wrong."),
+    Flag(
+        "--fail-on-denied",
+        section=SHOWING,
+        is_flag=True,
+        flag_value=True,
+        help="Exit with 3 if any call was denied, whatever else was allowed.",
+    ),
+    Flag(
+        "--strict",
+        section=SHOWING,
+        is_flag=True,
+        flag_value=True,
+        help="Exit with 3 if any call was denied, and with 1 if the run is degraded.",
+    ),
+    Flag("--quiet", "-q", section=SHOWING, is_flag=True, flag_value=True, help="Print only the answer and errors."),
 )
 
 

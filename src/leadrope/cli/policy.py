@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from leadrope import errors
-from leadrope.cli import policy_allow
+from leadrope import errors, spelling
+from leadrope.cli import flags, policy_allow
 from leadrope.cli.screen import Screen, Style
 from leadrope.core import config as configs
 from leadrope.core import home
@@ -27,6 +27,7 @@ from leadrope.policy.files import PolicyFile
 from leadrope.policy.look import Facts
 from leadrope.policy.resolve import EffectivePolicy
 from leadrope.policy.rules import RULES, Rule
+from leadrope.runtime import saved_agents
 
 _HELP = """Show, check and try the rules that hold here.
 
@@ -56,11 +57,11 @@ command.add_command(policy_allow.command)
 def _layers(function: _F) -> _F:
     """The flags that say which layers there are."""
     for option in (
-        click.option("--agent", metavar="NAME", help="With [agents.NAME.policy] of your config.toml."),
+        click.option("--agent", metavar="NAME", help="With the rules of this saved agent."),
         click.option(
             "--policy", "policies", multiple=True, metavar="FILE", help="A policy of the run's own; repeatable."
         ),
-        click.option("--cwd", metavar="DIR", default=".", help="The project's folder; here."),
+        flags.cwd(),
     ):
         function = option(function)
     return function
@@ -69,14 +70,15 @@ def _layers(function: _F) -> _F:
 @command.command(
     "show",
     short_help="What holds, and who says so.",
-    epilog="\b\nExample:\n  leadrope policy show --layer project --json",
+    epilog="\b\nExample:\n  leadrope policy show --layer project -o json",
 )
 @_layers
 @click.option(
     "--layer", metavar="NAME", help="Only what this layer says: default, global, agent:NAME, project, run:FILE."
 )
-@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
-def show(*, cwd: str, policies: Sequence[str], agent: str | None, layer: str | None, as_json: bool) -> int:
+@flags.output("text", "json", help="json: one object.")
+@flags.old_json()
+def show(*, cwd: str, policies: Sequence[str], agent: str | None, layer: str | None, output: str) -> int:
     """Every rule that holds, its value, and the layer that it came from."""
     found = _gather(cwd, policies, agent)
     names = tuple(dict.fromkeys(each.name for each in found.layers))
@@ -85,7 +87,7 @@ def show(*, cwd: str, policies: Sequence[str], agent: str | None, layer: str | N
             raise errors.BadValue("--layer", f"there is no layer {layer!r}", hint=f"There are: {', '.join(names)}.")
         found = msgspec.structs.replace(found, layers=tuple(each for each in found.layers if each.name == layer))
     policy = found.effective()
-    if as_json:
+    if output == "json":
         _write_json({"layers": names, "rules": dict(_as_data(policy)), "notices": found.notices})
         return 0
     screen = Screen.of_process()
@@ -107,7 +109,7 @@ def show(*, cwd: str, policies: Sequence[str], agent: str | None, layer: str | N
     epilog="\b\nExamples:\n  leadrope policy check\n  leadrope policy check ci/policy.toml",
 )
 @click.argument("file", required=False)
-@click.option("--cwd", metavar="DIR", default=".", help="The project's folder; here.")
+@flags.cwd()
 def check(*, file: str | None, cwd: str) -> int:
     """Check FILE, or your config.toml and the project's leadrope.toml. Errors come with file and line."""
     screen = Screen.of_process()
@@ -134,23 +136,29 @@ def check(*, file: str | None, cwd: str) -> int:
     epilog="\b\nExample:\n  leadrope policy test --policy rules.toml",
 )
 @click.option("--policy", "policies", multiple=True, metavar="FILE", help="Also this policy; repeatable.")
-@click.option("--cwd", metavar="DIR", default=".", help="The project's folder; here.")
+@flags.cwd()
 @click.option("--quiet", "-q", is_flag=True, help="Only what fails, and the sum.")
 def test(*, cwd: str, policies: Sequence[str], quiet: bool) -> int:
     """Run the examples of every policy: the shipped one, your config.toml, the project's, and each --policy."""
-    screen = Screen.of_process()
-    held = failed = 0
+    style = Screen.of_process().style
+    passed = failed = 0
     for policy in _tested(cwd, policies):
-        for outcome in examples.run(policy.effective(), policy.examples):
-            if outcome.holds:
-                held += 1
-            else:
-                failed += 1
-                click.echo(f"{screen.style.bad('✗')} {policy.source}: {outcome}")
-            if outcome.holds and not quiet:
-                click.echo(f"{screen.style.good('✓')} {outcome.example.expect:<5} {outcome.example.call}")
-    click.echo(f"{held} held, {failed} failed")
+        outcomes = examples.run(policy.effective(), policy.examples)
+        good = sum(outcome.holds for outcome in outcomes)
+        passed, failed = passed + good, failed + len(outcomes) - good
+        if outcomes and not quiet:
+            click.echo(style.bold(f"{policy.source}: {_counted(good, len(outcomes) - good)}"))
+        for outcome in outcomes:
+            if not outcome.holds:
+                click.echo(f"  {style.bad('✗')} " + (f"{policy.source}: " if quiet else "") + str(outcome))
+            elif not quiet:
+                click.echo(f"  {style.good('✓')} {outcome.example.expect:<5} {outcome.example.call}")
+    click.echo(_counted(passed, failed))
     return 1 if failed else 0
+
+
+def _counted(passed: int, failed: int) -> str:
+    return f"{passed} passed" + (f", {failed} failed" if failed else "")
 
 
 @command.command(
@@ -160,17 +168,18 @@ def test(*, cwd: str, policies: Sequence[str], quiet: bool) -> int:
 Examples:
   leadrope policy explain "Bash(cd / && rm -rf *)"
   leadrope policy explain "Write(.github/workflows/ci.yml)" --mode full
-  leadrope policy explain "WebFetch(https://example.com/a)" --json
+  leadrope policy explain "WebFetch(https://example.com/a)" -o json
 """,
 )
 @click.argument("call")
 @_layers
-@click.option("--mode", metavar="MODE", default="default", help="The run's mode; default.")
+@click.option("--mode", metavar="MODE", default="default", show_default=True, help="The run's mode.")
 @click.option("--allow", "allow", multiple=True, metavar="PATTERN", help="As with this grant; repeatable.")
 @click.option("--nobody", is_flag=True, help="As if nobody could be asked.")
 @click.option("--sandboxed", is_flag=True, help="As if the call ran in a sandbox that holds.")
 @click.option("--at", "at", metavar="FOLDER", help="As if the agent's shell were in this folder [default: --cwd].")
-@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@flags.output("text", "json", help="json: one object.")
+@flags.old_json()
 def explain(
     *,
     call: str,
@@ -182,7 +191,7 @@ def explain(
     nobody: bool,
     sandboxed: bool,
     at: str | None,
-    as_json: bool,
+    output: str,
 ) -> int:
     """What would happen to CALL: the verdict, the rule, its layer, and how a command is read. Nothing is run.
 
@@ -198,7 +207,7 @@ def explain(
     policy = Policy(mode=normal_mode(mode), workspace=(workspace,), allow=grants, rules=found.effective())
     verdict = decide(policy, wanted, _explained(wanted, Facts(person=not nobody, sandboxed=sandboxed), workspace))
     assumed = {"cwd": str(Path(workspace, at or "")), "sandboxed": sandboxed, "mode": policy.mode}
-    if as_json:
+    if output == "json":
         _write_json({"verdict": verdict.word, **msgspec.to_builtins(verdict), "assumed": assumed})
         return 0
     screen = Screen.of_process()
@@ -219,9 +228,13 @@ def explain(
 
 def _explained(call: ToolCall, facts: Facts, workspace: str) -> Facts:
     """With what this machine says about programs, git's settings and folders. No host name is looked up."""
+    from leadrope.providers.claude_code.env import passed_on  # noqa: PLC0415  # only for this command
     from leadrope.runtime.surroundings import Surroundings  # noqa: PLC0415  # only for this command
 
-    around = Surroundings(workspace=(workspace,), env=dict(os.environ))
+    # A GIT_ASKPASS of the terminal (VS Code sets one) does not reach an agent, and must not decide here either.
+    config = configs.load(_environ())
+    env = passed_on(os.environ, config.forward_env, default_home=Path.home())
+    around = Surroundings(workspace=(workspace,), env=env)
     if call.name == "WebFetch" or not around.takes_time(call):
         return around.at_hand(facts)
     return asyncio.run(around.looked_up(call, facts))
@@ -238,15 +251,21 @@ def _environ() -> dict[str, str]:
 def _gather(cwd: str, policies: Sequence[str], agent: str | None) -> sources.Sources:
     environ = _environ()
     config = home.config_file(environ)
-    if agent is not None and agent not in (known := files.read_user(config, try_examples=False).names):
-        hint = f"There are: {', '.join(known)}." if known else f"{config} has no [agents.NAME]."
-        raise errors.BadValue("--agent", f"there is no agent {agent!r}", hint=hint)
+    of_file: list[dict[str, Any]] = []
+    if agent is not None:
+        try:
+            saved = saved_agents.find(agent, configs.load(environ), environ, _folder(cwd))
+        except errors.BadValue as error:
+            raise errors.BadValue("--agent", error.message.removeprefix("agent: "), hint=error.hint) from None
+        if saved.origin != "config":
+            agent, of_file = None, [saved.policy]
     return sources.gather(
         config=config,
         home=home.leadrope_home(environ),
         agent=agent,
         cwd=_folder(cwd),
         policies=[Path(path) for path in policies],
+        more=of_file,
     )
 
 
@@ -291,10 +310,13 @@ def _of_project(folder: Path, tries: bool) -> tuple[PolicyFile, ...]:
 
 
 def _tested(cwd: str, policies: Sequence[str]) -> Iterator[PolicyFile]:
-    yield PolicyFile(source="default", examples=defaults.examples())
-    readers = [*_readers(None, cwd), *(reader for path in policies for reader in _readers(path, cwd))]
-    for _, read in readers:
+    """The user's own first: their failures are what one looks for."""
+    for path in policies:
+        for _, read in _readers(path, cwd):
+            yield from read(False)
+    for _, read in reversed(list(_readers(None, cwd))):
         yield from read(False)
+    yield PolicyFile(source="shipped with leadrope", examples=defaults.examples())
 
 
 # -- showing ----------------------------------------------------------------------------------------------------------
@@ -337,7 +359,7 @@ def _print_problems(problems: Sequence[Problem], style: Style) -> None:
     for problem in problems:
         click.echo(f"{style.bad('✗')} {problem}")
         if problem.hint:
-            click.echo(f"  {style.dim(problem.hint)}")
+            click.echo(f"  {style.dim(spelling.runnable(problem.hint))}")
 
 
 def _write_json(data: Any) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leadrope import errors
+from leadrope.cli import config_edit
 from leadrope.core import config as configs
 from leadrope.core import home
 from leadrope.policy import patterns
@@ -83,24 +82,8 @@ def write(path: Path, entries: Sequence[str]) -> None:
         allow = tomlkit.array()
         allow.extend(entries)
         run["allow"] = allow.multiline(multiline=len(entries) > 1)
-        _replace(target, tomlkit.dumps(document))
+        config_edit.replace_file(target, tomlkit.dumps(document))
     except (OSError, UnicodeDecodeError, TOMLKitError, TypeError) as error:
         raise errors.BadConfig(
             f"{path} cannot be changed: {error}", hint=f'Add it by hand: [run] allow = ["{entries[-1]}"]'
         ) from None
-
-
-def _replace(target: Path, text: str) -> None:
-    """All of the new text or all of the old one, with the permissions of before."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
-    fd, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(fd, "w") as file:
-            file.write(text)
-            os.fchmod(file.fileno(), mode)
-        Path(name).replace(target)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            Path(name).unlink()
-        raise

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Literal, Self
 
-Done = Literal["enter", "interrupt", "eof"]
+Done = Literal["enter", "interrupt", "eof", "editor"]
 
 _SEQUENCES = {
     "[A": "up",
@@ -35,6 +35,9 @@ _SEQUENCES = {
     "OF": "end",
     "[4~": "end",
     "[3~": "delete",
+    # Shift-Enter, where a terminal tells it from Enter.
+    "[13;2u": "newline",
+    "[27;2;13~": "newline",
     "[200~": "paste",
     "[201~": "pasted",
 }
@@ -51,6 +54,7 @@ _CONTROLS = {
     "\x10": "up",
     "\x15": "cut-left",
     "\x17": "cut-word",
+    "\x18": "editor",
     "\x7f": "backspace",
     "\r": "enter",
     "\n": "enter",
@@ -62,9 +66,12 @@ _READ_BYTES = 4096
 class Line:
     """The text, the cursor and the history: keys in, a changed line out."""
 
-    def __init__(self, history: list[str]) -> None:
-        self.text = ""
-        self.cursor = 0
+    def __init__(self, history: list[str], text: str = "", *, is_edited: bool = False, can_leave: bool = False) -> None:
+        """`is_edited`: a backslash before Enter is part of the text. `can_leave`: Ctrl-X ends it, for an editor."""
+        self.text = text
+        self.cursor = len(text)
+        self._is_edited = is_edited
+        self._can_leave = can_leave
         self._history = history
         self._place = len(history)
         self._typed = ""
@@ -92,8 +99,15 @@ class Line:
 
     def _do(self, name: str) -> Done | None:
         match name:
+            case "enter" if self.text[: self.cursor].endswith("\\") and not self._is_edited:
+                # As in a shell: the line continues.
+                self.text = self.text[: self.cursor - 1] + "\n" + self.text[self.cursor :]
             case "enter":
                 return "enter"
+            case "newline":
+                self._insert("\n")
+            case "editor" if self._can_leave:
+                return "editor"
             case "interrupt":
                 return "interrupt"
             case "delete-or-eof" if not self.text:
@@ -149,6 +163,8 @@ class Line:
 def _sequence(keys: str, at: int) -> tuple[str, int]:
     """The name of the key that an escape begins, and where the next one stands; a bare escape is nothing."""
     end = at + 1
+    if end < len(keys) and keys[end] in "\r\n":
+        return "newline", end + 1  # Alt-Enter
     if end < len(keys) and keys[end] in "[O":
         end += 1
         while end < len(keys) and (keys[end].isdigit() or keys[end] in ";?"):
@@ -202,6 +218,26 @@ class Prompt:
     async def read(self, label: str) -> str:
         """One line. EOFError for Ctrl-D on an empty one or a closed terminal, KeyboardInterrupt for Ctrl-C."""
         line = Line(self.history)
+        done = await self._typed_into(line, label)
+        if done == "eof":
+            raise EOFError
+        if done == "interrupt":
+            raise KeyboardInterrupt(line.text)
+        if line.text.strip() and (not self.history or self.history[-1] != line.text):
+            self.history.append(line.text)
+        return line.text
+
+    async def edit(self, label: str, text: str, *, can_leave: bool = False) -> tuple[str, bool]:
+        """A text that is there already; False with it if Ctrl-X asked for an editor. Raises as `read` does."""
+        line = Line([], text, is_edited=True, can_leave=can_leave)
+        done = await self._typed_into(line, label)
+        if done == "eof":
+            raise EOFError
+        if done == "interrupt":
+            raise KeyboardInterrupt(line.text)
+        return line.text, done != "editor"
+
+    async def _typed_into(self, line: Line, label: str) -> Done:
         keys, self._ahead = self._ahead, ""
         self._set(raw=True)
         self._write("\x1b[?2004h")
@@ -219,16 +255,10 @@ class Prompt:
             self._draw(label, line)
             self._write("\x1b[?2004l\r\n")
             self._restore()
-        if done == "eof":
-            raise EOFError
-        if done == "interrupt":
-            raise KeyboardInterrupt(line.text)
-        if line.text.strip() and (not self.history or self.history[-1] != line.text):
-            self.history.append(line.text)
-        return line.text
+        return done
 
     def _draw(self, label: str, line: Line) -> None:
-        columns = max(20, shutil.get_terminal_size().columns)
+        columns = max(20, self._columns())
         shown = line.text.replace("\n", "↵").replace("\t", " ")
         whole = width_of(label) + width_of(shown)
         place = width_of(label) + width_of(shown[: line.cursor])
@@ -239,6 +269,13 @@ class Prompt:
         out += (f"\x1b[{up}A" if up else "") + "\r" + (f"\x1b[{place % columns}C" if place % columns else "")
         self._row = place // columns
         self._write(out)
+
+    def _columns(self) -> int:
+        """Of this terminal: stdout may be a pipe."""
+        with contextlib.suppress(OSError):
+            if found := os.get_terminal_size(self._fd).columns:
+                return found
+        return shutil.get_terminal_size().columns
 
     async def _keys(self) -> str:
         loop = asyncio.get_running_loop()

@@ -7,14 +7,16 @@ from typing import assert_never
 
 import msgspec
 
+from leadrope import spelling
+from leadrope.cli import table
+from leadrope.cli.call_lines import SHOWN_AFTER_S, CallLines
+from leadrope.cli.live_lines import seconds
+from leadrope.cli.markdown_stream import MarkdownStream
 from leadrope.cli.screen import Screen
 from leadrope.core import events
 from leadrope.core.result import RunResult
-from leadrope.core.tools import ToolCall, class_of
-from leadrope.runtime.gate import QUESTION_TOOLS
-from leadrope.runtime.shown import clean, describe, one_line
+from leadrope.runtime.shown import clean, one_line
 
-_RESUMABLE = ("stopped", "parked", "timed_out", "over_budget", "denied")
 _TAIL_KINDS = ("agent_died", "spawn_failed", "malformed_output", "out_of_memory", "empty_output")
 
 
@@ -28,23 +30,24 @@ class Renderer:
         quiet: bool = False,
         answer: bool = True,
         rehearsal: bool = False,
-        resumable: bool = True,
+        folded: bool = False,
+        is_data: bool = False,
     ) -> None:
+        """`folded`: a call is one line, when it is done; somebody shows `live_lines` until then, or it is all past.
+        `is_data`: the answer is JSON, by a schema. Stdout gets that alone; what the agent says goes to stderr.
+        """
         self._screen = screen
         self._style = screen.style
         self._quiet = quiet
         self._answer = answer
         """False: stdout belongs to another form of output."""
+        self._is_data = is_data
+        self._streams = answer and screen.is_live and not is_data
+        self._markdown = MarkdownStream() if answer and screen.styles_answer and not is_data else None
         self._rehearsal = rehearsal
         """The model is a script: nobody pays, and costs would be fiction."""
-        self._resumable = resumable
-        self._cwd = ""
-        self._calls: dict[str, ToolCall] = {}
-        self._decided: set[str] = set()
-        self._asked: dict[str, str] = {}
-        """Approval id -> call id."""
-        self._who: dict[str, str] = {}
-        """Call id -> who was asked."""
+        self._folded = folded
+        self._calls = CallLines(screen, self._call_line, folded=folded)
         self._plans: set[str] = set()
         self._streamed = False
         self._streamed_any = False
@@ -53,28 +56,46 @@ class Renderer:
         """Text that is the answer if nothing follows it; only kept when nobody watches stdout."""
         self._agents: set[str] = set()
         self._told: set[str] = set()
+        self._header: list[str] = []
+        self._waiting: dict[str, str] = {}
+        """What a person is asked, by the id of the question."""
+        self._doing = "starting the agent"
+        self._since = time.monotonic()
+
+    def live_lines(self, now: float) -> list[str]:
+        """What it is doing at this moment, for lines that change."""
+        if self._calls.is_running:
+            return self._calls.running(now)
+        if not self._doing or now - self._since < SHOWN_AFTER_S:
+            return []
+        doing = next(iter(self._waiting.values()), self._doing)
+        return [f"  ⋯ {doing} {seconds(now - self._since, digits=0)}"]
+
+    def begin_turn(self) -> None:
+        """Something was said to the agent."""
+        self._now_doing("thinking" if self._header else "starting the agent")
+
+    def _now_doing(self, what: str) -> None:
+        self._doing, self._since = what, time.monotonic()
 
     def show(self, recorded: events.Recorded) -> None:
         event = recorded.event
-        if not isinstance(event, events.MessageDelta):
+        self._note(event)
+        if not isinstance(event, events.MessageDelta | events.ThinkingDelta):
             self._thinking = False
         match event:
-            case events.MessageDelta():
+            case events.MessageDelta() | events.ThinkingDelta():
                 self._delta(event)
             case events.MessageCompleted():
                 self._message(event)
             case events.SessionStarted():
                 self._session(event)
             case events.ToolRequested():
-                self._calls[event.call.id] = event.call
+                self._calls.requested(event.call)
             case events.ToolDecided():
-                self._decision(event)
+                self._calls.decided(event, recorded.time, time.monotonic())
             case events.ToolCompleted():
-                self._completed(event)
-            case events.ApprovalRequested():
-                self._asked[event.approval_id] = event.call.id
-            case events.ApprovalResolved():
-                self._who[self._asked.get(event.approval_id, "")] = event.by
+                self._calls.completed(event, recorded.time)
             case events.GrantRevoked():
                 self._line(self._style.dim(f"  · {clean(event.pattern)} is no longer granted"))
             case events.QuestionRequested():
@@ -97,7 +118,7 @@ class Renderer:
             case events.Notice():
                 self._notice(event)
             case events.WallsHeld():
-                self._warn(f"the walls held: {one_line(event.message, 120)}")
+                self._warn(f"the sandbox held: {one_line(event.message, 120)}")
             case events.OutputChecked():
                 if not event.valid:
                     told = event.errors[0] if event.errors else "there is none"
@@ -111,7 +132,10 @@ class Renderer:
                 | events.TurnEnded()
                 | events.ThinkingCompleted()
                 | events.ToolProgress()
+                | events.ApprovalRequested()
+                | events.ApprovalResolved()
                 | events.UsageUpdated()
+                | events.UsageEstimated()
                 | events.RunEnding()
                 | events.AgentExited()
             ):
@@ -119,17 +143,50 @@ class Renderer:
             case _:
                 assert_never(event)
 
+    def _note(self, event: events.Event) -> None:
+        """What it does from now on, for `live_lines`."""
+        match event:
+            case events.MessageDelta(agent_id=None, thinking=False):
+                # On a terminal the text itself says that something comes.
+                if self._doing != "writing" or self._streams:
+                    self._now_doing("writing")
+            case events.MessageDelta() | events.ThinkingDelta():
+                pass
+            case events.SessionStarted() | events.TurnStarted() | events.MessageCompleted() | events.ToolCompleted():
+                self._now_doing("thinking")
+            case events.ApprovalRequested():
+                self._now_doing("thinking")
+                self._waiting[event.approval_id] = f"waiting for approval of {clean(one_line(event.call.name, 30))}"
+            case events.QuestionRequested():
+                self._now_doing("thinking")
+                self._waiting[event.question_id] = "waiting for an answer"
+            case events.ApprovalResolved(approval_id=name) | events.QuestionResolved(question_id=name):
+                self._waiting.pop(name, None)
+                self._now_doing("thinking")
+            case events.RetryScheduled(by="supervisor"):
+                self._now_doing("waiting to start again")
+            case events.RetryScheduled(error=error, attempt=number) if events.is_unreachable(error):
+                self._now_doing(f"{clean(one_line(error, 100))}, attempt {number + 1}")
+            case events.RetryScheduled():
+                self._now_doing("waiting to try again")
+            case events.TurnEnded() | events.RunEnding():
+                self._now_doing("ending")
+            case events.RunEnded():
+                self._now_doing("")
+            case _:
+                pass
+
     # -- text -------------------------------------------------------------------------------------------------------
 
-    def _delta(self, event: events.MessageDelta) -> None:
+    def _delta(self, event: events.MessageDelta | events.ThinkingDelta) -> None:
         if event.agent_id is not None:
             return
-        if event.thinking:
-            if not self._thinking:
+        if events.is_thought(event):
+            if not self._thinking and not self._folded:
                 self._thinking = True
                 self._line(self._style.dim("  · thinking"))
             return
-        if self._answer and self._screen.is_live and event.text:
+        if self._streams and event.text:
             self._say(event.text)
             self._streamed = True
 
@@ -139,9 +196,10 @@ class Renderer:
             return
         if event.is_error:
             return  # the result tells it, with a hint
-        if self._answer and self._screen.is_live:
+        if self._streams:
             if not self._streamed:
                 self._say(event.text)
+            self._end_text()
             self._screen.end_line()
             self._streamed = False
         else:
@@ -149,8 +207,14 @@ class Renderer:
             self._pending = event.text
 
     def _say(self, text: str) -> None:
-        self._screen.text(clean(text))
+        shown = clean(text)
+        self._screen.text(shown if self._markdown is None else self._markdown.feed(shown))
         self._streamed_any = True
+
+    def _end_text(self) -> None:
+        """What was held back, to see what it means, is shown."""
+        if self._markdown is not None:
+            self._screen.text(self._markdown.end())
 
     def _flush_pending(self) -> None:
         """Something follows, so this was not the answer."""
@@ -160,42 +224,9 @@ class Renderer:
 
     # -- tools ------------------------------------------------------------------------------------------------------
 
-    def _decision(self, event: events.ToolDecided) -> None:
-        self._decided.add(event.call.id)
-        if event.call.name in QUESTION_TOOLS and event.decision == "allow":
-            return  # told when it is answered
-        call = event.call
-        if event.edited is not None:
-            call = msgspec.structs.replace(call, input=event.edited)
-        self._call_line(call, _verdict(event, self._who.get(event.call.id, "")), is_good=event.decision == "allow")
-
-    def _call_line(self, call: ToolCall, verdict: str, *, is_good: bool) -> None:
+    def _call_line(self, text: str) -> None:
         self._flush_pending()
-        indent = "    " if call.agent_id else "  "
-        mark = self._style.good("✓") if is_good else self._style.bad("✗")
-        name = clean(call.name)
-        room = self._screen.width - len(indent) - len(name) - 8
-        tail = clean(one_line(verdict, max(40, room - 20)))
-        words = describe(call, cwd=self._cwd, width=max(20, room - len(tail)))
-        shown = self._style.dim(tail) if is_good else self._style.bad(tail)
-        self._line(f"{indent}{mark} {self._style.bold(name)} {words}  {shown}".rstrip())
-
-    def _completed(self, event: events.ToolCompleted) -> None:
-        call = self._calls.get(event.call_id)
-        if call is None or call.name in QUESTION_TOOLS:
-            return
-        if event.call_id not in self._decided:
-            # The agent refused its own call before it came to the gate.
-            text = event.text.replace("<tool_use_error>", "").replace("</tool_use_error>", "")
-            self._call_line(call, f"did not run: {one_line(text, 100)}", is_good=False)
-            return
-        if not event.executed:
-            return  # the decision said it
-        indent = "      " if event.agent_id else "    "
-        if event.is_error:
-            self._line(self._style.bad(f"{indent}↳ failed: {_short(event.text, self._screen.width - 20)}"))
-        elif class_of(call.name) == "command":
-            self._line(self._style.dim(f"{indent}↳ {_preview(event.text, self._screen.width - 24)}"))
+        self._line(text)
 
     def _question(self, event: events.QuestionResolved) -> None:
         is_plan = event.question_id in self._plans
@@ -210,13 +241,16 @@ class Renderer:
     # -- the rest ---------------------------------------------------------------------------------------------------
 
     def _session(self, event: events.SessionStarted) -> None:
-        self._cwd = event.cwd
-        if not self._rehearsal:
-            self._line(billing_line(event))
+        self._calls.cwd = event.cwd
+        lines = [] if self._rehearsal else self._fitted(billing_line(event).split(" · "))
         parts = [f"{event.provider} {event.agent_version}".strip(), event.model, f"mode {event.mode}", event.cwd]
-        self._line(self._style.dim(clean(" · ".join(part for part in parts if part))))
+        lines += [self._style.dim(line) for line in self._fitted([clean(part) for part in parts if part])]
         if event.instructions:
-            self._line(self._style.dim(clean(f"instructions: {', '.join(event.instructions)}")))
+            lines.append(self._style.dim(clean(f"instructions: {', '.join(event.instructions)}")))
+        for line in lines:
+            if line not in self._header:  # a further attempt says only what is different
+                self._line(line)
+        self._header = lines
         for connection in event.connections:
             if connection.status not in ("connected", "pending"):
                 self._warn(f"connection {connection.name}: {connection.status}")
@@ -228,6 +262,11 @@ class Renderer:
 
     def _retry(self, event: events.RetryScheduled) -> None:
         what = one_line(event.error, 100) or "the request failed"
+        if events.is_unreachable(event.error):
+            # The notice before it says this of the first one, and the live line of all.
+            if event.attempt > 1 and not self._folded:
+                self._warn(f"{what}; retrying, attempt {event.attempt + 1}")
+            return
         status = f" (HTTP {event.api_status})" if event.api_status else ""
         who = "starting again" if event.by == "supervisor" else "trying again"
         when = f"at {_clock(time.time() + event.delay_s)}" if event.delay_s >= 120 else f"in {event.delay_s:.0f} s"
@@ -235,15 +274,16 @@ class Renderer:
 
     def _notice(self, event: events.Notice) -> None:
         if event.level in ("warning", "error"):
-            self._warn(event.message)
+            self._warn(event.message or event.code)
         elif event.level == "info":
-            self._line(self._style.dim(f"  · {clean(event.message)}"))
+            self._line(self._style.dim(f"  · {clean(spelling.runnable(event.message))}"))
 
     def _warn(self, text: str) -> None:
         self._told.add(text)
-        self._line(f"{self._style.warn('!')} {clean(text)}")
+        self._line(f"{self._style.warn('!')} {clean(spelling.runnable(text))}")
 
     def _ended(self, result: RunResult) -> None:
+        self._calls.finish()
         self._final_text(result)
         problem = ending_lines(result)
         if problem:
@@ -256,21 +296,26 @@ class Renderer:
         for warning in result.warnings:
             if warning.message not in self._told and warning.message not in problem:
                 self._warn(warning.message)
-        self._line(self._style.dim(self._summary(result)))
-        if self._resumable and result.outcome in _RESUMABLE and result.session_id:
-            self._line(self._style.dim(f'go on with: leadrope run --resume {result.session_id} "…"'))
+        self._tell_summary(result)
 
-    def show_turn(self, result: RunResult) -> None:
+    def show_turn(self, result: RunResult, *, is_interrupted: bool = False) -> None:
         """The end of one turn of a conversation."""
+        self._calls.finish()
         self._final_text(result)
         self._streamed_any = False
-        problem = ending_lines(result)
+        # Whoever sits here has seen the denied call or has interrupted it, and says what comes next.
+        problem = [] if result.outcome == "denied" else ending_lines(result)
+        if is_interrupted and result.outcome == "stopped":
+            problem = []
+            self._always("interrupted.")
         for number, line in enumerate(problem):
             mark = (self._style.warn("!") if result.ok else self._style.bad("✗")) if number == 0 else " "
             self._always(f"{mark} {_short(line, 500)}")
-        self._line(self._style.dim(self._summary(result)))
+        if not is_interrupted or result.usage.total_tokens:
+            self._tell_summary(result)
 
     def _final_text(self, result: RunResult) -> None:
+        self._end_text()  # of a message that was cut off
         if not self._answer:
             self._pending = ""
             return
@@ -281,16 +326,31 @@ class Renderer:
             if self._screen.is_live:
                 text = clean(msgspec.json.format(shown, indent=2).decode())
             self._screen.end_line()
+        elif self._is_data:
+            self._pending, text = self._pending or result.text, ""
+            self._flush_pending()
         elif self._screen.is_live:
             text = "" if self._streamed_any else clean(result.text)
+            if self._markdown is not None and text:
+                text = self._markdown.feed(text) + self._markdown.end()
         else:
             self._pending = ""
             text = result.text
         if text:
             self._screen.text(text if text.endswith("\n") else text + "\n")
 
-    def _summary(self, result: RunResult) -> str:
-        parts = [_count(result.turns, "turn"), f"{result.usage.total_tokens:,} tokens"]
+    def _fitted(self, parts: list[str]) -> list[str]:
+        return table.joined(parts, self._screen.width)
+
+    def _tell_summary(self, result: RunResult) -> None:
+        for line in self._fitted(self._summary(result)):
+            self._line(self._style.dim(line))
+
+    def _summary(self, result: RunResult) -> list[str]:
+        # Of a turn that was stopped the agent also counts requests that were never answered.
+        is_counted = result.usage.total_tokens and result.outcome != "stopped"
+        parts = [_count(result.turns, "model request")] if is_counted else []
+        parts.append(f"{result.usage.total_tokens:,} tokens")
         if not self._rehearsal:
             parts.append(f"{money(result.cost_usd)} ({result.cost_note})")
         parts.append(f"{result.duration_s:.1f} s")
@@ -298,7 +358,7 @@ class Renderer:
             parts.append(f"{_count(len(result.denials), 'call')} denied")
         if result.leftovers_killed:
             parts.append(f"{_count(result.leftovers_killed, 'leftover process', 'leftover processes')} ended")
-        return " · ".join(parts)
+        return parts
 
     def _line(self, text: str) -> None:
         if not self._quiet:
@@ -334,40 +394,20 @@ def _ending_lines(result: RunResult) -> list[str]:
     facts += [f"HTTP {error.api_status}"] if error.api_status else []
     facts += [f"clock: {error.clock}"] if error.clock else []
     told = f" ({', '.join(facts)})" if facts else ""
-    lines = [f"{result.outcome.replace('_', ' ')}{told}: {error.message}"]
-    if error.kind in _TAIL_KINDS:
+    lines = [f"{result.outcome.replace('_', ' ')}{told}: {spelling.runnable(error.message)}"]
+    if error.connection is not None:
+        lines += [f"stderr of {error.connection}: {line}" for line in error.stderr_tail]
+    elif error.kind in _TAIL_KINDS:
         lines += [f"stderr: {line}" for line in error.stderr_tail[-5:]]
     if result.resets_at:
         lines.append(f"The limit resets at {_clock(result.resets_at)}.")
     if error.hint:
-        lines.append(error.hint)
+        lines.append(spelling.runnable(error.hint))
     return lines
-
-
-def _verdict(event: events.ToolDecided, who: str) -> str:
-    if event.decision == "allow":
-        if event.by == "rule":
-            return f"allowed by {event.rule}"
-        edited = ", edited" if event.edited is not None else ""
-        return f"approved by {'you' if who == 'person' else who or 'a person'}{edited}"
-    if event.by == "rule":
-        return f"denied by {event.rule}: {event.reason}" if event.reason else f"denied by {event.rule}"
-    if event.by == "person" and who == "person":
-        return f"denied by you: {event.reason}" if event.reason else "denied by you"
-    return f"denied: {event.reason}"
 
 
 def _short(text: str, width: int = 100) -> str:
     return one_line(clean(text), width)
-
-
-def _preview(text: str, width: int) -> str:
-    # Rules and boxes around the words say nothing.
-    lines = [line for line in clean(text).splitlines() if any(char.isalnum() for char in line)]
-    if not lines:
-        return "no output"
-    more = f"  (+{_count(len(lines) - 1, 'line')})" if len(lines) > 1 else ""
-    return one_line(lines[0], width) + more
 
 
 def _count(number: int, one: str, many: str | None = None) -> str:

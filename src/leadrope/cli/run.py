@@ -3,87 +3,191 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from leadrope import errors
-from leadrope.cli import live, options, values
-from leadrope.cli.exits import INTERRUPTED, exit_code
+from leadrope import errors, spelling
+from leadrope.cli import json_output, live, options, piped, rehearse, resuming, values
+from leadrope.cli.exits import FAILED, INTERRUPTED, OK, Demands, exit_code, explain
 from leadrope.cli.render import Renderer, billing_line, ending_lines
 from leadrope.cli.screen import Screen
 from leadrope.core import config as configs
 from leadrope.core import events, home
 from leadrope.core.request import RunRequest, check_text
 from leadrope.core.request_secrets import redactor_of
-from leadrope.core.result import RunResult
+from leadrope.core.result import RunError, RunResult, not_started
+from leadrope.runtime import config_values
+from leadrope.runtime.shown import clean
+
+if TYPE_CHECKING:
+    from leadrope.rehearsal.model import ModelServer
+    from leadrope.runs.continued import Continued
 
 _HELP = """Run an agent on PROMPT, under supervision.
 
-PROMPT is the task; `-` reads it from standard input. Text streams as it comes. A tool call that no rule has settled is
-held and asked for here; where nobody can answer, it is denied. Ctrl-C interrupts the turn, a second one stops the run.
+PROMPT is the task. What is piped in goes to the agent after it, as a document (text, at most 1 MiB); `-` reads the
+prompt itself from standard input. In a shell loop add `< /dev/null`, so that the loop keeps its own input.
+
+Text streams as it arrives. A tool call that no rule decides waits for your answer; if nobody can answer, it is
+denied. Ctrl-C interrupts the turn, a second one stops the run.
 """
 _EPILOG = """\b
 Examples:
   leadrope run "why does test_login fail?" --mode plan
   leadrope run "fix it" --mode edit --tools Read,Edit,Bash --max-turns 20
-  git diff | leadrope run - --purpose review --output json
+  git diff | leadrope run "review this" --purpose review --output json
   leadrope run "list the routes" --schema routes.schema.json -o json
-  leadrope run "go on" --continue
+  leadrope run "now the docs" --continue
   leadrope run "try it another way" --fork 7f1f9d3e
   leadrope run "upgrade the dependencies" --worktree --detach
   leadrope run "review change.diff" --mode plan --ci --junit leadrope.xml
+  leadrope run "fix it" --mode edit --rehearse answers.yaml    scripted answers; no account needed
 
 \b
 Exit codes:
-  0 succeeded or degraded   1 failed (or degraded, with --strict)   2 usage
-  3 denied   5 over budget   6 timed out   75 parked by a usage limit
-  130 interrupted
+  0 succeeded, or degraded   1 failed, or --schema was not satisfied   2 usage
+  3 denied: a call was, and no edit, command or network call was allowed
+  5 over budget   6 timed out   75 parked by a usage limit   130 interrupted
+  --fail-on-denied: 3 if any call was denied
+  --strict: the same, and 1 if the run is degraded
 
 Weakest to strongest: built-in defaults, [run] of config.toml, the profile, flags.
 """
 
 
+Show = Callable[[events.Recorded], None]
+Doing = Callable[[float], list[str]]
+
+
+class _Run(options.GroupedCommand):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            told = _in_quotes(error, ctx, given)
+            _write_unstarted(json_output.wanted(given), errors.RequestError(told.format_message()))
+            raise told from None
+
+
+def _in_quotes(error: click.UsageError, ctx: click.Context, given: list[str]) -> click.UsageError:
+    """A prompt of several words is the mistake that is made most often."""
+    words = re.search(r"unexpected extra arguments? \((.*)\)", error.message)
+    if words is None or ctx.params.get("prompt") is None:
+        return error
+    prompt = next((word for word in given if word == ctx.params["prompt"]), "")
+    told = f'the prompt is more than one argument; put it in quotes: leadrope run "{prompt} {words[1]}"'
+    return click.UsageError(told, ctx=ctx)
+
+
 @click.command(
     "run",
-    cls=options.GroupedCommand,
+    cls=_Run,
     params=[click.Argument(["prompt"], required=False), *options.FLAGS],
     help=_HELP,
     epilog=_EPILOG,
     short_help="Run an agent on a prompt, under supervision.",
 )
 def command(prompt: str | None, **given: Any) -> int:
-    environ = dict(os.environ)
-    environ = {**home.load_env(home.leadrope_home(environ)), **environ}
-    config = configs.load(environ)
-    request = build(prompt, given, config, environ)
-    kept = _kept(given)
     output = given["output"] or "text"
-    is_quiet, is_strict = bool(given["quiet"]), bool(given["strict"])
+    try:
+        return _command(prompt, given, output)
+    except errors.LeadropeError as error:
+        _write_unstarted(output, error)
+        raise
+    except asyncio.CancelledError:
+        _write_unstarted(output, None)
+        return INTERRUPTED
+
+
+def _command(prompt: str | None, given: Mapping[str, Any], output: str) -> int:
+    options.one_session(given)
+    server: ModelServer | None = None
+    if given["rehearse"]:
+        server = _scripted(given)
+        environ, config = rehearse.environ(), configs.Config()
+    else:
+        environ = {**home.load_env(home.leadrope_home(os.environ)), **os.environ}
+        config = configs.load(environ)
+        config_values.check(config)
+    named = resuming.session_named(given, environ)
+    earlier = resuming.find(named, environ) if named is not None else None
+    request = build(prompt, given, config, environ, named, earlier)
+    kept = _kept(given, earlier)
     if given["detach"]:
-        return _detach(request, kept, Screen.of_process(environ))
-    is_reported = bool(given["ci"] or given["junit"])
+        return _detach(request, kept, Screen.of_process(environ), output, config, environ)
+    demands = _demands(given, request)
+    unstored: list[errors.ResultNotStored] = []
 
     def go(screen: Screen, see: Callable[[events.Recorded], None] | None) -> RunResult:
-        show = shower(output, screen, quiet=is_quiet, resumable=request.persist_session)
+        is_quiet = bool(given["quiet"])
+        is_data = request.output_schema is not None
+        show, doing = shower(output, screen, quiet=is_quiet, is_data=is_data, is_rehearsed=server is not None)
+        shown = {**kept, "doing": doing}
+        if is_quiet or output == "stream-json":
+            shown["ending"] = None
         try:
-            result = asyncio.run(_run(request, screen, _both(show, see), config, environ, kept))
+            result = asyncio.run(_run(request, screen, _both(show, see), config, environ, shown, server))
         except errors.BadValue as error:
             raise options.in_flags(error, given) from None
+        except errors.ResultNotStored as error:
+            unstored.append(error)
+            result = error.result
+            screen.line(spelling.runnable(f"leadrope: {error.message}"))
+            screen.line(spelling.runnable(f"  {error.hint}"))
         if output == "json":
-            _write_json(result)
+            json_output.write(json_output.whole(result))
+        if told := explain(result, demands):
+            screen.line(f"{screen.style.bad('✗')} {clean(told)}")
         return result
 
-    try:
-        result = _reported(request, given, environ, go) if is_reported else go(Screen.of_process(environ), None)
-    except asyncio.CancelledError:
-        return INTERRUPTED
-    return exit_code(result, strict=is_strict)
+    is_reported = bool(given["ci"] or given["junit"])
+    result = _reported(request, given, environ, go) if is_reported else go(Screen.of_process(environ), None)
+    if any(error.is_timed_out for error in unstored):
+        return FAILED  # it was not stopped by a person
+    if server is not None and (found := rehearse.mismatches(server, is_whole=result.ok)):
+        rehearse.tell(given["rehearse"], found)
+        return FAILED
+    return exit_code(result, demands) or (FAILED if unstored else OK)
+
+
+def _scripted(given: Mapping[str, Any]) -> ModelServer:
+    from leadrope.rehearsal.model import ModelServer  # noqa: PLC0415  # only rehearsals need it
+
+    rehearse.refuse_others(given)
+    script = rehearse.read(given["rehearse"], Path(given["cwd"]).expanduser() if given["cwd"] else Path.cwd())
+    if script.steps:
+        raise errors.BadValue("--rehearse", "`steps` are for workflows", hint="Write the answers of a run as `turns`.")
+    return ModelServer(script, strict=False)
+
+
+def _demands(given: Mapping[str, Any], request: RunRequest) -> Demands:
+    return Demands(
+        strict=bool(given["strict"]),
+        fail_on_denied=bool(given["fail_on_denied"]),
+        schema=request.output_schema is not None,
+    )
+
+
+def _write_unstarted(output: str, error: errors.LeadropeError | None) -> None:
+    """Whoever reads JSON gets it also from a run that could not start, or was interrupted before it did."""
+    if output == "text":
+        return
+
+    problem = RunError(kind="stopped", message="interrupted before the run started")
+    stopped = RunResult(run_id="", outcome="stopped", error=problem, attempts=0)
+    result = not_started(error) if error is not None else stopped
+    line = json_output.line(json_output.whole(result)) if output == "json" else json_output.last_line(result)
+    sys.stdout.buffer.write(line)
+    sys.stdout.buffer.flush()
 
 
 def _both(
@@ -107,57 +211,100 @@ def _reported(
 ) -> RunResult:
     """The same run, and afterwards its report for the CI service; also where it could not be started."""
     from leadrope.cli import ci  # noqa: PLC0415  # only --ci and --junit need it
-    from leadrope.runs import recover  # noqa: PLC0415  # the same
 
     job = ci.Job(environ, is_ci=bool(given["ci"]), output=given["output"] or "text", junit_file=given["junit"])
     title = redactor_of(request, environ).clean(given["title"] or request.prompt)
-    told: dict[str, Any] = {"strict": bool(given["strict"]), "cwd": request.cwd or str(Path.cwd())}
+    told: dict[str, Any] = {"demands": _demands(given, request), "cwd": request.cwd or str(Path.cwd())}
     try:
         with job:
             result = go(job.screen, job.see)
     except errors.LeadropeError as error:
-        job.tell(title, recover.not_started(error), **told)
+        job.tell(title, not_started(error), **told)
         raise
     job.tell(title, result, **told)
     return result
 
 
 def build(
-    prompt: str | None, given: Mapping[str, Any], config: configs.Config, environ: Mapping[str, str]
+    prompt: str | None,
+    given: Mapping[str, Any],
+    config: configs.Config,
+    environ: Mapping[str, str],
+    resume: str | None = None,
+    earlier: Continued | None = None,
 ) -> RunRequest:
-    """One request out of the prompt, the flags and the config; what is wrong is raised before anything is started."""
+    """One request out of the prompt, the flags and the config; what is wrong is raised before anything is started.
+
+    `resume` names the session that is continued, and `earlier` is the stored run whose settings are kept.
+    """
     fields = options.overrides(given)
     fields["prompt"] = _prompt(prompt, given.get("file"))
-    return with_config(fields, given, config, environ)
+    request = with_config(fields, given, config, environ, resume, earlier)
+    if prompt == "-" or not request.prompt.strip():
+        return request
+    # Last of all: a mistake in a flag is told before anybody waits for a pipe.
+    added = piped.read(Screen.of_process(environ))
+    return msgspec.structs.replace(request, prompt=piped.with_input(request.prompt, added))
 
 
 def with_config(
-    fields: dict[str, Any], given: Mapping[str, Any], config: configs.Config, environ: Mapping[str, str]
+    fields: dict[str, Any],
+    given: Mapping[str, Any],
+    config: configs.Config,
+    environ: Mapping[str, str],
+    resume: str | None = None,
+    earlier: Continued | None = None,
 ) -> RunRequest:
-    """The flags' own fields above the config's and the profile's."""
-    options.one_session(given)
-    if given.get("continue"):
-        fields["resume"] = _last_session(given.get("cwd"), environ)
+    """The flags' own fields above those of the run that is continued, or above the config's and the profile's."""
+    if resume is not None:
+        fields["resume"] = earlier.run.session_id if earlier is not None and resume == "last" else resume
     servers = options.connections(config, given.get("mcp_config"), given.get("mcp_server") or ())
     if servers is not None:
         fields["connections"] = servers
     try:
         check_text({"variables": fields.get("variables")})  # the one field that may come from the environment
-        return configs.apply(config, given.get("profile"), fields, environ=environ)
+        found = _with_session(resuming.request_of(fields, given.get("profile"), config, environ, earlier), environ)
+        if earlier is not None and not given["quiet"]:
+            _tell_kept(earlier, found, fields, given, config, environ)
+        return found
     except errors.BadValue as error:
         raise options.in_flags(error, given) from None
 
 
-def _last_session(cwd: str | None, environ: Mapping[str, str]) -> str:
-    from leadrope.runtime.sessions import Sessions  # noqa: PLC0415  # only --continue asks for it
+def _tell_kept(
+    earlier: Continued,
+    request: RunRequest,
+    fields: Mapping[str, Any],
+    given: Mapping[str, Any],
+    config: configs.Config,
+    environ: Mapping[str, str],
+) -> None:
+    """One line about the settings that come from the run that is continued."""
+    try:
+        other = resuming.request_of(fields, given.get("profile"), config, environ, None)
+    except errors.LeadropeError:
+        other = RunRequest(prompt="")  # the config's own settings cannot be used, and are not
+    if told := resuming.describe(earlier, request, other):
+        screen = Screen.of_process(environ)
+        screen.line(screen.style.dim(redactor_of(request, environ).clean(told)))
 
-    folder = Path(cwd).expanduser() if cwd is not None else Path.cwd()
-    found = Sessions.of(environ).last(folder)
-    if found is None:
-        raise errors.BadValue(
-            "--continue", f"no session was used in {folder}", hint="See `leadrope sessions list`, and use --resume ID."
-        )
-    return found.id
+
+def _with_session(request: RunRequest, environ: Mapping[str, str]) -> RunRequest:
+    """The session of --resume or --fork by its whole id; they take the ids of runs too."""
+    if request.resume is None or request.provider != "claude-code":
+        return request
+    from leadrope.runs import database, session_names  # noqa: PLC0415  # only a resumed session needs them
+    from leadrope.runs.reading import Reads  # noqa: PLC0415  # the same
+    from leadrope.runtime.sessions import Sessions  # noqa: PLC0415  # the same
+
+    folder = home.leadrope_home(environ)
+    stored = database.path_in(folder)
+    runs = []
+    if stored.is_file():
+        with contextlib.closing(Reads(stored)) as store:
+            runs = store.with_prefix(request.resume)
+    known = session_names.resolve(request.resume, Sessions(folder), runs)
+    return msgspec.structs.replace(request, resume=known)
 
 
 def _prompt(prompt: str | None, file: str | None) -> str:
@@ -184,18 +331,25 @@ async def _run(
     config: configs.Config,
     environ: Mapping[str, str],
     kept: dict[str, Any],
+    server: ModelServer | None = None,
 ) -> RunResult:
     # The caller's own environment goes to the run: it knows what leadrope's .env adds, and tells the two apart.
     with live.logs(screen, environ), live.person(screen) as approver:
+        if server is not None:
+            async with server:
+                request = rehearse.request_of(request, server.url)
+                kept = {**kept, "environ": environ}
+                return await live.drive(request, show=show, screen=screen, approver=approver, config=config, **kept)
         return await live.drive(request, show=show, screen=screen, approver=approver, config=config, **kept)
 
 
-def _kept(given: Mapping[str, Any]) -> dict[str, Any]:
+def _kept(given: Mapping[str, Any], earlier: Continued | None) -> dict[str, Any]:
     """What the service is told beside the request."""
     if given["detach"]:
-        for name in ("ci", "junit"):
+        for name in ("ci", "junit", "strict", "fail_on_denied"):
             if given[name] is not None:
-                raise errors.BadValue(f"--{name}", "reports the end of a run, and --detach does not wait for it")
+                flag = f"--{name.replace('_', '-')}"
+                raise errors.BadValue(flag, "is about the end of a run, and --detach does not wait for it")
     if not given["worktree"]:
         for name in ("branch", "carry"):
             if given[name] is not None:
@@ -206,13 +360,38 @@ def _kept(given: Mapping[str, Any]) -> dict[str, Any]:
         "carry": bool(given["carry"]),
         "checkpoint": given["checkpoint"] is not False,
     }
-    return {"title": given["title"] or "", "priority": given["priority"] or 0, "place": {"wanted": wanted}}
+    place: dict[str, Any] = {}
+    if earlier is not None and not given["worktree"] and not given["cwd"]:
+        place = earlier.place()  # it stays in its worktree
+        wanted = {**wanted, **place["wanted"]}
+        if given["checkpoint"] is not None:
+            wanted["checkpoint"] = given["checkpoint"]
+    place |= {"wanted": wanted, "secret_files": secret_files(given, earlier)}
+    return {"title": given["title"] or "", "priority": given["priority"] or 0, "place": place}
 
 
-def _detach(request: RunRequest, kept: dict[str, Any], screen: Screen) -> int:
+def secret_files(given: Mapping[str, Any], earlier: Continued | None) -> dict[str, str]:
+    """Where secrets can be read again when the run is continued by another process; a pipe is read only once."""
+    named = dict(text.split("=", 1) for text in given.get("secret_file") or ())
+    if given.get("credential_file"):
+        named["credential"] = given["credential_file"]
+    found = {name.strip(): str(Path(path).expanduser().absolute()) for name, path in named.items()}
+    found = {name: path for name, path in found.items() if not path.startswith(("/dev/", "/proc/"))}
+    return {**(earlier.secret_files if earlier is not None else {}), **found}
+
+
+def _detach(
+    request: RunRequest,
+    kept: dict[str, Any],
+    screen: Screen,
+    output: str,
+    config: configs.Config,
+    environ: Mapping[str, str],
+) -> int:
     from leadrope.core.request import check  # noqa: PLC0415  # only here
     from leadrope.runs import detached  # noqa: PLC0415  # only here
     from leadrope.runs.stored_requests import placed  # noqa: PLC0415  # only here
+    from leadrope.runtime import prepare  # noqa: PLC0415  # only here
 
     request = check(request)
     if request.resume is not None:
@@ -220,26 +399,43 @@ def _detach(request: RunRequest, kept: dict[str, Any], screen: Screen) -> int:
 
         request, notices = Sessions.of().settle(request)
         for notice in notices:
-            screen.line(notice.message)
+            screen.line(spelling.runnable(notice.message))
     # The folder of this terminal: the owner's own is another.
     request = placed(msgspec.structs.replace(request, cwd=request.cwd or "."))
-    run_id = detached.hand_over(home.leadrope_home(os.environ), request, dict(os.environ), **kept)
-    print(run_id)
-    screen.line(screen.style.dim(f"watch it with: leadrope runs logs -f {run_id[:8]}"))
+    # What is wrong with the words of a command is said here, and not stored as a run that failed.
+    prepare.complete(request, config, environ, home.leadrope_home(environ), waits=True)
+    run_id = detached.hand_over(
+        home.leadrope_home(os.environ),
+        request,
+        dict(os.environ),
+        tell=lambda text: screen.line(spelling.runnable(f"! {text}")),
+        **kept,
+    )
+    if output == "text":
+        print(run_id)
+    else:
+        json_output.write({"run_id": run_id})
+    screen.line(screen.style.dim(spelling.runnable(f"watch it with: leadrope runs logs -f {run_id[:8]}")))
     return 0
 
 
-def shower(output: str, screen: Screen, *, quiet: bool, resumable: bool = True) -> Callable[[events.Recorded], None]:
-    """What is done with each event, by the form of output."""
-    if output == "text":
-        return Renderer(screen, quiet=quiet, resumable=resumable).show
-    if output == "json":
-        return Renderer(screen, quiet=quiet, answer=False, resumable=resumable).show
-    encoder = msgspec.json.Encoder()
+def shower(
+    output: str, screen: Screen, *, quiet: bool, is_data: bool = False, is_rehearsed: bool = False
+) -> tuple[Show, Doing | None]:
+    """What is done with each event, by the form of output, and what is shown between them.
+
+    `is_data`: the answer is to be JSON, by a schema.
+    """
+    if output != "stream-json":
+        folded = screen.can_redraw and not quiet
+        renderer = Renderer(
+            screen, quiet=quiet, answer=output == "text", folded=folded, is_data=is_data, rehearsal=is_rehearsed
+        )
+        return renderer.show, None if quiet else renderer.live_lines
     out = sys.stdout.buffer
 
     def stream(recorded: events.Recorded) -> None:
-        out.write(encoder.encode(recorded) + b"\n")
+        out.write(json_output.event_line(recorded))
         out.flush()
         match recorded.event:
             case events.SessionStarted() as started if not quiet:
@@ -250,9 +446,4 @@ def shower(output: str, screen: Screen, *, quiet: bool, resumable: bool = True) 
             case _:
                 pass
 
-    return stream
-
-
-def _write_json(result: RunResult) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(result) + b"\n")
-    sys.stdout.buffer.flush()
+    return stream, None

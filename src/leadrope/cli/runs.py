@@ -5,43 +5,47 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import click
-import msgspec
 
-from leadrope import errors
-from leadrope.cli import runs_revoke, table, values
-from leadrope.cli.exits import exit_code
-from leadrope.cli.render import Renderer, ending_lines
+from leadrope import errors, spelling
+from leadrope.cli import flags, json_output, pager, run_names, run_report, runs_revoke, table, values
+from leadrope.cli.exits import Demands, exit_code
+from leadrope.cli.live_lines import LiveLines
+from leadrope.cli.render import Renderer
 from leadrope.cli.screen import Screen
+from leadrope.core import config as configs
 from leadrope.core import home
+from leadrope.core.rehearsed import is_rehearsed
 from leadrope.core.request_secrets import redactor_of
-from leadrope.core.result import RunResult
-from leadrope.runs import database, detached, places, recover
+from leadrope.core.result import Outcome
+from leadrope.runs import database, detached, leases, places, recover
 from leadrope.runs.service import Service
-from leadrope.runs.store import Filter, RunInfo, Truncated
+from leadrope.runs.store import Filter, RunInfo, State, Truncated
 from leadrope.runtime.shown import clean
 
-_HELP = """What was run, what runs now, and what can be done about it.
+_HELP = """List, follow and control runs.
 
-A run is named by the beginning of its id, as a commit is in git. All of it works from any terminal, also for runs
-that were started with `leadrope run --detach`.
+RUN is an id or the beginning of one, as for commits in git. Without it, or with `last`, it is the newest run of this
+folder; commands that only look fall back to the newest of all. Everything works from any terminal, also for runs that
+were started with `leadrope run --detach`.
 """
 _EPILOG = """\b
 Examples:
   leadrope runs list --open             what runs or waits
+  leadrope runs show                    the newest run of this folder
   leadrope runs logs -f 3fa9            watch a run from here
   leadrope runs stop 3fa9
   leadrope runs revoke 3fa9 --all       ask again about what was granted
-  leadrope runs resume 3fa9 "go on"     in the same session
-  leadrope runs diff 3fa9               what a run in a worktree has changed
-  leadrope runs undo 3fa9               put the files back as they were before
+  leadrope runs resume 3fa9 "and now the tests"     in the same session
+  leadrope runs diff 3fa9               what a run has changed, as a patch
+  leadrope runs undo 3fa9               restore the files
   leadrope runs prune --days 30
 """
+ALL = 2**31
 T = TypeVar("T")
 
 
@@ -53,18 +57,56 @@ def command() -> None:
 command.add_command(runs_revoke.command)
 
 
-def with_service(work: Callable[[Service], Awaitable[T]]) -> T:
-    """What a command does with the store; owners that died are put right first."""
+def with_service(
+    work: Callable[[Service], Awaitable[T]], *, stays: bool = False, reads: bool = False, needs_config: bool = False
+) -> T:
+    """What a command does with the store; owners that died are put right first.
+
+    One that only `reads` works on a store that cannot be written, too, and says so.
+
+    Detached runs that nobody owns any more are continued in the background: afterwards, so that a command does not wait
+    for it and `runs stop` stops them first; all the time if the command `stays`. A mistake in config.toml is a warning,
+    so that what runs can always be seen and stopped, unless the command `needs_config`.
+    """
 
     async def do() -> T:
-        async with Service(dict(os.environ), kind="terminal") as service:
-            return await work(service)
+        environ = dict(os.environ)
+        open_service = Service if needs_config else usable_service
+        service = open_service(environ, revives=stays, reads=reads)
+        async with service:
+            if service.read_only is not None:
+                click.echo(
+                    spelling.runnable(f"leadrope: {service.read_only.message}; this is what is stored"), err=True
+                )
+            done = await work(service)
+            if notice := service.revive():
+                click.echo(spelling.runnable(notice), err=True)
+            return done
 
     return asyncio.run(do())
 
 
+def usable_service(environ: dict[str, str], **options: Any) -> Service:
+    """With as much of config.toml as can be used; what cannot is told on stderr."""
+    config, wrong = configs.load_usable({**home.load_env(home.leadrope_home(environ)), **environ})
+    try:
+        service = Service(environ, config=config, **options)
+    except errors.BadConfig as error:
+        wrong = wrong or error
+        service = Service(environ, config=configs.Config(source=config.source), **options)
+    if wrong is not None:
+        click.echo(spelling.runnable(f"warning: {wrong.message}"), err=True)
+        if wrong.hint:
+            click.echo(spelling.runnable(f"  {wrong.hint}"), err=True)
+    return service
+
+
 def has_store() -> bool:
-    return database.path_in(home.leadrope_home(os.environ)).exists()
+    path = database.path_in(home.leadrope_home(os.environ))
+    try:
+        return path.exists()
+    except OSError as error:
+        raise leases.unusable(path, error) from None
 
 
 # -- looking ----------------------------------------------------------------------------------------------------------
@@ -72,16 +114,18 @@ def has_store() -> bool:
 
 @command.command("list")
 @click.option("--open", "is_open", is_flag=True, help="Only runs that have not ended.")
-@click.option("--state", type=click.Choice(["queued", "starting", "running", "waiting", "paused", "parked", "ended"]))
 @click.option(
-    "--outcome", metavar="WORD", help="succeeded, degraded, failed, denied, timed_out, over_budget, stopped …"
+    "--state", type=flags.Word(get_args(State)), metavar="WORD", help=f"One of: {', '.join(get_args(State))}."
+)
+@click.option(
+    "--outcome", type=flags.Word(get_args(Outcome)), metavar="WORD", help=f"One of: {', '.join(get_args(Outcome))}."
 )
 @click.option("--label", metavar="KEY=VALUE", help="Only runs with this label.")
 @click.option("--here", is_flag=True, help="Only runs of this folder.")
-@click.option("-n", "--limit", default=20, show_default=True, help="How many.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="json: one object per line.")
+@flags.limit()
+@flags.output("text", "json", help="json: one object per line.")
 def list_(is_open: bool, state: Any, outcome: Any, label: str | None, here: bool, limit: int, output: str) -> int:
-    """The newest runs first."""
+    """List runs, newest first."""
     pair = None
     if label is not None:
         key, equals, value = label.partition("=")
@@ -89,24 +133,32 @@ def list_(is_open: bool, state: Any, outcome: Any, label: str | None, here: bool
             raise errors.BadValue("--label", f"{label!r} is not KEY=VALUE")
         pair = (key, value)
     wanted = Filter(
-        is_open=is_open, state=state, outcome=outcome, label=pair, cwd=str(Path.cwd()) if here else None, limit=limit
+        is_open=is_open,
+        state=state,
+        outcome=outcome,
+        label=pair,
+        cwd=str(Path.cwd()) if here else None,
+        limit=limit or ALL,
     )
 
     async def look(service: Service) -> list[RunInfo]:
         return service.listing(wanted)
 
-    rows = with_service(look) if has_store() else []
+    rows = with_service(look, reads=True) if has_store() else []
     if output == "json":
         for row in rows:
-            sys.stdout.buffer.write(msgspec.json.encode(row) + b"\n")
+            json_output.write(row)
         return 0
     screen = Screen.of_process()
     if not rows:
-        screen.line('No runs yet. `leadrope run "…"` makes one, `leadrope demo` shows how.')
+        is_filtered = is_open or here or state or outcome or label
+        none = spelling.runnable('No runs yet. `leadrope run "…"` makes one, `leadrope demo` shows how.')
+        screen.line("No run matches." if is_filtered and has_store() else none)
         return 0
-    for number, line in enumerate(listed(rows, screen.width)):
+    lines = listed(rows, screen.width)
+    for number, line in enumerate(lines):
         click.echo(screen.style.dim(line) if number == 0 and sys.stdout.isatty() else line)
-    if any(row.cost_usd for row in rows):
+    if any(cost(row) != NO_COST for row in rows) and "COST" in lines[0]:
         screen.line(screen.style.dim(cost_key(rows)))
     return 0
 
@@ -120,18 +172,24 @@ def listed(rows: Sequence[RunInfo], width: int) -> list[str]:
                 row.id[:8],
                 row.outcome or row.state,
                 table.ago(row.created),
-                cost(row) if row.cost_usd else "-",
+                cost(row),
                 row.model.removeprefix("claude-") or "-",
                 clean(row.title) + (f"  ({clean(row.note)})" if row.note and row.state != "ended" else ""),
             )
             for row in rows
         ],
         width,
+        droppable=("MODEL", "COST", "AGE"),
     )
+
+
+NO_COST = "-"
 
 
 def cost(row: RunInfo) -> str:
     """For a column, where there is no room for what it is called: a mark on what a subscription has paid."""
+    if not row.cost_usd or is_rehearsed(row.labels):  # its model is a script
+        return NO_COST
     return f"{'' if row.cost_label == 'estimate' else '~'}${row.cost_usd:.2f}"
 
 
@@ -139,115 +197,103 @@ def cost_key(rows: Sequence[RunInfo]) -> str:
     """What the costs of a table are, in one line."""
     if all(row.cost_label == "estimate" for row in rows):
         return "Costs are estimates."
-    return "Costs are estimates; ~ API-equivalent: a subscription pays, which is not charged by the token."
+    return "Costs are estimates; ~ API-equivalent: a subscription pays, not by the token."
 
 
 @command.command("show")
-@click.argument("run")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
-def show(run: str, output: str) -> int:
-    """What was asked, how it went, what it cost."""
+@click.argument("run", required=False)
+@flags.output("text", "json", help="json: one object.")
+def show(run: str | None, output: str) -> int:
+    """Show a run: the request, its outcome, its cost."""
 
     async def look(service: Service) -> int:
-        row = service.get(run)
+        row = run_names.named(service, run)
         texts = service.texts(row.id)
         if output == "json":
             told = {"run": row, "request": texts.request, "place": texts.place, "result": texts.result}
             told |= {"policy": texts.policy, "artifacts": service.store.artifacts(row)}
             told |= {"grants": service.grants(row.id)}
-            sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")
+            json_output.write(told)
             return 0
-        kept = [("kept", f"{clean(each.name)} ({each.size} bytes)") for each in service.store.artifacts(row)]
-        granted = runs_revoke.lines(service.grants(row.id))
-        for name, value in (*described(row, service.waits_for(row), texts.result), *granted, *kept):
-            click.echo(f"{name:<10} {value}")
-        click.echo(f"\n{clean(texts.request.prompt)}")
-        if texts.result is not None:
-            if texts.result.text:
-                click.echo(f"\n{clean(texts.result.text)}")
-            for line in ending_lines(texts.result):
-                click.echo(line)
+        screen = Screen.of_process()
+        styled = screen.styles_answer
+        for line in await run_report.lines(service, row, texts, screen.width, styles_answer=styled):
+            click.echo(line)
         return 0
 
-    return with_service(look)
-
-
-def described(row: RunInfo, note: str, result: RunResult | None) -> list[tuple[str, str]]:
-    source = "computed" if result is None else result.cost_source
-    state = row.state if row.outcome is None else f"{row.state}, {row.outcome}"
-    lines = [
-        ("run", row.id),
-        ("state", state + (f": {clean(note)}" if note else "")),
-        ("folder", row.cwd),
-        ("agent", " ".join(word for word in (row.agent, row.provider, row.model) if word)),
-        ("session", row.session_id or "-"),
-        ("started", time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row.created))),
-        ("attempts", str(row.attempt)),
-        ("cost", f"${row.cost_usd:.4f} ({row.cost_label}, {source}), {row.tokens} tokens"),
-    ]
-    if row.labels:
-        lines.append(("labels", ", ".join(f"{key}={value}" for key, value in row.labels.items())))
-    if row.parent:
-        lines.append(("after", row.parent[:8]))
-    if row.state != "ended" and row.last_action:
-        lines.append(("now", clean(row.last_action)))
-    return lines
+    return with_service(look, reads=True)
 
 
 @command.command("logs")
-@click.argument("run")
-@click.option("-f", "--follow", is_flag=True, help="Go on until the run ends.")
-@click.option("--from", "from_seq", default=1, metavar="SEQ", help="Begin at this event.")
-@click.option("-o", "--output", type=click.Choice(["text", "stream-json"]), default="text")
-def logs(run: str, follow: bool, from_seq: int, output: str) -> int:
-    """The events of a run, as they were shown when it ran. Ctrl-C leaves the run alone."""
+@click.argument("run", required=False)
+@click.option("-f", "--follow", is_flag=True, help="Follow the run until it ends.")
+@click.option("--from", "from_seq", default=1, show_default=True, metavar="SEQ", help="Begin at this event.")
+@flags.output("text", "stream-json", help="stream-json: one event per line.")
+def logs(run: str | None, follow: bool, from_seq: int, output: str) -> int:
+    """Show the events of a run as they were shown when it ran. Ctrl-C does not stop the run."""
 
     async def look(service: Service) -> int:
-        row = service.get(run)
+        row = run_names.named(service, run)
         screen = Screen.of_process()
-        renderer = Renderer(screen)
-        encode = msgspec.json.Encoder().encode
-        async for item in service.follow(row.id, from_seq, live=follow):
-            if output == "stream-json":
-                sys.stdout.buffer.write(encode(item) + b"\n")
-                sys.stdout.buffer.flush()
-            elif isinstance(item, Truncated):
-                screen.line(f"· events {item.first_seq} to {item.last_seq} are no longer kept")
-            else:
-                renderer.show(item)
+        renderer = Renderer(screen, folded=not follow or screen.can_redraw)
+        with LiveLines(screen, renderer.live_lines, wanted=follow and output == "text"):
+            async for item in service.follow(row.id, from_seq, live=follow):
+                if output == "stream-json":
+                    if isinstance(item, Truncated):
+                        json_output.write(item)
+                    else:
+                        sys.stdout.buffer.write(json_output.event_line(item))
+                        sys.stdout.buffer.flush()
+                elif isinstance(item, Truncated):
+                    screen.line(f"· events {item.first_seq} to {item.last_seq} are no longer kept")
+                else:
+                    renderer.show(item)
         ended = service.get(row.id)
-        result = service.texts(row.id).result
-        return exit_code(result) if follow and result is not None and ended.state == "ended" else 0
+        texts = service.texts(row.id)
+        if not follow or texts.result is None or ended.state != "ended":
+            return 0
+        return exit_code(texts.result, Demands(schema=texts.request.output_schema is not None))
 
-    return with_service(look)
+    return with_service(look, stays=follow, reads=True)
 
 
 @command.command("export")
-@click.argument("run")
-@click.option("--html", is_flag=True, help="One page that needs nothing else.")
-@click.option("-o", "--output", "target", type=click.Path(), help="A file; without it, standard output.")
-def export(run: str, html: bool, target: str | None) -> int:
-    """The whole run: its events as JSON lines, or one page for people."""
-
-    async def look(service: Service) -> bytes:
-        row = service.get(run)
-        records = recover.all_events(service.store, row)
-        if html:
-            from leadrope.runs import page  # noqa: PLC0415  # only for this
-
-            texts = service.texts(row.id)
-            clean_ = redactor_of(texts.request).clean
-            changed = await _folder_diff(service, row, texts.place)
-            return page.render(row, texts.request, records, texts.result, diff=changed, redact=clean_).encode()
-        return b"".join(msgspec.json.encode(record) + b"\n" for record in records)
-
-    data = with_service(look)
-    if target is None:
+@click.argument("run", required=False)
+@click.option("--html", is_flag=True, help="One self-contained page.")
+@flags.out()
+@flags.old_file("-o", "--output")
+def export(run: str | None, html: bool, out: str | None) -> int:
+    """Export a run: its events as JSON lines, or one HTML page."""
+    data = page_of(run) if html else _lines_of(run)
+    if out is None:
         sys.stdout.buffer.write(data)
         return 0
-    values.write_file("--out", target, data)
-    click.echo(f"{target}: {len(data)} bytes", err=True)
+    values.write_file("--out", out, data)
+    click.echo(f"{out}: {len(data)} bytes", err=True)
     return 0
+
+
+def _lines_of(run: str | None) -> bytes:
+    async def look(service: Service) -> bytes:
+        records = recover.all_events(service.store, run_names.named(service, run))
+        return b"".join(json_output.event_line(record) for record in records)
+
+    return with_service(look, reads=True)
+
+
+def page_of(run: str | None) -> bytes:
+    """A run as one HTML page."""
+    from leadrope.runs import page  # noqa: PLC0415  # only for this
+
+    async def look(service: Service) -> bytes:
+        row = run_names.named(service, run)
+        records = recover.all_events(service.store, row)
+        texts = service.texts(row.id)
+        clean_ = redactor_of(texts.request).clean
+        changed = await _folder_diff(service, row, texts.place)
+        return page.render(row, texts.request, records, texts.result, diff=changed, redact=clean_).encode()
+
+    return with_service(look, reads=True)
 
 
 async def _folder_diff(service: Service, row: RunInfo, place: dict[str, Any]) -> str | None:
@@ -265,19 +311,21 @@ async def _folder_diff(service: Service, row: RunInfo, place: dict[str, Any]) ->
 
 
 @command.command("stop")
-@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.argument("runs", nargs=-1, metavar="[RUN]...")
 def stop(runs: tuple[str, ...]) -> int:
-    """End runs, and wait until nothing of them is left."""
+    """Stop runs, and wait until nothing of them is left."""
 
     async def act(service: Service) -> int:
-        for run in runs:
-            row = service.get(run)
+        for run in runs or (None,):
+            row = run_names.named(service, run, changes=True, is_open=True)
             if row.state == "ended":
                 click.echo(f"{row.id[:8]} has ended already ({row.outcome})", err=True)
                 continue
             await service.stop(row.id)
             with service.store.bell.listen() as heard:
-                while service.get(row.id).state != "ended":
+                while (now := service.get(row.id)).state != "ended":
+                    if now.state in ("queued", "waiting") and now.owner is None:
+                        await service.stop(row.id)  # its owner died before it could
                     await heard.wait(2)
             click.echo(f"{row.id[:8]} {service.get(row.id).outcome}")
         return 0
@@ -285,10 +333,10 @@ def stop(runs: tuple[str, ...]) -> int:
     return with_service(act)
 
 
-def _order(kind: str) -> Callable[[str], int]:
-    def act(run: str) -> int:
+def _order(kind: str) -> Callable[[str | None], int]:
+    def act(run: str | None) -> int:
         async def give(service: Service) -> int:
-            row = service.get(run)
+            row = run_names.named(service, run, changes=True, is_open=True)
             await service.order(row.id, kind)
             click.echo(f"{row.id[:8]}: {kind} asked for")
             return 0
@@ -299,16 +347,16 @@ def _order(kind: str) -> Callable[[str], int]:
 
 
 @command.command("pause")
-@click.argument("run")
-def pause(run: str) -> int:
-    """Hold a run at its next tool call or turn; `runs resume` lets it go on."""
+@click.argument("run", required=False)
+def pause(run: str | None) -> int:
+    """Pause a run at its next tool call or turn; `runs resume` continues it."""
     return _order("pause")(run)
 
 
 @command.command("interrupt")
-@click.argument("run")
-def interrupt(run: str) -> int:
-    """End the turn, not the run."""
+@click.argument("run", required=False)
+def interrupt(run: str | None) -> int:
+    """Interrupt the turn, not the run."""
     return _order("interrupt")(run)
 
 
@@ -316,7 +364,7 @@ def interrupt(run: str) -> int:
 @click.argument("run")
 @click.argument("text")
 def send(run: str, text: str) -> int:
-    """Another prompt for a run that is at work."""
+    """Send another prompt to a running run."""
 
     async def act(service: Service) -> int:
         row = service.get(run)
@@ -328,16 +376,33 @@ def send(run: str, text: str) -> int:
 
 
 @command.command("resume")
-@click.argument("run")
+@click.argument("run", required=False)
 @click.argument("prompt", required=False)
-def resume(run: str, prompt: str | None) -> int:
-    """Let a paused run go on, or go on with an ended one in its session, in the background."""
+def resume(run: str | None, prompt: str | None) -> int:
+    """Continue a run in the background: one that is paused, one that nobody supervises any more, or an ended one.
+
+    An ended run continues in its session, with PROMPT and its settings: mode, model, billing, limits, folder or
+    worktree. One whose background process is gone gets the environment that it was started with; variables that
+    leadrope does not store, such as tokens, are taken from this shell.
+    """
+    if run is not None and prompt is None and not run_names.is_name(run):
+        run, prompt = None, run
 
     async def act(service: Service) -> int:
-        row = service.get(run)
+        row = run_names.named(service, run, changes=True)
         if row.state == "paused":
             await service.unpause(row.id)
-            click.echo(f"{row.id[:8]} goes on")
+            click.echo(f"{row.id[:8]} continues")
+            return 0
+        if row.state == "queued" and row.owner is None:
+            if prompt is not None:
+                raise errors.WrongState(
+                    f"run {row.id[:8]} has not ended, so it takes no new prompt",
+                    hint=f"Continue it with `leadrope runs resume {row.id[:8]}`.",
+                )
+            await asyncio.to_thread(detached.resume, service.home, row.id, dict(os.environ))
+            click.echo(f"{row.id[:8]} continues in the background")
+            click.echo(spelling.runnable(f"  watch it with: leadrope runs logs -f {row.id[:8]}"), err=True)
             return 0
         return await _again(service, row, prompt or recover.GO_ON)
 
@@ -345,28 +410,36 @@ def resume(run: str, prompt: str | None) -> int:
 
 
 @command.command("retry")
-@click.argument("run")
-def retry(run: str) -> int:
-    """The same request once more, from the beginning, in the background."""
+@click.argument("run", required=False)
+def retry(run: str | None) -> int:
+    """Run the same request again, from the beginning, in the background."""
 
     async def act(service: Service) -> int:
-        return await _again(service, service.get(run), None)
+        return await _again(service, run_names.named(service, run, changes=True), None)
 
     return with_service(act)
 
 
+def _tell(text: str) -> None:
+    click.echo(f"! {clean(spelling.runnable(text))}", err=True)
+
+
 async def _again(service: Service, row: RunInfo, prompt: str | None) -> int:
+    configs.load({**home.load_env(service.home), **os.environ})  # what cannot start is told here
     _, request = service.again(row.id, prompt=prompt)
-    new = await asyncio.to_thread(detached.hand_over, service.home, request, dict(os.environ), parent=row.id)
+    place = places.of_next(service.texts(row.id).place, is_resumed=prompt is not None)
+    new = await asyncio.to_thread(
+        detached.hand_over, service.home, request, dict(os.environ), tell=_tell, parent=row.id, place=place
+    )
     click.echo(new)
-    click.echo(f"  watch it with: leadrope runs logs -f {new[:8]}", err=True)
+    click.echo(spelling.runnable(f"  watch it with: leadrope runs logs -f {new[:8]}"), err=True)
     return 0
 
 
 @command.command("delete")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
 def delete(runs: tuple[str, ...]) -> int:
-    """Forget ended runs, with all their events."""
+    """Delete ended runs, with all their events."""
 
     async def act(service: Service) -> int:
         for run in runs:
@@ -378,13 +451,15 @@ def delete(runs: tuple[str, ...]) -> int:
 
 
 @command.command("prune")
-@click.option("--days", type=float, help="Keep what ended within so many days; the config's keep_days.")
-@click.option("--keep", type=int, help="Keep the newest so many, however old; the config's keep_runs.")
-@click.option("-n", "--dry-run", is_flag=True, help="Only say what would go.")
+@click.option(
+    "--days", type=float, help="Keep runs that ended within this many days [default: keep_days of [service]]."
+)
+@click.option("--keep", type=int, help="Keep this many of the newest, however old [default: keep_runs of [service]].")
+@click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
 def prune(days: float | None, keep: int | None, dry_run: bool) -> int:
     """Delete old runs and executions of workflows.
 
-    One that lives, waits, or has a worktree with work in it is kept.
+    Runs that have not ended, or whose worktree has changes, are kept.
     """
 
     async def act(service: Service) -> tuple[int, int]:
@@ -403,7 +478,7 @@ def prune(days: float | None, keep: int | None, dry_run: bool) -> int:
             await service.store.shrink()
         return len(found), len(flows)
 
-    count, flows = with_service(act)
+    count, flows = with_service(act, needs_config=True)  # it deletes by keep_days
     more = f" and {flows} execution{'' if flows == 1 else 's'} of workflows" if flows else ""
     click.echo(f"{count} runs{more} {'would be ' if dry_run else ''}deleted")
     return 0
@@ -413,51 +488,66 @@ def prune(days: float | None, keep: int | None, dry_run: bool) -> int:
 
 
 @command.command("diff")
-@click.argument("run")
-def diff(run: str) -> int:
-    """What the run has changed, in its worktree or since its checkpoint."""
+@click.argument("run", required=False)
+@click.option("--stat", is_flag=True, help="Only the names of the changed files.")
+@click.option("--no-pager", is_flag=True, help="Print to the terminal directly, also what is longer than the screen.")
+def diff(run: str | None, stat: bool, no_pager: bool) -> int:
+    """Show what a run has changed, in its worktree or since its checkpoint, as a patch.
 
-    async def look(service: Service) -> str:
-        return await places.diff(service, service.get(run))
+    On a terminal it is coloured and shown by $PAGER (less).
+    """
 
-    sys.stdout.write(with_service(look))
+    async def look(service: Service) -> tuple[str, str]:
+        row = run_names.named(service, run)
+        none = places.none_changed(service.texts(row.id).place)
+        if stat:
+            return "".join(f"{path}\n" for path in await places.changed_files(service, row)), none
+        return await places.diff(service, row), none
+
+    changes, none = with_service(look, reads=True)
+    if not changes:
+        click.echo(f"Changed files: {none or 'none'}", err=True)
+    elif sys.stdout.isatty():
+        pager.show(changes, Screen.of_process().style, paged=not no_pager)
+    else:
+        sys.stdout.write(changes)
     return 0
 
 
 @command.command("apply")
-@click.argument("run")
-@click.option("--commits", is_flag=True, help="Bring the run's own commits, not one patch.")
-def apply(run: str, commits: bool) -> int:
-    """Bring the changes of a run's worktree into the repository it came from."""
+@click.argument("run", required=False)
+@click.option("--commits", is_flag=True, help="Merge the run's own commits instead of one patch.")
+def apply(run: str | None, commits: bool) -> int:
+    """Apply the changes of a run's worktree to the repository that it came from."""
 
     async def act(service: Service) -> str:
-        return await places.apply(service, service.get(run), commits=commits)
+        return await places.apply(service, run_names.named(service, run, changes=True), commits=commits)
 
     click.echo(with_service(act))
     return 0
 
 
 @command.command("discard")
-@click.argument("run")
-def discard(run: str) -> int:
-    """Remove a run's worktree and its branch, with all that is in them."""
+@click.argument("run", required=False)
+def discard(run: str | None) -> int:
+    """Delete a run's worktree and its branch, with everything in them."""
 
     async def act(service: Service) -> str:
-        return await places.discard(service, service.get(run))
+        return await places.discard(service, run_names.named(service, run, changes=True))
 
     click.echo(with_service(act))
     return 0
 
 
 @command.command("undo")
-@click.argument("run")
-@click.option("-n", "--dry-run", is_flag=True, help="Only say what would be done.")
-@click.option("--force", is_flag=True, help="Also files that were changed after the run.")
-def undo(run: str, dry_run: bool, force: bool) -> int:
-    """Put the files back as they were before the run's first edit."""
+@click.argument("run", required=False)
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--force", is_flag=True, help="Also restore files that changed after the run.")
+def undo(run: str | None, dry_run: bool, force: bool) -> int:
+    """Restore the files as they were before the run's first edit."""
 
     async def act(service: Service) -> str:
-        return await places.undo(service, service.get(run), dry_run=dry_run, force=force)
+        return await places.undo(service, run_names.named(service, run, changes=True), dry_run=dry_run, force=force)
 
     click.echo(with_service(act))
     return 0

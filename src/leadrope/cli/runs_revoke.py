@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from leadrope import errors
-from leadrope.cli.who import current_user
+from leadrope.core import actors
 from leadrope.runtime.shown import exact
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def command(run: str, pattern: Sequence[str], is_all: bool) -> int:
         row = service.get(run)
         held = dict.fromkeys(grant.pattern for grant in service.grants(row.id) if grant.state == "active")
         for each in held if is_all else pattern:
-            await service.revoke(row.id, each, by=current_user())
+            await service.revoke(row.id, each, by=actors.system_user())
             click.echo(f"{row.id[:8]}: {exact(each)} is revoked")
         if is_all and not held:
             click.echo(f"{row.id[:8]} has no grants", err=True)

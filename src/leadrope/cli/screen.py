@@ -41,13 +41,29 @@ class Style:
 class Screen:
     """`text` streams to stdout; `line` puts a line of its own on stderr and never into the middle of a text."""
 
-    def __init__(self, out: TextIO, err: TextIO, *, colour: bool, width: int, is_live: bool) -> None:
+    def __init__(
+        self,
+        out: TextIO,
+        err: TextIO,
+        *,
+        colour: bool,
+        width: int,
+        is_live: bool,
+        can_redraw: bool = False,
+        styles_answer: bool = False,
+    ) -> None:
         self._out = out
         self._err = err
         self.style = Style(enabled=colour)
         self.width = width
         self.is_live = is_live
         """Somebody watches stdout: text is shown as it comes, and cleaned."""
+        self.can_redraw = can_redraw
+        """Lines of stderr can be taken away again: it is a terminal that moves its cursor."""
+        self.styles_answer = styles_answer
+        """Stdout is a terminal with colours: the Markdown of an answer is styled."""
+        self.is_lent = False
+        """Another program has the terminal, an editor: keys like Ctrl-C are meant for that."""
         self._in_line = False
         self._held = False
         self._waiting: list[tuple[bool, str]] = []
@@ -63,7 +79,15 @@ class Screen:
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="replace")
         width = shutil.get_terminal_size().columns if err.isatty() else PIPED_WIDTH
-        return cls(out, err, colour=wants_colour(err, environ), width=max(40, width), is_live=out.isatty())
+        return cls(
+            out,
+            err,
+            colour=wants_colour(err, environ),
+            width=max(40, width),
+            is_live=out.isatty(),
+            can_redraw=err.isatty() and environ.get("TERM", "dumb") != "dumb",
+            styles_answer=wants_colour(out, environ) and bool(environ.get("TERM")),
+        )
 
     def size(self) -> tuple[int, int]:
         """Columns and rows of the terminal behind stderr as it is now; stdout may be a pipe, and windows change."""
@@ -106,6 +130,16 @@ class Screen:
             self._out.flush()
             self._in_line = False
 
+    def draw(self, text: str) -> None:
+        """To stderr as it is, for lines that change; `before` must know how to take them away."""
+        self._err.write(text)
+        self._err.flush()
+
+    @property
+    def is_in_line(self) -> bool:
+        """The answer streams, and its last line has not ended."""
+        return self._in_line
+
     def _make_room(self) -> None:
         if self.before is not None and not self._held:
             self.before()
@@ -138,7 +172,11 @@ class ScreenLog(logging.Handler):
         self._screen = screen
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._screen.line(self._screen.style.dim(self.format(record)))
+        try:
+            self._screen.line(self._screen.style.dim(self.format(record)))
+        except (OSError, ValueError):
+            # Whoever read stderr is gone. A record that nobody sees must not end what is being recorded.
+            self.handleError(record)
 
 
 def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:

@@ -5,21 +5,21 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
-import msgspec
 
 from leadrope import errors
-from leadrope.cli import values
-from leadrope.cli.screen import PIPED_WIDTH
+from leadrope.cli import flags, json_output, table, values
+from leadrope.cli.screen import PIPED_WIDTH, Screen
 from leadrope.confined import read_named
 from leadrope.runtime.sessions import SessionInfo, Sessions
-from leadrope.runtime.shown import clean, one_line
+from leadrope.runtime.shown import clean
 
 _HELP = """List, show, export, import and delete sessions.
 
-Every run belongs to a session, kept in LEADROPE_HOME/sessions. ID may be the beginning of an id, if no other begins so.
+Every run belongs to a session, kept in LEADROPE_HOME/sessions. A unique ID prefix is enough.
 """
 _EPILOG = """\b
 Examples:
@@ -38,26 +38,33 @@ def command() -> None:
 
 @command.command("list")
 @click.option("--here", is_flag=True, help="Only those of this folder.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def list_(*, here: bool, as_json: bool) -> int:
-    """The sessions, the one that was used last first."""
+@flags.limit()
+@flags.output("text", "json", help="json: one object per line.")
+@flags.old_json()
+def list_(*, here: bool, limit: int, output: str) -> int:
+    """List sessions, last used first."""
     cwd = str(Path.cwd().resolve()) if here else None
-    found = [info for info in Sessions.of().listing() if cwd is None or info.cwd == cwd]
-    if as_json:
+    every = [info for info in Sessions.of().listing() if cwd is None or info.cwd == cwd]
+    found = every[:limit] if limit else every
+    if output == "json":
         for info in found:
-            sys.stdout.buffer.write(msgspec.json.encode(info) + b"\n")
+            json_output.write(info)
         return 0
     if not found:
         click.echo("there are no sessions" + (" of this folder" if here else ""), err=True)
-    for info in found:
-        click.echo(_row(info))
+        return 0
+    screen = Screen.of_process()
+    for number, line in enumerate(listed(found, _width())):
+        click.echo(screen.style.dim(line) if number == 0 and sys.stdout.isatty() else line)
+    if len(found) < len(every):
+        screen.line(screen.style.dim(f"{len(every) - len(found)} more; -n 0 shows all."))
     return 0
 
 
 @command.command("show")
 @click.argument("session_id", metavar="ID")
 def show(session_id: str) -> int:
-    """What is known of a session, and what was said in it."""
+    """Show a session and its conversation."""
     sessions = Sessions.of()
     info = sessions.find(session_id)
     facts = {
@@ -66,7 +73,7 @@ def show(session_id: str) -> int:
         "agent": " ".join(part for part in (info.provider, info.model) if part),
         "begun": _when(info.created),
         "last used": _when(info.last_used),
-        "runs": f"{len(info.runs)}, {info.turns} turns, ${info.cost_usd:.4f} ({info.cost_label})",
+        "runs": f"{len(info.runs)}, {info.turns} model requests, ${info.cost_usd:.4f} ({info.cost_label})",
         "last run": info.outcome,
         "forked from": info.forked_from or "",
         "rebuilt": f"{info.rebuilt} times" if info.rebuilt else "",
@@ -97,7 +104,7 @@ def export(session_id: str) -> int:
 @command.command("import")
 @click.argument("file", metavar="FILE")
 def import_(file: str) -> int:
-    """Take in an exported session; `-` reads standard input."""
+    """Import an exported session; `-` reads standard input."""
     try:
         lines = sys.stdin.buffer.read() if file == "-" else read_named(file, workspaces=values.workspaces())
     except errors.UnsafeFile as error:
@@ -111,9 +118,9 @@ def import_(file: str) -> int:
 
 @command.command("delete")
 @click.argument("session_ids", metavar="[ID]...", nargs=-1)
-@click.option("--older-than", type=float, metavar="DAYS", help="Those that were not used for so many days.")
+@click.option("--older-than", type=float, metavar="DAYS", help="Delete those that were not used for this many days.")
 def delete(session_ids: tuple[str, ...], older_than: float | None) -> int:
-    """Delete sessions for good."""
+    """Delete sessions permanently."""
     if not session_ids and older_than is None:
         raise errors.RequestError("no session was named", hint="Name one, or say --older-than DAYS.")
     sessions = Sessions.of()
@@ -126,11 +133,29 @@ def delete(session_ids: tuple[str, ...], older_than: float | None) -> int:
     return 0
 
 
-def _row(info: SessionInfo) -> str:
-    width = os.get_terminal_size().columns if sys.stdout.isatty() else PIPED_WIDTH
-    title = one_line(clean(info.title), max(20, width - 48))
-    mark = f" (fork of {info.forked_from[:8]})" if info.forked_from else ""
-    return f"{info.id[:8]}  {_when(info.last_used)}  {info.outcome or '-':11}  {title}{mark}"
+def listed(found: Sequence[SessionInfo], width: int) -> list[str]:
+    head = ("SESSION", "AGE", "LAST RUN", "RUNS", "FOLDER", "TITLE")
+    rows = [
+        (
+            info.id[:8],
+            table.ago(info.last_used),
+            info.outcome or "-",
+            str(len(info.runs)),
+            table.cut_start(_folder(info.cwd), max(12, width // 4)),
+            clean(" ".join(info.title.split())) + (f" (fork of {info.forked_from[:8]})" if info.forked_from else ""),
+        )
+        for info in found
+    ]
+    return table.table(head, rows, width, droppable=("RUNS", "FOLDER", "AGE"))
+
+
+def _folder(cwd: str) -> str:
+    mine = str(Path.home())
+    return clean(f"~{cwd[len(mine) :]}" if cwd == mine or cwd.startswith(f"{mine}/") else cwd)
+
+
+def _width() -> int:
+    return os.get_terminal_size().columns if sys.stdout.isatty() else PIPED_WIDTH
 
 
 def _when(epoch: float) -> str:

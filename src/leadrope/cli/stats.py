@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Iterable, Sequence
 from datetime import date, timedelta
@@ -13,9 +14,9 @@ import click
 import msgspec
 
 from leadrope import errors
+from leadrope.cli import flags, json_output
 from leadrope.cli.screen import PIPED_WIDTH, Style, wants_colour
 from leadrope.cli.table import cut, width_of
-from leadrope.core import home
 from leadrope.core.usage import CostLabel, sum_label
 from leadrope.runtime.shown import clean
 
@@ -106,7 +107,9 @@ def plot(
     names = [cut(" ".join(clean(line.name).split()), max(12, width // 4)) for line in found]
     names_width = max((width_of(name) for name in names), default=0)
     figures = [f"{money(line.cost_usd):>10}  {tokens(line.tokens):>7}  {line.runs:>5} {_runs(line)}" for line in found]
-    figures_width = max((len(text) for text in figures), default=0)
+    if names_width + 2 + max(map(len, figures)) > width:
+        figures = _narrow(found)
+    figures_width = max(map(len, figures))
     room = width - names_width - figures_width - 4
     shown = []
     for name, text, value in zip(names, figures, [*values[:-1], 0.0], strict=True):
@@ -114,6 +117,13 @@ def plot(
         drawn = bar(value / top, room) if bars and top and room >= 8 else ""
         shown.append(f"{head}  {style.good(drawn)}".rstrip())
     return shown
+
+
+def _narrow(found: Sequence[Line]) -> list[str]:
+    """The same figures in columns that are only as wide as they must be."""
+    rows = [(money(line.cost_usd), tokens(line.tokens), f"{line.succeeded}/{line.runs} ok") for line in found]
+    wide = [max(len(row[at]) for row in rows) for at in range(3)]
+    return ["  ".join(cell.rjust(wide[at]) for at, cell in enumerate(row)) for row in rows]
 
 
 def money(usd: float) -> str:
@@ -144,7 +154,7 @@ def _runs(line: Line) -> str:
 
 @click.command(
     "stats",
-    short_help="What runs have cost, by day, model or label.",
+    short_help="Show what runs have cost, by day, model or label.",
     epilog="""\b
 Examples:
   leadrope stats
@@ -152,11 +162,13 @@ Examples:
   leadrope stats --by label:team --label env=ci -o json
 """,
 )
-@click.option("--by", default="day", metavar="day|model|label:KEY", help="What each line stands for.")
+@click.option(
+    "--by", default="day", show_default=True, metavar="day|model|label:KEY", help="What each line stands for."
+)
 @click.option("--days", type=click.IntRange(1, MAX_DAYS), default=30, show_default=True, help="How far back.")
 @click.option("--label", "label", metavar="KEY=VALUE", help="Only runs with this label.")
 @click.option("--tokens", "by_tokens", is_flag=True, help="Draw the bars by tokens, not by cost.")
-@click.option("--output", "-o", type=click.Choice(["text", "json"]), default="text", help="text, or one JSON object.")
+@flags.output("text", "json", help="json: one object.")
 def command(*, by: str, days: int, label: str | None, by_tokens: bool, output: str) -> int:
     """What runs have cost, and how many tokens they have used. Costs are estimates at list prices."""
     _check_by(by)
@@ -169,11 +181,11 @@ def command(*, by: str, days: int, label: str | None, by_tokens: bool, output: s
     found = lines(rows, by)
     if output == "json":
         told = {"by": by, "days": days, "lines": found, "total": total(found)}
-        sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")
-        sys.stdout.buffer.flush()
+        json_output.write(told)
         return 0
     if not rows:
-        click.echo(f"there are no such runs in the last {days} days", err=True)
+        which = " with this label" if label is not None else ""
+        click.echo(f"No runs{which} in the last {days} days.", err=True)
         return 0
     is_live = sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if is_live else PIPED_WIDTH
@@ -181,7 +193,7 @@ def command(*, by: str, days: int, label: str | None, by_tokens: bool, output: s
     measure = "tokens" if by_tokens else "cost"
     for text in plot(found, width=width, measure=measure, style=style, bars=is_live):
         click.echo(text)
-    click.echo(key(rows), err=True)
+    click.echo(textwrap.fill(key(rows), max(20, width)), err=True)
     return 0
 
 
@@ -202,12 +214,14 @@ def _check_by(by: str) -> None:
 
 
 def _rows(days: int) -> list[Spent]:
-    from leadrope.runs import database  # noqa: PLC0415  # --help needs no store
-    from leadrope.runs.sqlite import Sqlite  # noqa: PLC0415  # the same
+    from leadrope.cli.runs import has_store, with_service  # noqa: PLC0415  # --help needs no store
+    from leadrope.runs.service import Service  # noqa: PLC0415  # the same
 
-    path = database.path_in(home.leadrope_home(os.environ))
-    if not path.exists():
+    if not has_store():
         return []  # asking must not make one
     first = date.fromtimestamp(time.time()) - timedelta(days=days - 1)  # noqa: DTZ012  # the user's own days
-    with Sqlite(path) as store:
-        return store.spending(time.mktime(first.timetuple()))
+
+    async def look(service: Service) -> list[Spent]:
+        return service.store.spending(time.mktime(first.timetuple()))
+
+    return with_service(look, reads=True)

@@ -24,8 +24,23 @@ def cut(text: str, width: int) -> str:
     return kept + "…"
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """Lines, the first of them the head. The last column takes what the others leave."""
+LAST_COLUMN = 16
+"""Below this the last column says nothing, and another one is left out."""
+
+
+def table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], width: int, *, droppable: Sequence[str] = ()
+) -> list[str]:
+    """Lines, the first of them the head. The last column takes what the others leave.
+
+    Where that is too little, columns of `droppable` are left out, in that order.
+    """
+    for name in droppable:
+        fixed = sum(max(width_of(row[i]) for row in (head, *rows)) + 2 for i in range(len(head) - 1))
+        if width - fixed >= LAST_COLUMN or name not in head:
+            continue
+        place = list(head).index(name)
+        head, *rows = ([*row[:place], *row[place + 1 :]] for row in (head, *rows))
     widths = [max(width_of(row[i]) for row in (head, *rows)) for i in range(len(head) - 1)]
     left = max(10, width - sum(widths) - 2 * len(widths))
     lines = []
@@ -33,6 +48,28 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> lis
         cells = [cell + " " * (wide - width_of(cell)) for cell, wide in zip(row, widths, strict=False)]
         lines.append("  ".join([*cells, cut(row[-1], left)]).rstrip())
     return lines
+
+
+def joined(parts: Sequence[str], width: int, *, indent: str = "  ") -> list[str]:
+    """Parts in one line with dots between them; in further lines where they do not fit. No part is broken in two."""
+    found = list(parts[:1])
+    for part in parts[1:]:
+        longer = f"{found[-1]} · {part}"
+        if width_of(longer) <= width:
+            found[-1] = longer
+        else:
+            found.append(indent + part)
+    return found
+
+
+def cut_start(text: str, width: int) -> str:
+    """Without its beginning where it is too long: the end of a path says most."""
+    if width_of(text) <= width:
+        return text
+    kept = text
+    while kept and width_of(kept) > width - 1:
+        kept = kept[1:]
+    return "…" + kept
 
 
 def age(seconds: float) -> str:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import shutil
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from datetime import date
 
 import click
 
+from leadrope import spelling
 from leadrope.cli import table
 from leadrope.cli.runs import cost, with_service
 from leadrope.cli.screen import Screen
+from leadrope.cli.stats import money
 from leadrope.core.usage import sum_label
 from leadrope.runs.service import Service
 from leadrope.runs.store import Filter, RunInfo
@@ -21,7 +26,7 @@ from leadrope.runtime.shown import clean
 
 _EPILOG = """\b
 Examples:
-  leadrope top             until Ctrl-C
+  leadrope top             until q or Ctrl-C
   leadrope top --once      one look, for scripts
 """
 RECENT_S = 600
@@ -30,14 +35,18 @@ LOOK_S = 1.0
 
 
 @click.command("top", epilog=_EPILOG)
-@click.option("--once", is_flag=True, help="One look, then end.")
+@click.option("--once", is_flag=True, help="Print once and exit.")
 def command(once: bool) -> int:
-    """A live table of runs: state, age, tokens, cost and what each is doing."""
+    """A live table of runs: state, how long each takes, tokens, cost and what it is doing; `q` quits.
+
+    Shown are all that have not ended, and those that ended within 10 minutes. The sum is today's, as in
+    `leadrope stats`.
+    """
     is_live = sys.stdout.isatty() and not once
 
     async def watch(service: Service) -> int:
         if not is_live:
-            for line in frame(_rows(service), Screen.of_process().width, service.store.states()):
+            for line in frame(_rows(service), Screen.of_process().width, service.store.states(), _today(service)):
                 click.echo(line)
             return 0
         stopped = asyncio.Event()
@@ -45,7 +54,7 @@ def command(once: bool) -> int:
         # The other screen, without a cursor: what was there before is there again afterwards.
         sys.stdout.write("\x1b[?1049h\x1b[?25l")
         try:
-            with service.store.bell.listen() as heard:
+            with service.store.bell.listen() as heard, _keys(stopped):
                 while not stopped.is_set():
                     _draw(service)
                     rung = asyncio.ensure_future(heard.wait(LOOK_S))
@@ -60,7 +69,40 @@ def command(once: bool) -> int:
             sys.stdout.flush()
         return 0
 
-    return with_service(watch)
+    return with_service(watch, stays=is_live, reads=True)
+
+
+@contextlib.contextmanager
+def _keys(stopped: asyncio.Event) -> Iterator[None]:
+    """`q` quits, as in other programs of this kind. Ctrl-C stays a signal."""
+    if sys.platform == "win32" or not os.isatty(0):
+        yield
+        return
+    import termios  # noqa: PLC0415  # POSIX alone has it
+    import tty  # noqa: PLC0415  # the same
+
+    before = termios.tcgetattr(0)
+
+    def pressed() -> None:
+        if os.read(0, 1024)[:1] in (b"q", b"Q", b""):
+            stopped.set()
+
+    loop = asyncio.get_running_loop()
+    tty.setcbreak(0)
+    loop.add_reader(0, pressed)
+    try:
+        yield
+    finally:
+        loop.remove_reader(0)
+        with contextlib.suppress(termios.error):
+            termios.tcsetattr(0, termios.TCSADRAIN, before)
+
+
+def _today(service: Service) -> str:
+    """As `leadrope stats` sums it up."""
+    midnight = date.fromtimestamp(time.time())  # noqa: DTZ012  # the user's own day
+    spent = [(cost, label) for _, _, _, cost, label, _, _ in service.store.spending(time.mktime(midnight.timetuple()))]
+    return f"{money(sum(cost for cost, _ in spent))} today ({sum_label(spent)})"
 
 
 def _rows(service: Service) -> list[RunInfo]:
@@ -71,19 +113,17 @@ def _rows(service: Service) -> list[RunInfo]:
 
 def _draw(service: Service) -> None:
     size = shutil.get_terminal_size()
-    lines = frame(_rows(service), size.columns, service.store.states())[: size.lines - 1]
+    lines = frame(_rows(service), size.columns, service.store.states(), _today(service))[: size.lines - 1]
     sys.stdout.write("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J")
     sys.stdout.flush()
 
 
-def frame(rows: Sequence[RunInfo], width: int, states: dict[str, int]) -> list[str]:
+def frame(rows: Sequence[RunInfo], width: int, states: dict[str, int], spent: str) -> list[str]:
     """One picture: a line of sums, then the runs."""
     counts = ", ".join(f"{count} {state}" for state, count in sorted(states.items())) or "nothing runs"
-    spent = sum(row.cost_usd for row in rows)
-    label = sum_label((row.cost_usd, row.cost_label) for row in rows)
-    head = f"leadrope  {time.strftime('%H:%M:%S')}  {counts}  ${spent:.2f} ({label})"
+    head = f"leadrope  {time.strftime('%H:%M:%S')}  {counts}  {spent}"
     if not rows:
-        return [table.cut(head, width), "", 'Start one with `leadrope run --detach "…"`.']
+        return [table.cut(head, width), "", spelling.runnable('Start one with `leadrope run --detach "…"`.')]
     cells = [
         (
             row.id[:8],
@@ -91,15 +131,24 @@ def frame(rows: Sequence[RunInfo], width: int, states: dict[str, int]) -> list[s
             table.age((row.ended or time.time()) - (row.started or row.created)),
             _thousands(row.tokens),
             cost(row),
-            clean(row.title)[:24],
-            clean(row.note or row.last_action),
+            table.cut(clean(row.title), 24),
+            clean(
+                " · ".join(filter(None, (row.note, row.last_action)))
+                if row.state == "waiting"
+                else row.note or row.last_action
+            ),
         )
         for row in rows
     ]
     return [
         table.cut(head, width),
         "",
-        *table.table(("RUN", "STATE", "AGE", "TOKENS", "COST", "TASK", "NOW"), cells, width),
+        *table.table(
+            ("RUN", "STATE", "TIME", "TOKENS", "COST", "TASK", "NOW"),
+            cells,
+            width,
+            droppable=("TOKENS", "COST", "TASK", "TIME"),
+        ),
     ]
 
 

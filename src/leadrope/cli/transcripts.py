@@ -14,12 +14,13 @@ import click
 import msgspec
 
 from leadrope import errors
+from leadrope.cli import flags
 from leadrope.cli.values import workspaces
 from leadrope.confined import Folder, open_named, writing_named
 from leadrope.core import events
 from leadrope.core.universal import Universal
 from leadrope.core.universal_types import UniversalEvent
-from leadrope.providers.claude_code import session_file, transcripts, unreadable
+from leadrope.providers.claude_code import oneshot, session_file, transcripts, unreadable
 from leadrope.providers.claude_code.transcripts import Read
 
 Form = Literal["events", "stream-json", "session"]
@@ -30,6 +31,7 @@ one JSON object that we know are another kind of file."""
 
 _LOOK_AHEAD_BYTES = 64 * 1024
 _MOST_NOTE = 1024 * 1024
+_MOST_REPLY = 64 * 1024 * 1024
 _encode = msgspec.json.Encoder().encode
 _OWN = msgspec.json.Decoder(events.Recorded)
 
@@ -41,21 +43,15 @@ _OWN = msgspec.json.Decoder(events.Recorded)
 Examples:
   claude -p "hello" --output-format stream-json --verbose > recording.jsonl
   leadrope import-transcript recording.jsonl
-  leadrope import-transcript ~/.claude/projects/-home-me-app/ID.jsonl --output universal -o session.jsonl
+  leadrope import-transcript ~/.claude/projects/-home-me-app/ID.jsonl -o universal -O session.jsonl
 """,
 )
 @click.argument("file")
-@click.option(
-    "--output",
-    type=click.Choice(["events", "universal"]),
-    default="events",
-    show_default=True,
-    help="leadrope's own events, or the universal schema.",
-)
-@click.option("--out", "-o", metavar="OUT", help="Write to this file instead of stdout.")
+@flags.output("events", "universal", help="leadrope's own events, or the universal schema.")
+@flags.out()
 @click.option("--raw", is_flag=True, help="With --output universal: keep each line beside what it means.")
 def command(*, file: str, output: str, out: str | None, raw: bool) -> int:
-    """Read FILE, what Claude Code printed with `--output-format stream-json` or its own session file, line by line.
+    """Read FILE: what Claude Code printed with `--output-format stream-json` or `json`, or its own session file.
 
     No line is lost: what is not understood is kept as it is.
     """
@@ -77,12 +73,29 @@ def read_file(path: Path) -> Iterator[Read]:
     head = _head(path)
     form = next((found for line in head if (found := form_of(line)) is not None), None)
     if form is None:
-        raise errors.BadValue(
-            "FILE",
-            f"{path} holds no line of a transcript that leadrope knows",
-            hint="It reads stream-json of `claude` or of `leadrope run`, and the session files of Claude Code.",
-        )
+        reply = _whole(path)
+        if reply is None:
+            raise errors.BadValue(
+                "FILE",
+                f"{path} holds no line of a transcript that leadrope knows",
+                hint="It reads stream-json of `claude` or of `leadrope run`, the one answer of "
+                "`claude --output-format json`, and the session files of Claude Code.",
+            )
+        return oneshot.read_oneshot(reply.content, run_id=path.stem, start=reply.time)
     return _events_of(path, form, head)
+
+
+class _Reply(msgspec.Struct, frozen=True):
+    content: bytes
+    time: float
+
+
+def _whole(path: Path) -> _Reply | None:
+    """The file as one answer, where that is what it holds."""
+    with open_named(path, workspaces=workspaces()) as file:
+        content = file.read(_MOST_REPLY + 1)
+        reply = _Reply(content, os.fstat(file.fileno()).st_mtime)
+    return reply if len(content) <= _MOST_REPLY and oneshot.is_oneshot(content) else None
 
 
 def form_of(line: bytes) -> Form | None:
@@ -125,7 +138,8 @@ def _events_of(path: Path, form: Form, head: Sequence[bytes]) -> Iterator[Read]:
             ]
             yield from session_file.read_session(lines, run_id=path.stem, start=start, agents=agents)
         else:
-            yield from transcripts.read_stream(lines, run_id=path.stem, start=start)
+            session_id = transcripts.session_of(head)
+            yield from transcripts.read_stream(lines, run_id=path.stem, start=start, session_id=session_id)
 
 
 def read_log(lines: Iterable[bytes]) -> Iterator[Read]:

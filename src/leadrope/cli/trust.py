@@ -8,30 +8,46 @@ from pathlib import Path
 
 import click
 
+from leadrope import errors, spelling
 from leadrope.core import home
-from leadrope.runtime import checks, trust
-from leadrope.runtime.shown import exact
+from leadrope.runtime import checks, trust, trust_effects
+from leadrope.runtime.shown import exact, one_line
+from leadrope.runtime.trust_files import PROJECT
 
-_HELP = """Say yes to the settings, hooks, servers and agents that the repository in DIR (default: here) brings along.
+_HELP = """Trust the settings, hooks, servers and agents of the repository in DIR [default: current directory].
 
-Without it they are ignored: a stranger's repository must not run anything before it was looked at. The yes holds for
-the files as they are now; when one of them changes, it must be given again.
+Without trust they are ignored, so that a repository cannot run anything before you have reviewed it. You trust these
+files as they are now; when one of them changes, trust is revoked.
+
+With a workflow FILE, allow it the folders and variables that it asks for.
 """
+_WORKFLOWS = (".flow.md", ".pflow.md")
+_MOST_SHOWN = 400
+"""Characters of a line; commands are shown whole as far as a person can read them."""
 _EPILOG = """\b
 Examples:
-  leadrope trust              look, and be asked
-  leadrope trust --show       only look; exit code 1 when it is not trusted
-  leadrope trust --forget     take the yes back
+  leadrope trust              show the files, and ask
+  leadrope trust --show       only show them; exit code 1 if they are not trusted
+  leadrope trust --forget     revoke trust
+  leadrope trust deploy.flow.md   the folders and variables that a workflow asks for
 """
 
 
 @click.command("trust", help=_HELP, epilog=_EPILOG)
-@click.argument("folder", metavar="[DIR]", default=".", required=False)
-@click.option("--show", is_flag=True, help="Only show how things stand.")
-@click.option("--forget", is_flag=True, help="Take the yes back.")
-@click.option("--yes", is_flag=True, help="Do not ask; you have looked already.")
+@click.argument("folder", metavar="[DIR|FILE]", default=".", required=False)
+@click.option("--show", is_flag=True, help="Only show the files and whether they are trusted.")
+@click.option("--forget", is_flag=True, help="Revoke trust.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 def command(folder: str, *, show: bool, forget: bool, yes: bool) -> int:
-    place = checks.working_directory(folder)
+    if folder.endswith(_WORKFLOWS) and not Path(folder).is_dir():
+        from leadrope.cli import trust_workflow  # noqa: PLC0415  # only for workflows
+
+        return trust_workflow.decide(folder, show=show, forget=forget, yes=yes)
+    try:
+        place = checks.working_directory(folder)
+    except errors.BadDirectory as error:
+        told = error.message.removeprefix("working directory ")
+        raise errors.BadValue("DIR", told, hint="Name the folder of a repository.") from None
     leadrope_home = home.leadrope_home(os.environ)
     if forget:
         known = trust.forget(leadrope_home, place)
@@ -47,7 +63,9 @@ def command(folder: str, *, show: bool, forget: bool, yes: bool) -> int:
         trust.remember(leadrope_home, found)  # says why not
     if not yes:
         if not sys.stdin.isatty():
-            click.echo("Nobody can be asked here. Look at the files, then: leadrope trust --yes", err=True)
+            click.echo(
+                spelling.runnable("Nobody can be asked here. Look at the files, then: leadrope trust --yes"), err=True
+            )
             return 1
         if not click.confirm("Let these files have effect in runs here?", default=False):
             click.echo("They stay ignored.")
@@ -65,8 +83,14 @@ def _tell(found: trust.Trust) -> None:
         "changed": "was trusted, but has changed since; its files are ignored until you trust them again",
     }
     click.echo(f"{exact(found.folder)} {words[found.state]}")
-    for name in sorted({*found.files, *found.changed}):
+    does = trust_effects.effects(found)
+    # The project's own rules hold without trust, and come last.
+    for name in sorted({*found.files, *found.changed}, key=lambda name: (name == PROJECT, name)):
+        if name == PROJECT and found.state != "trusted":
+            click.echo("In effect already:")
         note = ""
         if name in found.changed:
             note = "  (gone)" if name not in found.files else "  (new or changed)"
         click.echo(f"  {exact(str(Path(name)))}{note}")
+        for line in does.get(name, ()):
+            click.echo(f"      {one_line(exact(line), _MOST_SHOWN)}")

@@ -6,16 +6,19 @@ import asyncio
 import fcntl
 import os
 import pty
+import signal
 import sys
 import termios
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from background_processes import Background
 from leadrope.rehearsal import ModelServer
+from small_disk import SmallDisk
 
 TOKEN = "sk-ant-oat01-rehearsal-0000000000"
 
@@ -117,11 +120,17 @@ class Desk:
 
     @asynccontextmanager
     async def at_terminal(self, *args: str, stdin: Path | None = None, **environ: str) -> AsyncIterator[Terminal]:
+        async with self.shell(sys.executable, "-m", "leadrope.cli.main", *args, stdin=stdin, **environ) as terminal:
+            yield terminal
+
+    @asynccontextmanager
+    async def shell(self, *argv: str, stdin: Path | None = None, **environ: str) -> AsyncIterator[Terminal]:
+        """Any program on a terminal of its own."""
         master, slave = pty.openpty()
         given = os.open(stdin, os.O_RDONLY) if stdin else os.dup(slave)
         try:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "leadrope.cli.main", *args),
+                *argv,
                 stdin=given,
                 stdout=slave,
                 stderr=slave,
@@ -137,7 +146,8 @@ class Desk:
             yield Terminal(process, master)
         finally:
             if process.returncode is None:
-                process.terminate()
+                # A shell at its prompt ignores SIGTERM.
+                process.send_signal(signal.SIGHUP if argv[0] != sys.executable else signal.SIGTERM)
                 await process.wait()
             os.close(master)
 
@@ -167,3 +177,29 @@ def playing() -> Playing:
             yield model
 
     return play
+
+
+@pytest.fixture
+def disk(desk: Desk) -> Iterator[SmallDisk]:
+    found = SmallDisk(desk, 40 * 1024)
+    try:
+        if not found.is_mounted:
+            pytest.skip("a disk of its own cannot be mounted here: that takes root and mount namespaces")
+        yield found
+    finally:
+        found.close()
+
+
+@pytest.fixture
+async def background(desk: Desk) -> AsyncIterator[Background]:
+    """A desk whose login is in leadrope's own .env, and whose background process ends soon after its work."""
+    config = desk.home / ".config/leadrope"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text("[service]\nidle_s = 1\n")
+    home = Path(desk.environ["LEADROPE_HOME"])
+    home.mkdir(mode=0o700)
+    name = "CLAUDE_CODE_OAUTH_TOKEN"
+    (home / ".env").write_text(f"{name}={desk.environ.pop(name)}\n")
+    found = Background(desk)
+    yield found
+    await found.until(lambda: not found.all())

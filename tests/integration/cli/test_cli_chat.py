@@ -26,7 +26,7 @@ QUESTION = {
 async def test_two_turns_an_approval_a_question_and_an_interrupt(desk: Any) -> None:
     turns = (
         {"text": "Hello there."},
-        {"tool": desk.touch, "expect": {"contains": ["say hello", "make it"]}},
+        {"tool": desk.touch, "expect": {"contains": ["say\nhello", "make it"]}},
         {"text": "It is made."},
         {"tool": QUESTION},
         {"text": "Red it is.", "expect": {"tool_result": {"contains": "Red"}}},
@@ -34,20 +34,24 @@ async def test_two_turns_an_approval_a_question_and_an_interrupt(desk: Any) -> N
         {"text": "Never mind.", "expect": {"contains": "Red it is."}},
     )
     async with desk.playing(turns, "chat") as terminal:
-        await terminal.reads("> ")
-        await terminal.asks("say hello\r", "Hello there.", "1 turn ·", "> ")
+        await terminal.reads("default model · mode default · ", "/help, Ctrl-D leaves\r\n", "> ")
+        await terminal.asks("say\x1b\rhello\r", "Hello there.", "1 model request ·", "> ")
         await terminal.asks("make it\r", "Allow?")
         await terminal.asks("y\n", "approved by you", "It is made.", "> ")
         await terminal.asks("which colour?\r", "Which colour?", "1. Red", "  > ")
         await terminal.asks("1\n", "Red it is.", "tokens", "> ")
         await terminal.asks("think\r", "Let me think.")
-        await terminal.asks("\x03", "interrupting", "stopped", "> ")
+        await terminal.asks("\x03", "interrupting", "interrupted.\r\n", "> ")
         await terminal.asks("go on\r", "Never mind.", "tokens", "> ")
         terminal.types("\x04")
         assert await terminal.ends() == 0
     assert desk.marker.exists()
     assert terminal.seen.count("billing: ") == 1, "one process for all of it"
-    assert re.search(r"resume with: leadrope chat --resume [0-9a-f-]{36}", terminal.seen)
+    assert "aborted" not in terminal.seen
+    assert "✗" not in terminal.seen
+    assert re.search(
+        r"resume with: leadrope chat --resume [0-9a-f-]{36} --base-url http://127\.0\.0\.1:\d+", terminal.seen
+    )
 
 
 async def test_esc_interrupts_and_a_session_is_picked_up_again(desk: Any, playing: Any) -> None:
@@ -83,8 +87,8 @@ async def test_an_interrupt_that_comes_as_a_signal_counts_like_the_key(desk: Any
 
 async def test_commands_cost_no_turn(desk: Any) -> None:
     turns = (
-        {"text": "One.", "expect": {"model": "claude-sonnet-4-5"}},
-        {"text": "Two.", "expect": {"model": "claude-haiku-4-5", "contains": ["One.", "/etc is a folder"]}},
+        {"text": "One.", "expect": {"model": "claude-sonnet-5-5"}},
+        {"text": "Two.", "expect": {"model": "claude-haiku-5-5", "contains": ["One.", "/etc is a folder"]}},
     )
     async with desk.playing(turns, "chat", "--model", "sonnet") as terminal:
         await terminal.reads("> ")
@@ -98,6 +102,7 @@ async def test_commands_cost_no_turn(desk: Any) -> None:
         await terminal.asks("//etc is a folder\r", "mode plan", "Two.", "> ")
         terminal.types("/quit\r")
         assert await terminal.ends() == 0
+    assert " --mode plan --model haiku --base-url " in terminal.seen, "it continues as it was"
 
 
 async def test_a_second_ctrl_c_ends_a_turn_that_does_not_listen(desk: Any) -> None:
@@ -130,4 +135,4 @@ async def test_without_a_terminal_it_says_what_to_use(desk: Any) -> None:
 async def test_what_is_wrong_with_the_flags_is_told_at_once(desk: Any) -> None:
     async with desk.at_terminal("chat", "hi", "--resume", "unknown-session") as terminal:
         assert await terminal.ends() == 2
-    assert "--resume: no session 'unknown-session' is known" in terminal.seen
+    assert "--resume: no session or run 'unknown-session' is known" in terminal.seen

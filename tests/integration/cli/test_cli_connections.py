@@ -1,4 +1,4 @@
-"""Connections as a user gives them: from config.toml and from a file, with keys that nobody sees afterwards."""
+"""`leadrope connections`: what is configured, whether it works, and what it offers; no secret is shown."""
 
 from __future__ import annotations
 
@@ -7,41 +7,86 @@ import sys
 from pathlib import Path
 from typing import Any
 
-SERVER = str(Path(__file__).parents[2] / "data" / "mcp_server.py")
-KEYS = {"FILES_TOKEN": "opensesame-of-files", "GITLAB": "Zq81kfL0ppW2mmxT"}
+import pytest
+
+SERVER = str(Path(__file__).parents[2] / "data/mcp_tools_server.py")
+SECRET = "key-of-the-server-4711"
 
 
-async def test_servers_of_config_and_file_are_one_and_their_keys_are_shown_nowhere(desk: Any, playing: Any) -> None:
-    """Every command of the agent can read the file that it is given; what it prints leaves without the keys."""
-    config = desk.home / ".config" / "leadrope" / "config.toml"
-    config.parent.mkdir(parents=True)
-    seen = desk.project / "seen"
-    words = json.dumps([SERVER, "stdio", str(seen)])
-    config.write_text(
-        f'[connections.files]\ncommand = "{sys.executable}"\nargs = {words}\n'
-        'env = { SERVER_TOKEN = "${FILES_TOKEN}" }\n'
+@pytest.fixture
+def connected(desk: Any) -> Any:
+    (desk.home / "leadrope").mkdir(exist_ok=True)
+    (desk.home / "leadrope/config.toml").write_text(
+        f"""[connections.good]
+command = "{sys.executable}"
+args = ["{SERVER}", "stdio"]
+env = {{ SERVER_TOKEN = "{SECRET}" }}
+
+[connections.gone]
+command = "no-such-program-anywhere"
+
+[connections.remote]
+url = "https://user:{SECRET}@mcp.example.com/api?key={SECRET}"
+headers = {{ Authorization = "Bearer ${{REMOTE_KEY}}" }}
+"""
     )
-    other = {"command": sys.executable, "args": [SERVER, "stdio", f"{seen}2", "--key=${GITLAB}"]}
-    (desk.project / "mcp.json").write_text(json.dumps({"mcpServers": {"other": other}}))
-    command = f"cat $TMPDIR/../../launch-*/mcp.json | tee {desk.project}/got | tr -d '\\n'"
-    show = {"name": "Bash", "input": {"command": command, "description": "show"}}
-    call = {"name": "mcp__other__touch", "input": {"path": str(desk.marker)}}
-    async with playing({"tool": show}, {"tool": call}, {"text": "done"}) as model:
-        ended = await desk.leadrope(
-            *("run", "go", "--base-url", model.url, "--mode", "full", "-o", "stream-json"),
-            *("--mcp-server", "files", "--mcp-config", str(desk.project / "mcp.json")),
-            **KEYS,
-        )
-    assert ended.code == 0, ended.err
-    assert desk.marker.exists()
-    assert seen.read_text() == KEYS["FILES_TOKEN"], "the server itself has it"
-    given = json.loads((desk.project / "got").read_text())["mcpServers"]
-    assert sorted(given) == ["files", "other"]
-    assert given["other"]["args"][-1] == f"--key={KEYS['GITLAB']}"
-    assert "--key=[redacted]" in ended.out
-    # The agent program's own transcript is not ours to change: a resume would read another conversation.
-    ours = [path for path in (desk.home / "leadrope").rglob("*") if path.is_file() and "projects" not in path.parts]
-    kept = b"".join(path.read_bytes() for path in ours)
-    for key in KEYS.values():
-        assert key not in ended.out + ended.err
-        assert key.encode() not in kept
+    desk.environ["LEADROPE_CONFIG"] = str(desk.home / "leadrope/config.toml")
+    return desk
+
+
+async def test_connections_are_listed_without_their_secrets(connected: Any) -> None:
+    said = await connected.leadrope("connections", "list")
+    assert said.code == 0, said.err
+    for word in ("good", "stdio", "gone", "no-such-program-anywhere", "remote", "http", "https://mcp.example.com/api"):
+        assert word in said.out, said.out
+    assert "remote cannot be used: " in said.err
+    assert "REMOTE_KEY" in said.err
+    assert SECRET not in said.out + said.err
+    rows = [
+        json.loads(line) for line in (await connected.leadrope("connections", "list", "-o", "json")).out.splitlines()
+    ]
+    assert [(row["name"], row["type"], bool(row["problem"])) for row in rows] == [
+        ("good", "stdio", False),
+        ("gone", "stdio", False),
+        ("remote", "http", True),
+    ]
+    assert SECRET not in json.dumps(rows)
+
+
+async def test_each_is_tried_and_one_that_fails_is_told(connected: Any) -> None:
+    said = await connected.leadrope("connections", "test", "good")
+    assert (said.code, said.out.startswith("✓ good: ")) == (0, True), said.out + said.err
+    said = await connected.leadrope("connections", "test")
+    assert said.code == 1
+    assert "✓ good: " in said.out
+    assert "✗ gone: no-such-program-anywhere is not on the PATH" in said.out
+    assert "✗ remote: " in said.out
+    assert SECRET not in said.out + said.err
+    rows = [
+        json.loads(line) for line in (await connected.leadrope("connections", "test", "-o", "json")).out.splitlines()
+    ]
+    assert [row["ok"] for row in rows] == [True, False, False]
+
+
+async def test_tools_are_listed_with_what_they_take(connected: Any) -> None:
+    said = await connected.leadrope("connections", "tools", "good", "-o", "json")
+    assert said.code == 0, said.err
+    found = {tool["name"]: tool for tool in map(json.loads, said.out.splitlines())}
+    assert found
+    assert all(tool["parameters"].get("type") == "object" for tool in found.values())
+    text = await connected.leadrope("connections", "tools", "good")
+    assert all(name in text.out for name in found)
+
+
+async def test_mistakes_name_what_is_there(connected: Any) -> None:
+    said = await connected.leadrope("connections", "tools", "godo")
+    assert (said.code, "Did you mean good? There are: good, gone, remote." in said.err) == (2, True)
+    said = await connected.leadrope("connections", "tools", "gone")
+    assert said.code != 0
+    assert "connection gone: no-such-program-anywhere is not on the PATH" in said.err
+
+
+async def test_without_any_it_says_where_they_are_written(desk: Any) -> None:
+    for words in (("list",), ("test",)):
+        said = await desk.leadrope("connections", *words)
+        assert (said.code, "[connections.NAME]" in said.err) == (0, True)

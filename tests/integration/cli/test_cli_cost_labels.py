@@ -67,10 +67,10 @@ PLACES = {
     "runs list json": '"cost_usd":0.25,"cost_label":"{label}"',
     "runs show": "$0.2500 ({label}, cli), 110 tokens",
     "runs show json": '"cost_label":"{label}"',
-    "top": "$0.25 ({label})",
+    "top": "$0.2500 today ({label})",
     "stats": "Costs: {label} at list prices.",
     "stats json": '"cost_label":"{label}"',
-    "sessions show": "1, 1 turns, $0.2500 ({label})",
+    "sessions show": "1, 1 model requests, $0.2500 ({label})",
     "ci summary": "| cost ({label}, cli) |",
     "junit": 'name="cost_label" value="{label}"',
     "page": "$0.2500<small>{label}</small>",
@@ -122,7 +122,7 @@ def test_a_sum_of_both_kinds_says_so(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     for billing in PAID_BY:
         desk.run(billing)
-    assert "$0.50 (partly API-equivalent estimate)" in desk.leadrope("top", "--once")
+    assert "$0.5000 today (partly API-equivalent estimate)" in desk.leadrope("top", "--once")
     assert "Costs at list prices: $0.2500 API-equivalent estimate, $0.2500 estimate." in desk.leadrope("stats")
     told = json.loads(desk.leadrope("stats", "-o", "json"))
     assert told["total"]["cost_label"] == "partly API-equivalent estimate"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,23 +15,55 @@ import pytest
 @pytest.mark.parametrize(
     ("args", "told", "final"),
     [
-        (["--yes"], "approved by --yes", "the tests pass"),
-        (["--no"], "denied: denied by --no", "The tests have not passed here"),
-        ([], "denied: nobody is there to approve it", "The tests have not passed here"),
+        (["--yes"], "approved by you", "the tests pass"),
+        (["--no"], "denied by you: denied by --no", "The tests have not passed here"),
+        ([], "denied: no terminal to ask on; use --yes", "The tests have not passed here"),
     ],
 )
-async def test_the_demo_needs_no_account_and_leaves_nothing(desk: Any, args: list[str], told: str, final: str) -> None:
+async def test_the_demo_needs_no_account_and_is_kept_as_a_run(
+    desk: Any, args: list[str], told: str, final: str
+) -> None:
     del desk.environ["CLAUDE_CODE_OAUTH_TOKEN"]
     ended = await desk.leadrope("demo", *args)
     assert ended.code == 0, ended.err
     assert final in ended.out
     assert told in ended.err
-    assert "  ✓ Read calc.py  allowed by mode:edit" in ended.err
+    assert "  → Read calc.py  allowed by mode:edit" in ended.err
     assert "  +    return a + b" in ended.err
     assert ("`leadrope demo --yes` approves it" in ended.err) == (not args)
     assert list(desk.tmp.iterdir()) == []
-    assert list(desk.home.iterdir()) == []
+    assert [path.name for path in desk.home.iterdir()] == ["leadrope"]
     assert list(desk.project.iterdir()) == []
+    (named,) = re.findall(r"leadrope export ([0-9a-f]{8}) --html -O demo.html", ended.err)
+    listed = await desk.leadrope("runs", "list", "-o", "json", "--label", "leadrope=demo")
+    (run,) = [json.loads(line) for line in listed.out.splitlines()]
+    assert run["id"].startswith(named)
+    assert run["outcome"] == "succeeded"
+    sessions = await desk.leadrope("sessions", "list")
+    assert sessions.out == ""
+
+
+async def test_what_the_demo_names_at_its_end_works(desk: Any) -> None:
+    del desk.environ["CLAUDE_CODE_OAUTH_TOKEN"]
+    assert (await desk.leadrope("demo", "--yes")).code == 0
+    page = await desk.leadrope("export", "last", "--html", "-O", "demo.html")
+    assert page.code == 0, page.err
+    assert "add() in calc.py" in (desk.project / "demo.html").read_text()
+    changes = await desk.leadrope("runs", "diff")
+    assert "+    return a + b" in changes.out
+    asked = await desk.leadrope("approvals", "list", "--all")
+    assert "python3 -m unittest" in asked.out
+    spent = await desk.leadrope("stats", "-o", "json")
+    assert "sonnet" not in spent.out, "nobody pays for a script"
+
+
+async def test_the_demo_works_where_nothing_can_be_kept(desk: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    ended = await desk.leadrope("demo", "--yes", LEADROPE_HOME=str(tmp_path / "file" / "home"))
+    assert ended.code == 0, ended.err
+    assert "This run is not kept: " in ended.err
+    assert "leadrope export" not in ended.err
+    assert "leadrope login" in ended.err
 
 
 async def test_the_demo_without_the_agent_says_how_to_install_it(desk: Any) -> None:
@@ -39,7 +73,7 @@ async def test_the_demo_without_the_agent_says_how_to_install_it(desk: Any) -> N
 
 
 async def test_doctor_finds_all_well_and_shows_no_secret(desk: Any) -> None:
-    ended = await desk.leadrope("doctor", "--json")
+    ended = await desk.leadrope("doctor", "-o", "json")
     report = json.loads(ended.out)
     found = {check["name"]: check["status"] for check in report["checks"]}
     assert ended.code == 0, ended.out
@@ -76,6 +110,19 @@ async def test_doctor_says_what_to_do_about_each_fault(desk: Any, tmp_path: Path
     assert "Traceback" not in ended.err
 
 
+async def test_doctor_shows_each_check_as_soon_as_it_is_done(desk: Any, tmp_path: Path) -> None:
+    slow, gate = tmp_path / "claude", tmp_path / "gate"
+    os.mkfifo(gate)
+    slow.write_text(f"#!/bin/sh\nread go < {gate}\necho '1.0.3 (Claude Code)'\n")
+    slow.chmod(0o755)
+    async with desk.at_terminal("doctor", LEADROPE_CLAUDE_BIN=str(slow)) as terminal:
+        await terminal.reads("✓ policy")
+        assert "agent" not in terminal.seen, "its program has not answered yet"
+        gate.write_text("go\n")
+        await terminal.reads("✗ agent")
+        assert await terminal.ends() == 1
+
+
 async def test_doctor_without_a_credential_names_the_ways_in(desk: Any) -> None:
     del desk.environ["CLAUDE_CODE_OAUTH_TOKEN"]
     ended = await desk.leadrope("doctor")
@@ -88,9 +135,9 @@ async def test_doctor_without_a_credential_names_the_ways_in(desk: Any) -> None:
 @pytest.mark.parametrize(
     ("policy", "told"),
     [
-        ('sandbox = "off"', "! sandbox     runs have no walls: the policy (global) turns them off"),
-        ('sandbox_level = "read-only"', "✓ sandbox     runs have walls (read-only)"),
-        ('network = { reach = "model-only" }', "✓ sandbox     runs have walls (workspace, network model-only)"),
+        ('sandbox = "off"', "! sandbox     runs have no sandbox: the policy (global) switches it off"),
+        ('sandbox_level = "read-only"', "✓ sandbox     runs have a sandbox (read-only)"),
+        ('network = { reach = "model-only" }', "✓ sandbox     runs have a sandbox (workspace, network model-only)"),
         ('sandbx = "off"', "✗ policy"),
     ],
 )

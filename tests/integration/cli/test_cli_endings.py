@@ -102,7 +102,7 @@ def test_a_call_that_nobody_answered_was_decided_by_nobody(desk: Desk) -> None:
     done = desk.run([*OPEN, {"call": call}, {"text": "no"}, *CLOSE], "--mode", "default", "-o", "stream-json")
     decided = [event for event in events(done.stdout) if event["type"] == "tool.decided"]
     assert [(event["decision"], event["by"]) for event in decided] == [("deny", "nobody")]
-    assert "nobody is there" in decided[0]["reason"]
+    assert "no terminal to ask on" in decided[0]["reason"]
 
 
 def test_values_of_the_agents_sandbox_are_checked_before_anything_starts(desk: Desk) -> None:
@@ -131,11 +131,11 @@ SILENT = [*OPEN, {"hang": True}]
     [
         ((), {"LEADROPE_SPAWN_IDLE_TIMEOUT_MS": "400"}, "", True),
         ((), {}, "[run.limits]\nidle_s = 0.4\n", True),
-        (("--timeout-secs", "0.4"), {}, "[run.limits]\nidle_s = 0\n", True),
-        (("--timeout-secs", "0"), {}, "[run.limits]\nidle_s = 0.4\n", False),
-        (("--timeout-secs", "900"), {}, "[run.limits]\nidle_s = 0.4\n", False),
+        (("--idle-secs", "0.4"), {}, "[run.limits]\nidle_s = 0\n", True),
+        (("--idle-secs", "0"), {}, "[run.limits]\nidle_s = 0.4\n", False),
+        (("--idle-secs", "900"), {}, "[run.limits]\nidle_s = 0.4\n", False),
         ((), {"LEADROPE_SPAWN_IDLE_TIMEOUT_MS": "0"}, "[run.limits]\nidle_s = 0.4\n", False),
-        (("--timeout-secs", "900"), {"LEADROPE_SPAWN_IDLE_TIMEOUT_MS": "400"}, "", False),
+        (("--idle-secs", "900"), {"LEADROPE_SPAWN_IDLE_TIMEOUT_MS": "400"}, "", False),
     ],
 )
 def test_the_idle_clock_is_the_one_that_was_set(
@@ -165,7 +165,7 @@ def test_the_idle_clock_is_the_one_that_was_set(
 def test_narrower_layers_only_tighten(desk: Desk, layer: str, value: str) -> None:
     """`none` of theirs lifts nothing that the user has set, and a number of theirs cannot be raised by a flag."""
     desk.config.write_text("[policy]\nmax_timeout_ms = 600\n")
-    flags: tuple[str, ...] = ("--timeout-secs", "900", "--attempts", "1")
+    flags: tuple[str, ...] = ("--idle-secs", "900", "--attempts", "1")
     rules = f"[policy]\nmax_timeout_ms = {value}\n"
     if layer == "project":
         (desk.ws / "leadrope.toml").write_text(rules)

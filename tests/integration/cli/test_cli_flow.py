@@ -95,8 +95,10 @@ async def test_json_tells_all_of_it(desk: Any) -> None:
     assert (result["outcome"], result["outputs"]) == ("succeeded", {"greeting": "hello you 1"})
     assert [(step["id"], step["state"]) for step in result["steps"]] == [("hello", "succeeded")]
     streamed = await desk.leadrope("flow", "run", "test.flow.md", "who=you", "-o", "stream-json")
-    kinds = [json.loads(line)["type"] for line in streamed.out.splitlines()]
-    assert (kinds[0], kinds[-1]) == ("flow.started", "flow.ended")
+    records = [json.loads(line) for line in streamed.out.splitlines()]
+    kinds = [record["event"]["type"] for record in records]
+    assert (kinds[0], kinds[-1]) == ("execution.started", "execution.ended")
+    assert [record["seq"] for record in records] == list(range(1, len(records) + 1))
 
 
 @pytest.mark.parametrize(
@@ -146,7 +148,7 @@ async def test_exit_codes_say_how_it_ended(desk: Any) -> None:
 async def test_a_workflow_that_waits_prints_how_to_go_on_and_does(desk: Any) -> None:
     waiting = await desk.leadrope("flow", "run", write(desk, ASKS))
     assert (waiting.code, waiting.out) == (4, "")
-    found = re.search(r"leadrope flow resume ([a-z2-7]{16}) --approve", waiting.err)
+    found = re.search(r"leadrope approvals approve ([0-9a-f]{12}-step-1) ", waiting.err)
     assert found is not None, waiting.err
     unanswered = await desk.leadrope("flow", "resume", found[1])
     assert unanswered.code == 4, "it still waits"
@@ -163,8 +165,8 @@ async def test_a_person_at_the_terminal_answers_and_sees_it_live(desk: Any) -> N
     write(desk, ASKS)
     async with desk.at_terminal("flow", "run", "test.flow.md") as terminal:
         await terminal.reads("Shall it go on?")
-        await terminal.reads("1.")
-        terminal.types("1\n")
+        await terminal.reads("Continue? [y]es · [n]o · [l]ater")
+        terminal.types("y\n")
         await terminal.reads("✓")
         await terminal.reads("succeeded")
         assert await terminal.ends() == 0
@@ -175,9 +177,9 @@ async def test_later_puts_it_aside(desk: Any) -> None:
     write(desk, ASKS)
     async with desk.at_terminal("flow", "run", "test.flow.md") as terminal:
         await terminal.reads("Shall it go on?")
-        await terminal.reads("> ")
+        await terminal.reads("[l]ater")
         terminal.types("later\n")
-        await terminal.reads("leadrope flow resume")
+        await terminal.reads("leadrope approvals approve")
         assert await terminal.ends() == 4
 
 
@@ -188,7 +190,7 @@ async def test_ctrl_c_stops_all_steps_and_resume_goes_on(desk: Any) -> None:
         await terminal.reads("two (shell)")
         terminal.signal(signal.SIGINT)
         await terminal.reads("stopping")
-        await terminal.reads("go on with: leadrope flow resume ")
+        await terminal.reads("continue with: leadrope flow resume ")
         assert await terminal.ends() == 130
     found = re.search(r"flow resume ([0-9a-f]{8})", terminal.seen)
     assert found is not None

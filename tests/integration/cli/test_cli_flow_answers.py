@@ -51,14 +51,14 @@ async def waiting(desk: Any, text: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("text", [ASKS, CALL], ids=["a step", "a workflow inside"])
-@pytest.mark.parametrize("name", ["token", "beginning of the token", "execution", "beginning of the execution"])
+@pytest.mark.parametrize("name", ["id", "beginning of the id", "execution", "beginning of the execution"])
 async def test_an_answer_names_its_question_by_what_is_at_hand(desk: Any, text: str, name: str) -> None:
     write(desk, ASKS, "asks.flow.md")
     result = await waiting(desk, text)
-    token = result["waits"][0]["token"]
+    approval_id = result["approvals"][0]["id"]
     named = {
-        "token": token,
-        "beginning of the token": token[:6],
+        "id": approval_id,
+        "beginning of the id": approval_id[:16],
         "execution": result["flow_id"][:8],
         "beginning of the execution": result["flow_id"][:4],
     }[name]
@@ -78,37 +78,37 @@ async def test_an_answer_names_its_question_by_what_is_at_hand(desk: Any, text: 
 )
 async def test_words_that_are_no_clear_answer_change_nothing(desk: Any, words: tuple[str, ...], told: str) -> None:
     result = await waiting(desk, ASKS)
-    token = result["waits"][0]["token"]
+    token = result["approvals"][0]["id"]
     said = await desk.leadrope("flow", "resume", token, *words)
     assert (said.code, told in said.err) == (2, True), said.err
     shown = await desk.leadrope("approvals", "list", "-o", "json")
     assert [json.loads(line)["state"] for line in shown.out.splitlines()] == ["pending"]
 
 
-async def test_an_execution_with_two_questions_wants_a_token(desk: Any) -> None:
+async def test_an_execution_with_two_questions_wants_the_id_of_one(desk: Any) -> None:
     two = ASKS.replace("### after", "### other\n\n- type: approval\n- message: And this?\n- after: []\n\n### after", 1)
     result = await waiting(desk, two)
     said = await desk.leadrope("flow", "resume", result["flow_id"][:8], "--approve")
     assert said.code == 2
-    assert all(wait["token"] in said.err for wait in result["waits"]), said.err
+    assert all(one["id"] in said.err for one in result["approvals"]), said.err
 
 
-async def test_an_answer_to_what_asks_nothing_is_told_what_became_of_it(desk: Any) -> None:
+async def test_an_answer_to_what_asks_nothing_is_told_what_became_of_it(desk: Any, background: Any) -> None:
     result = await waiting(desk, ASKS)
-    name, token = result["flow_id"], result["waits"][0]["token"]
+    name, approval_id = result["flow_id"], result["approvals"][0]["id"]
     said = await desk.leadrope("flow", "resume", name[:3], "--approve")
     assert (said.code, "at least 4 characters" in said.err) == (2, True), said.err
-    assert (await desk.leadrope("approvals", "approve", name[:4])).code == 0
-    said = await desk.leadrope("flow", "resume", name[:5], "--approve")
-    assert (said.code, f"the execution {name[:8]} (test) has its answer already" in said.err) == (2, True), said.err
-    assert (await desk.leadrope("flow", "resume", name[:4])).code == 0
+    said = await desk.leadrope("approvals", "approve", name[:4])
+    assert (said.code, f"execution {name[:8]} continues in the background" in said.err) == (0, True), said.err
+    followed = await desk.leadrope("flow", "logs", "-f", name[:8])
+    assert followed.code == 0, followed.err
     for command in (("flow", "resume", name[:4], "--approve"), ("approvals", "deny", name[:8])):
         said = await desk.leadrope(*command)
         assert said.code == 2
         assert f"the execution {name[:8]} (test) has ended: succeeded" in said.err
         assert f"leadrope flow report {name[:8]}" in said.err
-    said = await desk.leadrope("flow", "resume", token[:6], "--approve")
-    assert (said.code, "is no longer open: approved by" in said.err) == (2, True), said.err
+    said = await desk.leadrope("flow", "resume", approval_id, "--approve")
+    assert (said.code, "is no longer open: approved by user:" in said.err) == (2, True), said.err
 
 
 async def test_a_beginning_that_several_executions_have_answers_none(desk: Any) -> None:
@@ -189,7 +189,7 @@ async def test_steps_inside_are_told_with_their_place(desk: Any) -> None:
 async def test_the_result_has_all_its_keys_also_where_they_say_nothing(desk: Any) -> None:
     ended = await desk.leadrope("flow", "run", write(desk, "### a\n\n- type: note\n- text: x\n"), "-o", "json")
     result = json.loads(ended.out)
-    assert {"flow_id", "name", "outcome", "outputs", "steps", "cost_usd", "tokens", "duration_s", "waits"} <= set(
+    assert {"flow_id", "name", "outcome", "outputs", "steps", "cost_usd", "tokens", "duration_s", "approvals"} <= set(
         result
     )
     assert {"id", "type", "state", "duration_s", "cost_usd", "tokens", "attempts", "warnings", "error"} <= set(
@@ -217,7 +217,7 @@ async def test_the_live_view_has_the_tool_and_the_cost_of_agents_also_in_a_batch
         folder.mkdir(parents=True)
         (folder / "config.toml").write_text(f'[run]\nbase_url = "{model.url}"\n')
         async with desk.at_terminal("flow", "run", "test.flow.md") as terminal:
-            await terminal.reads("each (agent) ", "0/1 · $0.30 · Read ")
+            await terminal.reads("each (agent) ", "0/1 · $0.20 · Read ")
             terminal.signal(signal.SIGINT)
             await terminal.reads("stopped")
             assert await terminal.ends() == 130

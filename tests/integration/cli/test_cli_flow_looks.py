@@ -139,7 +139,7 @@ async def test_the_tree_nests_what_is_chosen_and_goes_on_where_ways_meet(files: 
         "  │  └─ now\n"
         "  │     └─ many  note        Each.\n"
         "  │          for each item of [1,2,3], 2 at once\n"
-        "  │          retried up to 2 times, 1 s apart\n"
+        "  │          up to 2 attempts, 1 s apart\n"
         "  │          on error → tail\n"
         "  └─ tail        note        The end of it.\n"
         "\n"
@@ -171,7 +171,7 @@ async def test_a_broken_file_is_shown_and_drawn_and_told_to_be_broken(files: Any
         said = await files.leadrope("flow", look, "broken")
         assert said.code == 2
         assert "shel" in said.out
-        assert "`leadrope flow check broken` tells" in said.err
+        assert "`leadrope flow check broken` shows them" in said.err
 
 
 async def test_a_picture_goes_to_a_file_or_to_stdout(files: Any) -> None:
@@ -182,7 +182,7 @@ async def test_a_picture_goes_to_a_file_or_to_stdout(files: Any) -> None:
     picture = files.project / "good.svg"
     assert ET.fromstring(picture.read_text()).tag == "{http://www.w3.org/2000/svg}svg"
     assert picture.stat().st_mode & 0o777 == 0o600
-    said = await files.leadrope("flow", "graph", "good", "--format", "svg", "-O", "nowhere/x.svg")
+    said = await files.leadrope("flow", "graph", "good", "-o", "svg", "-O", "nowhere/x.svg")
     assert said.code == 2
     assert "cannot be written" in said.err
 
@@ -195,9 +195,9 @@ async def test_the_ending_of_a_picture_says_what_is_drawn(files: Any) -> None:
     said = await files.leadrope("flow", "graph", "good", "-O", "a.png")
     assert said.code == 2
     assert "svg (.svg), mermaid (.mmd .mermaid .md)" in said.err
-    assert "--format" in said.err
+    assert "-o" in said.err
     assert not (files.project / "a.png").exists()
-    assert (await files.leadrope("flow", "graph", "good", "-O", "a.txt", "--format", "mermaid")).code == 0
+    assert (await files.leadrope("flow", "graph", "good", "-O", "a.txt", "-o", "mermaid")).code == 0
     said = await files.leadrope("flow", "graph", "good", "-O", "good.flow.md")
     assert said.code == 2
     assert (files.project / "good.flow.md").read_text() == GOOD, "a picture in place of a workflow"
@@ -239,6 +239,18 @@ async def test_a_saved_workflow_runs_anywhere_and_is_not_replaced_by_accident(fi
     }
 
 
+async def test_a_saved_copy_keeps_the_ending_that_says_its_dialect(files: Any) -> None:
+    saved = files.home / "leadrope" / "workflows"
+    (files.project / "other.pflow.md").write_text(PLAIN)
+    assert (await files.leadrope("flow", "save", "other.pflow.md", "--name", "one")).code == 0
+    assert [path.name for path in saved.iterdir()] == ["one.pflow.md"]
+    said = await files.leadrope("flow", "save", "plain.flow.md", "--name", "one")
+    assert said.code == 2, "one name, one workflow"
+    assert "--replace" in said.err
+    assert (await files.leadrope("flow", "save", "plain.flow.md", "--name", "one", "--replace")).code == 0
+    assert [path.name for path in saved.iterdir()] == ["one.flow.md"]
+
+
 async def test_a_saved_copy_finds_what_it_calls_or_is_not_saved(files: Any) -> None:
     call = "## Steps\n\n### call\n\n- type: workflow\n- workflow: {0}\n"
     (files.project / "outer.flow.md").write_text(call.format("inner.flow.md"))
@@ -275,12 +287,12 @@ async def test_history_and_report_tell_what_waits_and_what_failed(files: Any) ->
     every = [json.loads(line) for line in (await files.leadrope("flow", "history", "-o", "json")).out.splitlines()]
     assert [row["execution"]["name"] for row in every] == ["good", "fails"], "the newest first"
     waiting, failed = every
-    (token,) = waiting["tokens"]
+    (token,) = waiting["approvals"]
     said = await files.leadrope("flow", "history")
     assert rows(said.out)[waiting["execution"]["id"][:8]][1] == "waiting"
     assert "ask waits: Go on with hello me?" in said.out
     assert "bad: missing.txt does not exist" in said.out
-    assert f"leadrope flow resume {token}" in said.err
+    assert f"leadrope approvals show {token}" in said.err
     said = await files.leadrope("flow", "history", "fails.flow.md")
     assert list(rows(said.out)) == [failed["execution"]["id"][:8]]
     said = await files.leadrope("flow", "history", "--open")
@@ -301,7 +313,7 @@ async def test_history_and_report_tell_what_waits_and_what_failed(files: Any) ->
         said = await files.leadrope("flow", "report", name)
         assert "- outcome: waiting" in said.out
         assert "| `ask` | approval | waiting |" in said.out
-        assert f"leadrope flow resume {token} --choose now" in said.out
+        assert f"leadrope approvals approve {token} --choose now" in said.out
     said = await files.leadrope("flow", "report", "fails", "--html", "-O", "report.html")
     page = (files.project / "report.html").read_text()
     assert said.out == ""
@@ -309,6 +321,35 @@ async def test_history_and_report_tell_what_waits_and_what_failed(files: Any) ->
     assert "default-src &#x27;none&#x27;" in page or "default-src 'none'" in page
     told = json.loads((await files.leadrope("flow", "report", "good", "-o", "json")).out)
     assert [step["state"] for step in told["steps"]] == ["succeeded", "waiting", "not_run", "not_run"]
+
+
+async def test_history_tells_folders_apart(files: Any) -> None:
+    other = files.project / "other"
+    other.mkdir()
+    assert (await files.leadrope("flow", "run", "plain")).code == 0
+    assert (await files.leadrope("flow", "run", "plain", "-C", str(other))).code == 0
+    every = (await files.leadrope("flow", "history")).out.splitlines()[1:]
+    assert [str(other) in line or "/other)" in line for line in every] == [True, False]
+    here = (await files.leadrope("flow", "history", "--here")).out.splitlines()[1:]
+    assert len(here) == 1
+    assert "other" not in here[0]
+
+
+async def test_an_execution_that_has_succeeded_names_what_starts_it_again(files: Any) -> None:
+    assert (await files.leadrope("flow", "run", "plain")).code == 0
+    (row,) = [json.loads(line) for line in (await files.leadrope("flow", "history", "-o", "json")).out.splitlines()]
+    said = await files.leadrope("flow", "resume", row["execution"]["id"][:8])
+    assert said.code != 0
+    assert f"leadrope flow run {files.project / 'plain.flow.md'}`" in said.err
+
+
+async def test_an_input_without_a_type_is_shown_as_it_is_written(files: Any) -> None:
+    (files.project / "asks.flow.md").write_text(
+        "## Inputs\n\n### topic\n\nWhat.\n\n### count\n\nHow many.\n\n- type: integer\n\n"
+        "## Steps\n\n### say\n\nSays.\n\n- type: note\n- text: ${topic} ${count}\n"
+    )
+    said = await files.leadrope("flow", "run", "asks")
+    assert "It takes: topic=… count=<integer>" in said.err
 
 
 async def test_what_was_stopped_is_open_and_says_how_it_goes_on(files: Any) -> None:
@@ -324,15 +365,15 @@ async def test_what_was_stopped_is_open_and_says_how_it_goes_on(files: Any) -> N
         said = await files.leadrope("flow", "history", *args)
         ((name, row),) = rows(said.out).items()
         assert row[1] == "stopped"
-        assert row[-1] == f"goes on with: leadrope flow resume {name}"
+        assert row[-1] == f"continue with: leadrope flow resume {name}"
     (files.project / "slow.flow.md").write_text("### slow\n\nDone.\n\n- type: note\n- text: x\n")
     assert (await files.leadrope("flow", "resume", name, "--changed")).code == 0
     said = await files.leadrope("flow", "history", "--open")
     assert (said.code, said.out) == (0, "")
-    assert "Nothing runs or can go on" in said.err
+    assert "Nothing runs or can be resumed" in said.err
 
 
-async def test_what_a_workflow_waits_for_is_answered_beside_the_approvals_of_runs(files: Any) -> None:
+async def test_what_a_workflow_waits_for_is_answered_beside_the_approvals_of_runs(files: Any, background: Any) -> None:
     assert (await files.leadrope("flow", "run", "good")).code == 4
     (row,) = (await files.leadrope("approvals", "list", "-o", "json")).out.splitlines()
     token = json.loads(row)["id"]
@@ -343,13 +384,14 @@ async def test_what_a_workflow_waits_for_is_answered_beside_the_approvals_of_run
     assert "--choose" in said.err
     said = await files.leadrope("approvals", "approve", token[:8], "--choose", "now")
     assert said.out == f"{token} approved: now\n"
-    assert f"leadrope flow resume {token}" in said.err
+    assert "continues in the background" in said.err
     said = await files.leadrope("approvals", "deny", token)
     assert said.code == 2
     assert "The first answer counts." in said.err
     assert "Nothing waits" in (await files.leadrope("approvals", "list")).err
-    said = await files.leadrope("flow", "resume", token)
-    assert (said.code, said.out) == (0, "hello you\n")
+    assert (await files.leadrope("flow", "logs", "-f", token)).code == 0
+    report = json.loads((await files.leadrope("flow", "report", token, "-o", "json")).out)
+    assert list(report["outputs"].values()) == ["hello you"]
 
 
 async def test_old_executions_are_pruned_with_old_runs_and_one_that_waits_is_kept(files: Any) -> None:
@@ -418,3 +460,18 @@ Uses it.
     ran = await desk.leadrope("flow", "run", "outer.flow.md")
     assert (ran.code, "has 3 errors" in ran.err) == (2, True), ran.err
     assert not desk.marker.exists(), "nothing has begun"
+
+
+async def test_a_workflow_that_leads_out_of_the_folder_is_not_shown(desk: Any) -> None:
+    """An agent may have put a link to a key in its place."""
+    key = desk.project.parent / "key"
+    key.write_text("# TOPSECRET\n")
+    for name, target in (("linked.flow.md", key), ("flows", key.parent)):
+        (desk.project / name).symlink_to(target)
+    key.with_suffix(".flow.md").write_text("# TOPSECRET\n")
+    for name in ("linked.flow.md", "flows/key.flow.md", str(desk.project / "linked.flow.md")):
+        for verb in ("show", "check", "graph"):
+            ended = await desk.leadrope("flow", verb, name)
+            assert ended.code == 2, ended
+            assert "TOPSECRET" not in ended.out + ended.err
+            assert "through a link" in ended.out + ended.err

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import signal
 import sys
 from typing import Any
 
 import pytest
+
+from leadrope.core import actors
 
 COLOURS = """### ask
 
@@ -73,7 +76,7 @@ def on_screen(seen: str, rows: int = 1000) -> list[str]:
 async def test_a_slip_of_the_fingers_is_asked_again_and_decides_nothing(desk: Any) -> None:
     write(desk, COLOURS)
     async with desk.at_terminal("flow", "run", "test.flow.md") as terminal:
-        await terminal.reads("Which colour?", "4. no", "5. later", "`no: why` says no with a reason", "> ")
+        await terminal.reads("Which colour?", "4. no", "5. later", "`WORD: text` adds a text to the answer", "> ")
         await terminal.asks("gren\n", "did you mean green?", "> ")
         await terminal.asks("\n", "Nothing was typed", "> ")
         terminal.types("green\n")
@@ -89,7 +92,7 @@ async def test_a_no_is_said_and_may_have_a_reason(desk: Any, typed: tuple[str, .
         for prompt, line in zip(("> ", "Why? (Enter for no reason)"), typed, strict=False):
             await terminal.reads(prompt)
             terminal.types(line)
-        await terminal.reads("person said no: too red")
+        await terminal.reads(f"denied by {actors.system_user()}: too red")
         assert await terminal.ends() == 3
 
 
@@ -104,13 +107,32 @@ async def test_a_closed_terminal_leaves_the_question_open_and_a_no_a_no(desk: An
         assert await terminal.ends() == code
 
 
+async def test_the_turn_of_a_loop_and_a_retry_are_shown_while_they_run(desk: Any) -> None:
+    wait = "until [ -e {0} ]; do sleep 0.05; done"
+    loop = f"test -e one || {{ touch one; exit 0; }}; {wait.format('go')}"
+    retry = f"test -e two || {{ touch two; exit 3; }}; {wait.format('gone')}"
+    write(
+        desk,
+        f"### poll\n\nPolls.\n\n- type: shell\n- command: {json.dumps(loop)}\n- loop: {{max_iterations: 2}}\n\n"
+        f"### flaky\n\nFails once.\n\n- type: shell\n- command: {json.dumps(retry)}\n"
+        "- retry: {max: 2, wait: 0, retry_on: [3]}\n",
+    )
+    async with desk.at_terminal("flow", "run", "test.flow.md") as terminal:
+        await terminal.reads("poll (shell)", "turn 2")
+        (desk.project / "go").touch()
+        await terminal.reads("2 turns", "↻ flaky: ", "attempt 2 follows")
+        (desk.project / "gone").touch()
+        await terminal.reads("2 attempts", "succeeded")
+        assert await terminal.ends() == 0
+
+
 async def test_what_is_long_is_shown_on_demand(desk: Any) -> None:
     write(desk, "### ask\n\nA person.\n\n- type: approval\n- message: |\n" + "".join(f"    n{n}\n" for n in range(50)))
     async with desk.at_terminal("flow", "run", "test.flow.md") as terminal:
-        await terminal.reads("are not shown", "s shows all of it", "> ")
+        await terminal.reads("are not shown", "[s]how all: ")
         assert "n25" not in terminal.seen
         assert "n49" in terminal.seen
-        await terminal.asks("s\n", "n25", "> ")
+        await terminal.asks("s\n", "n25", "[l]ater: ")
         terminal.types("y\n")
         assert await terminal.ends() == 0
 
@@ -138,13 +160,13 @@ To the store.
     told = (await desk.leadrope("flow", "run", write(desk, text))).err
     for item in (0, 1):
         assert f"  sub[{item}]/ask waits for a person: Which colour?\n" in told, told
-    assert told.count("--choose red   (or --choose green, --choose 'dark blue', --deny)") == 2
+    assert told.count("--choose red   (or --choose green, --choose 'dark blue', leadrope approvals deny ") == 2
     assert "  deploy waits for a person: To the store.\n      make deploy && make check\n" in told
     assert '"STAGE":"test"' in told
     assert "not-to-be-told" not in told
     long = text.replace("make check", "true " + "x" * 5000)
     told = (await desk.leadrope("flow", "run", write(desk, long))).err
-    assert re.search(r"\n      … leadrope approvals show [a-z2-7]{16} has all of it\n", told), told
+    assert re.search(r"\n      … leadrope approvals show [0-9a-f]{12}-step-\d has all of it\n", told), told
     assert len(told) < 3000
 
 
@@ -181,7 +203,7 @@ async def test_nothing_that_ran_is_left_on_the_screen_when_it_was_stopped(desk: 
     title, *lines = on_screen(terminal.seen)
     assert title.startswith("test · 2 steps")
     assert [line.split(" ")[0] for line in lines[:2]] == ["stopping;", "stopped"]
-    assert lines[2].startswith("  go on with: leadrope flow resume ")
+    assert lines[2].startswith("  continue with: leadrope flow resume ")
     assert lines[3:] == [""]
 
 
@@ -195,7 +217,7 @@ async def test_a_second_ctrl_c_tells_how_it_ended_and_how_to_go_on(desk: Any) ->
         await terminal.reads("interrupted")
         assert await terminal.ends() == 130
     lines = on_screen(terminal.seen)
-    found = re.fullmatch(r"  go on with: leadrope flow resume ([0-9a-f]{8})", lines[-2])
+    found = re.fullmatch(r"  continue with: leadrope flow resume ([0-9a-f]{8})", lines[-2])
     assert found is not None, lines
     assert lines[-3].startswith("interrupted ")
     history = (await desk.leadrope("flow", "history", "--open")).out
@@ -218,7 +240,8 @@ async def test_a_signal_from_a_program_is_not_answered_with_keys(desk: Any) -> N
     async with asyncio.timeout(60):
         _, err = await process.communicate()
     assert process.returncode == 130
-    assert "stopping, because of SIGTERM\nstopped " in err.decode()
+    told = err.decode().replace("  ⋯ a (shell)\n", "")  # written as soon as it is stored
+    assert "stopping, because of SIGTERM\nstopped " in told
     assert "Ctrl-C" not in err.decode()
 
 
@@ -238,10 +261,10 @@ async def test_a_small_terminal_gets_no_more_lines_than_it_has(desk: Any) -> Non
 async def test_json_lines_on_a_terminal_are_not_taken_away_with_the_lines_that_change(desk: Any) -> None:
     write(desk, STEP.format(name="a", command="sleep 0.5"))
     async with desk.at_terminal("flow", "run", "test.flow.md", "-o", "stream-json") as terminal:
-        await terminal.reads("⋯ a", "flow.ended")
+        await terminal.reads("⋯ a", "execution.ended")
         assert await terminal.ends() == 0
     shown = "\n".join(on_screen(terminal.seen))
-    for kind in ("flow.started", "step.started", "step.acting", "step.ended", "flow.ended"):
+    for kind in ("execution.started", "step.started", "step.progress", "step.ended", "execution.ended"):
         assert f'"type":"{kind}"' in shown, shown
 
 
@@ -374,11 +397,11 @@ async def test_items_that_were_done_before_are_counted(desk: Any) -> None:
     )
     first = await desk.leadrope("flow", "run", write(desk, text))
     assert first.code == 4
-    token = re.search(r"flow resume (\S+) --approve", first.err)
+    token = re.search(r"approvals approve (\S+) ", first.err)
     assert token is not None
     second = await desk.leadrope("flow", "resume", token[1], "--approve")
     assert second.code == 4
-    token = re.search(r"flow resume (\S+) --approve", second.err)
+    token = re.search(r"approvals approve (\S+) ", second.err)
     assert token is not None
     third = await desk.leadrope("flow", "resume", token[1], "--approve")
     assert "2 of 3 items done" in third.err

@@ -54,7 +54,7 @@ def commands(report: str) -> dict[str, str]:
 
 
 async def test_doctor_says_that_commands_are_not_kept_apart(desk: Any, tmp_path: Path) -> None:
-    code, out, err = await without_landlock(desk, tmp_path, "doctor", "--json")
+    code, out, err = await without_landlock(desk, tmp_path, "doctor", "-o", "json")
     found = commands(out)
     assert found["status"] == "warning", err
     assert "not kept apart from the agent" in found["message"]
@@ -64,7 +64,7 @@ async def test_doctor_says_that_commands_are_not_kept_apart(desk: Any, tmp_path:
 
 
 async def test_doctor_says_that_they_are_where_the_kernel_has_it(desk: Any) -> None:
-    found = commands((await desk.leadrope("doctor", "--json", LEADROPE_CLAUDE_BIN="/no/such/agent")).out)
+    found = commands((await desk.leadrope("doctor", "-o", "json", LEADROPE_CLAUDE_BIN="/no/such/agent")).out)
     if found["status"] != "ok" and os.environ.get("CI", "").lower() != "true":
         pytest.skip(f"this machine: {found['message']}")
     assert "Landlock version" in found["message"]
@@ -77,3 +77,37 @@ async def test_a_run_says_so_too_and_works(desk: Any, playing: Any, tmp_path: Pa
         )
     assert code == 0, err
     assert "commands_not_apart" in out
+
+
+async def test_a_server_that_crashes_is_named_with_its_stderr(desk: Any, tmp_path: Path) -> None:
+    """Redirected by the system's shell, in place of the program that also enters a domain."""
+    server = {"command": sys.executable, "args": ["-c", "import no_such_module"]}
+    (desk.project / "mcp.json").write_text(json.dumps({"mcpServers": {"docs": server}}))
+    given = ("--mcp-config", "mcp.json", "--base-url", "http://127.0.0.1:9")
+    code, out, err = await without_landlock(desk, tmp_path, "run", "go", "-o", "json", *given)
+    assert code == 1, err
+    error = json.loads(out)["error"]
+    assert (error["kind"], error["connection"]) == ("connection_failed", "docs")
+    assert error["stderr_tail"][-1] == "ModuleNotFoundError: No module named 'no_such_module'"
+
+
+async def test_a_server_works_as_it_would_without_the_redirection(desk: Any, playing: Any, tmp_path: Path) -> None:
+    """Its words reach it unchanged, and its input and output are its own."""
+    server = Path(__file__).parents[2] / "data" / "mcp_server.py"
+    (desk.project / "works.py").write_text(server.read_text())  # a sandbox shows the workspace
+    (desk.project / "server.py").write_text(
+        "import json, sys\n"
+        "json.dump(sys.argv, open('seen.argv', 'w'))\n"
+        "sys.argv[1:] = ['stdio', 'seen']\n"
+        "exec(open('works.py').read())\n"
+    )
+    odd = ["--key=two words", "", "$HOME `id` \"'", "-n"]
+    config = {"command": sys.executable, "args": ["server.py", *odd]}
+    (desk.project / "mcp.json").write_text(json.dumps({"mcpServers": {"other": config}}))
+    call = {"name": "mcp__other__touch", "input": {"path": str(desk.marker)}}
+    async with playing({"tool": call}, {"text": "done"}) as model:
+        given = ("--mcp-config", "mcp.json", "--base-url", model.url, "--mode", "full", "-o", "json")
+        code, out, err = await without_landlock(desk, tmp_path, "run", "go", *given)
+    assert code == 0, out + err
+    assert desk.marker.exists()
+    assert json.loads((desk.project / "seen.argv").read_text())[1:] == odd

@@ -95,7 +95,7 @@ def test_a_marked_variable_is_seen_by_the_agent_alone(tmp_path: Path, output: st
         check=False,
         start_new_session=True,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 3, done.stderr  # without a sandbox nobody allows psql
     assert SECRET not in done.stdout + done.stderr
     assert "opensesame" not in done.stdout + done.stderr
     assert "It is [redacted], and" in done.stdout

@@ -19,18 +19,24 @@ async def test_from_the_first_words_to_the_last_file(desk: Any, playing: Any) ->
         again = await desk.leadrope("run", "which one?", "--continue", *to_model)
         assert again.out == "42.\n", again.err
 
-        (row,) = (await desk.leadrope("sessions", "list", "--json")).out.splitlines()
+        (row,) = (await desk.leadrope("sessions", "list", "-o", "json")).out.splitlines()
         info = json.loads(row)
         short = info["id"][:8]
         assert (info["title"], len(info["runs"])) == ("remember 42", 2)
         listed = await desk.leadrope("sessions", "list", "--here")
-        assert listed.out.startswith(short)
+        head, row = listed.out.splitlines()
+        assert head.split() == ["SESSION", "AGE", "LAST", "RUN", "RUNS", "FOLDER", "TITLE"]
+        assert row.startswith(short)
+        assert "/project  remember 42" in row
         shown = (await desk.leadrope("sessions", "show", short)).out
         assert "  you  remember 42\n" in shown
         assert "agent  42.\n" in shown
 
         assert (await desk.leadrope("run", "another way", "--fork", short, *to_model)).out == "Forked.\n"
         assert f"(fork of {short})" in (await desk.leadrope("sessions", "list")).out
+        newest = await desk.leadrope("sessions", "list", "-n", "1")
+        assert len(newest.out.splitlines()) == 2
+        assert "1 more; -n 0 shows all." in newest.err
 
         exported = await desk.leadrope("sessions", "export", short)
         assert (await desk.leadrope("sessions", "delete", info["id"])).out == "deleted 1 session\n"

@@ -21,9 +21,9 @@ async def test_a_yes_at_the_terminal_lets_the_command_run(desk: Any) -> None:
     assert "Done.\r\n" in terminal.seen
 
 
-async def test_the_question_is_the_one_in_the_readme(desk: Any) -> None:
-    readme = (Path(__file__).parents[3] / "README.md").read_text()
-    sample = re.search(r"^```\n(\? Bash wants to run:.*?)\n```$", readme, re.MULTILINE | re.DOTALL)
+async def test_the_question_is_the_one_in_the_documentation(desk: Any) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "run.md").read_text()
+    sample = re.search(r"^```\w*\n(\? Bash wants to run:.*?)\n```$", page, re.MULTILINE | re.DOTALL)
     assert sample is not None
     call = {"name": "Bash", "input": {"command": "npm test", "description": "Run the tests"}}
     async with desk.playing([{"tool": call}, {"text": "Done."}], "run", "go", "--mode", "edit") as terminal:
@@ -31,7 +31,7 @@ async def test_the_question_is_the_one_in_the_readme(desk: Any) -> None:
         assert words(sample[1]) == words("? Bash" + terminal.seen.partition("? Bash")[2])
         await terminal.asks("n\n", "why")
         await terminal.asks("\n", "denied by you")
-        assert await terminal.ends() == 0
+        assert await terminal.ends() == 3
 
 
 def words(question: str) -> list[str]:
@@ -45,7 +45,7 @@ async def test_a_no_at_the_terminal_reaches_the_agent_with_its_reason(desk: Any)
         await terminal.reads("Allow?")
         await terminal.asks("n\n", "why")
         await terminal.asks("use make\n", "denied by you: use make")
-        assert await terminal.ends() == 0
+        assert await terminal.ends() == 3
     assert not desk.marker.exists()
     assert "1 call denied" in terminal.seen
 
@@ -57,7 +57,7 @@ async def test_ctrl_c_at_a_question_interrupts_the_turn(desk: Any) -> None:
         assert await terminal.ends() == 130
     assert not desk.marker.exists()
     assert "✗ stopped" in terminal.seen
-    assert "go on with: leadrope run --resume" in terminal.seen
+    assert re.search(r"run ([0-9a-f]{4})[0-9a-f]{4} · leadrope runs resume \1\r\n", terminal.seen)
 
 
 async def test_a_second_ctrl_c_stops_a_run_that_does_not_listen(desk: Any) -> None:
@@ -127,6 +127,6 @@ async def test_the_demo_asks_and_shows_what_changed(desk: Any) -> None:
         await terminal.reads(
             "nothing leaves this machine", "? Bash wants to run:\r\n    python3 -m unittest -q", "Allow?"
         )
-        await terminal.asks("y\n", "approved by you", "+    return a + b", "What to try next:")
+        await terminal.asks("y\n", "approved by you", "+    return a + b", "What to try next:", "leadrope login")
         assert await terminal.ends() == 0
     assert list(desk.tmp.iterdir()) == []

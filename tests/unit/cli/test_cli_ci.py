@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import re
 import stat
@@ -13,6 +14,7 @@ import pytest
 
 from leadrope import errors
 from leadrope.cli import ci
+from leadrope.cli.exits import Demands
 from leadrope.core import events
 from leadrope.core.events import Recorded
 from leadrope.core.result import Denial, RunError, RunResult, Warning_
@@ -156,9 +158,29 @@ def test_junit_of_a_bad_run(outcome: Any, tag: str) -> None:
     assert suite.attrib[f"{tag}s"] == "1"
 
 
+@pytest.mark.parametrize("outcome", ["denied", "succeeded"])
+def test_a_denied_call_that_fails_the_job_is_named_in_all_three_forms(outcome: Any) -> None:
+    denial = Denial(call=ToolCall(id="t", name="Bash", input={"command": "npm test"}), reason="no terminal to ask on")
+    error = RunError(kind="denied", message="1 call was denied: Bash (x)", hint="h") if outcome == "denied" else None
+    found = ci.report("t", good(outcome=outcome, denials=(denial,), error=error), demands=Demands(fail_on_denied=True))
+    annotations = ci.commands(found)
+    assert annotations[0].startswith("::error title=leadrope%3A denied::")
+    assert "1 call was denied: Bash" in annotations[0]
+    assert annotations[1] == "::warning title=leadrope::denied: Bash npm test: no terminal to ask on"
+    summary = html.unescape(ci.summary(found))
+    assert "❌" in summary
+    assert "- Bash npm test: no terminal to ask on" in summary
+    case = ET.fromstring(ci.junit(found)).find("testcase")
+    assert case is not None
+    failure = case.find("failure")
+    assert failure is not None
+    assert (failure.get("type"), "1 call was denied" in (failure.get("message") or "")) == ("denied", True)
+    assert "denied: Bash npm test" in (case.findtext("system-err") or "")
+
+
 def test_degraded_is_a_failure_only_where_it_is_strict() -> None:
     assert ci.report("t", good(outcome="degraded")).is_ok
-    assert not ci.report("t", good(outcome="degraded"), strict=True).is_ok
+    assert not ci.report("t", good(outcome="degraded"), demands=Demands(strict=True)).is_ok
 
 
 def test_hostile_text_is_still_xml() -> None:

@@ -149,7 +149,7 @@ def test_an_import_is_written_for_its_owner_only_and_can_be_read_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "events.jsonl"
-    assert told(capsys, "import-transcript", str(SMOKE), "-o", str(out)) == []
+    assert told(capsys, "import-transcript", str(SMOKE), "-O", str(out)) == []
     assert out.stat().st_mode & 0o777 == 0o600
     assert told(capsys, "events", str(out)) == told(capsys, "import-transcript", str(SMOKE))
     assert [path.name for path in tmp_path.iterdir()] == ["events.jsonl"]
@@ -212,20 +212,20 @@ def test_a_file_that_is_no_transcript_is_refused_with_its_name(
         path.write_bytes(content)
         assert f"{path} {why}" in refused(capsys, "events", str(path))
     assert f"{path} {why}" in refused(capsys, "import-transcript", str(path))
-    assert why.partition(":")[0] in refused(capsys, "import-transcript", str(path), "-o", str(tmp_path / "out"))
+    assert why.partition(":")[0] in refused(capsys, "import-transcript", str(path), "-O", str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
     ("args", "why"),
     [
-        (["events"], "nothing was named"),
+        (["events"], "no run is stored in"),
         (["events", str(SMOKE), "--raw"], "only the universal form has a place for it"),
         (["events", str(SMOKE), "--type", "item.started"], "there is no type 'item.started'"),
         (["events", str(SMOKE), "--universal", "--type", "notice"], "there is no type 'notice'"),
         (["import-transcript", str(SMOKE), "--raw"], "only the universal form has a place for it"),
-        (["import-transcript", str(SMOKE), "-o", str(SMOKE)], "is the file that is read"),
-        (["import-transcript", str(SMOKE), "-o", "/no/such/place/x"], "cannot be written: No such file or directory"),
+        (["import-transcript", str(SMOKE), "-O", str(SMOKE)], "is the file that is read"),
+        (["import-transcript", str(SMOKE), "-O", "/no/such/place/x"], "cannot be written: No such file or directory"),
         (["import-transcript", str(RECORDINGS)], "is a folder, not a regular file"),
     ],
 )

@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from leadrope.cli.exits import BY_OUTCOME, exit_code
+from leadrope.cli.exits import BY_OUTCOME, Demands, exit_code, explain
 from leadrope.core.result import Denial, Outcome, RunResult
 from leadrope.core.tools import ToolCall
 
@@ -27,13 +27,33 @@ from leadrope.core.tools import ToolCall
 def test_each_outcome_has_its_exit_code(outcome: Outcome, code: int, strict: int) -> None:
     result = RunResult(run_id="r", outcome=outcome)
     assert exit_code(result) == code
-    assert exit_code(result, strict=True) == strict
+    assert exit_code(result, Demands(strict=True)) == strict
 
 
 def test_no_outcome_is_forgotten() -> None:
     assert set(BY_OUTCOME) == set(get_args(Outcome))
 
 
-def test_a_run_that_went_on_after_a_denial_succeeded() -> None:
-    denial = Denial(call=ToolCall(id="t", name="Bash"), reason="no")
-    assert exit_code(RunResult(run_id="r", outcome="succeeded", denials=(denial,)), strict=True) == 0
+def denied(name: str) -> tuple[Denial, ...]:
+    return (Denial(call=ToolCall(id="t", name=name), reason="no"),)
+
+
+@pytest.mark.parametrize(
+    ("result", "demands", "code"),
+    [
+        (RunResult(run_id="r", outcome="succeeded", denials=denied("Bash")), Demands(), 0),
+        (RunResult(run_id="r", outcome="succeeded", denials=denied("Bash")), Demands(fail_on_denied=True), 3),
+        (RunResult(run_id="r", outcome="succeeded", denials=denied("Bash")), Demands(strict=True), 3),
+        (RunResult(run_id="r", outcome="degraded", denials=denied("Bash")), Demands(strict=True), 3),
+        (RunResult(run_id="r", outcome="degraded", denials=denied("Bash")), Demands(), 0),
+        (RunResult(run_id="r", outcome="failed", denials=denied("Bash")), Demands(strict=True), 1),
+        (RunResult(run_id="r", outcome="succeeded", denials=denied("AskUserQuestion")), Demands(strict=True), 0),
+        (RunResult(run_id="r", outcome="degraded", output_rung="none"), Demands(schema=True), 1),
+        (RunResult(run_id="r", outcome="degraded"), Demands(schema=True), 1),
+        (RunResult(run_id="r", outcome="succeeded", output_rung="text"), Demands(schema=True), 0),
+        (RunResult(run_id="r", outcome="degraded", output_rung="text"), Demands(schema=True), 0),
+    ],
+)
+def test_what_is_demanded_beyond_the_outcome(result: RunResult, demands: Demands, code: int) -> None:
+    assert exit_code(result, demands) == code
+    assert (explain(result, demands) is None) == (exit_code(result) == code)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+import re
+from typing import Any
 
-from leadrope.cli.flow_people import Answers, NotOffered, title_of
-from leadrope.workflows.steps.base import Asked, Word
+import pytest
+from msgspec import UNSET
+
+from leadrope.cli.flow_people import Answers, NotOffered, title_of, typed
+from leadrope.runs.forms import Field
+from leadrope.runtime.approvals import Answer
+from leadrope.workflows.steps.base import Asked
 
 COLOURS = ("red", "Dark blue")
 
@@ -13,33 +19,43 @@ COLOURS = ("red", "Dark blue")
 @pytest.mark.parametrize(
     ("choices", "said", "word"),
     [
-        ((), "yes", Word(approved=True)),
-        ((), "Y", Word(approved=True)),
-        ((), "1", Word(approved=True)),
-        ((), "2", Word(approved=False)),
+        ((), "yes", Answer(approved=True)),
+        ((), "Y", Answer(approved=True)),
+        ((), "1", Answer(approved=True)),
+        ((), "2", Answer(approved=False)),
         ((), "3", None),
-        ((), "no", Word(approved=False)),
-        ((), "n", Word(approved=False)),
-        ((), "deny", Word(approved=False)),
-        ((), "no: too risky: really", Word(approved=False, reason="too risky: really")),
-        ((), "N : not today", Word(approved=False, reason="not today")),
+        ((), "no", Answer(approved=False)),
+        ((), "n", Answer(approved=False)),
+        ((), "deny", Answer(approved=False)),
+        ((), "no: too risky: really", Answer(approved=False, reason="too risky: really")),
+        ((), "N : not today", Answer(approved=False, reason="not today")),
         ((), "later", None),
         ((), "l", None),
-        (COLOURS, "red", Word(approved=True, choice="red")),
-        (COLOURS, "dark BLUE", Word(approved=True, choice="Dark blue")),
-        (COLOURS, "2", Word(approved=True, choice="Dark blue")),
-        (COLOURS, "3", Word(approved=False)),
+        (COLOURS, "red", Answer(approved=True, choice="red")),
+        (COLOURS, "dark BLUE", Answer(approved=True, choice="Dark blue")),
+        (COLOURS, "2", Answer(approved=True, choice="Dark blue")),
+        (COLOURS, "3", Answer(approved=False)),
         (COLOURS, "4", None),
-        (("Red", "red"), "red", Word(approved=True, choice="red")),
-        (("Yes", "No"), "no", Word(approved=True, choice="No")),
-        (("Yes", "No"), "deny", Word(approved=False)),
-        (("Yes", "No"), "3", Word(approved=False)),
-        (("later", "now"), "later", Word(approved=True, choice="later")),
-        (("no", "deny", "Denied"), "4", Word(approved=False)),
-        (("2", "1"), "1", Word(approved=True, choice="1")),
+        (("Red", "red"), "red", Answer(approved=True, choice="red")),
+        (("Yes", "No"), "no", Answer(approved=True, choice="No")),
+        (("Yes", "No"), "deny", Answer(approved=False)),
+        (("Yes", "No"), "3", Answer(approved=False)),
+        (("later", "now"), "later", Answer(approved=True, choice="later")),
+        (("no", "deny", "Denied"), "4", Answer(approved=False)),
+        (("2", "1"), "1", Answer(approved=True, choice="1")),
+        (("publish", "revise"), "revise: shorter", Answer(approved=True, choice="revise", reason="shorter")),
+        (("publish", "Revise"), "REVISE:  a: b", Answer(approved=True, choice="Revise", reason="a: b")),
+        (
+            ("publish", "revise", "revise: now"),
+            "revise: now: it",
+            Answer(approved=True, choice="revise: now", reason="it"),
+        ),
+        (("publish", "revise", "revise: now"), "revise: now", Answer(approved=True, choice="revise: now")),
+        (("publish", "revise"), "no: wrong text", Answer(approved=False, reason="wrong text")),
+        ((), "yes: but tell them", Answer(approved=True, reason="but tell them")),
     ],
 )
-def test_an_answer_is_what_it_says(choices: tuple[str, ...], said: str, word: Word | None) -> None:
+def test_an_answer_is_what_it_says(choices: tuple[str, ...], said: str, word: Answer | None) -> None:
     assert Answers(choices).read(said) == word
 
 
@@ -48,7 +64,8 @@ def test_an_answer_is_what_it_says(choices: tuple[str, ...], said: str, word: Wo
     [
         ((), "ye", "did you mean yes?"),
         ((), "", "Nothing was typed"),
-        ((), "no way", "type a number or a word of this list"),
+        ((), "no way", "type y, n or l"),
+        (COLOURS, "no way", "type a number or a word of this list (or n, l)"),
         ((), "nope", "no answer to this"),
         ((), "0", "There is no 0; type 1 to 3"),
         (("red", "green"), "gren", "did you mean green?"),
@@ -64,6 +81,38 @@ def test_whatever_else_is_typed_decides_nothing(choices: tuple[str, ...], said: 
     assert told in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("field", "said", "value"),
+    [
+        (Field(name="v"), "1.4", "1.4"),
+        (Field(name="v", default="x"), "", UNSET),
+        (Field(name="v", required=False), "", UNSET),
+        (Field(name="v", type="number"), "3", 3),
+        (Field(name="v", type="boolean"), "Y", True),
+        (Field(name="v", type="choice", choices=("red", "blue")), "2", "blue"),
+        (Field(name="v", type="choice", choices=("red", "blue")), "RED", "red"),
+        (Field(name="v", type="choice", choices=("2", "1")), "1", "1"),
+    ],
+)
+def test_a_field_takes_what_was_typed_as_its_type(field: Field, said: str, value: Any) -> None:
+    assert typed(field, said) == value
+
+
+@pytest.mark.parametrize(
+    ("field", "said", "told"),
+    [
+        (Field(name="v", label="Version"), "", "Version is required."),
+        (Field(name="v", type="number"), "three", "'three' is not a number"),
+        (Field(name="v", type="boolean"), "maybe", "neither yes nor no"),
+        (Field(name="v", type="choice", choices=("red", "blue")), "3", "There is no 3; type 1 to 2"),
+        (Field(name="v", type="choice", choices=("red", "blue")), "green", "not one of: red, blue"),
+    ],
+)
+def test_what_does_not_fit_a_field_is_asked_again(field: Field, said: str, told: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(told)):
+        typed(field, said)
+
+
 def test_the_list_and_the_line_below_say_what_can_be_typed() -> None:
     assert [line.partition(":")[0] for line in Answers(COLOURS).lines()] == [
         "1. red",
@@ -71,12 +120,10 @@ def test_the_list_and_the_line_below_say_what_can_be_typed() -> None:
         "3. no",
         "4. later",
     ]
-    assert Answers(()).how() == (
-        "type a number or a word of this list (y, n, l will do); `no: why` says no with a reason"
-    )
+    assert Answers(()).how() == "type y, n or l; `no: why` denies with a reason"
     taken = Answers(("No", "Later", "7"))
     assert [line.partition(":")[0] for line in taken.lines()] == ["· No", "· Later", "· 7", "· deny", "· put aside"]
-    assert taken.how() == "type the words of this list; `deny: why` says no with a reason"
+    assert taken.how() == "type the words of this list; `WORD: text` adds a text to the answer"
 
 
 @pytest.mark.parametrize(
@@ -90,4 +137,4 @@ def test_the_list_and_the_line_below_say_what_can_be_typed() -> None:
     ],
 )
 def test_a_question_is_headed_by_the_place_of_its_step(title: str, place: str, shown: str) -> None:
-    assert title_of(Asked(kind="approval", title=title), place) == shown
+    assert title_of(Asked(kind="step", title=title), place) == shown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from leadrope.cli import flow_tree
+from leadrope.cli.screen import Style
 from leadrope.workflows import library
 
 
@@ -97,3 +98,39 @@ def test_what_is_done_by_a_choice_stays_with_it_whatever_it_uses() -> None:
         """
     )
     assert told == ["side by side", ".beside", ".ask", "..yes", "...a", "..no", "...b", "...c"]
+
+
+def test_the_steps_of_a_group_stand_below_it() -> None:
+    text = """### start
+- type: note
+
+### rounds
+- type: group
+- loop: {until: "${read.text} == 'x'", wait: 5, max_seconds: 60}
+
+#### write
+- type: note
+
+#### choose
+- type: switch
+- cases: {a: "${write.text} == 'a'"}
+- next: {a: read, else: end}
+
+#### read
+- type: note
+
+### after
+- type: note
+"""
+    style = Style(enabled=False)
+    shown = [line.rstrip() for line in flow_tree.lines(library.parsed(text), width=100, style=style)]
+    assert shown[shown.index("steps") + 1 :] == [
+        "  ├─ start          note",
+        "  ├─ rounds         group",
+        "  │  │ again until ${read.text} == 'x', 5 s apart, at most 10 times or 60 s",
+        "  │  ├─ write       note",
+        "  │  └─ choose      switch",
+        "  │     └─ a",
+        "  │        └─ read  note",
+        "  └─ after          note",
+    ]

@@ -39,11 +39,23 @@ def test_version_and_help_go_to_stdout(capsys: pytest.CaptureFixture[str]) -> No
     assert all(f"  {name} " in shown for name in entry.COMMANDS)
 
 
+def test_version_and_help_are_commands_too(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, flags in (
+        (["version"], ["--version"]),
+        (["help"], ["--help"]),
+        (["help", "runs", "list"], ["runs", "list", "--help"]),
+    ):
+        assert entry.main(words) == 0
+        shown = capsys.readouterr().out
+        assert entry.main(flags) == 0
+        assert shown == capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("args", "told"),
     [
         (["frobnicate"], "there is no command 'frobnicate'"),
-        (["run", "a", "b"], "unexpected extra argument"),
+        (["run", "a", "b"], 'put it in quotes: leadrope run "a b"'),
         (["run", "x", "--max-turns", "many"], "'many' is not a valid integer"),
         (["run", "x", "--no-such-flag"], "No such option"),
         (["run", "x", "--output", "xml"], "'xml' is not one of"),

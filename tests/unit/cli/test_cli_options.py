@@ -137,7 +137,7 @@ def test_a_secret_in_place_of_its_name_is_not_shown() -> None:
 def test_every_field_of_a_request_has_a_flag() -> None:
     named = {flag.field for flag in options.FLAGS if flag.field}
     # A policy comes in files here; its rules as values are for programs.
-    wanted = set(RunRequest.__struct_fields__) - {"prompt", "limits", "connections", "policy", "policies"}
+    wanted = set(RunRequest.__struct_fields__) - {"prompt", "limits", "connections", "policy", "policies", "agent_from"}
     wanted |= {f"limits.{name}" for name in Limits.__struct_fields__}
     assert wanted == named
 
@@ -145,7 +145,7 @@ def test_every_field_of_a_request_has_a_flag() -> None:
 def test_every_flag_is_told_in_the_help() -> None:
     shown = command.get_help(click.Context(command, info_name="leadrope run"))
     for flag in options.FLAGS:
-        assert all(name in shown for name in (*flag.opts, *flag.secondary_opts))
+        assert all((name in shown) == (name not in flag.old) for name in (*flag.opts, *flag.secondary_opts))
 
 
 def test_files_are_read(tmp_path: Path) -> None:
@@ -262,3 +262,26 @@ def test_an_error_about_a_field_is_told_under_the_flag_only_if_it_was_given() ->
     error = errors.BadValue("max_turns", "0 is out of range")
     assert options.in_flags(error, {"max_turns": 0}).message == "--max-turns: 0 is out of range"
     assert options.in_flags(error, {"max_turns": None}).message == "max_turns: 0 is out of range"
+
+
+@pytest.mark.parametrize(
+    ("args", "is_json"),
+    [
+        (["x", "-o", "json", "--bogus"], True),
+        (["x", "-ojson", "--bogus"], True),
+        (["--bogus", "x", "--output=json"], True),
+        (["x", "--output", "json", "-o", "text", "--bogus"], False),
+        (["what does -o json do", "--bogus"], False),
+        (["x", "--bogus", "-o"], False),
+        (["x", "--bogus"], False),
+    ],
+)
+def test_wrong_usage_is_json_where_that_was_asked_for(
+    args: list[str], is_json: bool, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    with pytest.raises(click.UsageError):
+        parse(*args)
+    out = capsysbinary.readouterr().out
+    assert bool(out) == is_json
+    if is_json:
+        assert "--bogus" in json.loads(out)["error"]["message"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ def test_show_tells_that_no_run_may_wait_for_a_limit(
 ) -> None:
     config.write_text("[policy]\nwait_for_limit = true\n")
     (project / "leadrope.toml").write_text("[policy]\nwait_for_limit = false\n")
-    found = data(capsys, "show", "--json")["rules"]["wait_for_limit"]
+    found = data(capsys, "show", "-o", "json")["rules"]["wait_for_limit"]
     assert found == {"value": False, "origin": "project", "merge": "the strictest"}
 
 
@@ -70,12 +71,12 @@ def test_show_tells_each_value_and_its_layer(project: Path, config: Path, capsys
 
 def test_show_as_json_and_by_layer(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "leadrope.toml").write_text('[policy]\nblocked_commands = ["dd"]\nmax_budget_usd = 3\n')
-    found = data(capsys, "show", "--json")
+    found = data(capsys, "show", "-o", "json")
     assert found["layers"] == ["default", "project"]
     assert found["rules"]["max_budget_usd"] == {"value": 3.0, "origin": "project", "merge": "the smallest"}
     assert found["rules"]["blocked_commands"]["entries"]["dd"] == "project"
     assert found["rules"]["blocked_commands"]["entries"]["mkfs"] == "default"
-    alone = data(capsys, "show", "--layer", "project", "--json")
+    alone = data(capsys, "show", "--layer", "project", "-o", "json")
     assert set(alone["rules"]) == {"max_budget_usd", "blocked_commands"}
     with pytest.raises(errors.BadValue, match="there is no layer 'projct'"):
         run("show", "--layer", "projct")
@@ -111,7 +112,10 @@ def test_test_runs_the_examples_of_every_policy(project: Path, capsys: pytest.Ca
     shown = out(capsys, "test")
     assert "✓ deny  Bash(dd if=a of=b)" in shown
     assert "✓ deny  Bash(rm  -rf /)" in shown
-    assert ", 0 failed" in shown
+    lines = shown.splitlines()
+    assert lines[0] == "leadrope.toml: 1 passed", "one's own come first"
+    assert next(line for line in lines if line.startswith("shipped")).startswith("shipped with leadrope: ")
+    assert lines[-1].endswith(" passed")
     (project / "other.toml").write_text(rules.format("allow"))
     assert run("test", "--policy", "other.toml", "--quiet") == 1
     shown = capsys.readouterr().out
@@ -140,7 +144,7 @@ def test_explain(
     project: Path, capsys: pytest.CaptureFixture[str], args: list[str], verdict: str, rule: str, layer: str
 ) -> None:
     (project / "leadrope.toml").write_text('[policy]\nblocked_commands = ["dd"]\n')
-    found = data(capsys, "explain", *args, "--json")
+    found = data(capsys, "explain", *args, "-o", "json")
     assert (found["verdict"], found["rule"], found["layer"]) == (verdict, rule, layer)
 
 
@@ -160,8 +164,8 @@ def test_an_agent_that_nobody_knows_is_no_agent_without_rules(
     with pytest.raises(errors.BadValue) as refused:
         run("explain", "Bash(ls)", "--agent", "nobody")
     assert refused.value.hint == "There are: writer, reviewer."
-    assert data(capsys, "explain", "Bash(ls)", "--agent", "reviewer", "--json")["layer"] == "agent:reviewer"
-    assert data(capsys, "explain", "Bash(ls)", "--agent", "writer", "--json")["rule"] == "mode:default"
+    assert data(capsys, "explain", "Bash(ls)", "--agent", "reviewer", "-o", "json")["layer"] == "agent:reviewer"
+    assert data(capsys, "explain", "Bash(ls)", "--agent", "writer", "-o", "json")["rule"] == "mode:default"
 
 
 def test_wrong_use_is_an_error_of_the_request(project: Path) -> None:
@@ -184,3 +188,15 @@ def test_every_command_has_help_with_an_example(name: str, capsys: pytest.Captur
     with pytest.raises(SystemExit):
         command.main([name, "--help"], prog_name="leadrope policy")
     assert "Example" in capsys.readouterr().out
+
+
+def test_explain_judges_git_with_the_environment_that_an_agent_gets(
+    project: Path, config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A terminal in an editor sets GIT_ASKPASS. No agent gets that variable, so `git status` still only reads."""
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    monkeypatch.setenv("GIT_ASKPASS", "/opt/editor/askpass.sh")
+    assert data(capsys, "explain", "Bash(git status)", "--mode", "plan", "-o", "json")["verdict"] == "allow"
+    config.write_text('forward_env = ["GIT_ASKPASS"]\n')  # as a run would refuse it
+    with pytest.raises(errors.VariableRefused, match="GIT_ASKPASS"):
+        out(capsys, "explain", "Bash(git status)", "--mode", "plan")

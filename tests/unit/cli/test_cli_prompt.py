@@ -29,6 +29,9 @@ UP, DOWN, LEFT, RIGHT = "\x1b[A", "\x1b[B", "\x1b[D", "\x1b[C"
         ("\x7f\x7fa", "a", 1),
         ("héllo 🙂", "héllo 🙂", 7),
         ("a\x1b[200~two\rlines\x1b[201~b", "atwo\nlinesb", 11),
+        ("a\x1b\rb", "a\nb", 3),
+        ("a\x1b[13;2ub", "a\nb", 3),
+        ("a\\\rb", "a\nb", 3),
         ("a\x1b[99;5~b", "ab", 2),
         ("a\x1bxb", "ab", 2),
         ("a\x00\x1ab", "ab", 2),
@@ -51,6 +54,14 @@ def test_keys_edit_the_line(keys: str, text: str, cursor: int) -> None:
 )
 def test_keys_end_the_line(keys: str, done: str, rest: str) -> None:
     assert Line([]).take(keys) == (done, rest)
+
+
+def test_a_text_that_is_edited_is_the_shells_own() -> None:
+    line = Line([], "echo a", is_edited=True, can_leave=True)
+    assert line.take("\\\r") == ("enter", "")
+    assert line.text == "echo a\\"
+    assert line.take("\x18more") == ("editor", "more")
+    assert Line([]).take("a\x18b") == (None, ""), "only where there is one to go to"
 
 
 def test_history_goes_back_and_forth_and_keeps_what_was_begun() -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import io
+import time
 from textwrap import dedent
 from typing import Any
 
+import msgspec
 import pytest
 
 from leadrope.cli.render import Renderer, ending_lines
 from leadrope.cli.screen import Screen, wants_colour
-from leadrope.core import events
+from leadrope.core import actors, events
 from leadrope.core.result import Denial, RunError, RunResult, Warning_
 from leadrope.core.tools import ToolCall
 from leadrope.core.usage import Usage
@@ -50,7 +52,7 @@ def rendered(*shown: events.Event, is_live: bool = True, colour: bool = False, *
     err = out if is_live else io.StringIO()
     renderer = Renderer(Screen(out, err, colour=colour, width=100, is_live=is_live), **kwargs)
     for number, event in enumerate(shown, start=1):
-        renderer.show(events.Recorded("r", 1, number, 0.0, "agent", event))
+        renderer.show(events.Recorded("r", 1, number, number * 0.5, "agent", event))
     return out.getvalue(), "" if is_live else err.getvalue()
 
 
@@ -65,8 +67,8 @@ WHOLE = (
     events.ToolCompleted(call_id="t1", text="def add"),
     events.ToolRequested(call=BASH),
     events.ApprovalRequested(approval_id="a1", call=BASH, reason="a command", expires_s=300),
-    events.ApprovalResolved(approval_id="a1", approved=True, by="person"),
-    decided(BASH, by="person"),
+    events.ApprovalResolved(approval_id="a1", approved=True, by=actors.system_user()),
+    decided(BASH, by=actors.system_user()),
     events.ToolCompleted(call_id="t2", text="-----\nRan 3 tests\nOK\n"),
     events.MessageDelta(text="Done."),
     events.MessageCompleted(text="Done."),
@@ -74,16 +76,79 @@ WHOLE = (
 )
 
 
+def test_a_call_is_one_line_where_another_shows_that_it_runs() -> None:
+    assert rendered(*WHOLE, folded=True)[0] == dedent("""\
+        billing: subscription (setup token) · sk-ant-oat… (33 characters)
+        claude-code 2.1.325 · claude-sonnet-4-5 · mode edit · /w
+        I will look.
+          ✓ Read calc.py  allowed by mode:edit · 0.5s
+          ✓ Bash make test  approved by you · 0.5s
+            ↳ OK  (2 lines)
+        Done.
+        2 model requests · 1,234 tokens · $0.01 (estimate) · 3.2 s
+        """)
+
+
+def test_a_call_without_a_result_is_told_at_the_end() -> None:
+    stopped = RunResult(run_id="r", outcome="stopped")
+    out, _ = rendered(decided(BASH), events.RunEnded(result=stopped), folded=True)
+    assert out.startswith("  → Bash make test  allowed by mode:edit\n✗ stopped\n")
+
+
+def test_what_is_at_work_has_a_line_with_a_clock() -> None:
+    renderer = Renderer(Screen(io.StringIO(), io.StringIO(), colour=False, width=100, is_live=True), folded=True)
+    now = time.monotonic() + 60
+    assert renderer.live_lines(now) == ["  ⋯ starting the agent 60s"]
+    told: list[tuple[events.Event, list[str]]] = [
+        (SESSION, ["  ⋯ thinking 60s"]),
+        (events.MessageDelta(text="I", thinking=True), ["  ⋯ thinking 60s"]),
+        (
+            events.ApprovalRequested(approval_id="a", call=BASH, reason="", expires_s=1),
+            ["  ⋯ waiting for approval of Bash 60s"],
+        ),
+        (events.ApprovalResolved(approval_id="a", approved=True, by="person"), ["  ⋯ thinking 60s"]),
+        (decided(BASH, by=actors.system_user()), ["  ⋯ Bash make test 60s · approved by you"]),
+        (decided(READ), ["  ⋯ Bash make test 60s · approved by you", "  ⋯ Read calc.py 60s · allowed by mode:edit"]),
+        (events.ToolCompleted(call_id="t2", text="OK"), ["  ⋯ Read calc.py 60s · allowed by mode:edit"]),
+        (events.ToolCompleted(call_id="t1", text="x"), ["  ⋯ thinking 60s"]),
+        (events.RunEnding(cause="stopped", kind="stopped", message="by you"), ["  ⋯ ending 60s"]),
+        (events.RunEnded(result=RESULT), []),
+    ]
+    for number, (event, lines) in enumerate(told, start=1):
+        renderer.show(events.Recorded("r", 1, number, 0.0, "agent", event))
+        assert renderer.live_lines(now) == lines, event
+    assert renderer.live_lines(time.monotonic()) == [], "what is over in no time would only flicker"
+
+
+def test_a_further_attempt_does_not_repeat_its_header() -> None:
+    died = events.RetryScheduled(attempt=2, max_attempts=2, delay_s=1, error="it died", by="supervisor")
+    other = msgspec.structs.replace(SESSION, model="claude-haiku-4-5")
+    out, _ = rendered(SESSION, died, SESSION, died, other)
+    assert out.count("billing:") == 1
+    assert out.count("claude-sonnet-4-5") == 1
+    assert out.count("claude-haiku-4-5") == 1
+
+
+def test_a_reason_is_whole_on_a_narrow_terminal() -> None:
+    out = io.StringIO()
+    renderer = Renderer(Screen(out, out, colour=False, width=40, is_live=True))
+    denied = decided(BASH, decision="deny", rule="mode:plan", reason="mode plan does not allow a command")
+    renderer.show(events.Recorded("r", 1, 1, 0.0, "agent", denied))
+    assert out.getvalue() == "  ✗ Bash make test\n    denied by mode:plan: mode plan does\n    not allow a command\n"
+
+
 def test_a_whole_run_on_a_terminal() -> None:
     assert rendered(*WHOLE)[0] == dedent("""\
         billing: subscription (setup token) · sk-ant-oat… (33 characters)
         claude-code 2.1.325 · claude-sonnet-4-5 · mode edit · /w
         I will look.
-          ✓ Read calc.py  allowed by mode:edit
-          ✓ Bash make test  approved by you
-            ↳ Ran 3 tests  (+1 line)
+          → Read calc.py  allowed by mode:edit
+          ✓ Read calc.py  0.5s
+          → Bash make test  approved by you
+          ✓ Bash make test  0.5s
+            ↳ OK  (2 lines)
         Done.
-        2 turns · 1,234 tokens · $0.01 (estimate) · 3.2 s
+        2 model requests · 1,234 tokens · $0.01 (estimate) · 3.2 s
         """)
 
 
@@ -110,7 +175,7 @@ def test_json_output_keeps_stdout_free() -> None:
 
 def test_text_that_came_without_streaming_is_shown_once() -> None:
     out, _ = rendered(events.MessageCompleted(text="Hello."), events.RunEnded(result=RESULT))
-    assert out.startswith("Hello.\n2 turns")
+    assert out.startswith("Hello.\n2 model requests")
 
 
 def test_structured_output_is_what_a_script_reads() -> None:
@@ -145,51 +210,41 @@ def test_piped_text_is_the_agents_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("event", "who", "line"),
+    ("event", "line"),
     [
-        (decided(BASH), None, "  ✓ Bash make test  allowed by mode:edit\n"),
-        (decided(BASH, rule="tools"), None, "  ✓ Bash make test  allowed by tools\n"),
-        (decided(BASH, by="person"), "callback", "  ✓ Bash make test  approved by callback\n"),
+        (decided(BASH), "  → Bash make test  allowed by mode:edit\n"),
+        (decided(BASH, rule="tools"), "  → Bash make test  allowed by tools\n"),
+        (decided(BASH, by="program"), "  → Bash make test  approved by program\n"),
+        (decided(BASH, by="user:ann"), "  → Bash make test  approved by user:ann\n"),
+        (decided(BASH, by="person"), "  → Bash make test  approved by a person\n"),
         (
-            decided(BASH, by="person", edited={"command": "echo hi"}),
-            "person",
-            "  ✓ Bash echo hi  approved by you, edited\n",
+            decided(BASH, by=actors.system_user(), edited={"command": "echo hi"}),
+            "  → Bash echo hi  approved by you, edited\n",
         ),
         (
             decided(BASH, decision="deny", rule="mode:plan", reason="mode plan does not allow a command"),
-            None,
             "  ✗ Bash make test  denied by mode:plan: mode plan does not allow a command\n",
         ),
         (
-            decided(BASH, decision="deny", by="person", reason="not now"),
-            "person",
+            decided(BASH, decision="deny", by=actors.system_user(), reason="not now"),
             "  ✗ Bash make test  denied by you: not now\n",
         ),
         (
-            decided(BASH, decision="deny", by="person", reason="nobody is there to approve it"),
-            "nobody",
+            decided(BASH, decision="deny", by="nobody", reason="nobody is there to approve it"),
             "  ✗ Bash make test  denied: nobody is there to approve it\n",
         ),
         (
             decided(BASH, decision="deny", by="timeout", reason="APPROVAL_TIMEOUT: no answer in 300 s"),
-            "timeout",
             "  ✗ Bash make test  denied: APPROVAL_TIMEOUT: no answer in 300 s\n",
         ),
         (
             decided(ToolCall(id="s", name="Bash", input={"command": "ls"}, agent_id="a")),
-            None,
-            "    ✓ Bash ls  allowed by mode:edit\n",
+            "    → Bash ls  allowed by mode:edit\n",
         ),
     ],
 )
-def test_a_decision_is_one_line_that_says_who_and_why(event: events.ToolDecided, who: str | None, line: str) -> None:
-    asked: tuple[events.Event, ...] = ()
-    if who is not None:
-        asked = (
-            events.ApprovalRequested(approval_id="a", call=event.call, reason="", expires_s=1),
-            events.ApprovalResolved(approval_id="a", approved=True, by=who),
-        )
-    assert rendered(*asked, event)[0] == line
+def test_a_decision_is_one_line_that_says_who_and_why(event: events.ToolDecided, line: str) -> None:
+    assert rendered(event)[0] == line
 
 
 @pytest.mark.parametrize(
@@ -230,9 +285,10 @@ def test_a_decision_is_one_line_that_says_who_and_why(event: events.ToolDecided,
             [
                 events.ToolRequested(call=BASH),
                 decided(BASH),
-                events.ToolCompleted(call_id="t2", is_error=True, text="exit 2\nboom"),
+                events.ToolCompleted(call_id="t2", is_error=True, text="Exit code 2\nboom\n---\n"),
             ],
-            "  ✓ Bash make test  allowed by mode:edit\n    ↳ failed: exit 2 boom\n",
+            ("  → Bash make test  allowed by mode:edit\n"
+             "  ✗ Bash make test  failed after 0.5s\n    ↳ exit code 2: boom\n"),
         ),
         ([events.QuestionResolved(question_id="q", answered=True, answers={"Which?": "Red"})],
          "  ✓ answered: Which? → Red\n"),
@@ -288,19 +344,19 @@ def test_an_ending_cannot_steer_the_terminal() -> None:
     ]
 
 
-def test_a_stopped_run_says_how_to_go_on_and_what_was_denied() -> None:
+def test_a_stopped_run_says_what_was_denied() -> None:
     result = RunResult(
         run_id="r",
         outcome="stopped",
         error=RunError(kind="stopped", message="by you"),
         session_id="s1",
+        turns=2,
         denials=(Denial(call=BASH, reason="no"),),
         leftovers_killed=2,
     )
     out, _ = rendered(events.RunEnded(result=result))
-    assert "0 turns · 0 tokens · $0.00 (estimate) · 0.0 s · 1 call denied · 2 leftover processes ended\n" in out
-    assert 'go on with: leadrope run --resume s1 "…"\n' in out
-    assert "--resume" not in rendered(events.RunEnded(result=result), resumable=False)[0]
+    # No request was answered: the agent counts those that were only begun.
+    assert "\n0 tokens · $0.00 (estimate) · 0.0 s · 1 call denied · 2 leftover processes ended\n" in out
 
 
 def test_colours_only_where_they_are_wanted() -> None:
@@ -308,7 +364,7 @@ def test_colours_only_where_they_are_wanted() -> None:
         def isatty(self) -> bool:
             return True
 
-    assert "\x1b[32m✓\x1b[0m" in rendered(decided(BASH), colour=True)[0]
+    assert "\x1b[31m✗\x1b[0m" in rendered(decided(BASH, decision="deny"), colour=True)[0]
     assert wants_colour(Terminal(), {"TERM": "xterm"})
     assert not wants_colour(Terminal(), {"NO_COLOR": "1"})
     assert not wants_colour(Terminal(), {"TERM": "dumb"})
@@ -326,3 +382,26 @@ def test_lines_wait_while_a_person_is_asked() -> None:
     screen.line("you pressed Ctrl-C", now=True)
     screen.release()
     assert out.getvalue() == "half a line\n\nyou pressed Ctrl-C\nlater\nand text"
+
+
+def test_an_answer_by_a_schema_leaves_prose_to_stderr_also_on_a_terminal() -> None:
+    told: tuple[events.Event, ...] = (
+        SESSION,
+        events.MessageDelta(text="I count."),
+        events.MessageCompleted(text="I count."),
+        events.ToolRequested(call=READ),
+        decided(READ),
+        events.MessageDelta(text="Four."),
+        events.MessageCompleted(text="Four."),
+    )
+    fits = RunResult(run_id="r", outcome="succeeded", text="Four.", output={"n": 4}, output_rung="structured")
+    misses = RunResult(run_id="r", outcome="degraded", text="Four.", output_rung="none", schema_error="no object")
+    for result, stdout in ((fits, '{\n  "n": 4\n}\n'), (misses, "")):
+        out, err = io.StringIO(), io.StringIO()
+        renderer = Renderer(Screen(out, err, colour=False, width=100, is_live=True), is_data=True)
+        story: list[events.Event] = [*told, events.RunEnded(result=result)]
+        for number, event in enumerate(story, start=1):
+            renderer.show(events.Recorded("r", 1, number, 0.0, "agent", event))
+        assert out.getvalue() == stdout
+        assert "I count.\n" in err.getvalue()
+        assert "Four.\n" in err.getvalue()

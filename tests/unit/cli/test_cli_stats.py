@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -85,8 +86,7 @@ def test_the_plot_fits_the_terminal_and_its_bars_the_numbers(width: int) -> None
     found = [*stats.lines(ROWS, "day"), stats.Line(name="漢字のラベル" * 9, runs=1, cost_usd=2.0)]
     shown = stats.plot(found, width=width)
     assert len(shown) == len(found) + 1
-    if width >= 80:
-        assert max(width_of(line) for line in shown) <= width
+    assert max(width_of(line) for line in shown) <= width
     bars = [sum(char in stats.BLOCKS[1:] for char in line) for line in shown]
     if width >= 80:
         assert bars[3] > bars[4] > bars[0] > 0, "more costs a longer bar"
@@ -99,6 +99,14 @@ def test_bars_may_follow_tokens_and_nothing_at_all_is_no_division_by_zero() -> N
     assert shown[1].count("█") > shown[0].count("█")
     assert len(stats.plot([stats.Line(name="x", runs=1)], width=100)) == 2
     assert len(stats.plot([], width=100)) == 1
+
+
+@pytest.mark.parametrize("width", [40, 60, 100])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    for by in ("day", "model"):
+        shown = stats.plot(stats.lines(ROWS, by), width=width)
+        assert max(map(width_of, shown)) <= width
+        assert all(re.search(r"\$[\d.,]+ +\d", line) for line in shown)
 
 
 def test_without_bars_there_are_no_blocks_and_no_colours() -> None:
@@ -148,7 +156,7 @@ def test_the_command_reads_the_store(scratch_home: Path, capfdbinary: Any) -> No
 
 def test_asking_makes_no_store(scratch_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
-    assert "no such runs" in capsys.readouterr().err
+    assert "No runs in the last" in capsys.readouterr().err
     assert not (scratch_home / "leadrope").exists()
 
 

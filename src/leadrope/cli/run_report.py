@@ -1,0 +1,141 @@
+"""A stored run as `leadrope runs show` prints it: settings, outcome, what it changed, what was denied and granted."""
+
+from __future__ import annotations
+
+import textwrap
+import time
+from typing import TYPE_CHECKING
+
+from leadrope import errors, spelling
+from leadrope.cli import runs_revoke
+from leadrope.cli.live_lines import seconds
+from leadrope.cli.markdown_stream import MarkdownStream
+from leadrope.cli.render import ending_lines
+from leadrope.core.request import normal_mode
+from leadrope.core.result import RunResult
+from leadrope.runs import places
+from leadrope.runs.store import RunInfo, Texts
+from leadrope.runtime.shown import clean, describe, exact, one_line
+
+if TYPE_CHECKING:
+    from leadrope.runs.service import Service
+
+NAMED = 8
+"""Files and denials that are named; the others are counted."""
+PROMPT_LINES = 40
+"""Of a prompt: what was piped in may be long."""
+
+
+async def lines(service: Service, run: RunInfo, texts: Texts, width: int, *, styles_answer: bool = False) -> list[str]:
+    facts = [
+        *_about(run, service.waits_for(run), texts),
+        *await _changes(service, run, texts),
+        *_denied(texts.result, run.cwd, width),
+        *runs_revoke.lines(service.grants(run.id)),
+        *(("kept", f"{clean(each.name)} ({each.size:,} bytes)") for each in service.store.artifacts(run)),
+    ]
+    found = [line for name, value in facts for line in _fact(name, value, width)]
+    found += ["", "Prompt:", *_indented(_cut(clean(texts.request.prompt)))]
+    result = texts.result
+    if result is not None and result.text:
+        text = clean(result.text.strip())
+        if styles_answer:
+            stream = MarkdownStream()
+            text = stream.feed(text) + stream.end()
+        found += ["", "Answer:", *_indented(text)]
+    problem = ending_lines(result) if result is not None else []
+    if problem:
+        found += ["", f"Ended: {problem[0]}", *(f"  {line}" for line in problem[1:])]
+    return found
+
+
+def _fact(name: str, value: str, width: int) -> list[str]:
+    """Ids and paths are never broken: somebody may want to copy them."""
+    room = max(20, width - 11)
+    lines = textwrap.wrap(value, room, break_long_words=False, break_on_hyphens=False) or [""]
+    return [f"{name if number == 0 else '':<10} {line}".rstrip() for number, line in enumerate(lines)]
+
+
+def _about(run: RunInfo, note: str, texts: Texts) -> list[tuple[str, str]]:
+    source = "computed" if texts.result is None else texts.result.cost_source
+    state = run.state if run.outcome is None else f"{run.state}, {run.outcome}"
+    found = [
+        ("run", run.id),
+        ("state", state + (f": {clean(spelling.runnable(note))}" if note else "")),
+        ("folder", clean(run.cwd)),
+        ("agent", " ".join(word for word in (run.agent, run.provider, run.model) if word)),
+        ("mode", _mode(texts.request.mode)),
+        ("session", run.session_id or "-"),
+        ("started", time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.started or run.created))),
+        ("duration", _duration(run)),
+        ("attempts", str(run.attempt if texts.result is None else texts.result.attempts)),
+        ("cost", f"${run.cost_usd:.4f} ({run.cost_label}, {source}), {run.tokens:,} tokens{_requests(texts.result)}"),
+    ]
+    if run.labels:
+        found.append(("labels", clean(", ".join(f"{key}={value}" for key, value in run.labels.items()))))
+    if run.parent:
+        found.append(("after", run.parent[:8]))
+    if run.state != "ended" and run.last_action:
+        found.append(("now", clean(run.last_action)))
+    return found
+
+
+def _mode(name: str) -> str:
+    try:
+        return normal_mode(name)
+    except errors.BadValue:
+        return clean(name)  # it was refused for that
+
+
+def _duration(run: RunInfo) -> str:
+    if run.started is None:
+        return "-"
+    return seconds((run.ended or time.time()) - run.started) + ("" if run.ended else " so far")
+
+
+def _requests(result: RunResult | None) -> str:
+    if result is None or not result.turns:
+        return ""
+    return f", {result.turns} model request{'' if result.turns == 1 else 's'}"
+
+
+async def _changes(service: Service, run: RunInfo, texts: Texts) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    tree = places.tree_of(texts.place)
+    if tree is not None:
+        found += [("worktree", clean(tree.path)), ("branch", clean(tree.branch))]
+    try:
+        paths = await places.changed_files(service, run)
+    except (errors.LeadropeError, OSError) as error:
+        return [*found, ("files", f"not known: {error}")]
+    if not paths:
+        none = places.none_changed(texts.place)
+        return [*found, *([("files", clean(none))] if none and run.state == "ended" else [])]
+    named = ", ".join(clean(path) for path in paths[:NAMED])
+    more = f" and {len(paths) - NAMED} more" if len(paths) > NAMED else ""
+    next_ = "apply|discard" if tree is not None else "undo"
+    count = f"{len(paths)} changed: {named}{more}"
+    return [*found, ("files", count), ("", spelling.runnable(f"leadrope runs diff|{next_} {run.id[:8]}"))]
+
+
+def _denied(result: RunResult | None, cwd: str, width: int) -> list[tuple[str, str]]:
+    if result is None or not result.denials:
+        return []
+    found = []
+    for denial in result.denials[:NAMED]:
+        call = f"{exact(denial.call.name)} {describe(denial.call, cwd=cwd, width=60)}"
+        found.append(f"{call}: {clean(one_line(denial.reason, max(60, width)))}")
+    if len(result.denials) > NAMED:
+        found.append(f"and {len(result.denials) - NAMED} more")
+    return [("denied" if place == 0 else "", text) for place, text in enumerate(found)]
+
+
+def _cut(text: str) -> str:
+    shown = text.strip().split("\n")
+    if len(shown) <= PROMPT_LINES:
+        return "\n".join(shown)
+    return "\n".join([*shown[:PROMPT_LINES], f"… {len(shown) - PROMPT_LINES} more lines (-o json has all of them)"])
+
+
+def _indented(text: str) -> list[str]:
+    return [f"  {line}".rstrip() for line in text.strip().split("\n")]
