@@ -1,7 +1,7 @@
 """Every shell example of README and docs is executed, line by line, with the rehearsal model behind the real CLI.
 
-A placeholder (an id, a token) is replaced by what the commands before it have made. What cannot be run is listed below
-with the reason.
+A placeholder (an id, an approval) is replaced by what the commands before it have made. What cannot be run is listed
+below with the reason.
 """
 
 from __future__ import annotations
@@ -23,18 +23,21 @@ import pytest
 
 from leadrope.rehearsal import ModelServer
 from leadrope.runs import leases
-from shell_examples import ROOT, Example, examples, fences
+from shell_examples import ROOT, Example, examples, fences, indented
 
 NOT_RUN = {
-    "pip install 'leadrope[otel]'": "it would fetch packages",
+    "pip install '.[claude]'": "it would fetch packages; `make test-wheel` installs the wheel",
+    "pipx install '.[claude]'": "it would fetch packages",
+    "uv tool install '.[claude]'": "it would fetch packages",
+    "pip install './leadrope[otel]'": "it would fetch packages",
 }
 EXIT_CODES = {
     "leadrope flow run todo.flow.md": 4,  # it waits for a person
-    "leadrope flow resume TOKEN": 3,  # the answer before it was a no
+    "leadrope trust --show": 1,  # they are not trusted yet
     "leadrope policy check rules.toml": 1,  # the rule is wrong, and that is what is shown
 }
 RUN_ID = re.compile(r"\b(?:3fa9|7f1f|ID|RUN)\b")
-TOKEN = re.compile(r"\bTOKEN\b|\bk3j5x7q2mzd4lw6p\b")
+APPROVAL = re.compile(r"\bAPPROVAL\b|\b7bd2e01c94f3-step-1\b")
 KEPT_RUN = re.compile(r"\b(?:7f1f|RUN|session\.jsonl|run\.jsonl|recording\.jsonl)\b|leadrope stats")
 """What is there only if an agent has worked here before."""
 PROMPT = "> "
@@ -50,7 +53,35 @@ TURNS: dict[str, list[dict[str, Any]]] = {
     ],
 }
 """What the model does, by the first command of an example; otherwise it only answers."""
-SETTINGS = {'leadrope run "fix the failing test" --worktree': 'mode = "full"\n'}
+REVIEWER = '\n[agents.reviewer]\nsystem_prompt = "Review."\nmode = "plan"\n'
+SETTINGS = {
+    'leadrope run "fix the failing test" --worktree': 'mode = "full"\n',
+    'leadrope run "review the last commit" --agent reviewer': REVIEWER,
+    "leadrope agents list                      # what can be used here, and what cannot, with the reason": REVIEWER,
+}
+
+
+PFLOW = """# Report
+
+A report.
+
+## Inputs
+
+### topic
+
+What it is about.
+
+- type: string
+
+## Steps
+
+### write
+
+Writes it.
+
+- type: shell
+- command: echo "all about ${topic}"
+"""
 
 
 class Machine:
@@ -59,7 +90,7 @@ class Machine:
     def __init__(self, stage: Any, example: Example, url: str) -> None:
         self.ws, self.environ = stage.ws, stage.environ
         self.home = Path(stage.environ["LEADROPE_HOME"])
-        self.token = ""
+        self.approval = ""
         self._is_answered = False
         self.home.mkdir()
         (self.home / ".env").write_text("CLAUDE_CODE_OAUTH_TOKEN=sk-ant-oat01-rehearsal-0000000000\n")
@@ -70,20 +101,31 @@ class Machine:
         self.environ |= {
             "PATH": f"{Path(sys.executable).parent}:{self.environ['PATH']}",
             "DATABASE_URL": "postgres://app:opensesame@db/app",
+            "REGION": "eu",
+            "DEPLOY_TOKEN": "opensesame-to-deploy",
         }
         self._project()
 
     def _project(self) -> None:
         (flow,) = [fence for fence in fences() if fence.document == "README.md" and fence.info == "markdown"]
+        (answers,) = [fence for fence in fences() if fence.info == "yaml answers.yaml"]
         files = {
             "task.md": "Look around.\n",
+            ".claude/settings.json": '{"env": {"COLOUR": "blue"}}\n',
+            "reviewer.md": "You review changes.\n",
             "store.py": "# TODO: it loses data\n",
             "dsn.txt": "postgres://app:opensesame@db/app\n",
             "rules.toml": '[policy]\n# what no agent may do\ndisallowed_tools = ["Bash(git:*)"]\n',
             "night.json": '{"command": "true"}\n',
+            "report.pflow.md": PFLOW,
             "todo.flow.md": "\n".join(flow.body) + "\n",
+            "answers.yaml": "\n".join(answers.body) + "\n",
+            "publish.flow.md": "### publish\n\n- type: shell\n- command: ls ~; echo $DEPLOY_TOKEN\n",
         }
+        for name in ("site", "notes", ".ssh", ".config/gh"):
+            Path(self.environ["HOME"], name).mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
+            (self.ws / name).parent.mkdir(exist_ok=True)
             (self.ws / name).write_text(text)
         shutil.copytree(ROOT / "examples", self.ws / "examples")
         git = ["git", "-c", "user.name=t", "-c", "user.email=t@localhost"]
@@ -147,24 +189,26 @@ class Machine:
         shutil.copy(record, self.ws / "recording.jsonl")
 
     def filled(self, line: str) -> str:
-        """The line with ids and tokens of this machine."""
+        """The line with the ids of this machine."""
         if RUN_ID.search(line):
-            run_id = json.loads(self.run("leadrope runs list -o json").splitlines()[0])["id"]
+            kind = "flow history" if line.startswith("leadrope flow ") else "runs list"
+            newest = json.loads(self.run(f"leadrope {kind} -o json").splitlines()[0])
+            run_id = newest.get("execution", newest)["id"]
             if line.startswith("leadrope approvals"):
                 until(lambda: self.run("leadrope approvals list -o json"))
             line = RUN_ID.sub(run_id[:8], line)
-        if TOKEN.search(line):
+        if APPROVAL.search(line):
             answers = " approve " in line or " deny " in line or "--approve" in line
-            if not self.token or (answers and self._is_answered):
-                self.token = token_of(self.run("leadrope flow run todo.flow.md", code=4))
+            if not self.approval or (answers and self._is_answered):
+                self.approval = approval_of(self.run("leadrope flow run todo.flow.md", code=4))
             self._is_answered = answers
-            line = TOKEN.sub(self.token, line)
+            line = APPROVAL.sub(self.approval, line)
         return line
 
     def execute(self, example: Example) -> str:
         shown = ""
         for line in example.commands:
-            if line in NOT_RUN:
+            if line.partition(" #")[0].strip() in NOT_RUN:
                 continue
             if line == "leadrope approvals list" and "--detach" in example.commands[0]:
                 until(lambda: self.run("leadrope approvals list -o json"))
@@ -172,13 +216,13 @@ class Machine:
             filled = self.filled(line)
             printed = self.chat(filled) if line.startswith("leadrope chat") else self.run(filled, code=code)
             if line == "leadrope flow run todo.flow.md":
-                self.token = token_of(printed)
+                self.approval = approval_of(printed)
             shown += printed
         return shown
 
 
-def token_of(shown: str) -> str:
-    found = re.search(r"flow resume (\w{16}) --approve", shown)
+def approval_of(shown: str) -> str:
+    found = re.search(r"approvals approve ([0-9a-f]{12}-step-1) ", shown)
     assert found is not None, shown
     return found[1]
 
@@ -233,4 +277,15 @@ def test_no_example_hides_in_a_block_without_a_language() -> None:
         for fence in fences()
         if not fence.info and any(line.startswith(("leadrope ", "$ ")) for line in fence.body)
     ]
+    hidden += [
+        f"{document}:{line}"
+        for document, line, text in indented()
+        if text.startswith(("leadrope ", "$ ", "import ", "from ")) or re.match(r"\[[\w.]+\]$", text)
+    ]
     assert hidden == []
+
+
+def test_fences_in_lists_are_seen() -> None:
+    deep = [fence for fence in fences() if (ROOT / fence.document).read_text().splitlines()[fence.line - 1][0] == " "]
+    assert deep, "the documents have one at least"
+    assert all(fence.body[0] == fence.body[0].lstrip() for fence in deep)
