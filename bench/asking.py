@@ -1,32 +1,94 @@
-"""How many everyday commands a person is asked about: by mode, without and with a sandbox."""
+"""How many everyday commands a person is asked about: by mode, without and with a sandbox.
+
+Each figure is one run: an agent that asks for every command of the table, in a scratch repository, with every program
+on PATH, under the shipped policy and in the sandbox that this machine has. Nobody is there to approve, and no command
+is run.
+`python asking.py FOLDER MODE WALLS` is one of them, in a fresh process.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import os
+import subprocess
 import sys
-import tempfile
 from pathlib import Path
+from typing import Any
 
-from stage import HERE, Stage
+from stage import HERE, MeasurementFailed, Stage, tell
 from tables import Row, Table
 
 sys.path.append(str(HERE.parent / "tests" / "aids"))
 
 import everyday_commands
+import leadrope
+from leadrope import events
+from leadrope.policy import shell
 
-MOST_PERCENT = {("edit", False): 60.0, ("edit", True): 60.0, ("sandboxed", True): 5.0, ("full", True): 5.0}
+MOST_PERCENT = {("edit", "off"): 60.0, ("edit", "workspace"): 60.0}
+MOST_PERCENT |= {("sandboxed", "workspace"): 5.0, ("full", "workspace"): 5.0}
+SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
 def measure(stage: Stage) -> Table:
-    with tempfile.TemporaryDirectory(prefix="leadrope-bench-") as folder:
-        found = list(everyday_commands.shares(Path(folder)))
-    rows = [
-        Row(
-            what=f"{share.mode}, {'sandbox' if share.sandboxed else 'no sandbox'}",
-            measured=share.percent,
-            unit="%",
-            bar=MOST_PERCENT.get((share.mode, share.sandboxed)),
-            note=f"{len(share.asked)} of {share.of} commands; {len(share.asked_reads)} of those that only read",
-        )
-        for share in found
-    ]
+    lines = everyday_commands.lines()
+    rows: list[Row] = []
+    for mode in everyday_commands.MODES:
+        for walls in ("off", "workspace"):
+            if (mode, walls) == ("sandboxed", "off"):
+                continue  # it is refused
+            asked = set(stage.measure("asking", mode, walls))
+            reads = [line.command for line in lines if line.reads and line.command in asked]
+            if reads:
+                raise MeasurementFailed(f"asked about commands that only read, in mode {mode}: {reads}")
+            rows.append(
+                Row(
+                    what=f"{mode}, {'sandbox' if walls == 'workspace' else 'no sandbox'}",
+                    measured=100 * len(asked) / len(lines),
+                    unit="%",
+                    bar=MOST_PERCENT.get((mode, walls)),
+                    note=f"{len(asked)} of {len(lines)} commands; none of those that only read",
+                )
+            )
     return Table(title="(l) everyday commands that need a person", rows=tuple(rows))
+
+
+async def asked_in(stage: Stage, mode: str, walls: str) -> list[str]:
+    """The commands that the gate of a real run does not simply allow."""
+    commands = [line.command for line in everyday_commands.lines()]
+    hooks = [
+        {"hook": {"tool": "Bash", "id": f"toolu_{number}", "input": {"command": command}}}
+        for number, command in enumerate(commands)
+    ]
+    end: list[dict[str, Any]] = [{"text": "done"}, {"result": True}, {"await_eof": True}]
+    agent = stage.stand_in("asking-agent", [*hooks, *end])
+    environ = {**os.environ, "PATH": f"{SYSTEM_PATH}:{_programs(stage.folder / 'programs', commands)}"}
+    request = stage.request(agent, mode=mode, walls=walls)
+    decided: dict[str, str] = {}
+    async with leadrope.open_run(request, environ=environ) as run:
+        async for record in run:
+            if isinstance(record.event, events.ToolDecided):
+                decided[record.event.call.id] = record.event.decision
+            if isinstance(record.event, events.Notice) and record.event.code in ("no_walls", "sandbox_incomplete"):
+                raise MeasurementFailed(record.event.message)
+        result = await run.result()
+    if any(f"toolu_{number}" not in decided for number in range(len(commands))):
+        raise MeasurementFailed(f"not every command was decided about: {result}")
+    return [command for number, command in enumerate(commands) if decided[f"toolu_{number}"] != "allow"]
+
+
+def _programs(folder: Path, commands: list[str]) -> Path:
+    """A folder with every program that the commands name and this machine may not have."""
+    folder.mkdir(exist_ok=True)
+    for command in commands:
+        for program in shell.read(command).programs:
+            name = program.words[0]
+            if name is not None and "/" not in name:
+                (folder / name).touch(mode=0o755)
+    return folder
+
+
+if __name__ == "__main__":
+    scratch = Stage(Path(sys.argv[1]))
+    subprocess.run(["git", "init", "-q", str(scratch.ws)], check=True)
+    tell(asyncio.run(asked_in(scratch, *sys.argv[2:])))

@@ -1,5 +1,7 @@
 """Workflows beside pflow, the same files in the same run: what a start costs, what a step costs, what a batch costs.
 
+The larger ones are measured in fewer rounds: ratios of seconds vary less than those of milliseconds.
+
 Both get a network namespace of their own: neither needs a network for this, and one of them would look for updates.
 """
 
@@ -11,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
 
@@ -24,6 +26,14 @@ STEPS = 200
 ITEMS, AT_ONCE, EACH_S = 100, 10, 0.1
 MOST_OF_PFLOW = 1 / 3
 MOST_OVER_IDEAL = 1.25
+LARGE_ROUNDS = 3
+LARGE_BYTES = 100_000
+TRUE_500, TRUE_5000 = "batch of 500 x /bin/true at 8", "batch of 5,000 x /bin/true at 8"
+CODE_500 = "batch of 500 code items at 8"
+DATA_100 = "100 code steps that pass on 100 kB"
+NESTED_20 = "20 nested workflows"
+LARGE = {TRUE_500: 1.2, TRUE_5000: 1.2, CODE_500: 1.2, DATA_100: 0.5, NESTED_20: 0.5}
+"""With the most of pflow's time that each may take; pflow has no sandbox and no journal."""
 
 
 def measure(stage: Stage, *, rounds: int = ROUNDS) -> Table:
@@ -31,7 +41,8 @@ def measure(stage: Stage, *, rounds: int = ROUNDS) -> Table:
     files = _write(stage.ws)
     ours = [str(Path(sys.executable).with_name("leadrope")), "flow", "run", "-q"]
     commands = {"leadrope": ours, "pflow": [pflow, "--no-cache"]}
-    took: dict[tuple[str, str], list[float]] = {(who, what): [] for who in commands for what in files}
+    large = _write_large(stage.ws)
+    took: dict[tuple[str, str], list[float]] = {(who, what): [] for who in commands for what in (*files, *large)}
     batches: list[float] = []
     for is_warm in (False, *[True] * rounds):
         for what, file in files.items():
@@ -44,7 +55,14 @@ def measure(stage: Stage, *, rounds: int = ROUNDS) -> Table:
                     took[who, what].append(time.perf_counter() - start)
         if is_warm:
             batches.append(_batch_alone(stage, ours, files["batch"]))
-    return Table(title=f"(k) workflows beside {PFLOW}, median of {rounds} rounds", rows=_rows(took, batches))
+    for _ in range(min(rounds, LARGE_ROUNDS)):
+        for what, file in large.items():
+            for who, command in commands.items():
+                start = time.perf_counter()
+                _run(stage, [*command, file.name])
+                took[who, what].append(time.perf_counter() - start)
+    rows = (*_rows(took, batches), *_large_rows(took))
+    return Table(title=f"(k) workflows beside {PFLOW}, median of {rounds} rounds", rows=rows)
 
 
 def _rows(took: dict[tuple[str, str], list[float]], batches: list[float]) -> tuple[Row, ...]:
@@ -87,6 +105,18 @@ def _rows(took: dict[tuple[str, str], list[float]], batches: list[float]) -> tup
     )
 
 
+def _large_rows(took: dict[tuple[str, str], list[float]]) -> Iterator[Row]:
+    for what, bar in LARGE.items():
+        ours, theirs = median(took["leadrope", what]), median(took["pflow", what])
+        yield Row(
+            what=f"{what} over pflow's",
+            measured=ours / theirs,
+            unit="x",
+            bar=bar,
+            note=f"{1000 * ours:,.0f} ms and {1000 * theirs:,.0f} ms, median of {len(took['pflow', what])}",
+        )
+
+
 def _run(stage: Stage, command: list[str]) -> bytes:
     done = subprocess.run(
         [*_alone(), *command], env=stage.environ(), cwd=stage.ws, capture_output=True, check=False, timeout=120
@@ -122,6 +152,47 @@ def _write(folder: Path) -> dict[str, Path]:
         found[what] = folder / f"bench-{number}.pflow.md"
         found[what].write_text(text, encoding="utf-8")
     return found
+
+
+def _write_large(folder: Path) -> dict[str, Path]:
+    inner = "# Inner\n\nMeasured.\n\n## Inputs\n\n### x\n\nA number.\n\n- type: integer\n\n## Steps\n\n"
+    inner += (
+        "### add\n\nAdds.\n\n- type: code\n- inputs:\n    x: ${x}\n\n```python code\nx: int\nresult: int = x + 1\n```\n"
+    )
+    (folder / "inner.pflow.md").write_text(
+        f"{inner}\n## Outputs\n\n### y\n\nThe sum.\n\n- source: ${{add.result}}\n", encoding="utf-8"
+    )
+    true, code = "```shell command\n/bin/true\n```\n", "```python code\nx: int\nresult: int = x + 1\n```\n"
+    texts = {
+        TRUE_500: _batch_of(500, "shell", "", true),
+        TRUE_5000: _batch_of(5000, "shell", "", true),
+        CODE_500: _batch_of(500, "code", "- inputs:\n    x: ${item}\n", code),
+        DATA_100: _chain(100, _data_step),
+        NESTED_20: _chain(20, _nested_step),
+    }
+    found = {}
+    for number, (what, text) in enumerate(texts.items()):
+        found[what] = folder / f"large-{number}.pflow.md"
+        found[what].write_text(text, encoding="utf-8")
+    return found
+
+
+def _batch_of(count: int, kind: str, inputs: str, block: str) -> str:
+    batch = f"- batch:\n    items: {list(range(count))}\n    parallel: true\n    max_concurrent: 8\n"
+    return f"# Bench\n\nMeasured.\n\n## Steps\n\n### each\n\nA step.\n\n- type: {kind}\n{batch}{inputs}\n{block}"
+
+
+def _data_step(number: int) -> str:
+    if number == 0:
+        code = f"```python code\nresult: str = 'x' * {LARGE_BYTES}\n```\n"
+        return f"### s0\n\nA step.\n\n- type: code\n\n{code}"
+    code = "```python code\nx: str\nresult: str = x[1:] + 'y'\n```\n"
+    return f"### s{number}\n\nA step.\n\n- type: code\n- inputs:\n    x: ${{s{number - 1}.result}}\n\n{code}"
+
+
+def _nested_step(number: int) -> str:
+    before = f"${{s{number - 1}.y}}" if number else "1"
+    return f"### s{number}\n\nA step.\n\n- type: workflow\n- workflow: ./inner.pflow.md\n- inputs:\n    x: {before}\n"
 
 
 def _chain(count: int, step: Callable[[int], str]) -> str:

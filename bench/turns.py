@@ -21,7 +21,7 @@ from tables import Row, Table
 
 ROUNDS = 8
 LEAST_TIMES_QUICKER = 3.0
-FIRST = (events.SessionStarted, events.TurnStarted, events.MessageDelta)
+FIRST = (events.SessionStarted, events.TurnStarted, events.MessageDelta, events.ThinkingDelta)
 """What the agent says, not what leadrope says about it."""
 
 
