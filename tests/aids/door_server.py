@@ -14,11 +14,13 @@ import gc
 import importlib
 import json
 import os
+import pty
 import select
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,6 +38,7 @@ _MODULES = {
 }
 
 Job = dict[str, Any]
+REMOVED_S = 30.0
 
 
 def main() -> None:
@@ -64,8 +67,13 @@ def perform(job: Job) -> Job:
 
 
 def restore(template: Path, site: Path) -> None:
-    subprocess.run(["chmod", "-R", "u+rwx", str(site)], check=False, capture_output=True)
-    subprocess.run(["rm", "-rf", str(site)], check=True)
+    until = time.monotonic() + REMOVED_S
+    while site.exists():
+        # On a busy machine what the last command left behind may still be writing while it is ended.
+        subprocess.run(["chmod", "-R", "u+rwx", str(site)], check=False, capture_output=True)
+        removed = subprocess.run(["rm", "-rf", str(site)], check=False, capture_output=True, text=True)
+        if removed.returncode and time.monotonic() > until:
+            raise RuntimeError(f"{site} could not be removed: {removed.stderr}")
     subprocess.run(["cp", "-a", str(template), str(site)], check=True)
 
 
@@ -76,6 +84,7 @@ def hostile(job: Job) -> Job:
         answer = call(job)
     answer["changes"] = outside.changes()
     answer["leaks"] = []
+    answer["has_secret_inside"] = has_secret_inside
     if not has_secret_inside:
         answer["leaks"] = outside.leaks_in(*(site / name for name in job["searched"]))
         answer["leaks"] += [stream for stream in ("out", "err") if outside.secret in answer[stream]]
@@ -96,6 +105,58 @@ def planted(job: Job, outside: Outside) -> Iterator[bool]:
 
 def call(job: Job) -> Job:
     """`leadrope ARGS`, as its own process group; its code is None if it did not end in time."""
+    answer = in_terminal(job) if job.get("has_terminal") else without_terminal(job)
+    if job.get("is_background") and not background_ended(job["env"]["LEADROPE_HOME"], job["limit_s"]):
+        answer["code"] = None
+    return answer
+
+
+def background_ended(home: str, limit_s: float) -> bool:
+    """Whether every process with this LEADROPE_HOME is gone in time; those that are not are ended."""
+    until = time.monotonic() + limit_s
+    while found := processes_of(home):
+        if time.monotonic() > until:
+            for pid in found:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def processes_of(home: str) -> list[int]:
+    wanted = b"LEADROPE_HOME=" + os.fsencode(home)
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit() and int(folder.name) != os.getpid():
+            with contextlib.suppress(OSError):  # it has ended meanwhile, or is somebody else's
+                if wanted in (folder / "environ").read_bytes().split(b"\0"):
+                    found.append(int(folder.name))
+    return found
+
+
+def in_terminal(job: Job) -> Job:
+    """The same in a terminal of its own, in which Ctrl-D is pressed twice a second."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        become(lambda: command(job), None, None)
+    shown = bytearray()
+    until = time.monotonic() + job["limit_s"]
+    while time.monotonic() < until:
+        if select.select([terminal], [], [], 0.5)[0]:
+            try:
+                shown += os.read(terminal, 65536)
+            except OSError:  # the other end is closed
+                break
+        else:
+            with contextlib.suppress(OSError):
+                os.write(terminal, b"\x04")
+    code = ended(pid, max(1.0, until - time.monotonic()))
+    os.close(terminal)
+    return {"code": code, "out": shown.decode(errors="replace"), "err": ""}
+
+
+def without_terminal(job: Job) -> Job:
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         pid = os.fork()
         if pid == 0:
@@ -119,12 +180,14 @@ def command(job: Job) -> int:
     return main()
 
 
-def become(work: Callable[[], int], out: int, err: int) -> None:
+def become(work: Callable[[], int], out: int | None, err: int | None) -> None:
+    """Do the work and end this process. Without files for its output, it has a terminal already."""
     code = 70
     try:
-        os.setsid()
-        for number, handle in ((0, os.open(os.devnull, os.O_RDONLY)), (1, out), (2, err)):
-            os.dup2(handle, number)
+        if out is not None and err is not None:
+            os.setsid()
+            for number, handle in ((0, os.open(os.devnull, os.O_RDONLY)), (1, out), (2, err)):
+                os.dup2(handle, number)
         sys.stdin, sys.stdout, sys.stderr = (os.fdopen(number, mode) for number, mode in enumerate("rww"))
         code = work()
     except SystemExit as error:

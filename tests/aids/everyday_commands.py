@@ -55,7 +55,12 @@ def shares(folder: Path) -> Iterator[Share]:
     for mode in MODES:
         policy = Policy(mode=mode, workspace=(str(workspace),), rules=rules)
         for sandboxed in (False, True):
-            facts = Facts(sandboxed=sandboxed, git_is_plain=True, which=lambda name: f"/usr/bin/{name}")
+            facts = Facts(
+                sandboxed=sandboxed,
+                git_is_plain=True,
+                which=lambda name: f"/usr/bin/{name}",
+                has_above=lambda _folder, _files: False,
+            )
             asked = tuple(line for line in every if _verdict(policy, line.command, facts) != "allow")
             yield Share(
                 mode=mode,

@@ -25,6 +25,9 @@ HUGE = 1 << 40
 DEEP = 1200
 """More levels than Python's recursion limit, and far more than a path may have characters."""
 
+CANARY = "canary-"
+"""What every secret of `Outside` begins with."""
+
 SpotKind = Literal["file", "folder"]
 
 
@@ -33,7 +36,7 @@ class Outside:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.secret = f"canary-{secrets.token_hex(12)}"
+        self.secret = f"{CANARY}{secrets.token_hex(12)}"
         folder.mkdir()
         self.file = self._file("secret.txt")
         self.tree = folder / "tree"

@@ -21,8 +21,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from door_workflows import MCP_SERVER, written
 from doors import Door, Place
+from hostile_folders import CANARY
+from http_sink import HttpSink
 from leadrope.rehearsal import ModelServer, write_executable
+from mail_sink import MailSink
 
 Identity = Literal["root", "user", "root for user"]
 NOBODY = 65534
@@ -31,25 +35,16 @@ SESSION = "5e55105e-0000-4000-8000-00000000000a"
 OTHER = "5e55105e-0000-4000-8000-00000000000b"
 LIMIT_S = 60.0
 """A hang, on a machine that has other things to do as well."""
+PATH = "/usr/local/bin:/usr/bin:/bin"
+GIVEN = frozenset(
+    {
+        *("notes.txt", "schema.json", "servers.json", "rules.toml", "rows.json", "inputs.json"),
+        *("subagents.json", "sandbox.json"),
+    }
+)
+"""Files of the workspace that are in its folder `given` as well."""
 LOOKED_THROUGH = ("ws", "home", "tmp")
 
-FLOW = "# {name}\n\nTries one step.\n\n## Steps\n\n### it\n\nThe step.\n\n- type: {type}\n{parameters}\n"
-STEPS: dict[str, tuple[str, dict[str, str]]] = {
-    "read-file": ("read-file", {"file_path": "given/notes.txt"}),
-    "write-file": ("write-file", {"file_path": "page/out.txt", "content": "x"}),
-    "append-file": ("write-file", {"file_path": "given/notes.txt", "content": "x", "mode": "append"}),
-    "create-file": ("write-file", {"file_path": "page/made.txt", "content": "x", "mode": "create"}),
-    "copy-file": (
-        "copy-file",
-        {"source": "given/notes.txt", "destination": "page/copy.txt", "overwrite": "true"},
-    ),
-    "move-file": (
-        "move-file",
-        {"source": "given/notes.txt", "destination": "page/moved.txt", "overwrite": "true"},
-    ),
-    "output": ("output", {"content": "x", "name": "found", "folder": "page"}),
-    "shell": ("shell", {"command": "ls sub given"}),
-}
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
@@ -68,6 +63,8 @@ class Machine:
         self.site, self.template = self.folder / "site", self.folder / "template"
         self.ws, self.home, self.tmp = (self.site / name for name in LOOKED_THROUGH)
         self.names: dict[str, str] = {}
+        self._mail = MailSink()
+        self._web = HttpSink()
         self._server: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
@@ -75,6 +72,8 @@ class Machine:
         turns = [bash[0], {"text": "edited"}, bash[1], {"text": "committed"}, {"text": "again", "repeat": 100_000}]
         self._model = ModelServer.in_thread(turns, strict=False)
         self._url = self._model.__enter__().url
+        self._mail.__enter__()
+        self._web.__enter__()
         try:
             self._furnish()
             self._work()
@@ -87,6 +86,8 @@ class Machine:
         if self._server is not None:
             self._server.communicate()  # the end of its input is the end of it
         self._model.__exit__(None, None, None)
+        self._mail.__exit__(None, None, None)
+        self._web.__exit__(None, None, None)
         subprocess.run(["chmod", "-R", "u+rwx", str(self.folder)], check=False, capture_output=True)
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -95,20 +96,23 @@ class Machine:
     def _furnish(self) -> None:
         for folder in (self.ws / "sub", self.home / "leadrope", self.tmp):
             folder.mkdir(parents=True)
-        for name in ("given", "page", "flows", "workflows", "tools", ".claude", ".github/workflows", ".husky"):
+        for name in (
+            *("given/more", "page", "flows", "workflows", "tools", ".claude/agents", ".github/workflows", ".husky"),
+            *("sub/page", "flows/texts"),
+        ):
             (self.ws / name).mkdir(parents=True)
         (self.home / ".gitconfig").write_text("[user]\nname = A\nemail = a@example.com\n[safe]\ndirectory = *\n")
-        (self.home / "leadrope" / ".env").write_text("ANTHROPIC_API_KEY=sk-ant-rehearsal-0000000000000000\n")
+        self._configure()
         for name, text in self._files().items():
             (self.ws / name).write_text(text)
-            if name in ("notes.txt", "schema.json", "servers.json", "rules.toml"):
+            if name in GIVEN:
                 (self.ws / "given" / name).write_text(text)
         for path in (self.ws / "image.png", self.ws / "given" / "image.png"):
             path.write_bytes(PNG)
-        for name, (kind, given) in STEPS.items():
-            listed = "\n".join(f"- {key}: {value}" for key, value in given.items())
-            text = FLOW.format(name=name, type=kind, parameters=listed)
+        for name, text in written(http_port=self._web.port).items():
             (self.ws / "flows" / f"{name}.flow.md").write_text(text)
+        (self.ws / "flows/texts/run.sh").write_text("echo done\n")
+        (self.ws / "flows/texts/run.py").write_text("result = 1\n")
         shutil.copy(self.ws / "flows" / "read-file.flow.md", self.ws / "workflows" / "a.flow.md")
         end = [{"text": "done"}, {"result": True}, {"await_eof": True}]
         start: list[dict[str, Any]] = [{"initialize": True}, {"await_user": True}, {"init": True}]
@@ -117,6 +121,32 @@ class Machine:
         if self.identity != "root":
             self._give(self.folder if self.identity == "user" else self.ws)
         self.folder.chmod(0o755)
+
+    def _configure(self) -> None:
+        """The user's own files: a key, a mail server, a connection, a saved agent."""
+        settings = {
+            "ANTHROPIC_API_KEY": "sk-ant-rehearsal-0000000000000000",
+            "SMTP_HOST": "127.0.0.1",
+            "SMTP_PORT": str(self._mail.port),
+            "SMTP_FROM": "me@example.com",
+        }
+        server = self.home / "server.py"
+        server.write_text(MCP_SERVER)
+        shared = f"""
+[service]
+idle_s = 0.1
+
+[connections.own]
+command = {json.dumps(shutil.which("python3", path=PATH))}
+args = [{json.dumps(str(server))}]
+
+[agents.kept]
+model = "haiku"
+"""
+        for name, text in (("config", shared), ("steps", f'{shared}\n[run]\nbase_url = "{self._url}"\n')):
+            (self.home / f"{name}.toml").write_text(text)
+        lines = [f"{key}={value}\n" for key, value in settings.items()]
+        (self.home / "leadrope" / ".env").write_text("".join(lines))
 
     def _files(self) -> dict[str, str]:
         return {
@@ -134,6 +164,13 @@ class Machine:
             "schema.json": '{"type": "object", "properties": {}}',
             "servers.json": '{"mcpServers": {}}',
             "rules.toml": '[policy]\nblocked_commands = ["evil"]\n',
+            "rows.json": '[{"a": 1}]',
+            "inputs.json": '{"text": "x"}',
+            "subagents.json": '{"helper": {"description": "helps", "prompt": "Help."}}',
+            "sandbox.json": '{"enabled": false}',
+            "given/more/CLAUDE.md": "More.\n",
+            "given/more/x.txt": "x\n",
+            ".claude/agents/theirs.md": "---\nname: theirs\ndescription: x\n---\nHelp.\n",
         }
 
     def _work(self) -> None:
@@ -156,6 +193,9 @@ class Machine:
             "id": SESSION,
             "session": str(native.parents[3]),
             "project": native.parent.name,
+            "steps_config": str(self.home / "steps.toml"),
+            "copying": self._waiting("ask"),
+            "deletion": self._waiting("delete-file"),
         }
         given = self.ws / "given"
         given.joinpath("native.jsonl").write_bytes(native.read_bytes())
@@ -165,6 +205,13 @@ class Machine:
         if self.identity != "root":
             self._give(given)
         subprocess.run(["cp", "-a", str(self.site), str(self.template)], check=True)
+
+    def _waiting(self, name: str) -> str:
+        """An execution that waits for a person."""
+        args = ("flow", "run", str(self.ws / "flows" / f"{name}.flow.md"), "-o", "json")
+        answer = self._asked(args=args, env=self._env({}))
+        assert answer["code"] == 4, answer
+        return str(json.loads(answer["out"])["flow_id"])
 
     def _give(self, folder: Path) -> None:
         if os.geteuid() == 0:
@@ -184,11 +231,15 @@ class Machine:
     def tried(self, door: Door, place: Place | None = None, case: str | None = None) -> dict[str, Any]:
         """What came of the command, on a machine where an agent has left this case in this place."""
         args = [self._named(word) for word in door.args]
+        self._mail.letters.clear()
+        self._web.bodies.clear()
         if door.has_agent:
             # An agent that reads without end in its own box is ended by the clock for its start.
             args += ["--base-url", self._url, "--mode", "dontAsk", "--start-secs", "20", "--attempts", "1"]
-        return self._asked(
+        answer = self._asked(
             args=args,
+            has_terminal=door.has_terminal,
+            is_background=door.is_background,
             env=self._env({name: self._named(value) for name, value in door.env.items()}),
             template=str(self.template),
             site=str(self.site),
@@ -198,15 +249,21 @@ class Machine:
             kind=place.kind if place else "",
             searched=LOOKED_THROUGH,
         )
+        if not answer["has_secret_inside"] and self._mail.holds(CANARY):
+            answer["leaks"].append("a mail")
+        if not answer["has_secret_inside"] and self._web.holds(CANARY):
+            answer["leaks"].append("an upload")
+        return answer
 
     def _named(self, word: str) -> str:
         return word.format(**self.names) if "{" in word else word
 
     def _env(self, more: dict[str, str]) -> dict[str, str]:
         return {
-            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "PATH": PATH,
             "HOME": str(self.home),
             "LEADROPE_HOME": str(self.home / "leadrope"),
+            "LEADROPE_CONFIG": str(self.home / "config.toml"),
             "TMPDIR": str(self.tmp),
             "LANG": "C.UTF-8",
             "LEADROPE_CLAUDE_BIN": self._claude,
@@ -230,7 +287,7 @@ class Machine:
             show = self._shown(prefix, REPOSITORY)
             drop = ("setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups", "--inh-caps=-all")
             command = ["bwrap", "--dev-bind", "/", "/", *show, "--chdir", "/", "--", *drop, "--", *command]
-        env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "PYTHONPATH": os.pathsep.join(sys.path)}
+        env = {"PATH": PATH, "PYTHONPATH": os.pathsep.join(sys.path)}
         return subprocess.Popen(
             command,
             env=env | {"PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(self.tmp)},

@@ -37,8 +37,8 @@ class Doors:
         )
         return await self._service.start(changed, **options)
 
-    async def stop(self, *given: Any) -> Any:
-        return await self._service.stop(*given)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._service, name)
 
 
 async def asked_of(

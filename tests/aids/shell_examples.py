@@ -35,23 +35,45 @@ def documents() -> list[Path]:
 
 
 def fences() -> Iterator[Fence]:
-    """Those of the outermost level: an example of a document may hold fences itself."""
+    """Those of the outermost level, in lists and quotations too: an example of a document may hold fences itself."""
     for path in documents():
         name = str(path.relative_to(ROOT))
-        mark, info, start, body = "", "", 0, list[str]()
+        margin, mark, info, start, body = "", "", "", 0, list[str]()
         for number, line in enumerate(path.read_text().splitlines(), start=1):
-            opening = re.fullmatch(r"(`{3,})(.*)", line)
+            opening = re.fullmatch(r"([ >]*)(`{3,}|~{3,})(.*)", line)
             if not mark and opening:
-                mark, info, start, body = opening[1], opening[2].strip(), number, []
-            elif mark and line.rstrip() == mark:
+                margin, mark, info, start, body = opening[1], opening[2], opening[3].strip(), number, []
+            elif mark and line.strip(" >") == mark:
                 yield Fence(name, start, info, tuple(body))
                 mark = ""
             elif mark:
-                body.append(line)
+                body.append(line.removeprefix(margin) if line.startswith(margin) else line.lstrip(" >"))
+
+
+def indented() -> Iterator[tuple[str, int, str]]:
+    """Lines of code without a fence: document, line, text. Nothing says what language they are in."""
+    for path in documents():
+        held = {
+            number
+            for fence in fences()
+            if fence.document == str(path.relative_to(ROOT))
+            for number in range(fence.line, fence.line + len(fence.body) + 2)
+        }
+        for number, line in enumerate(path.read_text().splitlines(), start=1):
+            if number not in held and line.startswith(("    ", "\t")):
+                yield str(path.relative_to(ROOT)), number, line.strip()
+
+
+STORIES = ("docs/tutorial.md",)
+"""Pages whose examples build on each other; they have tests of their own."""
 
 
 def examples() -> list[Example]:
-    return [_example(fence) for fence in fences() if fence.info.partition(" ")[0] in SHELLS]
+    return [
+        _example(fence)
+        for fence in fences()
+        if fence.info.partition(" ")[0] in SHELLS and fence.document not in STORIES
+    ]
 
 
 def _example(fence: Fence) -> Example:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -17,21 +18,29 @@ from leadrope.core.redaction import Redactor
 from leadrope.core.tools import ToolCall
 from leadrope.policy import sources
 from leadrope.policy.decide import Allow, Ask, Facts, Policy, decide
+from leadrope.policy.resolve import EffectivePolicy
+from leadrope.runtime.access import Access
+from leadrope.runtime.approvals import Answer
 from leadrope.workflows import templates
+from leadrope.workflows.rehearsed import Rehearsal
 from leadrope.workflows.steps import registry
-from leadrope.workflows.steps.base import Asked, Done, StepFailed, Word
+from leadrope.workflows.steps.base import Asked, Done, StepFailed
 from leadrope.workflows.units import Key
 
 
 class Here:
     """What a step knows of its place. The gate is the real one, with the shipped rules below those of the test."""
 
-    flow_id = "flow-1"
+    flow_id = "f" * 32
+    execution_id = "f" * 32
     timeout_s: float | None = None
     budget_usd: float | None = None
     approver = None
     depth = 0
     branches: frozenset[str] = frozenset()
+    used_secrets: tuple[str, ...] = ()
+    access = Access()
+    rehearsal: Rehearsal | None = None
 
     def __init__(self, workspace: Path, *policies: dict[str, Any], home: Path | None = None) -> None:
         self.workspace = workspace
@@ -42,6 +51,7 @@ class Here:
         self.environ: Mapping[str, str] = {}
         self.sources: Mapping[str, Any] = {}
         self._service: Any = None
+        self._runs = 0
         self.said: list[str] = []
         self.asked: list[ToolCall] = []
         """Every call that came to the gate, also those that it refused."""
@@ -66,16 +76,33 @@ class Here:
 
     @property
     def commands(self) -> Any:
-        raise NotImplementedError("this place runs no commands")
+        """Runs none, and knows the rules."""
+        return SimpleNamespace(rules=self._rules)
+
+    @property
+    def _rules(self) -> EffectivePolicy:
+        return sources.gather(more=self.policies).effective()
+
+    def retries(self, attempt: int, wait_s: float, why: str) -> None:
+        self.said.append(f"{why}; attempt {attempt}")
+
+    def run_name(self) -> str:
+        self._runs += 1
+        return f"here#0:1:{self._runs}"
+
+    def is_named_elsewhere(self, text: str) -> bool:
+        return False
 
     def say(self, action: str, *, cost_usd: float = 0.0) -> None:
         self.said.append(action)
 
+    def asks(self, run_id: str, approval_id: str, asked: Asked) -> None:
+        self.said.append(f"{approval_id} asks: {asked.detail}")
+
     async def permit(self, call: ToolCall, *, is_own: bool = True) -> ToolCall:
         self.asked.append(call)
         self.owned.append(is_own)
-        rules = sources.gather(more=self.policies).effective()
-        policy = Policy(mode="full", workspace=(str(self.workspace),), rules=rules)
+        policy = Policy(mode="full", workspace=(str(self.workspace),), rules=self._rules)
         verdict = decide(policy, call, Facts(is_request=call.name == "WebFetch"))
         if not isinstance(verdict, Allow) and not (self.says_yes and isinstance(verdict, Ask)):
             raise StepFailed(f"{call.name} is not allowed: {verdict.reason}", kind="denied")
@@ -85,11 +112,14 @@ class Here:
     def edit_of(self, call: ToolCall) -> dict[str, Any]:
         return self.edit
 
-    async def ask(self, asked: Asked) -> Word:
+    async def ask(self, asked: Asked) -> Answer:
         raise NotImplementedError("there is no person in this place")
 
     async def subflow(self, name: str, inputs: Mapping[str, Any]) -> Done:
         raise NotImplementedError("this place has no other workflows")
+
+    async def run_inside(self) -> Done:
+        raise NotImplementedError("this place has no steps inside")
 
 
 async def do(here: Here, name: str, scope: dict[str, Any] | None = None, /, **given: Any) -> Done:
@@ -99,7 +129,9 @@ async def do(here: Here, name: str, scope: dict[str, Any] | None = None, /, **gi
     filled = (kind.fill or templates.resolve)(given, scope or {})
     done: Done = await kind.run(msgspec.convert(filled, kind.config, strict=False), here)
     assert msgspec.json.decode(msgspec.json.encode(done.outputs)) == done.outputs, f"no JSON: {done.outputs}"
-    assert set(done.outputs) <= set(kind.outputs), f"{name} gave more than it declares: {sorted(done.outputs)}"
+    assert set(done.outputs) - {templates.ABSENT} <= set(kind.outputs), (
+        f"{name} gave more than it declares: {sorted(done.outputs)}"
+    )
     return done
 
 

@@ -73,7 +73,37 @@ async def claim(home: Path, flow_id: str) -> None:
         await asyncio.to_thread(sys.stdin.readline)
 
 
+async def zombie(home: Path, flow_id: str, inner_id: str) -> None:
+    """Has a flow, is taken for dead, and writes all the same."""
+    async with service(home) as opened:
+        flows, none = opened.flows, Redactor()
+        flow = await flows.add(NewFlow(id=flow_id, text="# Held"), none)
+        inner = await flows.add(NewFlow(id=inner_id, text="# Inside", parent=flow_id, parent_key="call#0"), none)
+        say("ready")
+        await asyncio.to_thread(sys.stdin.readline)
+        for name, work in {
+            "begin": flows.begin(flow, unit(0)),
+            "settle": flows.settle(flow, unit(0), none),
+            "set_state": flows.set_state(flow, "waiting"),
+            "change_text": flows.change_text(flow, "# Other", none, title="Other"),
+            "carry": flows.carry(flow, flow, ["one"]),
+            "ask": flows.ask(flow, unit(1), "step", {}, execution_id=flow.id, fingerprint="f", redactor=none),
+            "end": flows.end(flow, "failed", {}, none),
+            "settle inside": flows.settle(inner, unit(0), none),
+            "end inside": flows.end(inner, "failed", {}, none),
+        }.items():
+            try:
+                await work
+                said = "written"
+            except errors.LeadropeError as error:
+                said = type(error).__name__
+            say(name.replace(" ", "_"), said)
+        await asyncio.to_thread(sys.stdin.readline)
+
+
 if __name__ == "__main__":
     what, home, *arguments = sys.argv[1:]
-    commands: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {"work": work, "hold": hold, "claim": claim}
+    commands: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {
+        command.__name__: command for command in (work, hold, claim, zombie)
+    }
     asyncio.run(commands[what](Path(home), *arguments))

@@ -29,6 +29,11 @@ def greet(name: str) -> str:
     return f"hello {name}"
 
 
+@server.tool()
+def keep(data: dict[str, Any], rows: list[int], text: str) -> dict[str, Any]:
+    return {"data": data, "rows": rows, "text": text}
+
+
 @server.tool(structured_output=False)
 def confess() -> str:
     return f"the token is {os.environ.get('SERVER_TOKEN', '')}"
@@ -42,6 +47,7 @@ def fail() -> str:
 def serve(app: Any) -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
+        listener.listen()  # before anybody hears of the port
         print(listener.getsockname()[1], flush=True)
         config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1)
         uvicorn.Server(config).run(sockets=[listener])

@@ -14,6 +14,7 @@ from leadrope import errors
 from leadrope.core.events import MessageDelta, Recorded
 from leadrope.core.redaction import Redactor
 from leadrope.core.request import RunRequest
+from leadrope.core.result import RunResult
 from leadrope.runs import database, feed, leases, statements
 from leadrope.runs.sqlite import Sqlite
 from leadrope.runs.store import Limits, NewRun, Progress, RunInfo, State
@@ -84,6 +85,35 @@ async def claim(path: Path, owner: str, running: str, starting: str) -> None:
                 say("took", run.id)
                 await store.set_state(run, "running")
                 await store.write(ended(run))
+
+
+async def zombie(path: Path, owner: str) -> None:
+    """Takes a run, is taken for dead, and writes all the same."""
+    limits = Limits(running=9, starting=9, queued=9)
+    with Sqlite(path) as store:
+        run = await store.claim(owner, limits)
+        assert run is not None
+        await store.append(run, deltas(run, 1, 1), progress(), Redactor())
+        say("ready")
+        await asyncio.to_thread(sys.stdin.readline)
+        for name, work in {
+            "append": store.append(run, deltas(run, 2, 1), progress(action="of a zombie"), Redactor()),
+            "no_events": store.append(run, [], progress(action="of a zombie"), Redactor()),
+            "set_state": store.set_state(run, "paused", "of a zombie"),
+            "set_policy": store.set_policy(run, {"of": "a zombie"}, Redactor()),
+            "set_place": store.set_place(run, {"of": "a zombie"}),
+            "add_artifact": store.add_artifact(run, "changes", "text/plain", b"of a zombie"),
+            "suspend": store.suspend(run, attempt=1),
+            "park": store.park(run, until=9e9, note="of a zombie"),
+            "requeue": store.requeue(run, attempt=9, note="of a zombie"),
+            "end_run": store.end_run(run, RunResult(run_id=run.id, outcome="failed"), Redactor()),
+        }.items():
+            try:
+                await work
+                said = "written"
+            except errors.LeadropeError as error:
+                said = type(error).__name__
+            say(name, said)
 
 
 async def upgrade(path: Path) -> None:
@@ -167,7 +197,7 @@ async def hold_lease(path: Path) -> None:
 
 COMMANDS: dict[str, Callable[..., Awaitable[None]]] = {
     command.__name__: command
-    for command in (write, follow, claim, upgrade, die_in_upgrade, fill, open_full, opened, hold_lease)
+    for command in (write, follow, claim, zombie, upgrade, die_in_upgrade, fill, open_full, opened, hold_lease)
 }
 
 

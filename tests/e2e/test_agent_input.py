@@ -60,7 +60,7 @@ def assert_nothing_came_of_it(stage: Any, played: Any, *, supervisor: bool) -> N
     assert not stage.marker.exists(), "what the person has denied did not run"
     assert not (stage.ws / "started").exists(), "no server was started"
     assert FORGED not in str([request.body for request in played.model.requests])
-    assert (played.result.outcome, played.result.text) == ("succeeded", "done")
+    assert played.result.text == "done", played.result
     assert [d.decision for d in played.of(events.ToolDecided) if d.call.name == "Bash"][-1] == "deny"
 
 

@@ -20,6 +20,7 @@ from leadrope.rehearsal import ModelServer
 
 DOCS = Path(__file__).parents[2] / "docs" / "ci.md"
 KEY = "sk-ant-rehearsal-0000000000000000"
+URL = "https://git.example.com/leadrope.git@0123abc"
 
 pytestmark = pytest.mark.skipif(
     shutil.which("bwrap") is None and os.environ.get("CI", "").lower() != "true", reason="bubblewrap is not installed"
@@ -105,7 +106,7 @@ async def test_the_sample_action_reviews_a_change(stage: Any, tmp_path: Path) ->
     async with ModelServer(script) as model:
         # The one thing that is not as on GitHub: where the model is.
         (stage.home / ".config/leadrope/config.toml").write_text(f'[run]\nbase_url = "{model.url}"\n')
-        values = {"github.base_ref": "main", "secrets.ANTHROPIC_API_KEY": KEY}
+        values = {"github.base_ref": "main", "secrets.ANTHROPIC_API_KEY": KEY, "vars.LEADROPE_URL": URL}
         said = []
         for step in steps():
             if "run" in step:
@@ -115,7 +116,7 @@ async def test_the_sample_action_reviews_a_change(stage: Any, tmp_path: Path) ->
         asked = str(model.requests[-1].body["messages"])
     assert runner.installed.read_text().splitlines() == [
         "sudo apt-get install -y --no-install-recommends bubblewrap socat",
-        "pip install leadrope[claude]",
+        f"pip install leadrope[claude] @ git+{URL}",
     ]
     assert "1 / 0" in asked, "the agent has read the change"
     assert "division by zero" in said[-1]

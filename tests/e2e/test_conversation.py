@@ -195,9 +195,9 @@ async def test_a_turn_does_not_wait_where_a_run_would_not(stage: Any, fields: di
 
 async def test_what_cannot_be_said(stage: Any) -> None:
     with pytest.raises(errors.BadValue, match="prompt"):
-        open_conversation(prompt="hello")
+        open_conversation(prompt="hello")  # type: ignore[call-arg]  # what mypy refuses too
     with pytest.raises(errors.RequestError):
-        open_conversation(colour="red")
+        open_conversation(colour="red")  # type: ignore[call-arg]  # what mypy refuses too
     conversation = open_conversation(cwd=str(stage.ws), environ=stage.environ)
     with pytest.raises(errors.EmptyPrompt):
         await conversation.ask("  ")

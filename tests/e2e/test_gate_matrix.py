@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,14 @@ import pytest
 from leadrope import Answer, Caller, Limits, events
 from leadrope.rehearsal import ModelServer
 
-MODES = ("plan", "default", "edit", "full", "dontAsk")
+SANDBOXED = pytest.param(
+    "sandboxed",
+    marks=pytest.mark.skipif(
+        shutil.which("bwrap") is None and os.environ.get("CI", "").lower() != "true",
+        reason="bubblewrap is not installed",
+    ),
+)
+MODES = ("plan", "default", "edit", SANDBOXED, "full", "dontAsk")
 NEVER_ASK = ("plan", "dontAsk")
 KINDS = ("own", "subagent", "background")
 AGENT = {
@@ -163,7 +171,7 @@ def _tree(root: int) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("mode", ["default", "edit", "full"])
+@pytest.mark.parametrize("mode", ["default", "edit", SANDBOXED, "full"])
 async def test_an_approved_call_runs_exactly_once(stage: Any, kind: str, mode: str) -> None:
     await play(stage, kind, mode, approver=lambda _: True, require_approval=["Bash(echo *)"])
     assert stage.marker.read_text() == "once\n"

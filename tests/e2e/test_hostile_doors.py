@@ -3,7 +3,8 @@
 Nothing outside of the agent's folders is changed, nothing of it turns up anywhere, and every command ends: for root,
 for a user without any rights, and for root in the workspace of a user. The table of commands is tests/aids/doors.py,
 that of tricks tests/aids/hostile_folders.py. `make test` tries every command once, `make soak` every command with every
-trick, and LEADROPE_FAULT_COUNT=200 that in every place.
+trick, shared among the identities. With LEADROPE_FAULT_COUNT=100 each identity tries every command with every trick,
+and with 200 in every place.
 """
 
 from __future__ import annotations
@@ -14,16 +15,22 @@ import shutil
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import click
 import pytest
 
+import no_doors
+from door_workflows import STEPS
 from doors import DOORS, Door, Place
 from hostile_folders import CASES, Case
+from leadrope.cli.lazy import LazyGroup
+from leadrope.cli.main import COMMANDS
+from leadrope.workflows.steps.registry import KINDS
 from machine import Identity, Machine
 
 ROOT = os.geteuid() == 0
 IDENTITIES: tuple[Identity, ...] = ("root", "user", "root for user") if ROOT else ("user",)
 PARTS = 2
-SOAK, EVERYTHING = 50, 200
+SOAK, EACH, EVERYTHING = 50, 100, 200
 
 pytestmark = pytest.mark.skipif(
     shutil.which("bwrap") is None and os.environ.get("CI", "").lower() != "true", reason="bubblewrap is not installed"
@@ -31,14 +38,16 @@ pytestmark = pytest.mark.skipif(
 
 
 def combinations(identity: Identity, fault_count: int) -> list[tuple[Door, Place, Case]]:
-    """All of them, or every command with every trick (an identity takes a third of these), or every command once."""
+    """Every command with every trick in every place, or in one place, or a third of these, or every command once."""
     if fault_count >= EVERYTHING:
         return [combination for row in _rows(identity) for tricks in row for combination in tricks]
     turn = IDENTITIES.index(identity)
     found: list[tuple[Door, Place, Case]] = []
     for number, row in enumerate(_rows(identity)):
         tricks = [places for places in row if (CASES.index(places[0][2]) + number) % 3 == turn]
-        chosen = tricks if fault_count >= SOAK else [row[(7 * number + turn) % len(row)]]
+        chosen = (
+            row if fault_count >= EACH else tricks if fault_count >= SOAK else [row[(7 * number + turn) % len(row)]]
+        )
         # Of the places that a trick fits into each is taken in turn.
         found += [places[(number + order) % len(places)] for order, places in enumerate(chosen)]
     return found
@@ -48,11 +57,20 @@ def _rows(identity: Identity) -> Iterator[list[list[tuple[Door, Place, Case]]]]:
     """For each command, and each trick that fits: the places that it fits into."""
     for door in DOORS:
         fitting = [
-            [(door, place, case) for place in door.places if place.kind in case.for_kinds]
+            [(door, place, case) for place in door.places if place.kind in case.for_kinds and _fits(door, place, case)]
             for case in CASES
             if not (case.needs_root and identity == "user")
         ]
         yield [places for places in fitting if places]
+
+
+def _fits(door: Door, place: Place, case: Case) -> bool:
+    """Not for an agent's own folder while the agent starts.
+
+    No sandboxed agent can exchange it: it is a mount there. A process outside of any sandbox can, for as long as it
+    lives, and the folder that it puts there is one that it can write itself.
+    """
+    return not (door.has_agent and case.swaps and place.path == "{session}/config")
 
 
 def problems(answer: dict[str, Any]) -> list[str]:
@@ -66,7 +84,7 @@ def problems(answer: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.fault
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(6 * 3600)
 @pytest.mark.parametrize("identity", IDENTITIES)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_command_is_led_astray(
@@ -100,15 +118,83 @@ def test_every_command_works_where_nothing_is_planted(
             assert (answer["code"], problems(answer)) == (door.code, []), (door.name, answer)
 
 
-def test_the_table_has_every_command_that_touches_files() -> None:
-    named = {" ".join(door.args[:2]) for door in DOORS}
-    assert {"runs undo", "runs diff", "runs apply", "runs discard", "runs delete", "runs prune"} <= named
-    assert {f"sessions {name}" for name in ("list", "show", "export", "import", "delete")} <= named
-    options = {word for door in DOORS for word in door.args if word.startswith("--")}
-    assert {"--attach", "--file", "--schema", "--policy", "--mcp-config", "--resume", "--fork", "--continue"} <= options
+def test_no_resumed_agent_is_led_out_by_links_of_an_earlier_one(
+    claude: str, shown_to_all: Callable[..., list[str]]
+) -> None:
+    """These runs have no sandbox, as the first one had none, and the agent itself follows links in its own folder."""
+    names = ("run --resume", "run --continue", "runs resume", "chat --resume")
+    place = Place("{session}/config/projects/{project}", "folder", "{session}/config")
+    with Machine(IDENTITIES[0], claude, shown_to_all) as machine:
+        for door in (door for door in DOORS if door.name in names):
+            for case in ("link", "chain of links"):
+                assert problems(machine.tried(door, place, case)) == [], (door.name, case)
 
 
-@pytest.mark.parametrize("fault_count", [5, SOAK])
+def test_a_folder_that_its_user_may_not_read_is_refused_in_words(
+    claude: str, shown_to_all: Callable[..., list[str]]
+) -> None:
+    """Never a traceback, and never a run without its sandbox: an agent can take that right away."""
+    folders = {"run --add-dir": "given/more", "run --add-dir in a sandbox": "given/more", "run -C": "sub"}
+    with Machine("user", claude, shown_to_all) as machine:
+        for door in (door for door in DOORS if door.name in folders):
+            place = Place("{ws}/" + folders[door.name], "folder", "{ws}")
+            answer = machine.tried(door, place, "unreadable")
+            assert (answer["code"], problems(answer)) == (2, []), answer
+            assert "you may not read it" in answer["err"]
+
+
+def leaves(command: click.Command, *path: str) -> Iterator[tuple[str, click.Command]]:
+    """Every command that can be called, by its words."""
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            yield from leaves(below, *path, name)
+    else:
+        yield " ".join(path), command
+
+
+EVERY = dict(leaves(LazyGroup(COMMANDS, name="leadrope")))
+
+
+def called(door: Door) -> str:
+    return next(name for count in (2, 1) if (name := " ".join(door.args[:count])) in EVERY)
+
+
+def test_every_command_is_in_the_table_or_touches_no_folder_of_an_agent() -> None:
+    """A new command belongs into tests/aids/doors.py, or with its reason into tests/aids/no_doors.py."""
+    named = {called(door) for door in DOORS}
+    # `export` is `runs export` under a shorter name.
+    aliases = {name for name, command in EVERY.items() if any(command is EVERY[other] for other in named)}
+    assert set(EVERY) - named - aliases == set(no_doors.COMMANDS)
+    assert not named & set(no_doors.COMMANDS)
+
+
+def test_every_option_that_names_a_file_is_in_the_table() -> None:
+    words = {word.partition("=")[0] for door in DOORS for word in door.args}
+    missing = {
+        option.opts[0]
+        for command in EVERY.values()
+        for option in command.params
+        if isinstance(option, click.Option) and _names_a_file(option) and not words & set(option.opts)
+    }
+    assert missing == set()
+
+
+def _names_a_file(option: click.Option) -> bool:
+    shown = f"{option.metavar or ''} {option.type.name}".upper()
+    return any(word in shown for word in ("FILE", "DIR", "FOLDER", "PATH", "OUT"))
+
+
+def test_every_kind_of_step_is_in_the_table_or_touches_no_folder_of_an_agent() -> None:
+    tried = {kind for kind, _ in STEPS.values()} | {"save-dataset"}
+    assert {door.name for door in DOORS} >= {f"step {name}" for name in STEPS}
+    assert set(KINDS) - tried == set(no_doors.STEPS)
+    assert not tried & set(no_doors.STEPS)
+
+
+@pytest.mark.parametrize("fault_count", [5, SOAK, EACH])
 def test_the_choice_leaves_out_no_command_and_no_trick(fault_count: int) -> None:
     chosen = [each for identity in IDENTITIES for each in combinations(identity, fault_count)]
     assert {door.name for door, _, _ in chosen} == {door.name for door in DOORS}
@@ -120,3 +206,11 @@ def test_the_choice_leaves_out_no_command_and_no_trick(fault_count: int) -> None
             (door, case) for door, case in every - tried if not next(c for c in CASES if c.name == case).needs_root
         }
         assert not missing
+
+
+@pytest.mark.parametrize("identity", IDENTITIES)
+def test_each_identity_can_try_every_command_with_every_trick(identity: Identity) -> None:
+    chosen = [(door.name, case.name) for door, _, case in combinations(identity, EACH)]
+    every = {(row[0][0].name, row[0][2].name) for rows in _rows(identity) for row in rows}
+    assert len(chosen) == len(set(chosen))
+    assert set(chosen) == every

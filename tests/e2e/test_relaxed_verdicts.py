@@ -36,7 +36,7 @@ def write(path: Path, content: str = "x") -> dict[str, Any]:
 async def decisions(stage: Any, calls: Sequence[dict[str, Any]], **fields: Any) -> list[tuple[str, str]]:
     """What the gate said about each call in turn, with the rule."""
     played = await stage.play([*calls, {"text": "done"}], **fields)
-    assert played.result.outcome == "succeeded", played.result
+    assert played.result.outcome in ("succeeded", "denied"), played.result
     return [(found.decision, found.rule) for found in played.of(events.ToolDecided)]
 
 
@@ -298,3 +298,31 @@ async def test_sandboxed_fetches_a_public_page_while_commands_have_to_ask(claude
     assert (tmp_path / "ws" / "tokens").read_text() == "0\n"
     assert "not an allowed address" in (tmp_path / "ws" / "first").read_text()
     assert (tmp_path / "ws" / "second").read_text() == "ok"
+
+
+@pytest.mark.parametrize("walls", SANDBOX)
+async def test_a_version_is_a_read_unless_a_file_of_the_project_chooses_the_program(
+    stage: Any, repository: Path, tmp_path: Path, walls: str
+) -> None:
+    """The programs start what the project names, as those of rustup and asdf do."""
+    shim = '#!/bin/sh\nif [ -x ./evil ]; then ./evil; else echo "$0 1.0"; fi\n'
+    tools, shims = tmp_path / "tools" / "bin", tmp_path / ".asdf" / "shims"
+    for path in (tools / "cargo", tools / "go", shims / "node"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(shim)
+        path.chmod(0o755)
+    stage.environ["PATH"] = f"{tools}:{shims}:{stage.environ['PATH']}"
+    reads = [bash(line) for line in ("cargo --version", "go version", "git --version", "cd sub && cargo -V")]
+    others = [bash(line) for line in ("cargo --version > made", "node --version", "cd ../pinned && cargo --version")]
+    (repository / "sub").mkdir()
+    (repository / "pinned").mkdir()
+    (repository / "pinned" / "rust-toolchain.toml").write_text('[toolchain]\npath = "."\n')
+    for place in (repository, repository / "pinned"):
+        (place / "evil").write_text(f"#!/bin/sh\ntouch {repository}/made\n")
+    (repository / "pinned" / "evil").chmod(0o755)
+    found = await decisions(stage, [*reads, *others], mode="plan", walls=walls)
+    assert [decision for decision, _ in found] == ["allow"] * len(reads) + ["deny"] * len(others), found
+    (repository / "evil").chmod(0o755)
+    (repository / "rust-toolchain").write_text("../evil\n")
+    assert [decision for decision, _ in await decisions(stage, [reads[0]], mode="plan", walls=walls)] == ["deny"]
+    assert not (repository / "made").exists()

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+import leadrope
 from leadrope import Limits, Secret, errors, events
+from leadrope.rehearsal import ModelServer
 
-DEAR = {"input_tokens": 100_000, "output_tokens": 0}
+DEAR = {"input_tokens": 150_000, "output_tokens": 0}
 """0.30 USD of the model that these runs use."""
 ONE = 0.3
 AGENT = {
@@ -52,6 +54,9 @@ async def test_an_unknown_model_is_metered_at_the_dearest_price_and_says_so(stag
     played = await stage.play([{"text": "ok"}], model="my-own-model")
     assert played.result.outcome == "succeeded"
     assert [w.kind for w in played.result.warnings] == ["unknown_price"]
+    kinds = [type(event) for event in played.events]
+    told = next(place for place, event in enumerate(played.events) if getattr(event, "code", "") == "unknown_price")
+    assert told < kinds.index(events.SessionStarted), "before anything is spent"
 
 
 async def test_a_model_without_a_price_is_not_started_where_that_is_asked(stage: Any) -> None:
@@ -86,3 +91,14 @@ async def test_an_own_login_cannot_be_brokered(stage: Any) -> None:
     (stage.home / ".claude" / ".credentials.json").write_text(login)
     with pytest.raises(errors.BadValue, match="broker"):
         await stage.play([], credential=None, broker=True)
+
+
+async def test_many_runs_with_one_budget_exceed_it_by_one_request_at_most(stage: Any) -> None:
+    """Eight runs, four at a time, behind brokers: requests in flight of all runs are counted together."""
+    async with ModelServer([{"text": "Done.", "usage": DEAR, "repeat": 8}], strict=False) as model:
+        requests = [stage.request(model) for _ in range(8)]
+        results = await leadrope.run_many(requests, budget_usd=2 * ONE, environ=stage.environ)
+    spent = sum(result.cost_usd for result in results)
+    assert 2 * ONE <= spent <= 3 * ONE + 0.01, [(result.outcome, result.cost_usd) for result in results]
+    assert results[-1].outcome == "over_budget"
+    assert len(model.requests) < 8

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import pytest
 
-from leadrope import Limits, McpServer, events
+from leadrope import Limits, McpServer, errors, events
 
 SERVER = str(Path(__file__).parents[1] / "data" / "mcp_server.py")
 SECRET = "token-of-the-server-4711"
@@ -142,9 +142,8 @@ async def test_a_server_in_a_hidden_home_works_with_what_it_loads_and_what_it_is
     [
         McpServer(command=sys.executable, args=(SERVER, "hang")),
         McpServer(command=sys.executable, args=("-c", "raise SystemExit(3)")),
-        McpServer(command="/no/such/server"),
     ],
-    ids=["hangs", "crashes", "missing"],
+    ids=["hangs", "crashes"],
 )
 async def test_a_connection_that_cannot_be_made_ends_in_its_own_error(stage: Any, server: McpServer) -> None:
     played = await stage.play(
@@ -165,8 +164,23 @@ async def test_a_server_that_takes_a_question_and_is_silent_ends_in_the_same_err
     assert played.model.requests == []
 
 
-async def test_a_connection_that_is_not_required_only_warns(stage: Any) -> None:
-    server = McpServer(command="/no/such/server", required=False)
+@pytest.mark.parametrize(
+    ("server", "why"),
+    [
+        (McpServer(command="/no/such/server", required=False), "the program '/no/such/server' was not found"),
+        (McpServer(command=sys.executable, args=("-c", "raise SystemExit(3)"), required=False), ""),
+    ],
+    ids=["missing", "crashes"],
+)
+async def test_a_connection_that_is_not_required_warns_once(stage: Any, server: McpServer, why: str) -> None:
     played = await stage.play([{"text": "hello"}], connections={"broken": server})
     assert played.result.outcome == "succeeded"
-    assert [w.kind for w in played.result.warnings] == ["connection_failed"]
+    (warning,) = played.result.warnings
+    assert (warning.kind, why in warning.message) == ("connection_failed", True)
+    assert "connection broken could not be made" in warning.message
+
+
+async def test_a_missing_program_is_told_before_an_agent_starts(stage: Any) -> None:
+    connections = {"broken": McpServer(command="/no/such/server")}
+    with pytest.raises(errors.BadValue, match=r"connections\.broken: the program '/no/such/server' was not found"):
+        await stage.play([{"text": "hello"}], strict=False, connections=connections)

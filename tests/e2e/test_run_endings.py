@@ -37,7 +37,8 @@ def bash(command: str) -> dict[str, Any]:
 
 async def one_stop(stage: Any, command: str, survivors: Any, until: Any) -> float:
     """One run that is stopped while its command is at work; how long the stop took."""
-    async with stage.opened([{"tool": bash(command)}], mode="full", limits=Limits(stop_s=STOP_S)) as (run, _):
+    script = [{"tool": bash(command)}, {"text": "stopped", "optional": True}]
+    async with stage.opened(script, mode="full", limits=Limits(stop_s=STOP_S)) as (run, _):
         async for item in run:
             if isinstance(item.event, events.ToolDecided):
                 break

@@ -102,7 +102,7 @@ async def test_no_line_deletes_what_nobody_approved(stage: Any, repository: Path
     victims = {name: make(repository / f"victim-{place}") for place, name in enumerate(READER)}
     lines = [bash(f"cd {repository}; {line.replace('V', victims[name].name)}") for name, line in READER.items()]
     played = await stage.play([*lines, {"text": "done"}], mode="full", walls=walls, strict=False)
-    assert played.result.outcome == "succeeded"
+    assert played.result.outcome in ("succeeded", "denied")
     decided = dict(zip(READER, [d.decision for d in played.of(events.ToolDecided)], strict=True))
     gone = [name for name, victim in victims.items() if not victim.exists()]
     if walls == "off":
@@ -165,7 +165,7 @@ async def test_a_blocked_path_is_not_read(stage: Any, repository: Path, mode: st
         strict=False,
         policy={"blocked_paths": ["config/prod/"]},
     )
-    assert played.result.outcome == "succeeded"
+    assert played.result.outcome in ("succeeded", "denied")
     assert len(played.of(events.ToolDecided)) == len(searches) + len(lines)
     shown = str([request.body for request in played.model.requests])
     assert SECRET not in shown
@@ -205,7 +205,7 @@ async def test_a_protected_path_is_not_written_from_any_folder(stage: Any, repos
     hooks = names_in(repository / ".git" / "hooks")
     lines = [bash(line.replace("WS", str(repository))) for line in WRITES]
     played = await stage.play([*lines, {"text": "done"}], mode="full", walls=walls, strict=False)
-    assert played.result.outcome == "succeeded"
+    assert played.result.outcome in ("succeeded", "denied")
     decided = [d.decision for d in played.of(events.ToolDecided)]
     assert len(decided) == len(lines)
     assert names_in(repository / ".github" / "workflows") == {"ci.yml"}

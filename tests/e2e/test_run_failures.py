@@ -172,7 +172,9 @@ async def test_a_setup_token_wins_over_an_ambient_key(stage: Any) -> None:
 
 async def test_stop_leaves_nothing_and_says_so(stage: Any) -> None:
     slow = {"name": "Bash", "input": {"command": "setsid tail -f /dev/null & tail -f /dev/null", "description": "x"}}
-    async with stage.opened([{"tool": slow}], approver=lambda _: True) as (run, _):
+    # An agent that is told to end while its command starts can still tell the model so.
+    last_words = {"text": "stopped", "optional": True}
+    async with stage.opened([{"tool": slow}, last_words], approver=lambda _: True) as (run, _):
         async for item in run:
             if isinstance(item.event, events.ToolDecided):
                 break

@@ -184,7 +184,7 @@ async def test_what_gits_settings_name_is_not_the_agents_to_write(stage: Any, ki
         text = f"import os; os.makedirs({folder!r}, exist_ok=True); open({target!r}, 'w').write({evil!r})"
         hidden = make(ws / "x.py", f"{text}; os.chmod({target!r}, 0o755)")
         played = await stage.play([bash(f"python3 {hidden}"), {"text": "done"}], mode="edit", approver=lambda _: True)
-    assert played.result.outcome == "succeeded"
+    assert played.result.outcome in ("succeeded", "denied")
     git(ws, *later, check=False)
     assert not proof.exists()
 
@@ -206,7 +206,7 @@ async def test_a_missing_program_that_git_would_run_is_put_aside_when_the_agent_
 async def test_mode_sandboxed_is_refused_where_there_is_no_sandbox(stage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(errors.BadValue, match="mode sandboxed") as refused:
         await stage.play([], mode="sandboxed", walls="off")
-    assert "--mode edit" in str(refused.value.hint)
+    assert 'mode="edit"' in str(refused.value.hint)
     monkeypatch.setattr(
         sandbox_trial,
         "_known",
@@ -214,7 +214,7 @@ async def test_mode_sandboxed_is_refused_where_there_is_no_sandbox(stage: Any, m
     )
     with pytest.raises(errors.SandboxUnavailable, match="bwrap is not installed") as missing:
         await stage.play([], mode="sandboxed")
-    assert "--mode edit" in str(missing.value.hint)
+    assert 'mode="edit"' in str(missing.value.hint)
     assert "Install it." in str(missing.value.hint)
 
 

@@ -142,7 +142,9 @@ async def test_an_export_holds_nothing_that_links_lead_to(site: Any) -> None:
 
 
 async def test_a_pipe_in_the_place_of_a_transcript_does_not_hold_a_resume(site: Any) -> None:
+    # The agent is stopped meanwhile: it would write its transcript anew between the two commands.
     command = """until find $CLAUDE_CONFIG_DIR/projects -name '*.jsonl' | grep -q .; do sleep 0.05; done
+    kill -STOP $PPID
     for file in $(find $CLAUDE_CONFIG_DIR/projects -name '*.jsonl'); do rm $file; mkfifo $file; done
     kill -9 $PPID"""
     session = await planted(site, command)

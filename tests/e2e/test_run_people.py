@@ -92,7 +92,7 @@ async def test_a_plan_is_shown_and_approving_it_approves_nothing_else(stage: Any
     assert shown.allowed_prompts == ("Bash: make markers",)
     assert asked == ["Bash"], "before the plan the mode denied; after it the call is asked for"
     assert not stage.marker.exists()
-    assert [d.by for d in played.of(events.ToolDecided) if d.call.name == "Bash"] == ["rule", "person"]
+    assert [d.by for d in played.of(events.ToolDecided) if d.call.name == "Bash"] == ["policy", "user"]
 
 
 async def test_a_rejected_plan_keeps_the_mode(stage: Any) -> None:

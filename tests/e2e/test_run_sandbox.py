@@ -121,7 +121,11 @@ async def test_a_stopped_run_ends_cleanly_with_143(stage: Any, marker: str, surv
     exited: list[events.AgentExited] = []
     command = f"( env -i $(command -v setsid) bash -c 'exec -a {marker} sleep 1000' & ); tail -f /dev/null"
     async with stage.opened(
-        [bash(command)], mode="full", approver=yes, walls="workspace", limits=Limits(stop_s=10)
+        [bash(command), {"text": "stopped", "optional": True}],
+        mode="full",
+        approver=yes,
+        walls="workspace",
+        limits=Limits(stop_s=10),
     ) as (run, _):
         async for item in run:
             if isinstance(item.event, events.ToolDecided):

@@ -106,7 +106,7 @@ async def test_an_untrusted_repository_runs_nothing(stage: Any) -> None:
     """Its SessionStart hook, its server and its rules are not there for the run."""
     marks = _hostile(stage.ws)
     played = await stage.play([{"tool": stage.touch}, {"text": "ok"}])
-    assert played.result.outcome == "succeeded"
+    assert played.result.outcome == "denied"
     assert not stage.marker.exists(), "its rule `allow Bash` must not count"
     assert [name for name, path in marks.items() if path.exists()] == []
     assert played.one(events.SessionStarted).connections == ()
@@ -147,7 +147,7 @@ async def test_a_session_keeps_its_transcript_and_little_else(stage: Any) -> Non
 @pytest.mark.parametrize("purpose", ["review", "chat"])
 async def test_the_model_follows_the_purpose(stage: Any, purpose: str) -> None:
     played = await stage.play([{"text": "ok"}], purpose=purpose)
-    expected = {"review": "claude-opus-4-5", "chat": "claude-haiku-4-5"}[purpose]
+    expected = {"review": "claude-opus-5-5", "chat": "claude-haiku-5-5"}[purpose]
     assert played.model.requests[0].model == expected
 
 
@@ -162,7 +162,7 @@ async def test_a_trusted_repository_has_its_hooks_and_servers_until_they_change(
     cwd = str(stage.ws.resolve())
     trust.remember(home, trust.look(home, cwd))
     played = await stage.play([{"tool": stage.touch}, {"text": "ok"}])
-    assert played.result.outcome == "succeeded"
+    assert played.result.outcome == "denied"
     assert marks["hook"].exists()
     assert marks["mcp"].exists()
     assert not stage.marker.exists()
@@ -196,7 +196,7 @@ async def test_a_hostile_project_file_changes_nothing(stage: Any) -> None:
     """It cannot loosen, redirect or start anything; what it tried is told."""
     (stage.ws / "leadrope.toml").write_text(HOSTILE)
     played = await stage.play([{"tool": stage.touch}, {"text": "ok"}])
-    assert played.result.outcome == "succeeded"
+    assert played.result.outcome == "denied"
     assert not stage.marker.exists()
     started = played.one(events.SessionStarted)
     assert (started.mode, started.connections) == ("default", ())

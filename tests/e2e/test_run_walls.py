@@ -352,7 +352,7 @@ async def test_for_root_walls_that_are_only_preferred_make_way_for_it(stage: Any
     assert played.one(events.SessionStarted).walls == ""
     assert "no_walls" in [n.code for n in played.of(events.Notice)]
     for asked in ({"walls": "workspace"}, {"policy": {"sandbox": "required"}}):
-        with pytest.raises(errors.BadValue, match="does not work inside these walls"):
+        with pytest.raises(errors.BadValue, match="does not work inside leadrope's sandbox"):
             await stage.play([], sandbox=own, **asked)
 
 
@@ -379,7 +379,7 @@ async def test_its_settings_open_nothing_that_the_gate_keeps_shut(stage: Any) ->
     outside = {**stage.touch, "input": {**stage.touch["input"], "dangerouslyDisableSandbox": True}}
     script = [{"tool": stage.touch}, {"tool": outside}, {"text": "done"}]
     played = await stage.play(script, sandbox=own, policy={"require_approval": ["Bash(touch *)"]})
-    assert played.result.outcome == "succeeded"
+    assert played.result.outcome == "denied"
     assert not stage.marker.exists()
     rules = ["require_approval", "agent_sandbox"]
     assert [(d.decision, d.rule) for d in played.of(events.ToolDecided)] == [("deny", rule) for rule in rules]
