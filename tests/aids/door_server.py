@@ -10,6 +10,7 @@ already: a user's call in a twentieth of the time. One that does not end is kill
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import importlib
 import json
@@ -27,18 +28,20 @@ from pathlib import Path
 from typing import Any
 
 from hostile_folders import CASES, Outside, Spot
+from leadrope.runs.background import log_path
+from restored import Restored
 
 _MODULES = {
-    "leadrope.cli": "run runs sessions flow transcripts trust policy events doctor ci",
-    "leadrope.runs": "service checkpoints worktrees worktree_changes",
+    "leadrope.cli": "main run runs sessions flow flow_people flow_looks agents transcripts trust policy events doctor",
+    "leadrope.runs": "service checkpoints worktrees worktree_changes continued",
     "leadrope.runtime": "run walls commands",
     "leadrope.providers": "registry scripted claude_code.provider",
-    "leadrope.workflows": "engine starting steps.read_file steps.write_file",
-    "leadrope.policy": "shell",
+    "leadrope.workflows": "engine starting steps.read_file steps.write_file steps.copy_file steps.shell",
+    "leadrope.policy": "shell commands read_only",
+    "yaml": "cyaml",
 }
 
 Job = dict[str, Any]
-REMOVED_S = 30.0
 
 
 def main() -> None:
@@ -62,19 +65,13 @@ def perform(job: Job) -> Job:
         return {"code": done.returncode, "out": done.stdout, "err": done.stderr}
     if "template" not in job:
         return call(job)
-    restore(Path(job["template"]), Path(job["site"]))
+    restored(job["template"], job["site"]).restore()
     return hostile(job)
 
 
-def restore(template: Path, site: Path) -> None:
-    until = time.monotonic() + REMOVED_S
-    while site.exists():
-        # On a busy machine what the last command left behind may still be writing while it is ended.
-        subprocess.run(["chmod", "-R", "u+rwx", str(site)], check=False, capture_output=True)
-        removed = subprocess.run(["rm", "-rf", str(site)], check=False, capture_output=True, text=True)
-        if removed.returncode and time.monotonic() > until:
-            raise RuntimeError(f"{site} could not be removed: {removed.stderr}")
-    subprocess.run(["cp", "-a", str(template), str(site)], check=True)
+@functools.cache
+def restored(template: str, site: str) -> Restored:
+    return Restored(Path(template), Path(site))
 
 
 def hostile(job: Job) -> Job:
@@ -106,8 +103,13 @@ def planted(job: Job, outside: Outside) -> Iterator[bool]:
 def call(job: Job) -> Job:
     """`leadrope ARGS`, as its own process group; its code is None if it did not end in time."""
     answer = in_terminal(job) if job.get("has_terminal") else without_terminal(job)
-    if job.get("is_background") and not background_ended(job["env"]["LEADROPE_HOME"], job["limit_s"]):
-        answer["code"] = None
+    if job.get("is_background"):
+        home = job["env"]["LEADROPE_HOME"]
+        if not background_ended(home, job["limit_s"]):
+            answer["code"] = None
+        log = log_path(Path(home))
+        if log.exists():
+            answer["err"] += log.read_text(errors="replace")
     return answer
 
 

@@ -38,6 +38,7 @@ class Outside:
         self.folder = folder
         self.secret = f"{CANARY}{secrets.token_hex(12)}"
         folder.mkdir()
+        self._since = folder.stat().st_ctime_ns
         self.file = self._file("secret.txt")
         self.tree = folder / "tree"
         self.tree.mkdir()
@@ -83,7 +84,10 @@ class Outside:
         return found
 
     def leaks_in(self, *folders: Path) -> list[str]:
-        """Files below, reached without following links, that hold the secret."""
+        """Files below, reached without following links, that hold the secret.
+
+        Those that have not changed since the secret was made are not read: no program can set the time of a change.
+        """
         wanted = self.secret.encode()
         found: list[str] = []
         todo = [folder for folder in folders if folder.is_dir() and not folder.is_symlink()]
@@ -93,11 +97,14 @@ class Outside:
                     if entry.is_dir(follow_symlinks=False):
                         if len(entry.path) < 3000:
                             todo.append(Path(entry.path))
-                    elif entry.is_file(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_size < HUGE:
+                    elif entry.is_file(follow_symlinks=False) and self._may_hold(entry.stat(follow_symlinks=False)):
                         with contextlib.suppress(PermissionError):
                             if wanted in Path(entry.path).read_bytes():
                                 found.append(entry.path)
         return found
+
+    def _may_hold(self, about: os.stat_result) -> bool:
+        return about.st_ctime_ns >= self._since and about.st_size < HUGE
 
 
 @dataclass(frozen=True, kw_only=True)

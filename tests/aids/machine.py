@@ -23,7 +23,7 @@ from typing import Any, Literal, Self
 
 from door_workflows import MCP_SERVER, written
 from doors import Door, Place
-from hostile_folders import CANARY
+from hostile_folders import CANARY, CASES
 from http_sink import HttpSink
 from leadrope.rehearsal import ModelServer, write_executable
 from mail_sink import MailSink
@@ -52,6 +52,10 @@ HOOK = {"type": "command", "command": "tools/hook.sh"}
 EDIT = "echo changed >> one.txt; echo new > new.txt; echo more > sub/two.txt; echo x > ignored.log; mkdir -p inner"
 COMMIT = """echo changed >> three.txt; echo new > made.txt; echo more > sub/four.txt; mkdir -p inner; echo x > inner/x
 git add -A; git commit -q -m theirs"""
+
+
+def _swaps(case: str) -> bool:
+    return next(known for known in CASES if known.name == case).swaps
 
 
 class Machine:
@@ -236,6 +240,9 @@ model = "haiku"
         if door.has_agent:
             # An agent that reads without end in its own box is ended by the clock for its start.
             args += ["--base-url", self._url, "--mode", "dontAsk", "--start-secs", "20", "--attempts", "1"]
+            if case is not None and _swaps(case):
+                # Of what is exchanged while it works, an agent without a sandbox follows every link itself.
+                args += ["--walls", "workspace"]
         answer = self._asked(
             args=args,
             has_terminal=door.has_terminal,

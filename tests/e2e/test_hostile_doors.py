@@ -2,9 +2,8 @@
 
 Nothing outside of the agent's folders is changed, nothing of it turns up anywhere, and every command ends: for root,
 for a user without any rights, and for root in the workspace of a user. The table of commands is tests/aids/doors.py,
-that of tricks tests/aids/hostile_folders.py. `make test` tries every command once, `make soak` every command with every
-trick, shared among the identities. With LEADROPE_FAULT_COUNT=100 each identity tries every command with every trick,
-and with 200 in every place.
+that of tricks tests/aids/hostile_folders.py. `make test` tries every command once for each identity, `make soak` every
+command with every trick for each identity, and LEADROPE_FAULT_COUNT=200 that in every place.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from machine import Identity, Machine
 ROOT = os.geteuid() == 0
 IDENTITIES: tuple[Identity, ...] = ("root", "user", "root for user") if ROOT else ("user",)
 PARTS = 2
-SOAK, EACH, EVERYTHING = 50, 100, 200
+SOAK, EVERYTHING = 50, 200
 
 pytestmark = pytest.mark.skipif(
     shutil.which("bwrap") is None and os.environ.get("CI", "").lower() != "true", reason="bubblewrap is not installed"
@@ -38,18 +37,15 @@ pytestmark = pytest.mark.skipif(
 
 
 def combinations(identity: Identity, fault_count: int) -> list[tuple[Door, Place, Case]]:
-    """Every command with every trick in every place, or in one place, or a third of these, or every command once."""
+    """Every command with every trick in every place, or in one place, or every command once."""
     if fault_count >= EVERYTHING:
         return [combination for row in _rows(identity) for tricks in row for combination in tricks]
     turn = IDENTITIES.index(identity)
     found: list[tuple[Door, Place, Case]] = []
     for number, row in enumerate(_rows(identity)):
-        tricks = [places for places in row if (CASES.index(places[0][2]) + number) % 3 == turn]
-        chosen = (
-            row if fault_count >= EACH else tricks if fault_count >= SOAK else [row[(7 * number + turn) % len(row)]]
-        )
-        # Of the places that a trick fits into each is taken in turn.
-        found += [places[(number + order) % len(places)] for order, places in enumerate(chosen)]
+        chosen = row if fault_count >= SOAK else [row[(7 * number + turn) % len(row)]]
+        # Of the places that a trick fits into each is taken in turn, and every identity begins with another one.
+        found += [places[(number + turn + order) % len(places)] for order, places in enumerate(chosen)]
     return found
 
 
@@ -65,12 +61,14 @@ def _rows(identity: Identity) -> Iterator[list[list[tuple[Door, Place, Case]]]]:
 
 
 def _fits(door: Door, place: Place, case: Case) -> bool:
-    """Not for an agent's own folder while the agent starts.
+    """Nothing is exchanged in an agent's own folder while that agent works without a sandbox.
 
-    No sandboxed agent can exchange it: it is a mount there. A process outside of any sandbox can, for as long as it
-    lives, and the folder that it puts there is one that it can write itself.
+    The agent would follow the link itself, and only a process outside of any sandbox can exchange something there.
     """
-    return not (door.has_agent and case.swaps and place.path == "{session}/config")
+    is_exchanged = case.swaps and place.path.startswith("{session}")
+    if door.has_agent:  # in a sandbox then; see `Machine.tried`
+        return not (is_exchanged and place.path == "{session}/config")
+    return not (is_exchanged and door.is_background)
 
 
 def problems(answer: dict[str, Any]) -> list[str]:
@@ -78,8 +76,7 @@ def problems(answer: dict[str, Any]) -> list[str]:
     found += [f"leaked to {place}" for place in answer["leaks"]]
     if answer["code"] is None:
         found.append("did not end")
-    if "Traceback" in answer["err"]:
-        found.append(answer["err"][-2000:])
+    found += [answer[stream][-2000:] for stream in ("out", "err") if "Traceback (most recent call" in answer[stream]]
     return found
 
 
@@ -194,23 +191,26 @@ def test_every_kind_of_step_is_in_the_table_or_touches_no_folder_of_an_agent() -
     assert not tried & set(no_doors.STEPS)
 
 
-@pytest.mark.parametrize("fault_count", [5, SOAK, EACH])
-def test_the_choice_leaves_out_no_command_and_no_trick(fault_count: int) -> None:
-    chosen = [each for identity in IDENTITIES for each in combinations(identity, fault_count)]
-    assert {door.name for door, _, _ in chosen} == {door.name for door in DOORS}
-    assert {case.name for _, _, case in chosen} == {case.name for case in CASES if ROOT or not case.needs_root}
-    if fault_count == SOAK and ROOT:
-        every = {(door.name, row[0][2].name) for door, rows in zip(DOORS, _rows("root"), strict=True) for row in rows}
-        tried = {(door.name, case.name) for door, _, case in chosen}
-        missing = {
-            (door, case) for door, case in every - tried if not next(c for c in CASES if c.name == case).needs_root
-        }
-        assert not missing
+@pytest.mark.parametrize("identity", IDENTITIES)
+def test_each_identity_tries_every_command_in_every_run(identity: Identity) -> None:
+    assert [door.name for door, _, _ in combinations(identity, 5)] == [door.name for door in DOORS]
+
+
+def test_every_trick_is_tried_in_every_run() -> None:
+    chosen = [case.name for identity in IDENTITIES for _, _, case in combinations(identity, 5)]
+    assert set(chosen) == {case.name for case in CASES if ROOT or not case.needs_root}
 
 
 @pytest.mark.parametrize("identity", IDENTITIES)
-def test_each_identity_can_try_every_command_with_every_trick(identity: Identity) -> None:
-    chosen = [(door.name, case.name) for door, _, case in combinations(identity, EACH)]
-    every = {(row[0][0].name, row[0][2].name) for rows in _rows(identity) for row in rows}
+def test_each_identity_tries_every_command_with_every_trick_in_the_soak(identity: Identity) -> None:
+    """But for devices, which only root can make, and tricks that are for files where a command uses none."""
+    chosen = [(door.name, case.name) for door, _, case in combinations(identity, SOAK)]
+    kinds = {door.name: {place.kind for place in door.places} for door in DOORS}
+    every = {
+        (door.name, case.name)
+        for door in DOORS
+        for case in CASES
+        if not (case.needs_root and identity == "user") and kinds[door.name] & case.for_kinds
+    }
     assert len(chosen) == len(set(chosen))
     assert set(chosen) == every
