@@ -224,7 +224,7 @@ def test_what_was_granted_holds_after_a_wait_until_it_is_revoked(leadrope: Termi
     make, again, last = bash("make test"), bash("make test A=1"), bash("make test A=2")
     exact, other = bash("touch exact"), bash("touch other")
     # Each call that is asked for stands there twice: before the wait, and after it.
-    calls = [make, make, again, exact, exact, again, other, other, exact, last]
+    calls = [make, make, again, exact, exact, again, other, other, exact, last, last, exact]
     with ModelServer.in_thread([{"tool": call} for call in calls]) as model:
         run_id = leadrope.detach(model)
 
@@ -239,5 +239,11 @@ def test_what_was_granted_holds_after_a_wait_until_it_is_revoked(leadrope: Termi
         assert "Bash(make test *)" in leadrope("runs", "show", run_id)
         leadrope("runs", "revoke", run_id, "Bash(make test *)")
         leadrope("approvals", "approve", third)
-        asked_for("make test A=2")  # it was revoked while there was no agent
+        fourth = asked_for("make test A=2")  # it was revoked while there was no agent
+        shown = json.loads(leadrope("runs", "show", run_id, "-o", "json"))["grants"]
+        (name,) = [grant["pattern"] for grant in shown if grant["state"] == "active"]
+        assert name.startswith("call:")
+        leadrope("runs", "revoke", run_id, name)
+        leadrope("approvals", "approve", fourth)
+        asked_for("touch exact")  # and so was this one
         assert "stopped" in leadrope("runs", "stop", run_id)

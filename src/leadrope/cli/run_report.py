@@ -31,7 +31,7 @@ async def lines(service: Service, run: RunInfo, texts: Texts, width: int, *, sty
         *_about(run, service.waits_for(run), texts),
         *await _changes(service, run, texts),
         *_denied(texts.result, run.cwd, width),
-        *runs_revoke.lines(service.grants(run.id)),
+        *runs_revoke.lines(service.grants(run.id), run.cwd),
         *(("kept", f"{clean(each.name)} ({each.size:,} bytes)") for each in service.store.artifacts(run)),
     ]
     found = [line for name, value in facts for line in _fact(name, value, width)]

@@ -225,14 +225,16 @@ class ApprovalResolved(_Event, frozen=True, kw_only=True, tag="approval.resolved
     reason: str = ""
     scope: Scope = "once"
     pattern: str = ""
-    """What was granted for the rest of the run."""
+    """What was granted for the rest of the run: a pattern, or `call:ID` for one exact call."""
+    call: ToolCall | None = None
+    """Where that is one exact call: the call as it runs."""
 
     def __post_init__(self) -> None:
         _read_actor(self)
 
 
 class GrantRevoked(_Event, frozen=True, kw_only=True, tag="grant.revoked"):
-    """A pattern that was granted in this run no longer holds."""
+    """A pattern, or an exact call, that was granted in this run no longer holds."""
 
     pattern: str
     by: str = ""

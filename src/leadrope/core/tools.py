@@ -120,3 +120,8 @@ def subject(name: str, input_: dict[str, Any], cwd: str | None = None) -> str:
         settings = {key: value for key, value in input_.items() if key != "description"}
         return fingerprint(name, settings, cwd)
     return fingerprint(name, input_, cwd)
+
+
+def grant_name(subject: str) -> str:
+    """How a standing approval of one exact call is listed and revoked. No pattern looks like that."""
+    return f"call:{subject[:12]}"

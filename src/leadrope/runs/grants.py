@@ -1,4 +1,4 @@
-"""Patterns that people granted at a question of a run, as its events tell. The gate holds those in force."""
+"""What people granted at a question of a run, patterns and exact calls, as its events tell. The gate enforces it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from leadrope.core import events
 from leadrope.core.fold import SUSPENDED
-from leadrope.core.tools import subject
+from leadrope.core.tools import ToolCall, grant_name, subject
 from leadrope.runs.sqlite import Sqlite
 from leadrope.runs.store import RunInfo
 from leadrope.runtime.approvals import read_answer
@@ -18,9 +18,12 @@ State = Literal["active", "revoked", "ended"]
 
 
 class RunGrant(msgspec.Struct, frozen=True, kw_only=True):
-    """One pattern, from the question at which it was granted to its end."""
+    """One pattern or exact call, from the question at which it was granted to its end."""
 
     pattern: str
+    """Or `call:ID`, by which an exact call is revoked."""
+    call: ToolCall | None = None
+    """The exact call."""
     by: str
     time: float
     attempt: int
@@ -35,8 +38,8 @@ def granted(store: Sqlite, run: RunInfo) -> list[RunGrant]:
     records = [*_all(store, run, "approval.resolved"), *_all(store, run, "grant.revoked")]
     for record in sorted(records, key=lambda record: record.seq):
         match record.event:
-            case events.ApprovalResolved(approved=True, pattern=pattern, by=by) if pattern:
-                found.append(RunGrant(pattern=pattern, by=by, time=record.time, attempt=record.attempt))
+            case events.ApprovalResolved(approved=True, pattern=pattern, by=by, call=call) if pattern:
+                found.append(RunGrant(pattern=pattern, call=call, by=by, time=record.time, attempt=record.attempt))
             case events.GrantRevoked(pattern=pattern, by=by):
                 change: dict[str, Any] = {"state": "revoked", "revoked_by": by}
                 found = [
@@ -55,17 +58,19 @@ def granted(store: Sqlite, run: RunInfo) -> list[RunGrant]:
 
 
 def standing(store: Sqlite, run: RunInfo) -> list[str]:
-    """Calls that a person approved for the rest of the run before it waited; see `tools.subject`."""
+    """Calls that were approved for the rest of the run before it waited, and not revoked since; see `tools.subject`."""
     rows = [row for row in store.approvals(state="approved", run_id=run.id) if row.kind == "tool_call" and row.used]
     answers = [(row, read_answer(row.answer)) for row in rows if row.answer is not None]
     given = [(row, answer) for row, answer in answers if answer.scope == "run"]
     if not given:
         return []
-    first, found = _first_carried(store, run), []
+    held = {grant.pattern for grant in granted(store, run) if grant.state == "active"}
+    found: list[str] = []
     for row, answer in given:
         call = msgspec.json.decode(row.asked, type=events.ApprovalRequested).call
-        if first <= row.attempt < run.attempt:
-            found.append(subject(call.name, call.input if answer.edited is None else answer.edited, call.cwd))
+        approved = subject(call.name, call.input if answer.edited is None else answer.edited, call.cwd)
+        if row.attempt < run.attempt and grant_name(approved) in held:
+            found.append(approved)
     return found
 
 

@@ -78,7 +78,7 @@ class Looks:
         return approval_names.find(name, self.store, FlowReads(self.store))
 
     def grants(self, run_id: str) -> list[grants.RunGrant]:
-        """Patterns that people granted at a question of the run, those included that no longer hold."""
+        """What people granted at a question of the run, patterns and exact calls, also what no longer holds."""
         return grants.granted(self.store, self.store.find(run_id))
 
     def follow(

@@ -630,7 +630,7 @@ class Service(Looks):
                 before_effect=place.before_effect,
                 tap=keeper.feed if job.is_read else None,
                 waits=job.waits,
-                grants=self._held_grants(run.id) if earlier else (),
+                grants=[grant.pattern for grant in self._held_grants(run.id) if grant.call is None] if earlier else (),
                 standing=grants.standing(self.store, run) if earlier else (),
                 first=waiting.resolved(self.store.unused_answers(run)) if earlier else job.first_events(),
                 **job.options,
@@ -960,7 +960,7 @@ class Service(Looks):
             raise errors.WrongState(
                 f"run {run.id[:8]} has ended, and its grants with it", hint="Nothing is to be done."
             )
-        held = self._held_grants(run.id)
+        held = [grant.pattern for grant in self._held_grants(run.id)]
         if pattern not in held:
             hint = f"It has: {', '.join(held)}." if held else "`leadrope runs show` lists the grants of a run."
             raise errors.BadValue("pattern", f"{pattern!r} is not a grant of run {run.id[:8]}", hint=hint)
@@ -970,11 +970,11 @@ class Service(Looks):
             return  # it waits without an agent: the next attempt reads it in the log
         await self.order(run.id, "revoke", pattern=pattern, by=by)
         with self.store.bell.listen() as heard:
-            while pattern in self._held_grants(run.id):
+            while any(grant.pattern == pattern for grant in self._held_grants(run.id)):
                 await heard.wait(LOOK_S)
 
-    def _held_grants(self, run_id: str) -> list[str]:
-        return [grant.pattern for grant in self.grants(run_id) if grant.state == "active"]
+    def _held_grants(self, run_id: str) -> list[grants.RunGrant]:
+        return [grant for grant in self.grants(run_id) if grant.state == "active"]
 
     async def answer(self, approval_id: str, answer: Answer) -> Approval:
         """Answer a pending approval, once; the first answer counts, and continues what has waited for it.

@@ -151,6 +151,8 @@ class Console:
                 return Answer(approved=True, edited=edited)
             if said in _ALWAYS:
                 # The same call to the letter, not every call of this tool.
+                told = "exactly this call is allowed until this run ends; `leadrope runs revoke` ends it"
+                self._say_wrapped(spelling.runnable(told))
                 return Answer(approved=True, edited=edited, scope="run")
             if said in _PATTERN and pattern:
                 told = f"{self._exact(pattern)} is allowed until this run ends; `leadrope runs revoke` ends it"

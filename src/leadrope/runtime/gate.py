@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from leadrope.core import actors, events
-from leadrope.core.tools import ToolCall, fingerprint, subject
+from leadrope.core.tools import ToolCall, fingerprint, grant_name, subject
 from leadrope.policy.decide import Allow, Ask, Deny, Facts, Policy, Verdict, decide
 from leadrope.policy.offers import offered, risk_of
 from leadrope.runtime import hooks
@@ -134,15 +134,16 @@ class Gate:
 
     @property
     def grants(self) -> tuple[str, ...]:
-        """Patterns that a person has granted in this run."""
-        return self._policy.grants
+        """Patterns, and names of exact calls, that a person has granted in this run."""
+        return (*self._policy.grants, *map(grant_name, self.standing))
 
     def revoke(self, pattern: str, *, by: str = actors.USER) -> bool:
         """Take a grant back; False if there is none. What it has let through stays done."""
-        if pattern not in self._policy.grants:
+        if pattern not in self.grants:
             return False
         left = tuple(grant for grant in self._policy.grants if grant != pattern)
         self._policy = msgspec.structs.replace(self._policy, grants=left)
+        self.standing = {call for call in self.standing if grant_name(call) != pattern}
         self._host.emit(events.GrantRevoked(pattern=pattern, by=by))
         return True
 
@@ -330,7 +331,7 @@ class Gate:
         decision = _no(answer.reason or "not approved")
         if answer.approved:
             decision = await self._approved(asked.call, answer)
-        self._resolved(asked, answer, pattern=(answer.pattern or "") if decision.allowed else "")
+        self._resolved(asked, answer, decision)
         self._settle(
             asked.call, decision, tell, by=answer.by, rule=verdict.rule, layer=verdict.layer, edited=answer.edited
         )
@@ -354,7 +355,7 @@ class Gate:
         answer = await self._heard(asked)
         if answer.edited is not None:
             answer = Answer(approved=False, by=answer.by, reason="a host cannot be edited")
-        self._resolved(asked, answer)
+        self._resolved(asked, answer, None)
         self._host.emit(
             events.ToolDecided(
                 call=call,
@@ -403,7 +404,14 @@ class Gate:
         self._host.emit(events.Notice(level="warning", code="approver_failed", message=f"{reason}; {then}"))
         return reason
 
-    def _resolved(self, asked: events.ApprovalRequested, answer: Answer, *, pattern: str = "") -> None:
+    def _resolved(self, asked: events.ApprovalRequested, answer: Answer, decision: Decision | None) -> None:
+        """`decision`: of a call of the agent's. Only an allowed one has granted anything."""
+        pattern, call = "", None
+        if decision is not None and decision.allowed:
+            pattern = answer.pattern or ""
+            if answer.scope == "run" and not pattern:
+                call = msgspec.structs.replace(asked.call, input=decision.input or {})
+                pattern = grant_name(subject(call.name, call.input, call.cwd))
         self._host.emit(
             events.ApprovalResolved(
                 approval_id=asked.approval_id,
@@ -412,6 +420,7 @@ class Gate:
                 reason=answer.reason,
                 scope=answer.scope,
                 pattern=pattern,
+                call=call,
             )
         )
 
@@ -434,7 +443,7 @@ class Gate:
         if isinstance(verdict, Deny):
             what = "the edited call is forbidden" if answer.edited is not None else "it was approved too late"
             return _no(f"{what}: {verdict.reason}")
-        if answer.scope == "run":
+        if answer.scope == "run" and not answer.pattern:  # which covers this call, too
             self.standing.add(subject(call.name, run_input, call.cwd))
         if answer.pattern:
             grants = dict.fromkeys((*self._policy.grants, answer.pattern))

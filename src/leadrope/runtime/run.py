@@ -398,7 +398,9 @@ class Run:
 
     @property
     def grants(self) -> tuple[str, ...]:
-        """Patterns that were granted at a question of this run, and hold until it ends or they are revoked."""
+        """What was granted at a question of this run, and holds until it ends or is revoked: patterns, and `call:ID`
+        for one exact call.
+        """
         return self._attempt.gate.grants if self._attempt is not None else ()
 
     def revoke(self, pattern: str, *, by: str = actors.USER) -> bool:

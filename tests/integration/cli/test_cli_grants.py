@@ -92,6 +92,36 @@ async def test_a_grant_is_revoked_from_another_terminal(desk: Any, project: Path
     assert "has ended, and its grants with it" in late.err
 
 
+async def test_an_exact_call_is_listed_and_revoked_from_another_terminal(desk: Any, project: Path) -> None:
+    turns = [bash("make test"), bash("make test"), bash("make lint"), bash("make test"), DONE]
+    async with desk.playing(turns, "run", "go") as terminal:
+        await terminal.reads(QUESTION)
+        await terminal.asks("a\n", "exactly this call is allowed until this run ends")
+        # The same call is not asked about again; another one is.
+        await terminal.reads("? Bash wants to run:", "make lint", "Allow?")
+        assert made(project) == ["test", "test"]
+        run = await one_run(desk)
+        (grant,) = json.loads((await desk.leadrope("runs", "show", run, "-o", "json")).out)["grants"]
+        name = grant["pattern"]
+        assert re.fullmatch("call:[0-9a-f]{12}", name)
+        assert (grant["state"], grant["call"]["input"]["command"]) == ("active", "make test")
+        shown = (await desk.leadrope("runs", "show", run)).out
+        assert re.search(rf"^granted +{name} Bash make test by \S+ at \d\d:\d\d:\d\d$", shown, re.MULTILINE)
+        wrong = await desk.leadrope("runs", "revoke", run, "call:000000000000")
+        assert (wrong.code, name in wrong.err) == (2, True)
+        ended = await desk.leadrope("runs", "revoke", run[:8], name)
+        assert (ended.code, ended.out) == (0, f"{run[:8]}: {name} is revoked\n")
+        assert f"{name} Bash make test" in (await desk.leadrope("runs", "show", run)).out
+        await terminal.asks("y\n", f"{name} is no longer granted", "make test", "Allow?")
+        assert made(project) == ["test", "test", "lint"]
+        await terminal.asks("n\n", "why")
+        terminal.types("\n")
+        assert await terminal.ends() == 0
+    assert made(project) == ["test", "test", "lint"]
+    (grant,) = json.loads((await desk.leadrope("runs", "show", run, "-o", "json")).out)["grants"]
+    assert (grant["state"], bool(grant["revoked_by"])) == ("revoked", True)
+
+
 async def test_a_detached_run_is_granted_a_pattern_and_loses_it_from_this_terminal(
     desk: Any, playing: Any, project: Path
 ) -> None:
