@@ -1,7 +1,7 @@
 """How many everyday commands a person is asked about: by mode, without and with a sandbox.
 
-Each figure is one run: an agent that asks for every command of the table, in a scratch repository, with every program
-on PATH, under the shipped policy and in the sandbox that this machine has. Nobody is there to approve, and no command
+Each figure is one run: an agent that asks for every command of the table, in a scratch project, with every program on
+PATH, under the shipped policy and in the sandbox that this machine has. Nobody is there to approve, and no command
 is run.
 `python asking.py FOLDER MODE WALLS` is one of them, in a fresh process.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -23,11 +22,9 @@ sys.path.append(str(HERE.parent / "tests" / "aids"))
 import everyday_commands
 import leadrope
 from leadrope import events
-from leadrope.policy import shell
 
 MOST_PERCENT = {("edit", "off"): 60.0, ("edit", "workspace"): 60.0}
 MOST_PERCENT |= {("sandboxed", "workspace"): 5.0, ("full", "workspace"): 5.0}
-SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
 def measure(stage: Stage) -> Table:
@@ -62,7 +59,8 @@ async def asked_in(stage: Stage, mode: str, walls: str) -> list[str]:
     ]
     end: list[dict[str, Any]] = [{"text": "done"}, {"result": True}, {"await_eof": True}]
     agent = stage.stand_in("asking-agent", [*hooks, *end])
-    environ = {**os.environ, "PATH": f"{SYSTEM_PATH}:{_programs(stage.folder / 'programs', commands)}"}
+    programs = everyday_commands.programs(stage.folder / "programs", commands)
+    environ = {**os.environ, "PATH": f"{everyday_commands.SYSTEM_PATH}:{programs}"}
     request = stage.request(agent, mode=mode, walls=walls)
     decided: dict[str, str] = {}
     async with leadrope.open_run(request, environ=environ) as run:
@@ -77,18 +75,7 @@ async def asked_in(stage: Stage, mode: str, walls: str) -> list[str]:
     return [command for number, command in enumerate(commands) if decided[f"toolu_{number}"] != "allow"]
 
 
-def _programs(folder: Path, commands: list[str]) -> Path:
-    """A folder with every program that the commands name and this machine may not have."""
-    folder.mkdir(exist_ok=True)
-    for command in commands:
-        for program in shell.read(command).programs:
-            name = program.words[0]
-            if name is not None and "/" not in name:
-                (folder / name).touch(mode=0o755)
-    return folder
-
-
 if __name__ == "__main__":
     scratch = Stage(Path(sys.argv[1]))
-    subprocess.run(["git", "init", "-q", str(scratch.ws)], check=True)
+    everyday_commands.project(scratch.ws)
     tell(asyncio.run(asked_in(scratch, *sys.argv[2:])))

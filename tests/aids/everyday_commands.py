@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from typing import get_args
 
@@ -10,12 +11,31 @@ import msgspec
 
 from leadrope.core.request import Mode
 from leadrope.core.tools import ToolCall
+from leadrope.policy import shell
 from leadrope.policy.decide import Policy, decide
 from leadrope.policy.look import Facts
 from leadrope.policy.sources import gather
+from leadrope.runtime.surroundings import Surroundings
 
 DATA = Path(__file__).parents[1] / "data" / "commands"
 MODES: tuple[Mode, ...] = get_args(Mode)
+SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
+PROJECT = {
+    "README.md": "# Project\n",
+    "Makefile": "test:\n\ttrue\n",
+    "package.json": '{"name": "project", "scripts": {"test": "true"}}\n',
+    "pyproject.toml": '[project]\nname = "project"\n',
+    "Cargo.toml": '[package]\nname = "project"\n',
+    "go.mod": "module example.com/project\n",
+    "Dockerfile": "FROM scratch\n",
+    ".gitignore": "*.log\n",
+    ".env": "TOKEN=x\n",
+    ".github/workflows/ci.yml": "on: push\n",
+    "src/main.py": "print(1)\n",
+    "src/a.c": "int main(void) { return 0; }\n",
+    "tests/test_a.py": "def test_a() -> None: ...\n",
+    "docs/index.md": "# Docs\n",
+}
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -47,29 +67,56 @@ def lines() -> tuple[Line, ...]:
     return tuple(Line(line, line in reads) for line in every)
 
 
-def shares(folder: Path) -> Iterator[Share]:
-    """By mode, without and with a sandbox, under the shipped policy, with somebody there to be asked."""
+def project(folder: Path) -> None:
+    """A repository with the files of an ordinary project, in which the commands are looked at.
+
+    It has no rust-toolchain.toml, which chooses the program that `cargo --version` starts.
+    """
+    for name, text in PROJECT.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    subprocess.run(["git", "init", "-q", str(folder)], check=True)
+
+
+def programs(folder: Path, commands: Iterable[str]) -> Path:
+    """A folder with every program that the commands name and this machine may not have."""
+    folder.mkdir(exist_ok=True)
+    for command in commands:
+        for program in shell.read(command).programs:
+            name = program.words[0]
+            if name is not None and "/" not in name:
+                (folder / name).touch(mode=0o755)
+    return folder
+
+
+async def shares(folder: Path) -> list[Share]:
+    """By mode, without and with a sandbox, under the shipped policy, with somebody there to be asked.
+
+    What the verdicts need to know about the machine is looked up as the gate of a run does it.
+    """
     home, workspace = folder / "home", folder / "workspace"
-    rules = gather(config=home / "none.toml", home=home, agent=None, cwd=workspace, policies=[]).effective()
+    home.mkdir()
+    project(workspace)
     every = lines()
+    path = f"{SYSTEM_PATH}:{programs(folder / 'programs', [line.command for line in every])}"
+    machine = Surroundings(workspace=(str(workspace),), env={"PATH": path, "HOME": str(home)})
+    rules = gather(config=home / "none.toml", home=home, agent=None, cwd=workspace, policies=[]).effective()
+    calls = {line: ToolCall(id="t", name="Bash", input={"command": line.command}) for line in every}
+    known = {line: await machine.looked_up(call, Facts(home=str(home))) for line, call in calls.items()}
+    found: list[Share] = []
     for mode in MODES:
         policy = Policy(mode=mode, workspace=(str(workspace),), rules=rules)
         for sandboxed in (False, True):
-            facts = Facts(
-                sandboxed=sandboxed,
-                git_is_plain=True,
-                which=lambda name: f"/usr/bin/{name}",
-                has_above=lambda _folder, _files: False,
+            facts = {line: msgspec.structs.replace(fact, sandboxed=sandboxed) for line, fact in known.items()}
+            asked = tuple(line for line in every if decide(policy, calls[line], facts[line]).word != "allow")
+            found.append(
+                Share(
+                    mode=mode,
+                    sandboxed=sandboxed,
+                    asked=tuple(line.command for line in asked),
+                    of=len(every),
+                    asked_reads=tuple(line.command for line in asked if line.reads),
+                )
             )
-            asked = tuple(line for line in every if _verdict(policy, line.command, facts) != "allow")
-            yield Share(
-                mode=mode,
-                sandboxed=sandboxed,
-                asked=tuple(line.command for line in asked),
-                of=len(every),
-                asked_reads=tuple(line.command for line in asked if line.reads),
-            )
-
-
-def _verdict(policy: Policy, command: str, facts: Facts) -> str:
-    return decide(policy, ToolCall(id="t", name="Bash", input={"command": command}), facts).word
+    return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 import pytest
 
@@ -28,7 +30,8 @@ alembic upgrade head · mytool run · ./mytool run · ./gradlew test · bazel bu
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, bool], Share]:
-    return {(share.mode, share.sandboxed): share for share in shares(tmp_path_factory.mktemp("ws"))}
+    found = asyncio.run(shares(tmp_path_factory.mktemp("everyday")))
+    return {(share.mode, share.sandboxed): share for share in found}
 
 
 def test_the_table_is_wide() -> None:
