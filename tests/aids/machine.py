@@ -35,6 +35,8 @@ SESSION = "5e55105e-0000-4000-8000-00000000000a"
 OTHER = "5e55105e-0000-4000-8000-00000000000b"
 LIMIT_S = 60.0
 """A hang, on a machine that has other things to do as well."""
+CLOCKS = ("--start-secs", "20", "--timeout-secs", "20", "--attempts", "1")
+"""An agent that reads a pipe itself, or waits for a git that does, is ended by a clock of its run, also in a retry."""
 PATH = "/usr/local/bin:/usr/bin:/bin"
 GIVEN = frozenset(
     {
@@ -181,9 +183,8 @@ model = "haiku"
         """Two runs, one of them in a worktree; what they leave is exported, and then everything is kept."""
         for words in (("init", "-q", "-b", "main"), ("add", "-A"), ("commit", "-q", "-m", "first")):
             self._machine("git", *words)
-        agent = ("--mode", "full", "--walls", "off", "--base-url", self._url, "-o", "json")
-        if self.identity == "root for user":
-            agent = ("--mode", "full", "--walls", "workspace", "--base-url", self._url, "-o", "json")
+        walls = "workspace" if self.identity == "root for user" else "off"
+        agent = ("--mode", "full", "--walls", walls, "--base-url", self._url, *CLOCKS, "-o", "json")
         first = self._told("run", "edit", "--session-id", SESSION, *agent)
         second = self._told("run", "commit", "--session-id", OTHER, "-w", *agent)
         tree = next((self.home / "leadrope" / "worktrees").glob("*/*/made.txt")).parent
@@ -238,8 +239,7 @@ model = "haiku"
         self._mail.letters.clear()
         self._web.bodies.clear()
         if door.has_agent:
-            # An agent that reads without end in its own box is ended by the clock for its start.
-            args += ["--base-url", self._url, "--mode", "dontAsk", "--start-secs", "20", "--attempts", "1"]
+            args += ["--base-url", self._url, "--mode", "dontAsk", *CLOCKS]
             if case is not None and _swaps(case):
                 # Of what is exchanged while it works, an agent without a sandbox follows every link itself.
                 args += ["--walls", "workspace"]
