@@ -21,7 +21,7 @@ from typing import IO, cast
 
 import msgspec
 
-from leadrope import errors
+from leadrope import errors, spelling
 from leadrope.confined import real_path
 from leadrope.core import home as homes
 from leadrope.runs import git_folder, git_limits
@@ -277,7 +277,8 @@ async def find(git: Git, folder: str | Path) -> Repository:
     if asked.code:
         if "not a git repository" in asked.err:
             raise errors.BadDirectory(
-                f"{folder} is in no git repository", hint="Run `git init` and make a first commit, or continue without."
+                f"{folder} is not in a git repository",
+                hint=f"Run `git init` and make a first commit, or leave {spelling.option('worktree')} out.",
             )
         raise errors.BadDirectory(f"git cannot use {folder}: {asked.err[-ERROR_CHARS:]}", hint=_hint(asked.err))
     bare, inside = asked.out.split()
