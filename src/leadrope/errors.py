@@ -162,7 +162,7 @@ class ResultNotStored(StoreError):
         super().__init__(message, hint=hint)
         self.result = result
         self.is_timed_out = is_timed_out
-        """The time to wait for room was over, and the run was stopped for it."""
+        """The time to wait for room was over, or the store was damaged, and the run was stopped for it."""
 
 
 class StoreBusy(StoreError):
