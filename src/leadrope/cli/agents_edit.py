@@ -33,7 +33,7 @@ FLAGS = tuple(
 _SAMPLES = {
     "description": ('"When to use it."', ""),
     "model": ('"sonnet"', "opus, sonnet, haiku, or a model id"),
-    "purpose": ('"review"', "chooses the model where none is named"),
+    "purpose": ('"review"', "chooses the model if none is named"),
     "mode": ('"default"', "plan, default, edit, sandboxed, full, dontAsk"),
     "tools": ('["Read", "Grep", "Edit"]', "the only tools; those listed need no approval"),
     "disallowed_tools": ('["WebFetch"]', ""),

@@ -390,7 +390,7 @@ def _typed(request: RunRequest) -> RunRequest:
 
 
 def check_text(values: Mapping[str, Any]) -> None:
-    """Refuses what is no text by the name of its field: events, logs and the agent's input are UTF-8.
+    """Refuses what is not text by the name of its field: events, logs and the agent's input are UTF-8.
 
     Bytes of a terminal or a file name that are not UTF-8 come to Python as halves of surrogate pairs.
     """

@@ -324,7 +324,7 @@ async def alone(home: Path, common_dir: str, *, timeout_s: float = LOCK_S) -> As
 
 
 def names(paths: Sequence[bytes], most: int = 10) -> str:
-    """For people; a name that is no text, or has a line end, is shown escaped."""
+    """For people; a name that is not text, or has a line end, is shown escaped."""
     shown = [show(path) for path in paths[:most]]
     return ", ".join(shown) + (f" and {len(paths) - most} more" if len(paths) > most else "")
 
@@ -377,7 +377,7 @@ async def _finish(process: asyncio.subprocess.Process) -> None:
 
 
 def _no_folder(cwd: str | Path) -> errors.BadDirectory:
-    return errors.BadDirectory(f"{cwd} does not exist or is no folder", hint="Create it, or name another one.")
+    return errors.BadDirectory(f"{cwd} does not exist or is not a folder", hint="Create it, or name another one.")
 
 
 def _hint(said: str) -> str | None:
