@@ -1,7 +1,7 @@
 # make run     the demo: a real agent at work under supervision, no account needed
 # make test    all checks: ruff, mypy, import contract, pytest
 # make test-newest   unit and integration tests on the newest Python that is found here
-# make test-wheel    build the wheel, install it into an empty environment, run the demo from there
+# make test-wheel    build the wheel, install it into an empty environment, run the demo from there; README's install lines
 # make soak    the fault tests with their full counts; writes bench/SOAK.md
 # make bench   side-by-side measurements; prints tables
 # make docs    write docs/cli.md, docs/config.md and docs/python-reference.md from the code
@@ -55,6 +55,7 @@ test-newest: setup-dev
 
 test-wheel: setup-dev
 	@$(BIN)/python setup/try_wheel.py
+	@$(BIN)/python setup/try_install_lines.py
 
 soak: setup-dev
 	@$(BIN)/python bench/soak.py

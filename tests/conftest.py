@@ -25,7 +25,7 @@ _FORBIDDEN = ("ANTHROPIC_", "CLAUDE_", "CLAUDECODE", "OPENAI_", "PERPLEXITY_", "
 _HARNESS_THREADS = ("pytest_timeout", "execnet", "asyncio_0")
 
 
-# A busy machine is no failure: no example, and no draw of one, is timed.
+# A busy machine is not a failure: no example, and no draw of one, is timed.
 hypothesis.settings.register_profile(
     "leadrope",
     parent=hypothesis.settings.default,

@@ -48,6 +48,8 @@ class LeadropeError(Exception):
     """Names the thing, the reason, and in `hint` what to do next."""
 
     kind = "error"
+    field: str | None = None
+    """The field of the request that is wrong, where it is one: `cwd`, `limits.idle_s`."""
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
@@ -67,11 +69,15 @@ class EmptyPrompt(RequestError):
 
 
 class BadDirectory(RequestError):
-    pass
+    def __init__(self, message: str, *, hint: str | None = None, field: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.field = field
 
 
 class BadValue(RequestError):
     """`field` is the name the user wrote, so that a form can mark it."""
+
+    field: str
 
     def __init__(self, field: str, message: str, *, hint: str | None = None) -> None:
         super().__init__(f"{field}: {message}", hint=hint)
@@ -95,10 +101,12 @@ class SessionLost(RequestError):
 
 
 class VariableRefused(RequestError):
+    field = "variables"
+
     def __init__(self, name: str, reason: str, *, hint: str | None = None) -> None:
         super().__init__(
             f"variable {name} is refused: {reason}",
-            hint=hint or "Give the variable another name; the agent's own settings have fields of the request.",
+            hint=hint or "Give the variable another name.",
         )
         self.name = name
 
@@ -113,6 +121,10 @@ class InstallError(LeadropeError):
 
 class CliNotFound(InstallError):
     kind = "cli_not_found"
+
+    def __init__(self, message: str, *, hint: str | None = None, field: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.field = field
 
 
 class SpawnFailed(InstallError):
@@ -150,7 +162,7 @@ class ResultNotStored(StoreError):
         super().__init__(message, hint=hint)
         self.result = result
         self.is_timed_out = is_timed_out
-        """The time to wait for room was over, and the run was stopped for it."""
+        """The time to wait for room was over, or the store was damaged, and the run was stopped for it."""
 
 
 class StoreBusy(StoreError):

@@ -21,10 +21,21 @@ _AT_TERMINAL = ContextVar("leadrope_at_terminal", default=False)
 
 # Flags that are not the field's name with dashes.
 _FLAGS = {
-    "limits.start_s": "--start-secs",
-    "limits.idle_s": "--idle-secs",
-    "limits.wall_s": "--wall-secs",
-    "limits.unreachable_s": "--unreachable-secs",
+    **{
+        f"limits.{clock}_s": f"--{clock}-secs"
+        for clock in ("start", "idle", "tool", "wall", "exit", "approval", "connection", "unreachable", "stop")
+    },
+    "limits.budget_usd": "--budget",
+    "limits.memory_mb": "--memory-mb",
+    "attachments": "--attach",
+    "extra_dirs": "--add-dir",
+    "variables": "--var",
+    "labels": "--label",
+    "policy_files": "--policy",
+    "persist_session": "--session",
+    "output_schema": "--schema",
+    "max_structured_retries": "--structured-retries",
+    "credential": "--credential-file",
     "secret_variables": "--secret",
     "walls": "--sandbox",
     "sandbox": "--sandbox-settings",

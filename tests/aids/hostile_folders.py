@@ -267,7 +267,7 @@ def _odd_names(spot: Spot, outside: Outside) -> Iterator[None]:
     for name in ODD_NAMES:
         (folder / name).write_text("x\n")
     (folder / "to\nthe outside").symlink_to(outside.tree)
-    with contextlib.suppress(OSError):  # not every file system takes a name that is no text
+    with contextlib.suppress(OSError):  # not every file system takes a name that is not text
         Path(os.fsdecode(os.fsencode(folder) + b"/\xff\xfe.jsonl")).write_text("x\n")
     outside.remember()
     yield

@@ -469,7 +469,7 @@ async def test_an_agent_that_falls_silent_is_timed_out(floor: Floor) -> None:
         ("- promt: x\n", "did you mean prompt?"),
         ("- prompt: x\n- mode: wild\n", "mode"),
         ("- prompt: x\n- max_turns: 1\n- output_schema: {type: object}\n", "at least 2 turns"),
-        ("- prompt: x\n- output_schema: {type: nonsense}\n", "no valid JSON Schema"),
+        ("- prompt: x\n- output_schema: {type: nonsense}\n", "not a valid JSON Schema"),
         ("- prompt: x\n- sandbox: {enable: true}\n", "did you mean enabled?"),
         ("- prompt: x\n- allowed_tools: [Raed]\n", "Did you mean Read?"),
         ("- prompt: x\n- cwd: /etc\n", "belongs to the system"),

@@ -242,7 +242,7 @@ async def test_after_a_tool_has_run_the_session_goes_on(stage: Any) -> None:
     script = [
         {"tool": stage.touch},
         {"error": {"status": 500}},
-        {"text": "And so it ended.", "expect": {"contains": ["do the thing", "Go on where you stopped"]}},
+        {"text": "And so it ended.", "expect": {"contains": ["do the thing", "Continue where you stopped"]}},
     ]
     played = await stage.play(script, prompt="do the thing", attempts=2, approver=lambda _: True)
     assert (played.result.outcome, played.result.text) == ("succeeded", "And so it ended.")

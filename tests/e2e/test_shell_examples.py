@@ -26,9 +26,9 @@ from leadrope.runs import leases
 from shell_examples import ROOT, Example, examples, fences, indented
 
 NOT_RUN = {
-    "pip install '.[claude]'": "it would fetch packages; `make test-wheel` installs the wheel",
-    "pipx install '.[claude]'": "it would fetch packages",
-    "uv tool install '.[claude]'": "it would fetch packages",
+    "pip install '.[claude]'": "it fetches packages; `make test-wheel` runs it",
+    "pipx install '.[claude]'": "it fetches packages; `make test-wheel` runs it",
+    "uv tool install '.[claude]'": "it fetches packages; `make test-wheel` runs it",
     "pip install './leadrope[otel]'": "it would fetch packages",
 }
 EXIT_CODES = {

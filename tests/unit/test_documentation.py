@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -132,3 +133,20 @@ def test_a_page_uses_plain_english(page: str) -> None:
     text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
     found = {phrase: better for phrase, better in PHRASES.items() if re.search(phrase, text, re.IGNORECASE)}
     assert found == {}
+
+
+def test_messages_use_plain_english() -> None:
+    """Errors, hints and what screens show: every text of the package that is not a docstring."""
+    found = []
+    for path in sorted((ROOT / "src/leadrope").rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or id(node) in docs:
+                continue
+            found += [
+                f"{path.name}:{node.lineno}: {node.value[:80]!r}: write: {better}"
+                for phrase, better in PHRASES.items()
+                if " " in node.value and re.search(phrase, node.value, re.IGNORECASE)
+            ]
+    assert found == []

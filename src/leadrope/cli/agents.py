@@ -83,7 +83,9 @@ def list_(cwd: str, output: str) -> int:
         note = f"({_wrong(entry.problems[0])}) " if entry.problems else "(hidden: the name is taken) " * told.hidden
         about = one_line(clean(note + told.description), 300) or "-"
         rows.append((clean(told.name), _ORIGINS[told.origin], clean(told.model or "-"), told.mode or "-", about))
-    for number, line in enumerate(table.table(("AGENT", "FROM", "MODEL", "MODE", "ABOUT"), rows, screen.width)):
+    head = ("AGENT", "FROM", "MODEL", "MODE", "ABOUT")
+    lines = table.table(head, rows, screen.width, droppable=("FROM", "MODEL"))
+    for number, line in enumerate(lines):
         click.echo(screen.style.dim(line) if number == 0 else line)
     return 0
 

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from leadrope import errors, spelling
-from leadrope.cli import config_edit, confirm, options
+from leadrope.cli import config_edit, confirm, options, origins
 from leadrope.core import config as configs
 from leadrope.core import home
 from leadrope.runtime import saved_agents
@@ -33,7 +33,7 @@ FLAGS = tuple(
 _SAMPLES = {
     "description": ('"When to use it."', ""),
     "model": ('"sonnet"', "opus, sonnet, haiku, or a model id"),
-    "purpose": ('"review"', "chooses the model where none is named"),
+    "purpose": ('"review"', "chooses the model if none is named"),
     "mode": ('"default"', "plan, default, edit, sandboxed, full, dontAsk"),
     "tools": ('["Read", "Grep", "Edit"]', "the only tools; those listed need no approval"),
     "disallowed_tools": ('["WebFetch"]', ""),
@@ -106,7 +106,7 @@ def _check(path: Path, name: str, fields: Mapping[str, Any], config: configs.Con
     saved = saved_agents.Saved(name=name, origin="user", source=str(path), agent=agent)
     for problem in saved_agents.mistakes(saved, config, Path.cwd()):
         error = errors.BadValue(problem.where, problem.message, hint=problem.hint)
-        raise options.in_flags(error, given)
+        raise origins.named(error, given)
 
 
 def _lines(fields: Mapping[str, Any]) -> str:

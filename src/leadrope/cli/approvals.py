@@ -246,7 +246,7 @@ def _offered(asked: object) -> str:
     if isinstance(asked, CallRequest) and asked.pattern:
         return asked.pattern
     raise errors.BadValue(
-        "--pattern", "none is offered for this", hint="--for-run allows this exact call for the rest of the run."
+        "--pattern", "not offered for this", hint="--for-run allows this exact call for the rest of the run."
     )
 
 

@@ -16,7 +16,7 @@ import click
 import msgspec
 
 from leadrope import errors, spelling
-from leadrope.cli import hangup, live, options, resuming, table
+from leadrope.cli import hangup, live, options, origins, resuming, table
 from leadrope.cli.exits import INTERRUPTED
 from leadrope.cli.live_lines import LiveLines
 from leadrope.cli.render import Renderer, money
@@ -98,8 +98,8 @@ def command(prompt: str | None, **given: Any) -> int:
     try:
         place = {"secret_files": secret_files(given, earlier)}
         return asyncio.run(_chat(prompt, request, screen, config, environ, place, quiet=bool(given["quiet"])))
-    except errors.BadValue as error:
-        raise options.in_flags(error, given) from None
+    except errors.LeadropeError as error:
+        raise origins.named(error, given, config) from None
     except asyncio.CancelledError:
         return INTERRUPTED
 

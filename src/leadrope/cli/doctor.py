@@ -27,7 +27,7 @@ from leadrope.policy.resolve import EffectivePolicy
 from leadrope.process import command_domain, sandbox_look, sandbox_trial
 from leadrope.providers.claude_code import credentials, locate
 from leadrope.runs import background, database, settings
-from leadrope.runtime import gatecheck
+from leadrope.runtime import config_places, gatecheck, saved_agents
 from leadrope.version import __version__
 
 Status = Literal["ok", "warning", "failed"]
@@ -81,9 +81,9 @@ async def examine(environ: Mapping[str, str], show: Callable[[Check], None] = la
     done(system())
     settings, where = _home(environ)
     done(where)
-    config, written = _config({**settings, **environ})
+    config, written = configuration({**settings, **environ})
     done(written)
-    rules, policy = _policy({**settings, **environ})
+    rules, policy = effective_policy({**settings, **environ})
     done(policy)
     binary, program = await _program(config, {**settings, **environ})
     done(program)
@@ -142,7 +142,7 @@ def _room(folder: Path, free: int) -> Check:
     return Check(name="home", status="ok", message=f"{folder} is writable, {told} free")
 
 
-def _config(environ: Mapping[str, str]) -> tuple[configs.Config, Check]:
+def configuration(environ: Mapping[str, str]) -> tuple[configs.Config, Check]:
     try:
         path = home.config_file(environ)
         config = configs.load(environ)
@@ -150,14 +150,19 @@ def _config(environ: Mapping[str, str]) -> tuple[configs.Config, Check]:
         settings.check_others(config)
     except errors.LeadropeError as error:
         return configs.Config(), Check(name="config", status="failed", message=error.message, hint=error.hint)
-    for name, broken in config.broken_agents.items():
-        told = f"the agent {name} cannot be used: {broken.message}"
-        return config, Check(name="config", status="warning", message=told, hint=broken.hint)
+    here = Path(os.path.realpath("."))
+    for missing in config_places.missing(config, environ, here):
+        return config, Check(name="config", status="failed", message=missing.message, hint=missing.hint)
+    wrong = [entry for entry in saved_agents.listing(config, environ, here) if entry.problems]
+    if own := [entry for entry in wrong if entry.origin == "config"]:
+        more = f" (and {len(own) - 1} more; see `leadrope agents check`)" if len(own) > 1 else ""
+        told = f"the agent {own[0].name} cannot be used: {own[0].problems[0]}{more}"
+        return config, Check(name="config", status="warning", message=told, hint=own[0].problems[0].hint)
     what = f"{path} is valid" if path.exists() else f"none ({path} does not exist); defaults hold"
     return config, Check(name="config", status="ok", message=what)
 
 
-def _policy(environ: Mapping[str, str]) -> tuple[EffectivePolicy, Check]:
+def effective_policy(environ: Mapping[str, str]) -> tuple[EffectivePolicy, Check]:
     """As a run that is started in this folder would have it. Without one that can be used nothing starts."""
     try:
         found = sources.gather(

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import click
@@ -27,10 +28,19 @@ class Renamed(click.Option):
         self.old = old
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        with self._new_names():
+            return super().get_help_record(ctx)
+
+    def get_error_hint(self, ctx: click.Context | None) -> str:
+        with self._new_names():
+            return super().get_error_hint(ctx)
+
+    @contextmanager
+    def _new_names(self) -> Iterator[None]:
         every = self.opts
         self.opts = [name for name in every if name not in self.old]
         try:
-            return super().get_help_record(ctx)
+            yield
         finally:
             self.opts = every
 

@@ -106,7 +106,7 @@ _BILLING = click.option(
 )
 _BASE_URL = click.option("--base-url", metavar="URL", help="A gateway or a local model.")
 _STRICT = click.option("--strict", is_flag=True, help="Treat a degraded workflow as failed.")
-_NO_WAIT = click.option("--no-wait", is_flag=True, help="If a person is needed and nobody is there, the answer is no.")
+_NO_WAIT = click.option("--no-wait", is_flag=True, help="If no one can answer a question, the answer is no.")
 _QUIET = click.option("-q", "--quiet", is_flag=True, help="Only results and errors.")
 
 
@@ -149,7 +149,7 @@ _QUIET = click.option("-q", "--quiet", is_flag=True, help="Only results and erro
 def run(workflow: str, inputs: tuple[str, ...], **given: Any) -> int:
     """Run WORKFLOW, a file or a saved name, with its inputs as NAME=VALUE.
 
-    A step that needs a person asks here; where nobody is there, the execution waits (exit code 4), and an answer by
+    A step that needs a person asks here; without a terminal the execution waits (exit code 4), and an answer by
     `leadrope approvals` continues it in the background.
     """
     if given["only"] and given["begin_at"]:

@@ -152,7 +152,7 @@ def _confirmed(loaded: library.Loaded, asked: Asked, own: Path, unasked: list[st
     if not click.confirm("Allow this, for the file as it is now?", default=False, err=True):
         raise errors.RequestError(
             f"{name} was not started: it asks for more than its workspace, and that was not allowed",
-            hint="Remove it from its Settings and Inputs, or run it again and say yes.",
+            hint="Remove it from its Settings and Inputs, or run it again and allow it.",
         )
     if loaded.file:
         trusted_files.remember(own, loaded.file, loaded.digest, asked)

@@ -196,10 +196,10 @@ class Answers:
         if colon and word and (chosen := self._with_text(said)) is not None:
             return chosen
         if not said:
-            raise NotOffered(f"Nothing was typed, and that is no answer; {self.how()}.")
+            raise NotOffered(f"Nothing was typed, which is not an answer; {self.how()}.")
         near = nearest(said, self._offered)
         meant = f"did you mean {exact(near)}? Nothing is decided yet" if near else self.how()
-        raise NotOffered(f"'{one_line(exact(said), 60)}' is no answer to this; {meant}.")
+        raise NotOffered(f"'{one_line(exact(said), 60)}' is not an answer to this; {meant}.")
 
 
 def _free(taken: set[str], *ways: tuple[str, ...]) -> tuple[str, ...]:

@@ -228,7 +228,7 @@ def _notes(step: model.Step) -> list[str]:
     if step.when is not None:
         said.append(f"only when {_value(step.when)}")
     if step.approval:
-        said.append("a person says yes before it starts")
+        said.append("a person approves it before it starts")
     if (batch := step.batch) is not None:
         how = f", {batch.at_once} at once" if batch.at_once > 1 else ""
         softly = "; continues when one fails" if batch.error_handling == "continue" else ""

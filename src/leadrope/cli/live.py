@@ -77,7 +77,8 @@ async def drive(
                 screen.line(screen.style.dim(f"queued: {told} (Ctrl-C takes it back)"))
             result = await job.result()
             await signals.finish()
-            for line in await ending(service, job.id, result, screen.width) if ending is not None else ():
+            has_record = job.unstored is None or not (job.unstored.is_timed_out or service.store.is_removed)
+            for line in await ending(service, job.id, result, screen.width) if ending and has_record else ():
                 screen.line(screen.style.dim(line))
             result = without_known(result, job.redactor)
             if job.unstored is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -572,14 +571,3 @@ def connections(config: Config, path: str | None, names: Sequence[str]) -> dict[
             raise errors.BadValue("--mcp-config", f"{name!r} is named by --mcp-server too")
         found[name] = server
     return found
-
-
-def in_flags(error: errors.BadValue, given: Mapping[str, Any]) -> errors.BadValue:
-    """The same error under the flag's name, if the user wrote the value as a flag."""
-    if error.field == "resume" and given.get("fork"):
-        return errors.BadValue("--fork", error.message.removeprefix("resume: "), hint=error.hint)
-    for flag in FLAGS:
-        if flag.field == error.field and flag.is_given(given.get(flag.name or "")):
-            message = re.sub(rf"^{re.escape(error.field)}: ", "", error.message)
-            return errors.BadValue(flag.spelling, message, hint=error.hint)
-    return error

@@ -15,13 +15,13 @@ import click
 import msgspec
 
 from leadrope import errors, spelling
-from leadrope.cli import json_output, live, options, piped, rehearse, resuming, values
+from leadrope.cli import json_output, live, options, origins, piped, rehearse, resuming, values
 from leadrope.cli.exits import FAILED, INTERRUPTED, OK, Demands, exit_code, explain
 from leadrope.cli.render import Renderer, billing_line, ending_lines
 from leadrope.cli.screen import Screen
 from leadrope.core import config as configs
 from leadrope.core import events, home
-from leadrope.core.request import RunRequest, check_text
+from leadrope.core.request import RunRequest, check, check_text
 from leadrope.core.request_secrets import redactor_of
 from leadrope.core.result import RunError, RunResult, not_started
 from leadrope.runtime import config_values
@@ -118,9 +118,23 @@ def _command(prompt: str | None, given: Mapping[str, Any], output: str) -> int:
         environ = {**home.load_env(home.leadrope_home(os.environ)), **os.environ}
         config = configs.load(environ)
         config_values.check(config)
+    try:
+        return _start(prompt, given, output, config, environ, server)
+    except errors.LeadropeError as error:
+        raise origins.named(error, given, config) from None
+
+
+def _start(
+    prompt: str | None,
+    given: Mapping[str, Any],
+    output: str,
+    config: configs.Config,
+    environ: Mapping[str, str],
+    server: ModelServer | None,
+) -> int:
     named = resuming.session_named(given, environ)
     earlier = resuming.find(named, environ) if named is not None else None
-    request = build(prompt, given, config, environ, named, earlier)
+    request = check(build(prompt, given, config, environ, named, earlier))
     kept = _kept(given, earlier)
     if given["detach"]:
         return _detach(request, kept, Screen.of_process(environ), output, config, environ)
@@ -136,8 +150,6 @@ def _command(prompt: str | None, given: Mapping[str, Any], output: str) -> int:
             shown["ending"] = None
         try:
             result = asyncio.run(_run(request, screen, _both(show, see), config, environ, shown, server))
-        except errors.BadValue as error:
-            raise options.in_flags(error, given) from None
         except errors.ResultNotStored as error:
             unstored.append(error)
             result = error.result
@@ -264,11 +276,11 @@ def with_config(
     try:
         check_text({"variables": fields.get("variables")})  # the one field that may come from the environment
         found = _with_session(resuming.request_of(fields, given.get("profile"), config, environ, earlier), environ)
-        if earlier is not None and not given["quiet"]:
-            _tell_kept(earlier, found, fields, given, config, environ)
-        return found
-    except errors.BadValue as error:
-        raise options.in_flags(error, given) from None
+    except errors.LeadropeError as error:
+        raise origins.named(error, given, config) from None
+    if earlier is not None and not given["quiet"]:
+        _tell_kept(earlier, found, fields, given, config, environ)
+    return found
 
 
 def _tell_kept(
@@ -388,12 +400,10 @@ def _detach(
     config: configs.Config,
     environ: Mapping[str, str],
 ) -> int:
-    from leadrope.core.request import check  # noqa: PLC0415  # only here
     from leadrope.runs import detached  # noqa: PLC0415  # only here
     from leadrope.runs.stored_requests import placed  # noqa: PLC0415  # only here
     from leadrope.runtime import prepare  # noqa: PLC0415  # only here
 
-    request = check(request)
     if request.resume is not None:
         from leadrope.runtime.sessions import Sessions  # noqa: PLC0415  # only a resumed session has a folder of its own
 

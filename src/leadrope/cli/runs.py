@@ -452,7 +452,9 @@ def delete(runs: tuple[str, ...]) -> int:
 
 @command.command("prune")
 @click.option(
-    "--days", type=float, help="Keep runs that ended within this many days [default: keep_days of [service]]."
+    "--days",
+    type=click.FloatRange(0),
+    help="Keep runs that ended within this many days [default: keep_days of [service]].",
 )
 @click.option("--keep", type=int, help="Keep this many of the newest, however old [default: keep_runs of [service]].")
 @click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")

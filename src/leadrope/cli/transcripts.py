@@ -118,7 +118,7 @@ def _head(path: Path) -> list[bytes]:
     except OSError as error:
         raise errors.BadValue("FILE", f"{path} cannot be read: {error.strerror}") from None
     if not head:
-        raise errors.BadValue("FILE", f"{path} is empty", hint="The agent may have told on stderr why it said nothing.")
+        raise errors.BadValue("FILE", f"{path} is empty", hint="The agent may have written the reason to stderr.")
     return head
 
 

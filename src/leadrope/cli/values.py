@@ -12,7 +12,7 @@ import msgspec
 
 from leadrope import errors
 from leadrope.core.redaction import Secret
-from leadrope.core.request import McpServer
+from leadrope.core.request import McpServer, check_connection
 
 
 def as_given(flag: str, given: Sequence[str]) -> tuple[str, ...]:
@@ -186,4 +186,8 @@ def mcp_file(flag: str, path: str) -> dict[str, McpServer]:
         except msgspec.ValidationError as error:
             message, _, place = str(error).partition(" - at `$")
             raise errors.BadValue(flag, f"{path!r}: mcpServers.{name}{place.rstrip('`')}: {message}") from None
+        try:
+            check_connection(name, found[name])
+        except errors.BadValue as error:
+            raise errors.BadValue(flag, f"{path!r}: {error.message}", hint=error.hint) from None
     return found

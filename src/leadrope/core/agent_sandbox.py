@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from leadrope import errors
+from leadrope.core.wrong_types import in_words, split, suggest, unknown_key
 
 
 class _Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
@@ -66,5 +67,12 @@ def check(settings: Mapping[str, Any]) -> None:
     try:
         msgspec.convert(dict(settings), Sandbox)
     except msgspec.ValidationError as error:
-        message, _, path = str(error).partition(" - at `$")
-        raise errors.BadValue(f"sandbox{path.rstrip('`')}", message, hint=f"Keys: {', '.join(SANDBOX_KEYS)}.") from None
+        message, path = split(error)
+        unknown = unknown_key(message)
+        if unknown is not None:
+            known = SandboxNetwork.__struct_encode_fields__ if path == ".network" else SANDBOX_KEYS
+            raise errors.BadValue(
+                f"sandbox{path}.{unknown}", "is not a known key", hint=suggest(unknown, known)
+            ) from None
+        wrong, hint = in_words(message)
+        raise errors.BadValue(f"sandbox{path}", wrong, hint=hint) from None

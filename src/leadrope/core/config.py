@@ -7,12 +7,12 @@ call itself.
 from __future__ import annotations
 
 import difflib
-import math
 import re
 import tomllib
+import typing
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -22,6 +22,8 @@ from leadrope.core import home, models, toml_lines
 from leadrope.core.prices import Prices, read_prices
 from leadrope.core.redaction import Secret
 from leadrope.core.request import Limits, McpServer, RunRequest, check, check_connection, check_words
+from leadrope.core.toml_lines import dotted
+from leadrope.core.wrong_types import in_words, split, suggest, unknown_key
 
 
 class LimitDefaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -143,7 +145,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     def run_tables(self) -> tuple[tuple[str, RunDefaults], ...]:
         """`[run]` and every `[profiles.NAME]`, each with its name."""
-        return (("run", self.run), *((f"profiles.{name}", profile) for name, profile in self.profiles.items()))
+        return (("run", self.run), *((dotted("profiles", name), profile) for name, profile in self.profiles.items()))
 
 
 _TABLES = ("service", "budgets", "worktree", "notify", "telemetry")
@@ -225,15 +227,16 @@ def with_line(
 
     Without a `path` the key is the one that the message names.
     """
-    named = re.match(rf"{re.escape(source)}: ([\w.-]+)", error.message)
-    if named is None:
+    start = f"{source}: "
+    named = toml_lines.leading_key(error.message.removeprefix(start)) if error.message.startswith(start) else ()
+    if not named:
         return error
     if text is None:
         try:
             text = Path(source).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
             return error
-    line = toml_lines.line_of(text, path or named[1].rstrip(".").split("."))
+    line = toml_lines.line_of(text, path or named)
     if line is None:
         return error
     return errors.BadConfig(f"{source}:{line}{error.message.removeprefix(source)}", hint=error.hint)
@@ -243,9 +246,11 @@ def _data(text: str, source: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise errors.BadConfig(f"{source} is not TOML: {error}") from None
+        place = re.search(r"\(at line (\d+), ", str(error))
+        message = str(error).partition(" (at ")[0]
+        raise errors.BadConfig(f"{source}{f':{place[1]}' if place else ''}: is not TOML: {message}") from None
     except RecursionError:
-        raise errors.BadConfig(f"{source} is not TOML: it is nested too deeply") from None
+        raise errors.BadConfig(f"{source}: is not TOML: it is nested too deeply") from None
 
 
 def _parse(data: Mapping[str, Any], source: str) -> Config:
@@ -259,6 +264,10 @@ def _parse(data: Mapping[str, Any], source: str) -> Config:
         except errors.BadValue as error:
             raise errors.BadConfig(f"{source}: {error.message}", hint=error.hint) from None
     tiers = _section(source, "models", data.get("models", {}), dict[str, str])
+    for name, model in tiers.items():
+        if not name.strip() or not model.strip():
+            place = dotted("models", name)
+            raise errors.BadConfig(f"{source}: {place}: is empty", hint='Write a name and a model: fast = "haiku".')
     config = Config(
         source=source,
         run=_section(source, "run", data.get("run", {}), RunDefaults),
@@ -267,7 +276,11 @@ def _parse(data: Mapping[str, Any], source: str) -> Config:
         forward_env=_section(source, "forward_env", data.get("forward_env", []), tuple[str, ...]),
         models=tiers,
         step_model=None,
-        prices=read_prices(data.get("prices", {}), source=source, tiers={**models.TIERS, **tiers}),
+        prices=read_prices(
+            _section(source, "prices", data.get("prices", {}), dict[str, Any]),
+            source=source,
+            tiers={**models.TIERS, **tiers},
+        ),
         **{name: _section(source, name, data.get(name, {}), dict[str, Any]) for name in _TABLES},
     )
     for where, defaults in config.run_tables():
@@ -281,7 +294,7 @@ def _with_agents(config: Config, data: Mapping[str, Any]) -> Config:
     agents: dict[str, Agent] = {}
     broken: dict[str, BrokenAgent] = {}
     for name, table in _section(config.source, "agents", data.get("agents", {}), dict[str, Any]).items():
-        where = f"agents.{name}"
+        where = dotted("agents", name)
         try:
             if not isinstance(table, dict):
                 hint = f"Write [{where}] on a line of its own."
@@ -299,7 +312,7 @@ def _with_agents(config: Config, data: Mapping[str, Any]) -> Config:
 def _check_connections(config: Config, where: str, defaults: RunDefaults) -> None:
     for name in defaults.connections or ():
         if name not in config.connections:
-            known = _suggest(name, tuple(config.connections))
+            known = suggest(name, tuple(config.connections))
             hint = known or f"Add [connections.{name}], or take the name out."
             raise errors.BadConfig(f"{config.source}: {where}.connections: there is no connection {name!r}", hint=hint)
 
@@ -311,9 +324,6 @@ def _check_values(config: Config, where: str, defaults: RunDefaults) -> None:
         check(apply(bare, where, {"prompt": "-"}))
     except errors.BadValue as error:
         raise bad_value(config.source, where, error) from None
-    if defaults.idle_close_s is not UNSET and not 0 <= defaults.idle_close_s < math.inf:
-        wrong = f"{defaults.idle_close_s:g} is not a number of zero or more"
-        raise errors.BadConfig(f"{config.source}: {where}.idle_close_s: {wrong}", hint="Write 0 for no limit.")
 
 
 def bad_value(source: str, where: str, error: errors.BadValue) -> errors.BadConfig:
@@ -354,9 +364,8 @@ def apply(
         layers = [still, dict(kept)]
     if profile is not None:
         if profile not in config.profiles:
-            raise errors.BadConfig(
-                f"{config.source} has no profile {profile!r}", hint=_suggest(profile, tuple(config.profiles))
-            )
+            hint = suggest(profile, tuple(config.profiles)) or f"Add [profiles.{profile}] to it."
+            raise errors.BadValue("profile", f"{config.source} has no profile {profile!r}", hint=hint)
         layers.append(_plain(config.profiles[profile]))
     layers += [dict(usual or {}), dict(agent or {})]
     layers.append({key: _plain(value) if key == "limits" else value for key, value in overrides.items()})
@@ -482,7 +491,7 @@ def _servers(config: Config, wanted: Any) -> dict[str, McpServer]:
 def _connection(config: Config, name: str, *, where: str) -> McpServer:
     if name not in config.connections:
         raise errors.BadConfig(
-            f"{where}: {config.source} has no connection {name!r}", hint=_suggest(name, tuple(config.connections))
+            f"{where}: {config.source} has no connection {name!r}", hint=suggest(name, tuple(config.connections))
         )
     return config.connections[name]
 
@@ -490,48 +499,48 @@ def _connection(config: Config, name: str, *, where: str) -> McpServer:
 def _each(source: str, data: Mapping[str, Any], section: str, kind: type[_T]) -> dict[str, _T]:
     # One by one: the decoder's own path says `[...]` where the user wrote a name.
     table = _section(source, section, data.get(section, {}), dict[str, dict[str, Any]])
-    return {name: _section(source, f"{section}.{name}", value, kind) for name, value in table.items()}
+    return {name: _section(source, dotted(section, name), value, kind) for name, value in table.items()}
 
 
 def _section(source: str, where: str, data: Any, kind: type[_T]) -> _T:
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
-        message, path = _split(error)
-        place = f"{where}{path}"
-        unknown = re.fullmatch(r"Object contains unknown field `(.*)`", message)
-        if unknown:
-            raise _unknown(source, place, unknown[1], _fields(kind, path)) from None
-        wrong, hint = _wrong_type(message, path)
+        message, path = split(error)
+        place = f"{where}{_named(data, path, kind)}"
+        unknown = unknown_key(message)
+        if unknown is not None:
+            raise _unknown(source, place, unknown, _fields(kind, path)) from None
+        wrong, hint = in_words(message)
+        if path == ".limits.budget_usd":
+            hint = 'Write a number, or "none".'
+        if found := re.fullmatch(r"invalid enum value '(.*)'", wrong):
+            hint = suggest(found[1], _words(kind, path))
         raise errors.BadConfig(f"{source}: {place}: {wrong}", hint=hint) from None
 
 
-_KINDS = {
-    "str": ("text", 'Write text in quotes: "…".'),
-    "int": ("a whole number", "Write a whole number without quotes."),
-    "float": ("a number", "Write a number without quotes."),
-    "bool": ("true or false", "Write true or false, without quotes."),
-    "array": ("a list", 'Write a list: ["…", "…"].'),
-    "object": ("a table", "Write it as a table: { name = … }."),
-}
+def _named(data: Any, path: str, kind: Any) -> str:
+    """The path of a wrong value by the names in the file; the decoder says `[...]` for a key of a mapping."""
+    if "[...]" not in path:
+        return path
+    start, _, rest = path.partition("[...]")
+    for part in start.split(".")[1:]:
+        data = data[part]
+        kind = typing.get_type_hints(kind)[part]
+    inner = next(option for option in (kind, *get_args(kind)) if typing.get_origin(option) is dict)
+    for name, value in data.items():
+        try:
+            msgspec.convert(value, get_args(inner)[1])
+        except msgspec.ValidationError:
+            return f"{start}.{name}{rest}"
+    return path
 
 
-def _wrong_type(message: str, path: str) -> tuple[str, str | None]:
-    """A decoder's `Expected `int`, got `str`` in the words of the file, and how to write what is expected."""
-    found = re.fullmatch(r"Expected `([^`]+)`, got `([^`]+)`", message)
-    if found is None:
-        return f"{message[:1].lower()}{message[1:]}", None
-    expected = [_KINDS[word] for word in found[1].split(" | ") if word in _KINDS]
-    if not expected:
-        return f"{message[:1].lower()}{message[1:]}", None
-    got = _KINDS.get(found[2], (found[2], ""))[0]
-    hint = 'Write a number, or "none".' if path == ".limits.budget_usd" else expected[0][1]
-    return f"expected {' or '.join(name for name, _ in expected)}, got {got}", hint
-
-
-def _split(error: msgspec.ValidationError) -> tuple[str, str]:
-    message, _, path = str(error).partition(" - at `")
-    return message, path.rstrip("`").removeprefix("$")
+def _words(kind: Any, path: str) -> tuple[str, ...]:
+    """The words that a field takes, if it takes only some."""
+    hint = typing.get_type_hints(kind).get(path.removeprefix("."))
+    found = [word for option in (hint, *get_args(hint)) for word in get_args(option) if isinstance(word, str)]
+    return tuple(found)
 
 
 def _fields(kind: Any, path: str) -> tuple[str, ...]:
@@ -540,7 +549,7 @@ def _fields(kind: Any, path: str) -> tuple[str, ...]:
 
 
 def _unknown(source: str, where: str, key: str, known: tuple[str, ...]) -> errors.BadConfig:
-    hint = _elsewhere(where, key, known) or _ELSEWHERE.get(key) or _suggest(key, known)
+    hint = _elsewhere(where, key, known) or _ELSEWHERE.get(key) or suggest(key, known)
     return errors.BadConfig(f"{source}: {where + '.' if where else ''}{key} is not a known key", hint=hint)
 
 
@@ -570,24 +579,13 @@ def _elsewhere(where: str, key: str, known: tuple[str, ...]) -> str | None:
     return None
 
 
-def suggest(word: str, known: tuple[str, ...]) -> str | None:
-    """`Did you mean …?`, or what is known."""
-    return _suggest(word, known)
-
-
 def _bad_override(error: msgspec.ValidationError) -> errors.BadValue:
-    message, path = _split(error)
-    unknown = re.fullmatch(r"Object contains unknown field `(.*)`", message)
+    message, path = split(error)
+    unknown = unknown_key(message)
     field = path.removeprefix(".")
-    if unknown:
-        name = f"{field}.{unknown[1]}" if field else unknown[1]
+    if unknown is not None:
+        name = f"{field}.{unknown}" if field else unknown
         known = LimitDefaults.__struct_fields__ if field == "limits" else RunRequest.__struct_fields__
-        return errors.BadValue(name, "is not a field of a request", hint=_suggest(unknown[1], known))
-    return errors.BadValue(field or "request", message)
-
-
-def _suggest(word: str, known: tuple[str, ...]) -> str | None:
-    close = difflib.get_close_matches(word, known, n=2)
-    if close:
-        return f"Did you mean {' or '.join(close)}?"
-    return f"Known here: {', '.join(known)}." if known else None
+        return errors.BadValue(name, "is not a field of a request", hint=suggest(unknown, known))
+    wrong, hint = in_words(message)
+    return errors.BadValue(field or "request", wrong, hint=hint)

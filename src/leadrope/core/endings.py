@@ -16,7 +16,7 @@ _ERRORS_TOLD = 5
 
 
 def is_schema_miss(turn: events.TurnEnded) -> bool:
-    """The agent gave up on the schema by itself, which is no failure of the agent."""
+    """The agent gave up on the schema by itself, which is not a failure of the agent."""
     return turn.problem is not None and turn.problem.kind == SCHEMA_NOT_SATISFIED_AFTER_RETRIES
 
 

@@ -52,7 +52,7 @@ _HINTS: dict[str, str] = {
     "gate_unsupported": "Install a supported version of the agent.",
     "gate_bypassed": "Report this: a tool ran without a decision. Install a supported version of the agent.",
     "sandbox_unavailable": "Install bubblewrap, or run without a sandbox.",
-    "session_lost": "Check the id with `leadrope sessions list`; a run that was told not to persist cannot be resumed.",
+    "session_lost": "Check the id with `leadrope sessions list`; a run that was not persisted cannot be resumed.",
     "cli_not_found": "Install the agent, or say where it is.",
 }
 

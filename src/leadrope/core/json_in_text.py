@@ -82,7 +82,7 @@ def _loose(text: str) -> Iterator[Any]:
             # The library counts the lines before the mistake, from the beginning of the text.
             looked += error.pos - start + 1 + error.pos // 16
             if error.pos >= len(text.rstrip()) and _BEGINS_LIKE_JSON.match(text, start):
-                return  # cut off: a piece of an answer is no answer
+                return  # cut off: a piece of an answer is not an answer
             at = start + 1
             continue
         except (RecursionError, ValueError):

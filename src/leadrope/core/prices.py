@@ -16,7 +16,9 @@ import msgspec
 
 from leadrope import errors
 from leadrope.core import models
+from leadrope.core.toml_lines import dotted
 from leadrope.core.usage import Usage
+from leadrope.core.wrong_types import in_words, split, unknown_key
 
 LIST_DATE = "2026-11-17"
 """The day on which the list below was compared with the vendor's page and with what Claude Code 2.1.325 reckons."""
@@ -222,7 +224,7 @@ def read_prices(
             f"{source}: prices.unknown_price: {unknown!r} is not known", hint="Use one of: dearest, refuse."
         )
     overrides = {
-        model: _read_one(f"{source}: prices.{model}", value)
+        model: _read_one(f"{source}: {dotted('prices', model)}", value)
         for model, value in table.items()
         if model != "unknown_price"
     }
@@ -236,13 +238,15 @@ def _read_one(where: str, value: Any) -> Price:
     try:
         given = msgspec.convert(value, _Given)
     except msgspec.ValidationError as error:
-        message = str(error).partition(" - at `")[0]
-        unknown = re.fullmatch(r"Object contains unknown field `(.*)`", message)
+        message, path = split(error)
+        unknown = unknown_key(message)
         if unknown is None:
-            raise errors.BadConfig(f"{where}: {message}", hint=_SHAPE) from None
-        close = difflib.get_close_matches(unknown[1], _Given.__struct_fields__, n=1)
+            wrong = message.replace("Object missing required field", "has no").replace("`", "")
+            wrong = wrong if wrong.startswith("has no") else in_words(message)[0]
+            raise errors.BadConfig(f"{where}{path}: {wrong}", hint=_SHAPE) from None
+        close = difflib.get_close_matches(unknown, _Given.__struct_fields__, n=1)
         hint = f"Did you mean {close[0]}?" if close else _SHAPE
-        raise errors.BadConfig(f"{where}.{unknown[1]} is not a known key", hint=hint) from None
+        raise errors.BadConfig(f"{where}.{unknown} is not a known key", hint=hint) from None
     price = given.price()
     for name in _Given.__struct_fields__:
         number = getattr(price, name)

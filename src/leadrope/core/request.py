@@ -15,6 +15,7 @@ from leadrope.core import agent_sandbox, models, schema
 from leadrope.core.field_docs import documented
 from leadrope.core.redaction import SHORTEST, Secret
 from leadrope.core.sequences import SequenceNotStr, as_tuple
+from leadrope.core.toml_lines import dotted
 
 if TYPE_CHECKING:
     from leadrope.core.request_fields import RunFields
@@ -263,6 +264,9 @@ _RANGES = {
     "auto_continue": _Range(0, 5),
 }
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_URL_EXAMPLE = "For example http://localhost:8000."
 _SERVER_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -315,10 +319,7 @@ def check(request: RunRequest) -> RunRequest:
         )
     if request.purpose is not None:
         models.check_purpose(request.purpose)
-    if request.model is not None and not request.model.strip():
-        raise errors.BadValue(
-            "model", "is empty", hint="Name a tier (opus, sonnet, haiku) or a model, or leave it out."
-        )
+    _check_filled(request)
     for field, allowed in _RANGES.items():
         value = getattr(request, field)
         if value is not None and not allowed.low <= value <= allowed.high:
@@ -334,7 +335,9 @@ def check(request: RunRequest) -> RunRequest:
     if request.output_schema is not None:
         schema.read(request.output_schema)
     if request.base_url is not None and not re.fullmatch(r"https?://[^\s/]\S*", request.base_url):
-        raise errors.BadValue("base_url", f"{request.base_url!r} must start with http:// or https://")
+        raise errors.BadValue(
+            "base_url", f"{request.base_url!r} must start with http:// or https://", hint=_URL_EXAMPLE
+        )
     for name, server in request.connections.items():
         check_connection(name, server)
     if request.sandbox is not None:
@@ -347,6 +350,25 @@ def check(request: RunRequest) -> RunRequest:
                 hint=f"A secret needs {SHORTEST} characters or more.",
             )
     return request
+
+
+_EMPTY = {
+    "model": "Name a tier (opus, sonnet, haiku) or a model, or leave it out.",
+    "fallback_model": "Name a tier (opus, sonnet, haiku) or a model, or leave it out.",
+    "agent": "Name a saved agent, or leave it out.",
+    "cwd": "Name a folder, or leave it out.",
+    "binary": "Name a program, or leave it out.",
+    "extra_dirs": "Name a folder, or leave it out.",
+}
+
+
+def _check_filled(request: RunRequest) -> None:
+    """An empty name is most often a variable of a script that was not set."""
+    for field, hint in _EMPTY.items():
+        value = getattr(request, field)
+        for one in value if isinstance(value, tuple) else (value,):
+            if one is not None and not one.strip():
+                raise errors.BadValue(field, "is empty", hint=hint)
 
 
 def _typed(request: RunRequest) -> RunRequest:
@@ -368,7 +390,7 @@ def _typed(request: RunRequest) -> RunRequest:
 
 
 def check_text(values: Mapping[str, Any]) -> None:
-    """Refuses what is no text by the name of its field: events, logs and the agent's input are UTF-8.
+    """Refuses what is not text by the name of its field: events, logs and the agent's input are UTF-8.
 
     Bytes of a terminal or a file name that are not UTF-8 come to Python as halves of surrogate pairs.
     """
@@ -382,21 +404,34 @@ def check_text(values: Mapping[str, Any]) -> None:
 
 
 def check_connection(name: str, server: McpServer) -> None:
-    field = f"connections.{name}"
+    field = dotted("connections", name)
     if not _SERVER_NAME.fullmatch(name):
-        raise errors.BadValue(field, "the name may hold letters, digits, - and _ only")
+        hint = f"Name it {re.sub('[^A-Za-z0-9_-]+', '-', name)[:64] or 'docs'}."
+        raise errors.BadValue(field, "the name may hold letters, digits, - and _ only", hint=hint)
     if bool(server.command) == bool(server.url):
         raise errors.BadValue(
             field,
             "needs either a command (stdio) or a url (http, sse)",
-            hint='For example {"command": "npx", "args": ["server"]} or {"type": "http", "url": "http://…"}.',
+            hint='For example command = "npx" with args = ["server"], or url = "http://localhost:8000/mcp".',
         )
     if server.url and not re.match(r"https?://", server.url):
-        raise errors.BadValue(field, f"url {server.url!r} must start with http:// or https://")
+        raise errors.BadValue(f"{field}.url", f"{server.url!r} must start with http:// or https://", hint=_URL_EXAMPLE)
     if server.type == "stdio" and server.url:
-        raise errors.BadValue(field, "type stdio takes a command, not a url")
+        raise errors.BadValue(f"{field}.type", "stdio takes a command, not a url", hint="Leave type out.")
     if server.type in ("http", "sse") and server.command:
-        raise errors.BadValue(field, f"type {server.type} takes a url, not a command")
+        raise errors.BadValue(f"{field}.type", f"{server.type} takes a url, not a command", hint="Leave type out.")
+    if server.timeout is not None and server.timeout <= 0:
+        raise errors.BadValue(
+            f"{field}.timeout", f"{server.timeout} is not a number above zero", hint="Write milliseconds: 60000."
+        )
+    for key in server.env:
+        if not _VARIABLE.fullmatch(key):
+            hint = "Use letters, digits and _, and start with a letter."
+            raise errors.BadValue(f"{field}.env.{key}", "cannot be the name of a variable", hint=hint)
+    for key in server.headers:
+        if not _HEADER.fullmatch(key):
+            hint = "Use letters, digits and -: X-Api-Key."
+            raise errors.BadValue(f"{field}.headers.{key}", "cannot be the name of a header", hint=hint)
 
 
 _NO_BUDGET = "Write an amount in USD, or none for no cap of the run's own."

@@ -215,7 +215,7 @@ def _holds(judge: Any, value: Any) -> bool:
     try:
         return bool(judge.is_valid(value))
     except ValueError:
-        # Half of a surrogate pair, or a key that is no text: no JSON can hold it.
+        # Half of a surrogate pair, or a key that is not text: no JSON can hold it.
         return False
 
 
@@ -251,5 +251,5 @@ def _refusal(error: ValueError, denied: list[str], draft: Any) -> errors.BadValu
         )
     place = "".join(f"/{part}" for part in getattr(error, "instance_path", ()))
     return errors.BadValue(
-        _FIELD, f"is no valid JSON Schema: {place + ': ' if place else ''}{message}", hint="Correct the schema."
+        _FIELD, f"is not a valid JSON Schema: {place + ': ' if place else ''}{message}", hint="Correct the schema."
     )

@@ -17,7 +17,7 @@ from leadrope.core.schema import Schema
 from leadrope.core.schema_flat import DYNAMIC
 
 WRAPPED_IN = "value"
-"""The property that holds the answer where the schema's root is no plain object."""
+"""The property that holds the answer where the schema's root is not a plain object."""
 
 _TOLD_CHARS = 8000
 """A schema longer than this is not told in words: the corrective turn still shows it."""

@@ -35,5 +35,16 @@ def line_of(text: str, path: Sequence[str]) -> int | None:
     return best
 
 
+def dotted(*parts: str) -> str:
+    """A path as it is written in TOML: `worktree.projects."~/shop"`."""
+    return ".".join(part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else f'"{part}"' for part in parts)
+
+
+def leading_key(text: str) -> tuple[str, ...]:
+    """The path that a message starts with, as `dotted` has written it; empty where it starts with none."""
+    found = re.match(_KEY, text)
+    return _parts(found[0]) if found else ()
+
+
 def _parts(key: str) -> tuple[str, ...]:
     return tuple(part.strip("\"'") for part in re.findall(_PART, key))

@@ -143,14 +143,14 @@ def _by_caller(policy: Policy, look: Look) -> Ask | Deny | None:
             what = tool if pattern.is_bare else entry
             return Deny("disallowed_tools", f"{what} is not allowed in this run", "run")
         elif match == "maybe":
-            asked = asked or Ask("disallowed_tools", f"it cannot be told whether this is {entry}", "run")
+            asked = asked or Ask("disallowed_tools", f"it is unknown whether this is {entry}", "run")
     if policy.tools is not None and look.kind != "control" and not _is_usable(policy.tools, look):
         foreign = [entry for entry in policy.tools if _readable(entry) is None and _names(entry, tool)]
         if not foreign:
             named = [entry for entry in policy.tools if _names(entry, tool)]
             why = patterns.uncovered(_texts(named), look) if named else f"{tool} is not in this run's list of tools"
             return Deny("tools", why, "run")
-        asked = asked or Ask("tools", f"it cannot be told whether {foreign[0]} allows this", "run")
+        asked = asked or Ask("tools", f"it is unknown whether {foreign[0]} allows this", "run")
     return asked
 
 
@@ -237,7 +237,7 @@ def _unread(rules: EffectivePolicy, rule: str, why: str, layer: str, facts: Fact
     if facts.is_own and facts.is_masked:
         return None  # its author knows what it does, and walls keep what nobody may do
     if not facts.person:
-        return Deny(rule, f"{why}; nobody is there to approve it", layer, is_unasked=True)
+        return Deny(rule, f"{why}; no one is available to approve it", layer, is_unasked=True)
     return Ask(rule, why, layer)
 
 

@@ -118,7 +118,7 @@ def _command(verb: str, rest: Words) -> Told:
     if any(not _is_plain_option(word) for word in rest):
         return other_options(f"git {verb}", "git")
     if verb == "clone":
-        # What is fetched is no file of the project yet: to run it in the same breath is like `curl | sh`.
+        # What is fetched is not a file of the project yet: to run it in the same breath is like `curl | sh`.
         return Told(role="git", writes=(Word(None, tail=".clone"),))
     return Told(role="git", writes=(UNKNOWN,) if verb in ("apply", "am", "worktree") and first != "list" else ())
 

@@ -60,7 +60,7 @@ def _git(words: Sequence[Word]) -> Leftovers:
         return "git"
     if verb not in _GIT_PROJECT or not all(text is not None and _PLAIN.match(text) for text in rest):
         return "anything"
-    # What comes from another place than the project's own remote is no file of the project yet.
+    # What comes from another place than the project's own remote is not a file of the project yet.
     if verb in ("fetch", "pull") and any(_ADDRESS.search(text) for text in rest if text and text[:1] != "-"):
         return "anything"
     return "project"

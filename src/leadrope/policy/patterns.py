@@ -346,6 +346,10 @@ def _split(text: str) -> tuple[str, str | None]:
 def check_tool(entry: str) -> None:
     """Refuse an entry of a list of tools whose name is a misspelt one; a form of the agent's own is left alone."""
     name = entry.partition("(")[0].strip()
+    if not name:
+        raise errors.BadValue("pattern", f"{entry!r} is not a tool pattern", hint=_forms())
+    if "(" in entry and not entry.rstrip().endswith(")"):
+        raise errors.BadValue("pattern", f"{entry!r} is not a tool pattern", hint="Close the parenthesis.")
     if name not in KNOWN_TOOLS and _TOOL_NAME.fullmatch(name) and not name.startswith("mcp__"):
         _refuse_unknown(entry, name)
 

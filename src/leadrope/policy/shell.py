@@ -160,7 +160,7 @@ class Scan:
             return self.tell("nested too deeply")
         if b"\\\n" in source and _CONTINUED_WORD.search(source):
             # The grammar sees two words where bash joins the lines to one.
-            return self.tell("a line that goes on inside a word")
+            return self.tell("a line that continues inside a word")
         if source.count(b"<<") > MAX_DOCUMENTS:
             return self.tell(f"over {MAX_DOCUMENTS} here-documents")
         if len(_MARKS.findall(source)) + _FUNCTION_MARKS * source.count(b"function") > MAX_MARKS:

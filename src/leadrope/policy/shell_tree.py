@@ -355,7 +355,7 @@ class Tree:
             elif child.type == "heredoc_body":
                 quoted = start is not None and self._text(start)[:1] in "'\"\\"
                 if not quoted and b"\\\n" in self._source[child.start_byte : child.end_byte]:
-                    self._scan.tell("a here-document with lines that go on")
+                    self._scan.tell("a here-document with lines that continue")
             elif child.type == "file_redirect":
                 for extra in self._redirect(child, scope):
                     self._scan.tell(f"words after a redirection: {self._text(extra)!r}")

@@ -223,7 +223,7 @@ class WordReader:
         for char in text:
             if escaped:
                 if char == "\n":
-                    return self._unclear("a line that goes on inside a word")
+                    return self._unclear("a line that continues inside a word")
                 out.append(char)
                 escaped = False
             elif char == "\\":

@@ -244,7 +244,7 @@ def _resolve(program: str, env: Mapping[str, str]) -> str:
 def _spawn_error(program: str, cwd: str, number: int) -> errors.LeadropeError:
     if not Path(cwd).is_dir():
         return errors.BadDirectory(
-            f"the working directory {cwd} is gone or is no directory",
+            f"the working directory {cwd} is gone or is not a directory",
             hint="Create it, or pass another working directory.",
         )
     path = Path(cwd, program)
@@ -262,7 +262,7 @@ def _spawn_error(program: str, cwd: str, number: int) -> errors.LeadropeError:
             )
         case errno.ENOEXEC:
             return errors.SpawnFailed(
-                f"{program} is no program that this system can run",
+                f"{program} is not a program that this system can run",
                 hint="A script needs a first line such as #!/bin/sh; a binary must be built for this machine.",
             )
         case errno.E2BIG:

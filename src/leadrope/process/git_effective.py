@@ -105,7 +105,7 @@ def _names(folder: str) -> list[str]:
 
 
 def _content(path: str) -> bytes | None:
-    """Empty for a file that is missing; None for one that is no file, or too large to be looked at."""
+    """Empty for a file that is missing; None for one that is not a file, or too large to be looked at."""
     try:
         with Folder.open(Path(path).parent, hard_links=True) as folder:
             return folder.read_bytes(Path(path).name, most=16 * MOST_BYTES)

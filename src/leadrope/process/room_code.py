@@ -60,7 +60,7 @@ def answer_of(source: str, inputs: "dict[str, Any]") -> "dict[str, Any]":
     try:
         tree = ast.parse(source, NAME)
     except (SyntaxError, ValueError, RecursionError) as error:
-        raise Refused("code_failed", f"it is no Python: {_syntax(error)}") from None
+        raise Refused("code_failed", f"it is not Python: {_syntax(error)}") from None
     declared = declarations(tree)
     given = checked(tree, declared, inputs)
     namespace = _main_module(given)
@@ -79,7 +79,7 @@ def answer_of(source: str, inputs: "dict[str, Any]") -> "dict[str, Any]":
     except Refused:
         raise
     except SyntaxError as error:
-        raise Refused("code_failed", f"it is no Python: {_syntax(error)}") from None
+        raise Refused("code_failed", f"it is not Python: {_syntax(error)}") from None
     except SystemExit as error:
         raise Refused("code_failed", f"the code left with exit({error.code!r}); set `result` instead") from None
     except BaseException as error:  # noqa: BLE001  # whatever it is, it is what the code has come to
@@ -323,7 +323,7 @@ def as_json(told: "dict[str, Any]", limit: int) -> bytes:
     except UnicodeEncodeError:
         raise Refused("bad_result", "result holds text that is not Unicode (half of a surrogate pair)") from None
     except (TypeError, ValueError, RecursionError) as error:
-        raise Refused("bad_result", _unfit(told["value"], "result", set()) or f"result is no JSON: {error}") from None
+        raise Refused("bad_result", _unfit(told["value"], "result", set()) or f"result is not JSON: {error}") from None
     if len(data) > limit:
         raise Refused("bad_result", f"result has {len(data)} bytes as JSON, more than {limit}; write it to a file")
     return data
@@ -347,7 +347,7 @@ def _unfit(value: "Any", path: str, above: "set[int]") -> str:
     elif isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):  # noqa: PLR0124
         return f"{path} is {value}, which JSON does not have"
     elif not isinstance(value, (str, int, float, bool, type(None))):
-        return f"{path} is a {type(value).__name__}, which is no JSON value; make it a text, number, list or dict"
+        return f"{path} is a {type(value).__name__}, which is not a JSON value; make it a text, number, list or dict"
     return ""
 
 

@@ -62,7 +62,7 @@ def _program_trouble(number: int) -> str:
     known: Mapping[int, str] = {
         errno.ENOENT: "there is no such program, or the interpreter in its first line does not exist",
         errno.EACCES: "it may not be executed, or the policy has masked it",
-        errno.ENOEXEC: "it is no program that this system can run",
+        errno.ENOEXEC: "it is not a program that this system can run",
         errno.E2BIG: "its arguments are too long for the system (128 KiB each)",
     }
     return known.get(number, os.strerror(number))

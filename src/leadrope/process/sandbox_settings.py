@@ -51,7 +51,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Unreadable(Exception):
-    """What the agent has left is no file of settings."""
+    """What the agent has left is not a file of settings."""
 
 
 class Refused(Exception):

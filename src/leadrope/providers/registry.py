@@ -51,7 +51,7 @@ def _load(name: str, entry: EntryPoint) -> Provider:
     if not isinstance(loaded, Provider):
         missing = sorted(part for part in _parts() if not hasattr(loaded, part))
         raise errors.BadProvider(
-            name, f"{entry.value} is no provider: it has no {', '.join(missing)}", hint="Update or uninstall it."
+            name, f"{entry.value} is not a provider: it has no {', '.join(missing)}", hint="Update or uninstall it."
         )
     if loaded.id != name:
         raise errors.BadProvider(name, f"{entry.value} calls itself {loaded.id!r}", hint="Give both the same name.")

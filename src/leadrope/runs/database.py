@@ -139,7 +139,7 @@ def named(error: sqlite3.Error, path: Path) -> errors.StoreError:
     match getattr(error, "sqlite_errorcode", 0) & 0xFF:
         case sqlite3.SQLITE_FULL:
             return errors.StoreFull(
-                f"there is no room for the run store {path}",
+                f"there is no space left for the run store {path}",
                 hint="Free some space on that disk. `leadrope runs prune` deletes old runs.",
             )
         case sqlite3.SQLITE_IOERR:

@@ -106,7 +106,7 @@ class ExecutionControls:
         if info.state == "ended":
             raise errors.WrongState(
                 f"execution {info.id[:8]} has ended: {info.outcome}",
-                hint=f"`leadrope flow report {info.id[:8]}` shows what it came to.",
+                hint=f"`leadrope flow report {info.id[:8]}` shows the outcome.",
             )
         return info
 

@@ -48,7 +48,7 @@ def json_of(value: Any, what: str, *, most: int = MOST_BYTES) -> bytes:
     try:
         text = _encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
-        raise errors.BadValue(what, f"is no JSON: {error}", hint="Use texts, numbers, lists and objects.") from None
+        raise errors.BadValue(what, f"is not JSON: {error}", hint="Use texts, numbers, lists and objects.") from None
     if len(text) > most:
         raise errors.TooLarge(
             what,

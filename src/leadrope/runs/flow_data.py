@@ -148,7 +148,9 @@ def _by_key(rows: Iterable[dict[str, Any]], key: str) -> list[dict[str, Any]]:
 def _check_name(name: str, redactor: Redactor) -> None:
     if not name.strip() or len(name) > MOST_NAME or not name.isprintable() or redactor.clean(name) != name:
         raise errors.BadValue(
-            "name", f"{redactor.clean(name)[:40]!r} is no name for a dataset", hint="Use a short word on one line."
+            "name",
+            f"{redactor.clean(name)[:40]!r} cannot be the name of a dataset",
+            hint="Use a short word on one line.",
         )
 
 

@@ -21,7 +21,7 @@ from typing import IO, cast
 
 import msgspec
 
-from leadrope import errors
+from leadrope import errors, spelling
 from leadrope.confined import real_path
 from leadrope.core import home as homes
 from leadrope.runs import git_folder, git_limits
@@ -277,7 +277,8 @@ async def find(git: Git, folder: str | Path) -> Repository:
     if asked.code:
         if "not a git repository" in asked.err:
             raise errors.BadDirectory(
-                f"{folder} is in no git repository", hint="Run `git init` and make a first commit, or continue without."
+                f"{folder} is not in a git repository",
+                hint=f"Run `git init` and make a first commit, or leave {spelling.option('worktree')} out.",
             )
         raise errors.BadDirectory(f"git cannot use {folder}: {asked.err[-ERROR_CHARS:]}", hint=_hint(asked.err))
     bare, inside = asked.out.split()
@@ -323,7 +324,7 @@ async def alone(home: Path, common_dir: str, *, timeout_s: float = LOCK_S) -> As
 
 
 def names(paths: Sequence[bytes], most: int = 10) -> str:
-    """For people; a name that is no text, or has a line end, is shown escaped."""
+    """For people; a name that is not text, or has a line end, is shown escaped."""
     shown = [show(path) for path in paths[:most]]
     return ", ".join(shown) + (f" and {len(paths) - most} more" if len(paths) > most else "")
 
@@ -376,7 +377,7 @@ async def _finish(process: asyncio.subprocess.Process) -> None:
 
 
 def _no_folder(cwd: str | Path) -> errors.BadDirectory:
-    return errors.BadDirectory(f"{cwd} does not exist or is no folder", hint="Create it, or name another one.")
+    return errors.BadDirectory(f"{cwd} does not exist or is not a folder", hint="Create it, or name another one.")
 
 
 def _hint(said: str) -> str | None:

@@ -90,8 +90,8 @@ class Keeper:
         """Why a part of the run's record is lost."""
         self.lost_events = 0
         self._fed = 0
-        self.is_timed_out = False
-        """It was given up because the time was over, and not because somebody said so."""
+        self.is_by_itself = False
+        """It was given up because the time was over or the store is damaged, and not because somebody said so."""
 
     async def keep(self, run: Run) -> None:
         """To the last event. Returns when all of them are stored."""
@@ -177,10 +177,12 @@ class Keeper:
                 return
             try:
                 await self._store.append(self._run, batch, progress, run.redactor, durable=durable)
-            except errors.NotOwner as error:
-                # Another process works on it: this one ends its agent, and has nothing more to say about the run.
+            except (errors.WrongState, errors.StoreUnreadable) as error:
+                # Another process works on it, or the file was overwritten: no waiting helps, and nothing is supervised
+                # without a record. This process ends its agent.
                 self._stopping.append(asyncio.ensure_future(run.stop(error.message)))
                 self._lose(batch, error)
+                self.is_by_itself = not isinstance(error, errors.NotOwner)
                 return
             except (errors.StoreFull, errors.StoreBusy) as error:
                 if not await self._is_worth_waiting(run, error):
@@ -200,7 +202,7 @@ class Keeper:
             told = f"the last {self.lost_events} of {self._fed} events of run {name} are lost"
             told += "; its result is stored" if is_ended else ", and its result is not stored"
         return errors.ResultNotStored(
-            f"{error.message}: {told}", result=result, is_timed_out=self.is_timed_out, hint=error.hint
+            f"{error.message}: {told}", result=result, is_timed_out=self.is_by_itself, hint=error.hint
         )
 
     def _lose(self, batch: list[events.Recorded], error: errors.StoreError) -> None:
@@ -220,7 +222,7 @@ class Keeper:
             self.on_late_end(self.result, len(self._unwritten))
             self.on_late_end = None
         if not self._given_up.is_set() and now - self._full_since >= self._wait_s:
-            self.is_timed_out = True
+            self.is_by_itself = True
             self._given_up.set()
             if not self._is_over:
                 # Nothing is supervised without a record. Not awaited here: its last events come through here too.

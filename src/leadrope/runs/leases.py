@@ -100,7 +100,8 @@ def unusable(path: Path, error: OSError) -> errors.StoreError:
     """A file of the store that cannot be opened or written, as an error that names it."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return errors.StoreFull(
-            f"there is no room for {path}", hint="Free some space on that disk. `leadrope runs prune` deletes old runs."
+            f"there is no space left for {path}",
+            hint="Free some space on that disk. `leadrope runs prune` deletes old runs.",
         )
     return errors.StoreUnreadable(
         f"{path} cannot be opened or written: {error.strerror}",

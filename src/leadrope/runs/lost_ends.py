@@ -68,7 +68,7 @@ class LostEnds:
         self._handle = -1
 
     def reserve(self) -> None:
-        """Before a run starts. Where there is no room for it, the run itself will say so."""
+        """Before a run starts. Where there is no space left for it, the run itself will say so."""
         if self._handle >= 0:
             return
         try:

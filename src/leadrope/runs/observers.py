@@ -118,7 +118,7 @@ def _tell(notifier: Notifier, recorded: Recorded, redactor: Redactor, run: RunIn
         if word is not None:
             notifier.tell(word)
     except Exception:  # a boundary: what cannot be told is still asked, and the run goes on
-        log.exception("run %s: nobody could be told that it waits", run.id[:8])
+        log.exception("run %s: the notification that it waits could not be sent", run.id[:8])
 
 
 def _tell_asked(notifier: Notifier, record: ExecutionRecord, redactor: Redactor, execution: FlowInfo) -> None:
@@ -129,4 +129,4 @@ def _tell_asked(notifier: Notifier, record: ExecutionRecord, redactor: Redactor,
         if word is not None:
             notifier.tell(word)
     except Exception:  # a boundary, as above
-        log.exception("execution %s: nobody could be told that it waits", execution.id[:8])
+        log.exception("execution %s: the notification that it waits could not be sent", execution.id[:8])

@@ -203,7 +203,7 @@ def _person(asked: Asked, write: Writer) -> Safe:
     if asked.question is not None and asked.question.kind == "question":
         answer = "answered" if asked.is_yes else "did not answer"
     else:
-        answer = "said yes" if asked.is_yes else "said no"
+        answer = "approved it" if asked.is_yes else "denied it"
     scope = ", for the same call in the whole run" if asked.scope == "run" else ""
     why = f": {write.line(asked.why, 400)}" if asked.why else ""
     took = span(asked.answered - asked.time)

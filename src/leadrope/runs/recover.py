@@ -149,7 +149,7 @@ def finished(records: Sequence[events.Recorded]) -> RunResult | None:
 def died(run: RunInfo, records: Sequence[events.Recorded]) -> RunResult:
     before = fold(records) if records else RunResult(run_id=run.id, outcome="failed")
     session = before.session_id or run.session_id
-    hint = f"Go on with `leadrope runs resume {run.id[:8]}`." if session else f"`leadrope runs retry {run.id[:8]}`."
+    hint = f"Continue with `leadrope runs resume {run.id[:8]}`." if session else f"`leadrope runs retry {run.id[:8]}`."
     error = RunError(kind="agent_died", message="the leadrope process that supervised it was ended", hint=hint)
     return msgspec.structs.replace(before, run_id=run.id, outcome="failed", error=error)
 

@@ -686,6 +686,12 @@ class Service(Looks):
             return
         if keeper.lost is not None:
             job.unstored = keeper.not_stored(result, keeper.lost, is_ended=True)
+        elif self.store.is_removed:
+            job.unstored = errors.ResultNotStored(
+                f"the run store {self.store.path} was removed while run {run.id[:8]} was working: its record is lost",
+                result=result,
+                hint="The next run makes a new store.",
+            )
 
     async def _wait_for_answer(self, job: Job) -> None:
         """Its agent is gone, and its slot is free; the last answer puts it back into the queue."""

@@ -5,6 +5,7 @@ A mistake is an error with file, line and the nearest key, before anything is st
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Sequence
@@ -15,6 +16,8 @@ import msgspec
 
 from leadrope import errors
 from leadrope.core import config as configs
+from leadrope.core.toml_lines import dotted
+from leadrope.core.wrong_types import in_words, split, suggest, unknown_key
 from leadrope.runs import worktree_setup
 from leadrope.runs.store import Limits
 from leadrope.runtime import config_values
@@ -102,19 +105,33 @@ class WorktreeTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 def read(service: object, budgets: object, source: str) -> tuple[ServiceSettings, Budgets]:
     """`[service]` and `[budgets]`."""
     found = table(("service",), service, ServiceSettings, source), table(("budgets",), budgets, Budgets, source)
-    for name in ("running", "starting", "executions", "queued", "keep_runs", "waiting_agent_s"):
-        if getattr(found[0], name) < 0:
-            raise refused(source, ("service", name), "is negative", "Use 0 for the default.")
+    for name in ("running", "starting", "executions", "queued", "keep_runs", "waiting_agent_s", "keep_days", "idle_s"):
+        if not 0 <= getattr(found[0], name) < math.inf:
+            hint = "Use 0 for the default." if name in _FROM_CORES else "Use a number of 0 or more."
+            raise refused(source, ("service", name), f"{getattr(found[0], name):g} is out of range", hint)
     if not 0 <= found[0].store_wait_s <= LONGEST_STORE_WAIT_S:
         hint = f"Use a number of seconds from 0 to {LONGEST_STORE_WAIT_S:g}."
-        raise refused(source, ("service", "store_wait_s"), f"is {found[0].store_wait_s:g}", hint)
+        raise refused(source, ("service", "store_wait_s"), f"{found[0].store_wait_s:g} is out of range", hint)
+    caps: dict[tuple[str, ...], float | None] = {("day_usd",): found[1].day_usd}
+    caps |= {("agents", name): cap for name, cap in found[1].agents.items()}
+    caps |= {("labels", name): cap for name, cap in found[1].labels.items()}
+    for place, cap in caps.items():
+        if cap is not None and not 0 <= cap < math.inf:
+            raise refused(source, ("budgets", *place), f"{cap:g} is not an amount", "Write USD a day: 5.00.")
     return found
+
+
+_FROM_CORES = ("running", "starting", "executions")
 
 
 def check_others(config: configs.Config) -> None:
     """The tables that are read only when they are needed: a typo there is told now, not at the first approval."""
-    table(("notify",), config.notify, NotifyTable, config.source)
-    table(("telemetry",), config.telemetry, TelemetryTable, config.source)
+    notify = table(("notify",), config.notify, NotifyTable, config.source)
+    telemetry = table(("telemetry",), config.telemetry, TelemetryTable, config.source)
+    for path, url in ((("notify", "webhook"), notify.webhook), (("telemetry", "endpoint"), telemetry.endpoint)):
+        if url and not re.match(r"https?://[^\s/]", url):
+            hint = "For example http://localhost:4318."
+            raise refused(config.source, path, f"{url!r} must start with http:// or https://", hint)
     worktree(config)
     config_values.check(config)
 
@@ -133,8 +150,7 @@ def worktree(config: configs.Config) -> WorktreeTable:
 
 def refused(source: str, path: Sequence[str], message: str, hint: str | None = None) -> errors.BadConfig:
     """The error of one key, with its line."""
-    where = ".".join(part if re.fullmatch(r"[\w-]+", part) else f'"{part}"' for part in path)
-    return configs.with_line(errors.BadConfig(f"{source}: {where} {message}", hint=hint), source, path=path)
+    return configs.with_line(errors.BadConfig(f"{source}: {dotted(*path)}: {message}", hint=hint), source, path=path)
 
 
 def table(path: Sequence[str], data: object, kind: type[_T], source: str) -> _T:
@@ -142,11 +158,13 @@ def table(path: Sequence[str], data: object, kind: type[_T], source: str) -> _T:
     try:
         return msgspec.convert(data or {}, kind)
     except msgspec.ValidationError as error:
-        message, _, inside = str(error).partition(" - at `$")
-        inner = [part for part in re.split(r"[.\[\]]+", inside.rstrip("`")) if part.isidentifier()]
-        unknown = re.fullmatch(r"Object contains unknown field `(.*)`", message)
+        message, inside = split(error)
+        inner = [part for part in re.split(r"[.\[\]]+", inside) if part.isidentifier()]
+        unknown = unknown_key(message)
         if unknown is None:
-            raise refused(source, (*path, *inner), f"is wrong: {message[0].lower()}{message[1:]}") from None
+            wrong, hint = in_words(message)
+            raise refused(source, (*path, *inner), f"{wrong}", hint) from None
         known: tuple[str, ...] = getattr(kind, "__struct_fields__", ())
-        hint = configs.suggest(unknown[1], known)
-        raise refused(source, (*path, *inner, unknown[1]), "is not a known key", hint) from None
+        place = (*path, *inner, unknown)
+        wrong_key = errors.BadConfig(f"{source}: {dotted(*place)} is not a known key", hint=suggest(unknown, known))
+        raise configs.with_line(wrong_key, source, path=place) from None

@@ -253,7 +253,7 @@ class Files:
         return found is not None and stat.S_ISDIR(found.st_mode)
 
     def is_other(self, path: bytes) -> bool:
-        """Something that is no folder: a file, a link, or below one of them."""
+        """Something that is not a folder: a file, a link, or below one of them."""
         found = self._lstat(path)
         return found is not None and not stat.S_ISDIR(found.st_mode)
 

@@ -48,6 +48,7 @@ class Sqlite(ApprovalWrites, Reads):
         self.bell = Bell(self.data_version)
         self._busy_s: float | None = None
         self._writer = Writer(path, lambda: database.open_(path, busy_s=self._busy_s), on_change=self.bell.ring)
+        self._inode: int | None = None
         self._reminded: asyncio.AbstractEventLoop | None = None
 
     def __enter__(self) -> Self:
@@ -58,6 +59,7 @@ class Sqlite(ApprovalWrites, Reads):
         """`busy_s`: how long another process that holds the store is waited for."""
         self._busy_s = busy_s
         self._writer.start()
+        self._inode = self.path.stat().st_ino
 
     def open_read_only(self, reason: errors.LeadropeError | None = None) -> None:
         """For looking alone: every write raises `reason`."""
@@ -70,6 +72,14 @@ class Sqlite(ApprovalWrites, Reads):
     def close(self) -> None:
         self._writer.close()
         super().close()
+
+    @property
+    def is_removed(self) -> bool:
+        """Somebody has deleted the file, or put another one in its place: what is written now, nobody reads."""
+        try:
+            return self._inode not in (None, self.path.stat().st_ino)
+        except FileNotFoundError:
+            return True
 
     def hurry(self) -> None:
         """Wait for other processes for a moment only; see `Writer.hurry`."""

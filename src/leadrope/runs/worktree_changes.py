@@ -111,7 +111,7 @@ async def apply(
     target = await gits.find(Git(environ), onto or Path(tree.repo))
     if target.common_dir != tree.common_dir:
         raise errors.BadDirectory(
-            f"{target.top} is no checkout of the repository that run {tree.run_id} worked on",
+            f"{target.top} is not a checkout of the repository that run {tree.run_id} worked on",
             hint=f"Apply in {tree.repo} or another worktree of it.",
         )
     if target.top == tree.path:

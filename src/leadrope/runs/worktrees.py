@@ -225,7 +225,7 @@ def remove(path: Path) -> None:
 
 async def _commit(git: Git, found: gits.Repository, name: str) -> str:
     if name.startswith("-") or not name:
-        raise errors.BadValue("base", f"{name!r} is no commit")
+        raise errors.BadValue("base", f"{name!r} is not a commit")
     asked = await git.run("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", cwd=found.top, codes=(0, 1, 128))
     if asked.code == 0:
         return asked.text

@@ -63,9 +63,9 @@ class Approver(Protocol):
 
 
 class DenyAll:
-    """Nobody is there. The default."""
+    """Denies everything: no one can be asked. The default."""
 
-    def __init__(self, reason: str = "nobody is there to approve it") -> None:
+    def __init__(self, reason: str = "no one is available to approve it") -> None:
         self._reason = reason
 
     async def approve(self, asked: ApprovalRequested) -> Answer:
@@ -74,7 +74,7 @@ class DenyAll:
 
     async def answer(self, asked: QuestionRequested) -> Answer:
         """Turn the question down."""
-        return Answer(approved=False, by=actors.NOBODY, reason="nobody is there to answer")
+        return Answer(approved=False, by=actors.NOBODY, reason="no one is available to answer")
 
 
 class Caller:

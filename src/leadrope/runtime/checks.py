@@ -21,29 +21,39 @@ def working_directory(cwd: str | None) -> str:
         raise errors.BadDirectory(
             f"working directory {given!r} cannot be used: {_why(error)}",
             hint=f"Make it, or name another with {spelling.option('cwd')}.",
+            field="cwd",
         ) from None
     if not real.is_dir():
-        raise errors.BadDirectory(f"working directory {given!r} is not a directory")
-    _require_access("working", given, real)
-    refuse_system(given, str(real))
+        raise errors.BadDirectory(
+            f"working directory {given!r} is not a directory",
+            hint=f"Name a directory with {spelling.option('cwd')}.",
+            field="cwd",
+        )
+    _require_access("working", given, real, "cwd")
+    refuse_system(given, str(real), "cwd")
     return _text(real)
 
 
 def extra_directory(given: str, cwd: str) -> str:
     path = Path(cwd, Path(given).expanduser())
     if not path.is_dir():
-        raise errors.BadDirectory(f"extra directory {given!r} does not exist or is not a directory")
+        raise errors.BadDirectory(
+            f"extra directory {given!r} does not exist or is not a directory",
+            hint=f"Make it, or correct {spelling.option('extra_dirs')}. Relative paths start at the working directory.",
+            field="extra_dirs",
+        )
     real = path.resolve()
-    _require_access("extra", given, real)
-    refuse_system(given, str(real))
+    _require_access("extra", given, real, "extra_dirs")
+    refuse_system(given, str(real), "extra_dirs")
     return _text(real)
 
 
-def _require_access(what: str, given: str, real: Path) -> None:
+def _require_access(what: str, given: str, real: Path, field: str) -> None:
     if not os.access(real, os.R_OK | os.X_OK):
         raise errors.BadDirectory(
             f"{what} directory {given!r} cannot be used: you may not read it",
             hint="Change its permissions (chmod u+rx), or name another one.",
+            field=field,
         )
 
 
@@ -69,7 +79,7 @@ def _text(path: Path) -> str:
     return name
 
 
-def refuse_system(given: str, real: str) -> None:
+def refuse_system(given: str, real: str, field: str | None = None) -> None:
     """`real` is the folder with its links resolved."""
     # Both names count: /bin is a link to /usr/bin on some machines and a folder on others.
     forbidden = {*FORBIDDEN, *(os.path.realpath(name) for name in FORBIDDEN)}
@@ -78,6 +88,7 @@ def refuse_system(given: str, real: str) -> None:
             raise errors.BadDirectory(
                 f"directory {given!r} belongs to the system; an agent is not started there",
                 hint="Start it in a project folder.",
+                field=field,
             )
 
 

@@ -428,12 +428,8 @@ class Commands:
         env["PATH"] = env.get("PATH") or environments.DEFAULT_PATH
         if bash := shutil.which("bash", path=SYSTEM_PATH):
             env["SHELL"] = bash
-        for name in self._config.forward_env:
-            reason = environments.refused(name)
-            if reason is not None:
-                raise errors.VariableRefused(name, f"{reason} (named in forward_env)")
-            if name in self._environ:
-                env[name] = self._environ[name]
+        environments.check_forwarded(self._config.forward_env)
+        env |= {name: self._environ[name] for name in self._config.forward_env if name in self._environ}
         assert self._home is not None  # noqa: S101  # the same
         return {**env, **accesses.command_variables(self._access, self._environ, self._home)}
 

@@ -67,7 +67,7 @@ class Completer(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, max_turns=max_turns, allowed_tools=tools, timeout_secs=timeout_secs)
 
     def in_session(self, session_id: str | None) -> Completer:
-        """The same, going on with a session: the agent then knows what was said, and only hears the message."""
+        """The same in a session that is continued: the agent knows what was said, and only hears the message."""
         return msgspec.structs.replace(self, session_id=session_id)
 
     def open(

@@ -177,9 +177,9 @@ async def _describes_itself(stage: Stage, folder: Path) -> None:
 async def _keeps_secrets_and_prompt_out(stage: Stage, folder: Path) -> None:
     _, _, launch = await _prepared(stage, folder)
     line = "\0".join(launch.argv)
-    _hold(PROMPT not in line, "the prompt is no argument: every user of the machine reads those")
-    _hold(KEY not in line, "the credential is no argument")
-    _hold(not any(PROMPT in value for value in launch.env.values()), "the prompt is no variable")
+    _hold(PROMPT not in line, "the prompt is not an argument: every user of the machine reads those")
+    _hold(KEY not in line, "the credential is not an argument")
+    _hold(not any(PROMPT in value for value in launch.env.values()), "the prompt is not a variable")
     _hold(KEY not in repr(launch), "a launch can be printed")
     _hold(os.path.isabs(launch.argv[0]), "the program is named by its whole path")  # noqa: PTH117  # a text
     _hold(_AMBIENT not in launch.env, "the environment is not inherited")

@@ -344,7 +344,7 @@ class Console:
             self.dim(f"  approving lets it begin; what it does is still asked for{_time_left(asked.expires_s, since)}")
         )
         while True:
-            said = (await self.ask("  Go on with this plan? [y]es / [n]o: ")).lower()
+            said = (await self.ask("  Continue with this plan? [y]es / [n]o: ")).lower()
             if said in _YES:
                 return Answer(approved=True)
             if said in _NO:
@@ -399,7 +399,7 @@ class Console:
         """Before a question: nothing else writes from here on."""
         if self._before:
             self._before()
-        # What was typed before the question was seen is no answer to it.
+        # What was typed before the question was seen is not an answer to it.
         self._typed = b""
         if sys.platform != "win32":
             import termios  # noqa: PLC0415  # POSIX alone has it

@@ -16,13 +16,15 @@ from leadrope.core.result import SERVER_FAILED, RunResult
 
 Reason = Literal["failure", "limit", "turns", "session", "schema"]
 
-GO_ON = "The last turn was cut off by an error that was not yours. Go on where you stopped; do not repeat what is done."
-AFTER_LIMIT = "The usage limit of the account has been reset. Go on where you stopped; do not repeat what is done."
+GO_ON = (
+    "The last turn was cut off by an error that was not yours. Continue where you stopped; do not repeat what is done."
+)
+AFTER_LIMIT = "The usage limit of the account has been reset. Continue where you stopped; do not repeat what is done."
 LESS_MEMORY = (
     "Your processes held more memory than this run may use, so all of them were ended, in the middle of what they did. "
     "Look at what is done, then continue in a way that needs less: fewer jobs at once, smaller pieces."
 )
-MORE_TURNS = "You had used up the turns of this piece of work. Go on where you stopped."
+MORE_TURNS = "You had used up the turns of this piece of work. Continue where you stopped."
 
 LONGEST_WAIT_S = 60.0
 """Between tries. A longer one looks like a hang; a service that is down for longer needs a person."""
@@ -143,7 +145,7 @@ def _more_turns(result: RunResult, state: State) -> Again | None:
     used_up = any(warning.kind == MAX_TURNS for warning in result.warnings)
     if not used_up or not state.can_resume or state.continued >= state.auto_continue:
         return None
-    told = f"the turns are used up; going on in the session ({state.continued + 1} of {state.auto_continue})"
+    told = f"the turns are used up; continuing in the session ({state.continued + 1} of {state.auto_continue})"
     delay = backoff(state.continued, 1.0, state.chance)
     return _in_time(Again(reason="turns", delay_s=delay, prompt=MORE_TURNS, told=told), state)
 

@@ -119,7 +119,7 @@ def _in(launch: Path, file: str) -> str:
     path = Path(file)
     if path.parent != launch:
         raise errors.BadProvider(
-            "launch", f"{path} is no file in {launch}", hint="A provider puts its files into launch_dir."
+            "launch", f"{path} is not a file in {launch}", hint="A provider puts its files into launch_dir."
         )
     return path.name
 

@@ -25,7 +25,7 @@ from leadrope.core.request import Limits, RunRequest, check
 from leadrope.policy import files, patterns
 from leadrope.policy.document import Document, Problem, Problems
 from leadrope.policy.resolve import rules_of
-from leadrope.runtime import agent_files, trust
+from leadrope.runtime import agent_files, config_values, trust
 from leadrope.runtime.agent_files import Origin
 from leadrope.runtime.trust_files import places
 
@@ -367,6 +367,8 @@ def _wrong_values(saved: Saved, config: configs.Config, cwd: Path) -> Iterator[P
     except errors.BadConfig as error:
         yield Problem(file=saved.source, where=f"agents.{saved.name}", message=error.message, hint=error.hint)
         return
+    for wrong in config_values.mistakes(saved.agent):
+        yield _problem(saved, wrong.field, wrong.message.removeprefix(f"{wrong.field}: "), wrong.hint)
     for field in ("tools", "disallowed_tools", "allow"):
         for entry in getattr(request, field) or ():
             try:

@@ -257,7 +257,7 @@ class Sessions:
                 passed_over.add(entry.file)
                 continue
             if not _EXPORTED.fullmatch(entry.file) or ".." in entry.file or "\n" in entry.line:
-                raise errors.BadValue("session", f"line {number}: {entry.file!r} is no file of a session")
+                raise errors.BadValue("session", f"line {number}: {entry.file!r} is not a file of a session")
             folder.make(entry.file.rpartition("/")[0])
             with folder.append(entry.file) as out:
                 out.write(entry.line.encode() + b"\n")

@@ -116,7 +116,7 @@ def read_allowed(value: bool | str | Sequence[str]) -> Allowed:
         except ValueError:
             if re.fullmatch(r"[0-9.x:/]+", bare):
                 raise BadUrl(
-                    f"allow_private: {word!r} is no address and no network", "Write 10.0.0.7 or 10.0.0.0/8."
+                    f"allow_private: {word!r} is neither an address nor a network", "Write 10.0.0.7 or 10.0.0.0/8."
                 ) from None
             try:
                 names.append(hosts.check(word))
@@ -191,7 +191,7 @@ def judge_addresses(target: Target, found: Iterable[str], allowed: Allowed) -> l
     for text in found:
         address = net.read_address(text)
         if address is None:
-            raise Blocked(f"{target.host} leads to {text!r}, which is no address that can be judged")
+            raise Blocked(f"{target.host} leads to {text!r}, which is not an address that can be judged")
         verdict = net.judge(address)
         is_named = target.address is None and allowed.has_name(target.host)
         if verdict.kind == "never":

@@ -265,7 +265,7 @@ class _Checker:
                 continue
             self._findings.add(
                 "bad_template",
-                f"{one.source} is no template: {one.message}",
+                f"{one.source} is not a template: {one.message}",
                 self._where(path, one),
                 path=(*path, *map(str, one.path)),
                 found=one.source,
@@ -282,7 +282,7 @@ class _Checker:
             meant = habits.template_for(one.name, self._named, self._inputs, own)
             self._findings.add(
                 "foreign_template",
-                f"{one.source} is no template, and stays as it is",
+                f"{one.source} is not a template, and stays as it is",
                 self._findings.place((*path, *one.path)).at(one.text, one.offset),
                 path=(*path, *one.path),
                 found=one.source,

@@ -163,7 +163,7 @@ class StepCheck:
             if "string" in kinds and "boolean" in kinds:
                 self._findings.add(
                     "respelt",
-                    f"{'.'.join(path[2:])}: {text} is no text, and is written another way",
+                    f"{'.'.join(path[2:])}: {text} is not text, and is written another way",
                     path=path,
                     found=text,
                     warns=True,
@@ -216,7 +216,7 @@ class StepCheck:
         if step.retry.max == 1:
             self._findings.add(
                 "no_retry",
-                "retry: `max` counts all attempts, so `max: 1` is no retry",
+                "retry: `max` counts all attempts, so `max: 1` means no retry",
                 path=(*path, "max"),
                 found="1",
                 warns=True,

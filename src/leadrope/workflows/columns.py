@@ -172,7 +172,7 @@ def _from_words(name: str, kind: str) -> Column:
     name, kind = name.removesuffix("!").strip(), kind.removesuffix("!").strip().lower() or "string"
     kind = _SPELLINGS.get(kind, kind)
     if not name or len(name) > 100:
-        raise errors.BadValue("columns", f"{name[:40]!r} is no name for a column")
+        raise errors.BadValue("columns", f"{name[:40]!r} cannot be the name of a column")
     if kind not in TYPES:
         near = nearest(kind, (*TYPES, *_SPELLINGS))
         meant = f" Did you mean {_SPELLINGS.get(near, near)}?" if near else ""

@@ -287,7 +287,7 @@ class _Parser:
                 self._fail(problems[0].message)
             first = pieces[0]
             if not isinstance(first, template_syntax.Expression):
-                self._fail("this is no template")
+                self._fail("this is not a template")
             found = first
         self._move(at + len(found.source))
         return Name(at=at, source=found.source[2:-1])
@@ -300,7 +300,7 @@ class _Parser:
                 value = str(json.loads(quoted, strict=False))
             except ValueError:
                 self._at = at
-                self._fail(f"{quoted[:40]} is no JSON string: a backslash is written twice")
+                self._fail(f"{quoted[:40]} is not a JSON string: a backslash is written twice")
         if "${" not in value:
             return Literal(at=at, value=value)
         problems = template_syntax.scan(value)[1]

@@ -45,7 +45,7 @@ async def may_delete(context: Context, place: Place) -> None:
             raise StepFailed(
                 f"{place.relative} was not deleted: the answer was another command, and this step runs none",
                 kind="denied",
-                hint="Say yes or no to it.",
+                hint="Approve or deny it.",
             )
 
 

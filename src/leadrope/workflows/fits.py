@@ -101,7 +101,7 @@ def dead_end(schema: Mapping[str, Any], parts: tuple[Part, ...], way: str) -> De
         is_index = isinstance(part, int) or (part.isascii() and part.isdecimal())
         if kinds == {"array"} and not is_index:
             hint = f"{way}[*].{part}"
-            return DeadEnd(message=f"{way} is a list, and {part!r} is no index", part=str(part), suggestion=hint)
+            return DeadEnd(message=f"{way} is a list, and {part!r} is not an index", part=str(part), suggestion=hint)
         known = at.get("properties")
         if isinstance(known, Mapping) and not (is_index and "array" in kinds):
             if str(part) not in known:

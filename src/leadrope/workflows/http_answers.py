@@ -55,7 +55,9 @@ class Shown:
         return StepFailed(
             f"{self._target.shown} answered with status {self._answer.status}{f': {told}' if told else ''}",
             kind="http_error",
-            hint=f"The server says: try again after {wait}." if again else "Set expect if this status is no failure.",
+            hint=f"The server says: try again after {wait}."
+            if again
+            else "Set expect if this status is not a failure.",
             can_heal=self._answer.status in (408, 425, 429) or self._answer.status >= 500,
             outputs=outputs,
         )

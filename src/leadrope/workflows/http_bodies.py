@@ -23,8 +23,8 @@ class Part(Config, frozen=True, kw_only=True):
     file: Annotated[str, Meta(description="A file of the workspace.")] = ""
     base64: Annotated[str, Meta(description="Bytes in base64.")] = ""
     value: Annotated[Any, Meta(description="A text as it is, any other value as JSON.")] = None
-    filename: Annotated[str, Meta(description="The name that the server is told (default: the file's own).")] = ""
-    media_type: Annotated[str, Meta(description="The type that the server is told.")] = ""
+    filename: Annotated[str, Meta(description="The file name sent to the server (default: the file's own).")] = ""
+    media_type: Annotated[str, Meta(description="The content type sent to the server.")] = ""
 
 
 class FormPart(msgspec.Struct, frozen=True, kw_only=True):

@@ -122,7 +122,7 @@ class Answer:
 def check_header(name: str, value: str) -> tuple[str, str]:
     """The header as it may be sent; raises BadHeader. What says where a message ends, or to whom it goes, is ours."""
     if not _HEADER_NAME.fullmatch(name):
-        raise BadHeader(f"{name!r} is no name of a header")
+        raise BadHeader(f"{name!r} cannot be the name of a header")
     if name.lower() in _RESERVED:
         raise BadHeader(f"{name} is set by leadrope itself")
     if not _HEADER_VALUE.fullmatch(value):

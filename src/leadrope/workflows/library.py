@@ -272,7 +272,7 @@ def save(loaded: Loaded, leadrope_home: Path, *, name: str | None = None, replac
     name = name or loaded.name
     if not _NAME.fullmatch(name):
         raise errors.BadValue(
-            "name", f"{name!r} is no name of a workflow", hint="Use letters, digits, `.`, `_` and `-`."
+            "name", f"{name!r} cannot be the name of a workflow", hint="Use letters, digits, `.`, `_` and `-`."
         )
     folder = homes.ensure(folder_of(leadrope_home))
     path = folder / f"{name}{markdown.suffix_of(loaded.workflow.dialect)}"

@@ -123,5 +123,5 @@ def _read(text: str, field: str) -> Mailbox:
     if not address.isascii():
         raise BadMail(f"{field}: {address[:80]!r} is not plain ASCII; write its host in the xn-- form")
     if not _ADDRESS.fullmatch(address) or len(address.partition("@")[0]) > _LONGEST_LOCAL:
-        raise BadMail(f"{field}: {address[:80]!r} is no mail address")
+        raise BadMail(f"{field}: {address[:80]!r} is not a mail address")
     return Mailbox(address=address, name=name.strip())

@@ -253,7 +253,7 @@ class _Reader:
             slug = shapes.slug(entry.name)
             self._findings.add(
                 "bad_id",
-                f"{entry.name!r} is no name of {'an' if word[0] in 'aeiou' else 'a'} {word}",
+                f"{entry.name!r} cannot be the name of {'an' if word[0] in 'aeiou' else 'a'} {word}",
                 entry.place,
                 found=entry.name,
                 suggestion=slug or None,

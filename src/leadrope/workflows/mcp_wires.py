@@ -107,7 +107,7 @@ class HttpWire:
             for found in _decoded(await answer.read(MOST_BYTES)):
                 if is_answer(found, message):
                     return found
-        raise Lost(f"its answer to {message['method']} is no MCP message")
+        raise Lost(f"its answer to {message['method']} is not an MCP message")
 
     async def leave(self) -> None:
         """A server that keeps a session is told that it is over; it need not like it."""

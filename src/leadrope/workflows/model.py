@@ -36,7 +36,7 @@ STEP_KEYS = (
 
 
 LITERAL: Mapping[str, tuple[str, ...]] = {"code": ("code",)}
-"""Parameters in which `${` is no template, by the type of step: a program's own text is never put together."""
+"""Parameters in which `${` is not a template, by the type of step: a program's own text is never put together."""
 
 
 FILE_SUFFIX = "_file"

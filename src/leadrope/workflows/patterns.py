@@ -130,7 +130,7 @@ def cannot_explode(pattern: str, *, ignores_case: bool = False) -> bool:
 def _bad(pattern: str, why: str, at: int | None) -> BadPattern:
     where = "" if at is None else f" (column {at + 1})"
     return BadPattern(
-        f"{pattern[:100]!r} is no regular expression: {why}{where}",
+        f"{pattern[:100]!r} is not a regular expression: {why}{where}",
         column=0 if at is None else at + 1,
         hint="It is Python's dialect; a character that is meant as it stands has a backslash before it.",
     )

@@ -30,7 +30,7 @@ Mode = Literal["overwrite", "append", "create"]
 _REASONS = {
     errno.ENOENT: ("not_found", "does not exist", "Look at the name; a step before this one may not have written it."),
     errno.ELOOP: ("changed", "is a link in a circle, or became a link just now", "Look at the links in its path."),
-    errno.ENOTDIR: ("not_found", "lies below something that is no folder", "Look at the folders in its path."),
+    errno.ENOTDIR: ("not_found", "lies below something that is not a folder", "Look at the folders in its path."),
     errno.EEXIST: ("exists", "is there already", "Choose another name, or allow that it is replaced."),
     errno.EACCES: ("no_access", "may not be opened by this user", "Look at its permissions."),
     errno.EPERM: ("no_access", "may not be changed by this user", "Look at its permissions."),
@@ -208,7 +208,7 @@ def _folder(place: Place, *, creates: bool = False) -> Iterator[Folder]:
 
 
 def _plain(place: Place, folder: Folder) -> os.stat_result | None:
-    """What is there, if anything; StepFailed if that is no plain file."""
+    """What is there, if anything; StepFailed if that is not a plain file."""
     kind = folder.kind(place.name)
     if kind is None:
         return None

@@ -168,7 +168,7 @@ def _items_failed(step: model.Step, failed: Sequence[UnitOutcome], count: int) -
         places = "; ".join(f"turn {one.iteration + 1}, item {one.item}" for one in named)
     more = f" and {len(failed) - ITEMS_NAMED} more" if len(failed) > ITEMS_NAMED else ""
     first = ":" if len(failed) == 1 else ". The first:"
-    why = brief(failed[0].error.message) if failed[0].error is not None else "no reason was told"
+    why = brief(failed[0].error.message) if failed[0].error is not None else "no reason was given"
     return f"{len(failed)} of {count} items failed: {places} (counted from 0){more}{first} {why}"
 
 

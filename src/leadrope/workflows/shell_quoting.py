@@ -119,7 +119,7 @@ def _quoted(template: str, value: str, place: Place, text: str) -> str:
         case "arithmetic" | "number":
             if not _NUMBER.fullmatch(value):
                 where = "an arithmetic expression" if place.how == "arithmetic" else "a comparison of numbers"
-                raise Unquotable(template, f"{where} evaluates it, and its value is no whole number: {value[:40]!r}")
+                raise Unquotable(template, f"{where} evaluates it, and its value is not a whole number: {value[:40]!r}")
             return f"({value})" if place.how == "arithmetic" and value.startswith("-") else value
         case _:
             raise Unquotable(template, place.reason)

@@ -89,7 +89,7 @@ def read_settings(values: Mapping[str, str]) -> Settings:
         raise BadSettings("SMTP_SECURE must be true, false, starttls or none")
     port = found["SMTP_PORT"] or str(TLS_PORT if security == "tls" else SUBMISSION_PORT)
     if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        raise BadSettings("SMTP_PORT is no port")
+        raise BadSettings("SMTP_PORT is not a port")
     if bool(found["SMTP_USER"]) != bool(values.get("SMTP_PASS", "")):
         raise BadSettings("SMTP_USER and SMTP_PASS are set together, or neither of them")
     return Settings(

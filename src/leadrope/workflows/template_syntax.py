@@ -80,7 +80,7 @@ class Expression(msgspec.Struct, frozen=True):
 
 
 class SyntaxProblem(ValueError):
-    """This is no template. `offset` is where its `${` begins."""
+    """This is not a template. `offset` is where its `${` begins."""
 
     def __init__(self, message: str, offset: int, source: str) -> None:
         super().__init__(message)
@@ -167,7 +167,7 @@ class _Reader:
             try:
                 return Literal(json.loads(found[0], strict=False))
             except ValueError:
-                raise _Broken(f"{found[0][:40]} is no JSON string", self.at) from None
+                raise _Broken(f"{found[0][:40]} is not a JSON string", self.at) from None
         if found := self._match(_SINGLE):
             return Literal(found[1])
         if found := self._match(_NUMBER):
@@ -200,7 +200,7 @@ class _Reader:
         try:
             value, length = _JSON.raw_decode(self.text[start : start + LITERAL_CHARS])
         except (ValueError, RecursionError):
-            raise _Broken(f"{_shown(self.text, start)} is no list or object in JSON", start) from None
+            raise _Broken(f"{_shown(self.text, start)} is neither a list nor an object in JSON", start) from None
         self.at = start + length
         return Literal(value)
 
@@ -217,7 +217,7 @@ class _Reader:
             try:
                 part = str(json.loads(found[0], strict=False))
             except ValueError:
-                raise _Broken(f"{found[0][:40]} is no JSON string", self.at) from None
+                raise _Broken(f"{found[0][:40]} is not a JSON string", self.at) from None
         elif self.text.startswith("${", self.at):
             part = self.expression(self.at, depth + 1)
         elif found := self._match(_UNCLOSED):

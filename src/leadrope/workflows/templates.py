@@ -12,7 +12,7 @@ from leadrope import errors
 from leadrope.workflows import template_syntax as syntax
 from leadrope.workflows.problems import LISTED, nearest
 
-ESCAPE_HINT = "Write `$${` for a `${` that is no template."
+ESCAPE_HINT = "Write `$${` for a `${` that is not a template."
 FALLBACK_HINT = 'What may be missing has something to fall back on: `${a.b ?? "none"}`.'
 ABSENT = "_absent"
 """An output of a step: by name, why this time it does not have another of its outputs."""
@@ -407,7 +407,7 @@ def _member(value: Any, key: Any, way: str) -> tuple[Any, str, tuple[str, ...]]:
     if isinstance(value, list | tuple):
         index = int(key) if isinstance(key, str) and key.isascii() and key.isdecimal() and len(key) < 10 else key
         if not isinstance(index, int):
-            return _MISSING, f"{way} is a list, and {key!r} is no index", ()
+            return _MISSING, f"{way} is a list, and {key!r} is not an index", ()
         if -len(value) <= index < len(value):
             return value[index], "", ()
         return _MISSING, f"{way} has {len(value)} items and no [{index}]", ()
@@ -417,4 +417,4 @@ def _member(value: Any, key: Any, way: str) -> tuple[Any, str, tuple[str, ...]]:
 def _kind(value: Any) -> str:
     if isinstance(value, Mapping):
         return "a map"
-    return "null" if value is None else "a text that is no JSON" if isinstance(value, str) else as_text(value)[:40]
+    return "null" if value is None else "a text that is not JSON" if isinstance(value, str) else as_text(value)[:40]

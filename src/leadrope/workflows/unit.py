@@ -220,7 +220,11 @@ class Unit:
     def approver(self) -> Approver | None:
         if self.host.people is not None:
             return self.host.people.approver
-        return DenyAll("nobody is there, and the workflow is not to wait") if self.host.on_ask == "deny" else None
+        return (
+            DenyAll("no one can answer, and the workflow was started without waiting")
+            if self.host.on_ask == "deny"
+            else None
+        )
 
     @property
     def commands(self) -> Commands:
@@ -620,7 +624,7 @@ def _failed(error: errors.LeadropeError) -> Failed:
 
 
 def _checked(done: Done) -> Done:
-    """Outputs go into a journal: what is no JSON is a mistake of the kind, told here and not at the disk."""
+    """Outputs go into a journal: what is not JSON is a mistake of the kind, told here and not at the disk."""
     try:
         return msgspec.structs.replace(done, outputs=msgspec.json.decode(msgspec.json.encode(done.outputs)))
     except (TypeError, ValueError, msgspec.EncodeError) as error:

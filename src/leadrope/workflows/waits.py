@@ -39,7 +39,7 @@ class Waits:
         Parked is raised where nobody is there. The approval's id comes with the answer, for `give_back`.
         """
         if self._host.on_ask == "deny" and self._host.people is None:
-            reason = "nobody is there, and the workflow is not to wait"
+            reason = "no one can answer, and the workflow was started without waiting"
             return "", Answer(approved=False, by=actors.NOBODY, reason=reason)
         approval = await self._flows.ask(
             self._info,

@@ -224,5 +224,5 @@ def _simple(value: Any) -> str:
         digits, has_exponent, exponent = repr(value).partition("e")
         return f"{digits if '.' in digits else digits + '.0'}e{exponent}" if has_exponent else digits
     raise errors.BadValue(
-        "value", f"{value!r} is no JSON value", hint="Use text, numbers, true, false, null, lists, maps."
+        "value", f"{value!r} is not a JSON value", hint="Use text, numbers, true, false, null, lists, maps."
     )

@@ -71,7 +71,7 @@ TYPOS: list[tuple[str, int | None, str]] = [
     ("agents = 3\n", 1, ""),
     ("[run]\nconnections = ['docs']\n", 2, "Add [connections.docs]"),
     ("forward_env = 3\n", 1, ""),
-    ("[models]\nopus = 3\n", 1, ""),
+    ("[models]\nopus = 3\n", 2, ""),
     ("[run\nmode = 'plan'\n", None, ""),
     ("\0", None, ""),
 ]

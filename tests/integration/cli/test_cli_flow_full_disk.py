@@ -22,7 +22,7 @@ TEXT = """## Steps
 - type: shell
 - command: echo two >> log
 """
-WAITS = "there is no room for the run store"
+WAITS = "there is no space left for the run store"
 
 
 async def exists(path: Path) -> None:

@@ -172,7 +172,7 @@ LACKS = (
 
 async def test_an_output_without_a_value_is_told_with_its_reason_and_fails_a_strict_run(desk: Any) -> None:
     write(desk, LACKS)
-    why = "one.stdout is a text that is no JSON and has no 'key'"
+    why = "one.stdout is a text that is not JSON and has no 'key'"
     said = await desk.leadrope("flow", "run", "test")
     assert (said.code, said.out) == (0, "first\n")
     assert "degraded" in said.err

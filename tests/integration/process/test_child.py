@@ -192,7 +192,7 @@ async def test_a_program_that_does_not_exist_is_not_found(tmp_path: Path, guardi
     ("content", "mode", "message"),
     [
         ("#!/bin/sh\n", 0o600, "may not be executed"),
-        ("not a program", 0o700, "no program that this system can run"),
+        ("not a program", 0o700, "not a program that this system can run"),
         ("#!/no/such/interpreter\n", 0o700, "interpreter or loader"),
     ],
     ids=["mode", "format", "interpreter"],

@@ -264,7 +264,7 @@ async def test_a_key_that_cannot_be(flows: Flows, iteration: int, item: int | No
 @pytest.mark.parametrize("value", [object(), {(1, 2): 3}, "\ud800"])
 async def test_outputs_that_are_no_json(flows: Flows, value: Any) -> None:
     flow = await added(flows)
-    with pytest.raises(errors.BadValue, match="outputs of one: is no JSON"):
+    with pytest.raises(errors.BadValue, match="outputs of one: is not JSON"):
         await flows.settle(flow, unit(outputs={"v": value}), NONE)
     await flows.settle(flow, unit(), NONE)
 
@@ -507,9 +507,9 @@ async def test_a_dataset_has_limits(flows: Flows) -> None:
         await flows.put_dataset("d", [{"n": "x" * 1000} for _ in range(2100)], NONE)
     assert flows.dataset("d").count == 5000, "what was refused has changed nothing"
     for name in ("", " ", "a\nb", "x" * 201):
-        with pytest.raises(errors.BadValue, match="no name for a dataset"):
+        with pytest.raises(errors.BadValue, match="cannot be the name of a dataset"):
             await flows.put_dataset(name, [], NONE)
-    with pytest.raises(errors.BadValue, match="is no JSON"):
+    with pytest.raises(errors.BadValue, match="is not JSON"):
         await flows.put_dataset("d", [{"n": object()}], NONE)
 
 

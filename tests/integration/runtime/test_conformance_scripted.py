@@ -101,7 +101,9 @@ class Leaky(Scripted):
 """
 
 
-@pytest.mark.parametrize(("leak", "says"), [("prompt", "the prompt is no argument"), ("key", "credential is no arg")])
+@pytest.mark.parametrize(
+    ("leak", "says"), [("prompt", "the prompt is not an argument"), ("key", "credential is no arg")]
+)
 async def test_a_provider_that_leaks_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leak: str, says: str
 ) -> None:

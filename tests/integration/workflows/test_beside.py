@@ -45,7 +45,7 @@ Says it.
 
 - source: ${tell.stdout}
 """
-SUM = "numbers: list\nresult = sum(numbers)  # ${numbers} is no template\n"
+SUM = "numbers: list\nresult = sum(numbers)  # ${numbers} is not a template\n"
 TELL = 'name=total\necho "${name}: $TOTAL ${MISSING:-none} $$${name}" | sed "s/[0-9]*total$/pid/"\n'
 
 

@@ -193,7 +193,7 @@ async def test_a_blocked_program_cannot_be_started_from_code(shop: Any) -> None:
 
 
 async def test_what_is_no_python_is_told_before_anything_runs(shop: Any) -> None:
-    with pytest.raises(BadWorkflow, match="code: it is no Python: line 1: '\\(' was never closed"):
+    with pytest.raises(BadWorkflow, match="code: it is not Python: line 1: '\\(' was never closed"):
         await shop.run(flow("result = ("), {"x": 1})
     # Another interpreter may be a newer one: it is asked when its turn comes.
     told = problem(await shop.run(flow("result = (", f"- python: {sys.executable}"), {"x": 1}))
@@ -202,7 +202,7 @@ async def test_what_is_no_python_is_told_before_anything_runs(shop: Any) -> None
 
 async def test_a_name_that_is_no_variable_is_refused(shop: Any) -> None:
     text = f"{INPUT}## Steps\n### one\n- type: code\n- inputs: {{a-b: 1}}\n```python code\nresult = 1\n```\n"
-    with pytest.raises(BadWorkflow, match="'a-b' is no name of a variable"):
+    with pytest.raises(BadWorkflow, match="'a-b' cannot be the name of a variable"):
         await shop.run(text, {"x": 1})
     told = problem(await shop.run(text.replace("{a-b: 1}", "${x}"), {"x": {"a-b": 1}}))
     assert (told.kind, "'a-b'" in told.message) == ("bad_input", True)

@@ -1,4 +1,4 @@
-"""Where the file steps never go: what is no plain file of the workspace, and swaps while they are at work."""
+"""Where the file steps never go: what is not a plain file of the workspace, and swaps while they are at work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from leadrope.workflows import places
 from leadrope.workflows.steps.base import StepFailed
 from step_place import Here, outputs_of, refused
 
-# -- what is no plain file of the workspace ----------------------------------------------------------------------------
+# -- what is not a plain file of the workspace -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

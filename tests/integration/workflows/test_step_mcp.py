@@ -309,7 +309,7 @@ async def answering(reply: bytes) -> AsyncIterator[str]:
     [
         ("http", b"HTTP/1.1 401 No\r\nContent-Length: 7\r\n\r\nno key!", "status 401: no key!"),
         ("http", b"HTTP/1.1 302 X\r\nLocation: http://127.0.0.1/\r\n\r\n", "redirects"),
-        ("http", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "no MCP message"),
+        ("http", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "not an MCP message"),
         ("http", b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n: nothing\n\n", "stream ended"),
         ("http", b"what?\r\n\r\n", "not HTTP"),
         ("sse", b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nx", "no stream of events"),

@@ -226,12 +226,12 @@ async def test_adding_at_the_same_time_loses_no_row(here: Here) -> None:
     [
         ({"rows": [{"a": 1}] * 5001}, "too_large", "5,001 rows"),
         ({"rows": [{"a": "x" * 3_000_000}]}, "too_large", "bytes"),
-        ({"rows": "just text"}, "bad_input", "no list of objects"),
-        ({"rows": 7}, "bad_input", "no list of objects"),
-        ({"rows": None}, "bad_input", "no list of objects"),
-        ({"rows": [{"a": 1}, 2]}, "bad_input", "row 2 is no object"),
+        ({"rows": "just text"}, "bad_input", "not a list of objects"),
+        ({"rows": 7}, "bad_input", "not a list of objects"),
+        ({"rows": None}, "bad_input", "not a list of objects"),
+        ({"rows": [{"a": 1}, 2]}, "bad_input", "row 2 is not an object"),
         ({"rows": [{"a": 1}, {"b": 2}], "key": "a"}, "bad_input", "row 2 has no 'a'"),
-        ({"rows": [{"a": 1}], "name": " "}, "bad_request", "no name"),
+        ({"rows": [{"a": 1}], "name": " "}, "bad_request", "cannot be the name"),
     ],
 )
 async def test_rows_that_cannot_be_kept_are_told_and_change_nothing(

@@ -176,7 +176,7 @@ async def test_a_time_out_ends_it_and_keeps_what_it_said(shop: Any) -> None:
         (["- command: leadrope-no-such"], "command_failed", "127"),
         (["- command: pwd", "- cwd: gone"], "bad_input", "does not exist"),
         (["- command: pwd", "- cwd: .."], "bad_input", "out of the workspace"),
-        (["- command: pwd", "- cwd: file"], "bad_input", "is no folder"),
+        (["- command: pwd", "- cwd: file"], "bad_input", "is not a folder"),
         (["- command: pwd", "- cwd: way"], "bad_input", "out of the workspace"),
         (["- command: pwd", "- env: {PATH: /x}"], "bad_input", "PATH"),
         (["- command: pwd", "- env: {LD_PRELOAD: /x}"], "bad_input", "LD_PRELOAD"),

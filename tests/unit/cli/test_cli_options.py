@@ -10,7 +10,7 @@ import click
 import pytest
 
 from leadrope import errors
-from leadrope.cli import options, values
+from leadrope.cli import options, origins, values
 from leadrope.cli.run import build, command
 from leadrope.core import config as configs
 from leadrope.core.redaction import Secret
@@ -260,8 +260,8 @@ def test_a_malformed_mcp_file_is_refused_with_the_place(tmp_path: Path, text: st
 
 def test_an_error_about_a_field_is_told_under_the_flag_only_if_it_was_given() -> None:
     error = errors.BadValue("max_turns", "0 is out of range")
-    assert options.in_flags(error, {"max_turns": 0}).message == "--max-turns: 0 is out of range"
-    assert options.in_flags(error, {"max_turns": None}).message == "max_turns: 0 is out of range"
+    assert origins.named(error, {"max_turns": 0}).message == "--max-turns: 0 is out of range"
+    assert origins.named(error, {"max_turns": None}).message == "max_turns: 0 is out of range"
 
 
 @pytest.mark.parametrize(

@@ -230,8 +230,8 @@ def test_piped_text_is_the_agents_own() -> None:
             "  ✗ Bash make test  denied by you: not now\n",
         ),
         (
-            decided(BASH, decision="deny", by="nobody", reason="nobody is there to approve it"),
-            "  ✗ Bash make test  denied: nobody is there to approve it\n",
+            decided(BASH, decision="deny", by="nobody", reason="no one is available to approve it"),
+            "  ✗ Bash make test  denied: no one is available to approve it\n",
         ),
         (
             decided(BASH, decision="deny", by="timeout", reason="APPROVAL_TIMEOUT: no answer in 300 s"),

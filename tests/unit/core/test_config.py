@@ -168,7 +168,7 @@ def test_a_clock_that_is_no_number_is_named(name: str, value: str) -> None:
         ('forward_env = "HTTPS_PROXY"', "forward_env: expected a list", None),
         ("[models]\nopus = 5", "models", None),
         ("[connections.a]", "connections.a: needs either a command", None),
-        ('[connections."a b"]\ncommand = "x"', "connections.a b: the name", None),
+        ('[connections."a b"]\ncommand = "x"', 'connections."a b": the name', None),
         (
             '[run]\nconnections = ["fils"]\n[connections.files]\ncommand="x"',
             "no connection 'fils'",
@@ -209,7 +209,7 @@ def test_a_wrong_override_is_told_by_field(overrides: dict[str, Any], field: str
 
 def test_unknown_names_of_a_call_get_a_suggestion() -> None:
     loaded = config.parse(FULL)
-    with pytest.raises(errors.BadConfig, match="Did you mean review"):
+    with pytest.raises(errors.BadValue, match="Did you mean review"):
         config.apply(loaded, "reveiw", {"prompt": "p"})
     with pytest.raises(errors.BadConfig, match="Did you mean files"):
         config.apply(loaded, None, {"prompt": "p", "connections": ["file"]})

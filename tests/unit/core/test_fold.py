@@ -80,7 +80,7 @@ VERDICTS: list[tuple[str, tuple[events.Event, ...], tuple[str, str | None, str]]
     ("a signal", (TURN, AgentExited(exit_code=-9)), ("failed", "agent_died", "")),
     ("a bad exit after a good turn", (TURN, good(), AgentExited(exit_code=1)), ("failed", "agent_died", "done")),
     (
-        "an end of ours after a good turn is no failure",
+        "an end of ours after a good turn is not a failure",
         (TURN, good(), AgentExited(exit_code=-15, ended_by="supervisor")),
         ("succeeded", None, "done"),
     ),

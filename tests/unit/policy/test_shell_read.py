@@ -117,7 +117,7 @@ def test_where_a_program_runs(command: str, cwd: str | None) -> None:
         ("ls \x07", "control"),
         ("ls \u202e", "invisible"),
         ("ls \ud800", "Unicode"),
-        ("ev\\\nil", "goes on inside a word"),
+        ("ev\\\nil", "continues inside a word"),
         ("x" * 20_001, "20 kB"),
         ("true;" * 201, "200 commands"),
         ("a|" * 2001, "2,000 signs"),

@@ -81,7 +81,7 @@ def test_nobody_takes_our_names(site: Path) -> None:
         ("bad = parrot_bad:NoSuchClass", "parrot_bad:NoSuchClass cannot be loaded: AttributeError"),
         ("bad = no_such_module:X", "cannot be loaded: ModuleNotFoundError"),
         ("bad = parrot_bad:Broken", "cannot be loaded: RuntimeError: no wings"),
-        ("bad = parrot_bad:Half", "is no provider: it has no capabilities, is_available, prepare, requires_api_key"),
+        ("bad = parrot_bad:Half", "is not a provider: it has no capabilities, is_available, prepare, requires_api_key"),
         ("bad = parrot_bad:Nameless", "calls itself 'other'"),
     ],
 )

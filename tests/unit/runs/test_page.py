@@ -231,7 +231,7 @@ def test_it_tells_who_said_yes_and_why() -> None:
     )
     text = " ".join(Parsed(render(info(), None, found, None)).text.split())
     assert "Allowed by user:anna, approval: tests are fine" in text
-    assert "user:anna said yes after 1.0 s, for the same call in the whole run: tests are fine" in text
+    assert "user:anna approved it after 1.0 s, for the same call in the whole run: tests are fine" in text
     assert "Denied by policy, blocked of project: no pushes" in text
     assert "1 denied" in text
 

@@ -96,7 +96,7 @@ def test_a_limit_is_waited_for_only_when_that_was_asked_for() -> None:
     later = again(PARKED, msgspec.structs.replace(waiting, now=5000.0, waits=5))
     assert later is not None
     assert later.delay_s > 10, "a reset that lies in the past, again and again, is no reason to hurry"
-    assert again(PARKED, msgspec.structs.replace(waiting, attempts=1)) is not None, "it is no failure"
+    assert again(PARKED, msgspec.structs.replace(waiting, attempts=1)) is not None, "it is not a failure"
     assert again(PARKED, msgspec.structs.replace(waiting, left_s=50.0)) is None
     assert again(msgspec.structs.replace(PARKED, resets_at=None), waiting) is None
 

@@ -104,7 +104,7 @@ def test_an_import_writes_nowhere_else(sessions: Sessions, tmp_path: Path, file:
         msgspec.json.encode(Export(leadrope_session=1, info=SessionInfo(id=A))),
         msgspec.json.encode(ExportLine(file=file, line="{}")),
     ]
-    with pytest.raises(errors.BadValue, match="is no file of a session"):
+    with pytest.raises(errors.BadValue, match="is not a file of a session"):
         sessions.import_(rows)
     assert sessions.listing() == []
     assert not list(tmp_path.rglob("x.jsonl"))

@@ -50,7 +50,7 @@ Words about the steps.
   # indented, and a comment of YAML
 - on-error:   sorry
 ~~~python code
-# ${first.stdout} is no template here
+# ${first.stdout} is not a template here
 ### nor is this a heading
 result = a
 ~~~
@@ -409,7 +409,7 @@ def test_rename_leaves_alone_what_only_looks_like_the_step() -> None:
     after = edit.rename(MESSY, "first", "one")
     assert '- command: "echo ${n} \\"${n ?? \\"none\\"}\\""   # a comment' in after
     assert '    b: ["${one.exit_code}", "${one.stdout ?? \\"x\\"}"]   # two' in after
-    assert "# ${first.stdout} is no template here" in after
+    assert "# ${first.stdout} is not a template here" in after
     assert "- next: {first: sorry,  third: [third]}" in after, "a branch is no step"
     assert "carry: {first-word:" in after
     assert '- values: {first: "${inner.results[0].text}"}' in after

@@ -13,7 +13,7 @@ ROUTES: list[tuple[str, tuple[str, ...], bool] | tuple[str, None, None]] = [
     ("next: str\nresult = 1", None, None),
     ("def f():\n    next = 'a'\n    return next\nresult = f()", None, None),
     ("result = [next for next in [1]]", None, None),
-    ("this is no Python, next", None, None),
+    ("this is not Python, next", None, None),
     ("next = 'a'", ("a",), False),
     ("next: str = 'a'", ("a",), False),
     ("if x:\n    next: str = 'a'\nelse:\n    next: str = 'b'", ("a", "b"), False),

@@ -133,7 +133,7 @@ def test_columns_in_all_their_forms() -> None:
     for bad, told in (
         (["a: numbr"], "Did you mean number"),
         (["a", "A"], "twice"),
-        (["!"], "no name"),
+        (["!"], "cannot be the name"),
         ({"a": "list"}, "Types are"),
     ):
         with pytest.raises(errors.BadValue, match=told):

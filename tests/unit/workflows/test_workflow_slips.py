@@ -120,7 +120,7 @@ SLIPS: dict[str, tuple[str, list[tuple[str, int, int, str | None]]]] = {
         "### a\n\nx\n\n- type: agent\n\n```\nls\n```\n",
         [("untagged_fence", 7, 1, "```prompt")],
     ),
-    "a block of values is no text": (
+    "a block of values is not text": (
         "### a\n\nx\n\n- type: agent\n\n```yaml\ntype: object\n```\n",
         [("missing_parameter", 1, 1, None), ("untagged_fence", 7, 1, None)],
     ),

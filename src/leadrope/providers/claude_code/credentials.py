@@ -258,7 +258,7 @@ def expiry(value: object) -> float | None:
         moment = datetime.fromisoformat(value.strip())
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise ValueError(f"{value!r} is no time")  # noqa: TRY004  # a value of a file, not a caller's mistake
+        raise ValueError(f"{value!r} is not a time")  # noqa: TRY004  # a value of a file, not a caller's mistake
     number = float(value)
     # Seconds reach this size in the year 5138, milliseconds did in 1973.
     return number / 1000 if number > 1e11 else number
@@ -318,7 +318,7 @@ class _Search:
             try:
                 ends = expiry(login.expiresAt)
             except ValueError:
-                self.notices.append(f"{shown}: expiresAt is no time")
+                self.notices.append(f"{shown}: expiresAt is not a time")
                 ends = self._now
             if ends is None or ends > self._now + MARGIN_S:
                 return Credential(

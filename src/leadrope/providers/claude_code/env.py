@@ -6,7 +6,7 @@ Pure: the caller hands in the surrounding environment as a mapping; this module 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from leadrope import errors, spelling
@@ -46,7 +46,7 @@ _SECRET_ENDINGS = ("CLIENT_SECRET",)
 _PROVIDER_KEYS = frozenset({"OPENAI_API_KEY", "PERPLEXITY_API_KEY"})
 
 _OWN_PREFIXES = {
-    "ANTHROPIC_": "it would change the account or the model server; use credential, base_url or model of the request",
+    "ANTHROPIC_": "it would change the account or the model server",
     "CLAUDE_": "it would change the agent's own settings",
     "LEADROPE_": "it belongs to leadrope itself",
 }
@@ -54,8 +54,8 @@ _OWN_NAMES = {
     "CLAUDECODE": "the agent would take itself for a nested one and refuse to work",
     "IS_SANDBOX": "it tells the agent that it is in a sandbox; leadrope alone may say so",
     "DISABLE_AUTOUPDATER": "leadrope sets it",
-    "MAX_STRUCTURED_OUTPUT_RETRIES": "use max_structured_retries of the request",
-    "MAX_THINKING_TOKENS": "use max_thinking_tokens of the request",
+    "MAX_STRUCTURED_OUTPUT_RETRIES": "it has an option of its own",
+    "MAX_THINKING_TOKENS": "it has an option of its own",
     **dict.fromkeys(
         ("PATH", "HOME", "TMPDIR", "TEMP", "TMP", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "SYSTEMROOT", "COMSPEC"),
         "leadrope sets it, and the child finds its programs and files through it",
@@ -140,6 +140,21 @@ def refused(name: str, *, is_marked: bool = False) -> str | None:
     return None
 
 
+_INSTEAD = {
+    "ANTHROPIC_": ("base_url", "model", "credential"),
+    "MAX_STRUCTURED_OUTPUT_RETRIES": ("max_structured_retries",),
+    "MAX_THINKING_TOKENS": ("max_thinking_tokens",),
+}
+
+
+def _instead(name: str) -> str | None:
+    """The options of a run that do what the variable is meant to do."""
+    for start, fields in _INSTEAD.items():
+        if name.upper().startswith(start):
+            return f"Use {' or '.join(spelling.option(field) for field in fields)}."
+    return None
+
+
 def check_variables(variables: Mapping[str, str], marked: Iterable[str] = ()) -> None:
     """Raise for the first variable of a run that could turn the child; `CLAUDE_CODE_MAX_OUTPUT_TOKENS` may pass.
 
@@ -161,22 +176,24 @@ def check_variables(variables: Mapping[str, str], marked: Iterable[str] = ()) ->
             hint = f"If the agent needs it: `{way}`, or secret_variables in [run] of config.toml."
             raise errors.VariableRefused(name, reason, hint=hint)
         if reason is not None:
-            raise errors.VariableRefused(name, reason)
+            raise errors.VariableRefused(name, reason, hint=_instead(name))
 
 
-def passed_on(environ: Mapping[str, str], forward_env: Iterable[str], *, default_home: Path) -> dict[str, str]:
+def check_forwarded(names: Iterable[str]) -> None:
+    """Raise for the first name of `forward_env` that could turn the child."""
+    for name in names:
+        if reason := refused(name):
+            raise errors.VariableRefused(name, f"{reason} (named in forward_env)")
+
+
+def passed_on(environ: Mapping[str, str], forward_env: Sequence[str], *, default_home: Path) -> dict[str, str]:
     """What every agent gets of the caller's environment."""
     env = {name: value for name in ALLOWED if (value := _lookup(environ, name)) is not None}
     # Without HOME the program falls back to the password file, past the home that the caller meant.
     env["HOME"] = env.get("HOME") or str(default_home)
     env["PATH"] = env.get("PATH") or DEFAULT_PATH
-    for name in forward_env:
-        reason = refused(name)
-        if reason is not None:
-            raise errors.VariableRefused(name, f"{reason} (named in forward_env)")
-        if name in environ:
-            env[name] = environ[name]
-    return env
+    check_forwarded(forward_env)
+    return env | {name: environ[name] for name in forward_env if name in environ}
 
 
 def child_env(
@@ -189,7 +206,7 @@ def child_env(
     run_id: str,
     is_root: bool,
     default_home: Path,
-    forward_env: Iterable[str] = (),
+    forward_env: Sequence[str] = (),
     is_trusted: bool = False,
     shell: str | None = None,
     domain: Domain = Domain(),  # noqa: B008  # frozen

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -44,7 +44,7 @@ def plan_launch(
     is_root: bool,
     default_home: Path,
     instructions_text: str = "",
-    forward_env: Iterable[str] = (),
+    forward_env: Sequence[str] = (),
     is_trusted: bool = False,
     shell: str | None = None,
     domain: Domain = Domain(),  # noqa: B008  # frozen

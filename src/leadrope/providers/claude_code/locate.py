@@ -20,7 +20,7 @@ from typing import IO
 
 import msgspec
 
-from leadrope import errors
+from leadrope import errors, spelling
 from leadrope.core import installation
 from leadrope.process import reachable
 from leadrope.providers.base import Availability
@@ -99,7 +99,7 @@ def find_binary(
     A setting that leads nowhere is an error: falling back would run another program than the one asked for.
     """
     if setting:
-        return _explicit(setting, "binary", environ)
+        return _explicit(setting, spelling.option("binary"), environ, field="binary")
     if environ.get(SETTING):
         return _explicit(environ[SETTING], SETTING, environ)
     found = _on_path("claude", environ)
@@ -191,18 +191,20 @@ async def auth_status(
     return AuthStatus(logged_in=reply.logged_in and answer.exit_code == 0, method=reply.auth_method)
 
 
-def _explicit(setting: str, source: str, environ: Mapping[str, str]) -> str:
+def _explicit(setting: str, source: str, environ: Mapping[str, str], *, field: str | None = None) -> str:
     if os.sep not in setting and (os.altsep is None or os.altsep not in setting):
         found = _on_path(setting, environ)
         if found:
             return found
-        raise errors.CliNotFound(f"{source} is {setting!r}, and no such program is on PATH", hint=install_hint())
+        raise errors.CliNotFound(
+            f"{source}: no program {setting!r} is on PATH", hint=f"Correct {source}. {install_hint()}", field=field
+        )
     home = environ.get("HOME", "")
     path = Path(home + setting[1:] if home and setting.startswith("~/") else setting).absolute()
     if _is_program(path):
         return str(path)
     what = "is not an executable file" if reachable.exists(path) else "does not exist"
-    raise errors.CliNotFound(f"{source} is {setting!r}, and {path} {what}", hint=f"Correct {source}. {install_hint()}")
+    raise errors.CliNotFound(f"{source}: {path} {what}", hint=f"Correct {source}. {install_hint()}", field=field)
 
 
 def _on_path(name: str, environ: Mapping[str, str]) -> str | None:

@@ -42,7 +42,7 @@ def decode_oneshot(stdout: str | bytes, stderr: str, exit_code: int) -> OneshotR
     try:
         told = _DECODER.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        warning = Warning_(kind="claude_code.unreadable_reply", message=f"the CLI's answer is no reply: {error}")
+        warning = Warning_(kind="claude_code.unreadable_reply", message=f"the CLI's answer is not a reply: {error}")
         return OneshotReply(text=raw.decode("utf-8", "replace").strip(), warnings=(warning,))
     if isinstance(told, str):
         return OneshotReply(text=told)

@@ -230,7 +230,7 @@ def _to_resume(sessions: Path, session_id: str) -> Path:
         raise errors.BadValue(
             "resume",
             f"no session {session_id!r} is known in {sessions}",
-            hint="Check the id, and LEADROPE_HOME; a run that was told not to persist cannot be resumed.",
+            hint="Check the id, and LEADROPE_HOME; a run that was not persisted cannot be resumed.",
         )
     folder = sessions / session_id / "config"
     if not _is_sound(sessions / session_id, session_id):

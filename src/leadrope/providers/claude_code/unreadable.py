@@ -93,7 +93,7 @@ def refusal(raw: bytes) -> signals.OtherControl | None:
 
 
 def mend(raw: bytes) -> bytes | None:
-    """The same JSON in clean UTF-8, or None if it is no JSON.
+    """The same JSON in clean UTF-8, or None if it is not JSON.
 
     JavaScript cuts texts between the two halves of an emoji and prints a half as an escape that strict readers refuse.
     """

@@ -130,7 +130,7 @@ class Names:
             yield path.offset + found.start(), path.offset + found.end(), new
 
     def loosely_in(self, text: str) -> str:
-        r"""The same for text in which quotes are escaped: `"${a.b ?? \"none\"}"` is no template before it is read."""
+        r"""The same for text in which quotes are escaped: `"${a.b ?? \"none\"}"` is not a template until it is read."""
         paths = [".".join((*self._around[number:], "")) for number in range(len(self._around) + 1)]
         for path in paths:
             begin = rf"((?:\$\{{|\?\?)\s*{re.escape(path)}){re.escape(self.old)}{_NOT_A_NAME}"

@@ -325,7 +325,7 @@ def _model(said: Said) -> None:
     if model.lower().startswith("anthropic/"):
         said.values["model"] = model.partition("/")[2]
     elif _FOREIGN_MODEL.fullmatch(model):
-        said.drop("model", f"{model} is no model of Claude", _OTHER_MODEL)
+        said.drop("model", f"{model} is not a model of Claude", _OTHER_MODEL)
 
 
 def _http(said: Said) -> None:

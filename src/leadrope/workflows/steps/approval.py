@@ -20,7 +20,7 @@ class FieldConfig(Config, frozen=True, kw_only=True):
     type: Annotated[forms.FieldType, Meta(description="What can be given.")] = "text"
     label: Annotated[str, Meta(description="What the person reads (default: the name of the field).")] = ""
     required: Annotated[bool, Meta(description="An answer without it is refused.")] = True
-    default: Annotated[Any, Meta(description="The value where none is given; it need not be given then.")] = UNSET
+    default: Annotated[Any, Meta(description="The default value, which makes the field optional.")] = UNSET
     choices: Annotated[
         list[Annotated[str, Meta(min_length=1, max_length=100)]],
         Meta(max_length=100, description="Of a `choice`: what can be chosen."),

@@ -1,6 +1,6 @@
 """`code`: the body of a Python function with typed inputs, in a process of its own. Decides nothing about rules.
 
-`${` in the code is no template: values come in through `inputs`, as variables, and never as text of the program.
+`${` in the code is not a template: values come in through `inputs`, as variables, and never as text of the program.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ def mistakes(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield from _name_mistakes(ast.parse(source), parameters.get("inputs", {}))
         except (SyntaxError, ValueError, RecursionError) as error:
             where = f"line {error.lineno}: {error.msg}" if isinstance(error, SyntaxError) else str(error)
-            yield "code", f"it is no Python: {where}"
+            yield "code", f"it is not Python: {where}"
     inputs = parameters.get("inputs")
     for name in inputs if isinstance(inputs, dict) else ():
         if not name.isidentifier():
-            yield "inputs", f"{name!r} is no name of a variable. Use letters, digits and _."
+            yield "inputs", f"{name!r} cannot be the name of a variable. Use letters, digits and _."
 
 
 def _name_mistakes(tree: ast.Module, inputs: Any) -> Iterator[tuple[str, str]]:
@@ -75,7 +75,9 @@ def _name_mistakes(tree: ast.Module, inputs: Any) -> Iterator[tuple[str, str]]:
 async def run(config: Code, context: Context) -> Done:
     for name in config.inputs:
         if not name.isidentifier():
-            raise StepFailed(f"input {name!r} is no name of a variable", kind="bad_input", hint="Use letters and _.")
+            raise StepFailed(
+                f"input {name!r} cannot be the name of a variable", kind="bad_input", hint="Use letters and _."
+            )
     name = brief(config.code, 60)
     text = f"{shlex.quote(config.python or 'python3')} -c {shlex.quote(config.code)}"
     call = ToolCall(id=str(context.key), name="Bash", input={"command": text})

@@ -13,7 +13,7 @@ from leadrope.workflows.steps.base import Config, Context, Done, Kind
 
 class DeleteFileConfig(Config, frozen=True, kw_only=True):
     file_path: Annotated[str, Meta(description="The file, seen from the workspace; a link's target is what goes.")]
-    missing_ok: Annotated[bool, Meta(description="No error where there is no such file.")] = False
+    missing_ok: Annotated[bool, Meta(description="Ignore a file that does not exist.")] = False
 
 
 async def run(config: DeleteFileConfig, context: Context) -> Done:

@@ -405,7 +405,7 @@ def _span(word: int | str) -> range:
         return range(int(text[0]) * 100, int(text[0]) * 100 + 100)
     bounds = (first.strip(), last.strip() if dash else first.strip())
     if not all(bound.isascii() and bound.isdigit() and 100 <= int(bound) <= 599 for bound in bounds):
-        raise _bad(f"expect: {brief(text, 40)!r} is no status", 'Write 200, "200-299" or "2xx".')
+        raise _bad(f"expect: {brief(text, 40)!r} is not a status", 'Write 200, "200-299" or "2xx".')
     return range(int(bounds[0]), int(bounds[1]) + 1)
 
 

@@ -15,7 +15,7 @@ from leadrope.workflows.steps.base import Config, Context, Done, Kind
 class LlmConfig(Config, frozen=True, kw_only=True):
     prompt: Annotated[str, Meta(description="What the model is asked.")]
     prompt_file: Annotated[str | None, Meta(description="A file beside the workflow that holds the prompt.")] = None
-    system: Annotated[str | None, Meta(description="What it is told beforehand.")] = None
+    system: Annotated[str | None, Meta(description="The system prompt.")] = None
     provider: Annotated[str | None, Meta(description="The provider of the model (default: claude-code).")] = None
     model: Annotated[str, Meta(description="A tier (opus, sonnet, haiku) or a model's id.")] = "haiku"
     effort: Annotated[

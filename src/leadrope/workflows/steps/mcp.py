@@ -43,7 +43,7 @@ async def run(config: Mcp, context: Context) -> Done:
     config = _parted(config, context.service.config.connections)
     server = _known(config, context)
     if not _TOOL.fullmatch(config.tool):
-        raise StepFailed(f"{brief(config.tool, 60)!r} is no name of a tool", kind="bad_input")
+        raise StepFailed(f"{brief(config.tool, 60)!r} cannot be the name of a tool", kind="bad_input")
     # Opened before it is judged: rules look at every text in it.
     opened = templates.opened_inside(context.sources.get("arguments"), config.arguments)
     call = await context.permit(

@@ -54,11 +54,11 @@ def check_encoding(name: str) -> None:
     if name == "base64":
         return
     try:
-        # An unknown one, and one that is no text's (`zlib`, `rot13`).
+        # An unknown one, and one that is not text's (`zlib`, `rot13`).
         "a".encode(name)
     except (LookupError, UnicodeError, ValueError):
         raise StepFailed(
-            f"encoding: {name[:40]!r} is no encoding of text",
+            f"encoding: {name[:40]!r} is not an encoding of text",
             kind="bad_input",
             hint="Use for example utf-8, utf-16, latin-1 or cp1252; or base64 for bytes.",
         ) from None

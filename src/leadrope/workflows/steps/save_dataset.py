@@ -50,16 +50,16 @@ def rows_of(given: Any) -> list[dict[str, Any]]:
     if isinstance(value, Mapping):
         value = [value]
     if value is msgspec.UNSET or not isinstance(value, list | tuple):
-        shown = "a text that is no JSON" if isinstance(given, str) else json.dumps(given)[:40]
+        shown = "a text that is not JSON" if isinstance(given, str) else json.dumps(given)[:40]
         raise StepFailed(
-            f"rows: {shown} is no list of objects",
+            f"rows: {shown} is not a list of objects",
             kind="bad_input",
             hint="Give it the `data` of a structure step with format: array.",
         )
     for number, row in enumerate(value, 1):
         if not isinstance(row, Mapping):
             raise StepFailed(
-                f"rows: row {number} is no object: {json.dumps(row, ensure_ascii=False)[:40]}",
+                f"rows: row {number} is not an object: {json.dumps(row, ensure_ascii=False)[:40]}",
                 kind="bad_input",
                 hint="Each row is an object with the columns as its keys.",
             )

@@ -289,7 +289,7 @@ def _folder(given: str, workspace: Path) -> Path:
             hint="Name a folder inside of it; links are followed.",
         )
     if not path.is_dir():
-        what = "is no folder" if path.exists() else "does not exist"
+        what = "is not a folder" if path.exists() else "does not exist"
         raise StepFailed(f"cwd {given!r} {what} ({path})", kind="bad_input", hint="Make it in a step before this one.")
     return path
 
@@ -319,7 +319,7 @@ def _hint(code: int) -> str | None:
         return "126: a program may not be executed, or the policy has masked it (blocked_commands)."
     if code == 127:
         return "127: a program was not found; in the sandbox only the system's and the PATH's programs are seen."
-    return "Where this exit code is no failure, say `ignore_errors: true`, or `on-error` for a step that handles it."
+    return "If this exit code is not a failure, set `ignore_errors: true`, or `on-error` for a step that handles it."
 
 
 _TEXT = {"type": "string"}

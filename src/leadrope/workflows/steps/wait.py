@@ -79,7 +79,7 @@ def _time(text: str) -> dt.datetime:
         return found if found.tzinfo is not None else found.astimezone()
     except (ValueError, OverflowError):
         raise StepFailed(
-            f"until: {text[:40]!r} is no time",
+            f"until: {text[:40]!r} is not a time",
             kind="bad_input",
             hint="Write it like 2030-01-31T08:00 or with a zone, +01:00.",
         ) from None

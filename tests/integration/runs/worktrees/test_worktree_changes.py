@@ -186,7 +186,7 @@ async def test_apply_belongs_to_the_same_repository(place: Any) -> None:
     tree = await place.create()
     stranger = place.folder / "stranger"
     place.git("clone", "-q", str(place.repo), str(stranger))
-    with pytest.raises(errors.BadDirectory, match="is no checkout of the repository"):
+    with pytest.raises(errors.BadDirectory, match="is not a checkout of the repository"):
         await place.apply(tree, onto=stranger)
     with pytest.raises(errors.BadDirectory, match="the run's own worktree"):
         await place.apply(tree, onto=Path(tree.path))

@@ -110,7 +110,7 @@ async def test_a_branch_that_is_taken_gives_way_to_a_longer_name(place: Any) -> 
 async def test_errors_say_what_is_missing(place: Any) -> None:
     outside = place.folder / "outside"
     outside.mkdir()
-    with pytest.raises(errors.BadDirectory, match="is in no git repository"):
+    with pytest.raises(errors.BadDirectory, match="is not in a git repository"):
         await place.create(repo=outside)
     with pytest.raises(errors.BadDirectory, match="does not exist"):
         await place.create(repo=place.folder / "nowhere")
