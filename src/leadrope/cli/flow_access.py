@@ -27,7 +27,7 @@ _OPTIONS = (
         "add_dirs",
         multiple=True,
         metavar="DIR[:ro]",
-        help="Another folder for commands and agents; with :ro commands can only read it. A folder with keys (~/.ssh, "
+        help="Another folder for commands and agents; with :ro they can only read it. A folder with keys (~/.ssh, "
         "~/.config/gh) is for commands alone. Repeatable.",
     ),
     click.option(

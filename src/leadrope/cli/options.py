@@ -102,8 +102,8 @@ FLAGS: tuple[Flag, ...] = (
         field="extra_dirs",
         multiple=True,
         read=values.as_given,
-        metavar=_DIRECTORY,
-        help="Another folder that belongs to the workspace; repeatable.",
+        metavar="DIR[:ro]",
+        help="Another folder that belongs to the workspace; with :ro it can only be read. Repeatable.",
     ),
     Flag(
         "--var",

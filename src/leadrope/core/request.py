@@ -183,7 +183,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     connections: dict[str, McpServer] = {}
     """MCP servers by name."""
     extra_dirs: tuple[str, ...] = ()
-    """More folders that belong to the workspace."""
+    """More folders that belong to the workspace; `DIR:ro` can only be read."""
     subagents: dict[str, dict[str, Any]] = {}
     """Definitions handed to the agent as they are (its --agents)."""
     sandbox: dict[str, Any] | None = None

@@ -17,7 +17,7 @@ from leadrope import errors
 from leadrope.core.agent_sandbox import AgentSandbox
 from leadrope.core.request import Mode
 from leadrope.core.tools import BASELINE_TOOLS, ToolCall, ToolClass
-from leadrope.policy import agent_sandbox, paths, patterns, web
+from leadrope.policy import agent_sandbox, paths, patterns, read_only_folders, web
 from leadrope.policy.findings import Finding
 from leadrope.policy.look import SHELL_TOOLS, Facts, Look
 from leadrope.policy.resolve import EffectivePolicy
@@ -73,6 +73,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     mode: Mode
     workspace: tuple[str, ...]
     """Folders in which edits count as inside; the first is the working directory."""
+    read_only: tuple[str, ...] = ()
+    """Folders that the caller added to be read: no call writes there, in any mode. Real paths."""
     tools: tuple[str, ...] | None = None
     """The caller's own list; None means that he named none and every tool may be used."""
     disallowed_tools: tuple[str, ...] = ()
@@ -168,6 +170,11 @@ def _texts(entries: Iterable[str]) -> list[str]:
 def _by_rules(policy: Policy, look: Look, facts: Facts) -> list[Ask | Deny]:
     rules = policy.rules
     found: list[Ask | Deny] = list(_by_web(rules, look, facts))
+    for finding in read_only_folders.check(policy.read_only, look) if policy.read_only else ():
+        if finding.word == "deny":
+            return [Deny(read_only_folders.RULE, finding.reason, "run")]
+        if not facts.sandboxed and (unread := _unread(rules, read_only_folders.RULE, finding.reason, "run", facts)):
+            found.append(unread)
     for rule in CHECKS:
         value = getattr(rules, rule.field)
         if rule.name == "protected_paths" and policy.protected:

@@ -219,6 +219,11 @@ class Look:
             if name == "git" and not _GIT_FED.isdisjoint(program.words):
                 yield _UNKNOWN, program.cwd
 
+    @property
+    def makes_links(self) -> bool:
+        """The line gives something a second name."""
+        return bool(self._links)
+
     @functools.cached_property
     def _links(self) -> tuple[tuple[str | None, str, str | None], ...]:
         """Second names that the line itself makes: what is meant, the new name, and the folder both are seen from."""

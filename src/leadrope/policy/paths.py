@@ -49,6 +49,11 @@ def _below(path: str, root: str) -> str | None:
     return path[len(start) :] if path.startswith(start) else None
 
 
+def is_below(path: str, root: str) -> bool:
+    """Is an absolute path this folder, or in it? By its text."""
+    return _below(path, root) is not None
+
+
 def user_home() -> str:
     return os.path.expanduser("~")
 

@@ -74,7 +74,7 @@ def variables(spec: Sandbox) -> dict[str, str]:
 
 def _refuse(spec: Sandbox, machine: Machine) -> None:
     opened = {real(path, machine) for path in spec.opened}
-    given = {"cwd": (spec.workspace,), "extra_dirs": spec.writable, "readable": spec.readable}
+    given = {"cwd": (spec.workspace,), "extra_dirs": (*spec.writable, *spec.readable)}
     for field, paths in given.items():
         for path in paths:
             where = real(path, machine)

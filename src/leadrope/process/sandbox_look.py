@@ -58,9 +58,8 @@ def look(spec: Sandbox) -> Machine:
         _needed(path)
     places = {path: _needed(path) for path in needed}
     writable = [place.real for place in places.values()]
-    repositories = sandbox_git.git_dirs(
-        spec.workspace, given=(spec.workspace, *spec.writable, *spec.repositories), writable=writable
-    )
+    own = (spec.workspace, *spec.writable, *(path for path in spec.repositories if not _is_only_shown(path, spec)))
+    repositories = sandbox_git.git_dirs(spec.workspace, given=own, writable=writable)
     if spec.level == "workspace":
         for folder in repositories:
             sandbox_git.fill_gaps(folder, writable=writable)
@@ -197,6 +196,12 @@ def _protected(spec: Sandbox) -> Iterator[str]:
     yield from (path for path in spec.kept if reachable.exists(path))
     # Whoever can write to the Python that runs leadrope runs outside of every box, the next time.
     yield sys.prefix
+
+
+def _is_only_shown(path: str, spec: Sandbox) -> bool:
+    """In a folder that is read-only here: nothing is opened, made or copied for git there."""
+    around = [one for one in (spec.workspace, *spec.writable, *spec.readable) if Path(path).is_relative_to(one)]
+    return max(around, key=len, default=None) in spec.readable
 
 
 def _above(paths: tuple[str, ...], writable: list[str]) -> tuple[str, ...]:

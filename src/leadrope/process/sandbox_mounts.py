@@ -35,8 +35,13 @@ def mounts_of(spec: Sandbox, machine: Machine) -> dict[str, Mount]:
 
     for path in spec.readable:
         add(place_of(path, machine), "ro")
-    for path in (spec.workspace, *spec.writable, *machine.git):
+    for path in (spec.workspace, *spec.writable):
         add(place_of(path, machine), work)
+    for path in machine.git:
+        # Mounted on itself to stay in its place. In a read-only folder it would be opened by that.
+        nearest = _nearest(mounts, path)
+        if nearest is None or mounts[nearest].kind != "ro":
+            add(place_of(path, machine), work)
     for place in (*machine.toolchains, *machine.identity):
         if not sees(mounts, place.real, machine):
             add(place, "ro")

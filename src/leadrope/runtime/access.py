@@ -16,6 +16,7 @@ import msgspec
 
 from leadrope import errors, spelling
 from leadrope.confined import real_path
+from leadrope.core import extra_dirs
 from leadrope.core import home as homes
 from leadrope.core.redaction import SHORTEST
 from leadrope.core.secret_names import is_secret_name
@@ -24,7 +25,6 @@ from leadrope.providers.claude_code import env as environments
 from leadrope.runtime import checks
 
 Level = Literal["workspace", "read-only", "off"]
-READ_ONLY = ":ro"
 _SOCKETS = ("/run", "/var/run")
 """Whoever reaches the sockets in here can do as their user; a file cannot ask for them."""
 
@@ -39,7 +39,7 @@ class SharedFolder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """A place that the sandbox always hides, which the user himself has opened. Agents do not get it."""
 
     def __str__(self) -> str:
-        return f"{self.path}{READ_ONLY if self.is_read_only else ''}"
+        return extra_dirs.spell(self.path, is_read_only=self.is_read_only)
 
     def covers(self, other: SharedFolder) -> bool:
         is_inside = other.path == self.path or other.path.startswith(self.path.rstrip("/") + "/")
@@ -79,8 +79,8 @@ class Access(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def for_agents(self) -> tuple[str, ...]:
-        """The folders that agent steps work in as well."""
-        return tuple(one.path for one in self.folders if not one.is_read_only and not one.is_key)
+        """The folders that agent steps get as well, as their `extra_dirs`. An agent cannot be given a single file."""
+        return tuple(str(one) for one in self.folders if not one.is_key and Path(one.path).is_dir())
 
 
 def read_folder(text: str, *, base: Path, environ: Mapping[str, str], leadrope_home: Path) -> SharedFolder:
@@ -181,8 +181,7 @@ def secret_values(names: Iterable[str], environ: Mapping[str, str], leadrope_hom
 
 
 def _parsed(text: str, base: Path, environ: Mapping[str, str]) -> tuple[Path, bool]:
-    is_read_only = text.endswith(READ_ONLY)
-    name = text.removesuffix(READ_ONLY)
+    name, is_read_only = extra_dirs.parse(text)
     if not name.strip() or "\0" in name:
         raise errors.BadValue("add_dir", f"{text!r} names no folder", hint="Write DIR, or DIR:ro to have it read-only.")
     path = homes.user_home(environ) / name[2:] if name == "~" or name.startswith("~/") else base / name

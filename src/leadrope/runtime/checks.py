@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from leadrope import errors, spelling
+from leadrope.core import extra_dirs
 
 # An agent that may edit its working directory must not be given the machine itself.
 FORBIDDEN = ("/etc", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/sys", "/proc", "/dev", "/boot")
@@ -35,7 +36,13 @@ def working_directory(cwd: str | None) -> str:
 
 
 def extra_directory(given: str, cwd: str) -> str:
-    path = Path(cwd, Path(given).expanduser())
+    """`DIR` or `DIR:ro` with its links resolved, or an error that says what is wrong with it."""
+    name, is_read_only = extra_dirs.parse(given)
+    if not name.strip():
+        raise errors.BadValue(
+            "extra_dirs", f"{given!r} names no folder", hint="Write DIR, or DIR:ro for one that is only read."
+        )
+    path = Path(cwd, Path(name).expanduser())
     if not path.is_dir():
         raise errors.BadDirectory(
             f"extra directory {given!r} does not exist or is not a directory",
@@ -44,8 +51,8 @@ def extra_directory(given: str, cwd: str) -> str:
         )
     real = path.resolve()
     _require_access("extra", given, real, "extra_dirs")
-    refuse_system(given, str(real), "extra_dirs")
-    return _text(real)
+    refuse_system(name, str(real), "extra_dirs")
+    return extra_dirs.spell(_text(real), is_read_only=is_read_only)
 
 
 def _require_access(what: str, given: str, real: Path, field: str) -> None:

@@ -29,7 +29,7 @@ import msgspec
 
 from leadrope import errors
 from leadrope.core import config as configs
-from leadrope.core import events
+from leadrope.core import events, extra_dirs
 from leadrope.core import home as homes
 from leadrope.core.request import RunRequest
 from leadrope.core.tools import ToolCall
@@ -138,7 +138,7 @@ class Commands:
         home = self._home = self._home or homes.leadrope_home(self._environ)
         config = self._config = self._config or configs.load(self._environ)
         # What a repository wishes for its agents (servers, a model) is none of a command's business.
-        writable = tuple(folder.path for folder in self._access.folders if not folder.is_read_only)
+        writable = tuple(str(folder) for folder in self._access.folders if not folder.is_read_only)
         request = RunRequest(
             prompt="commands",
             cwd=str(self.cwd),
@@ -225,7 +225,11 @@ class Commands:
 
     @functools.cached_property
     def _policy(self) -> Policy:
-        return Policy(mode="full", workspace=(str(self.cwd), *self._request.extra_dirs), rules=self.rules)
+        read_only = tuple(folder.path for folder in self._access.folders if folder.is_read_only)
+        if read_only and self.is_walled:
+            read_only = ()  # the sandbox knows better than a look at the command which file is written
+        workspace = (str(self.cwd), *extra_dirs.writable(self._request.extra_dirs))
+        return Policy(mode="full", workspace=workspace, read_only=read_only, rules=self.rules)
 
     @functools.cached_property
     def _user_home(self) -> str:
@@ -548,7 +552,8 @@ class Commands:
         """What is blocked is looked for in read-only folders as well."""
         if not launch.shown or self._granted.level is None:
             return None
-        searched = msgspec.structs.replace(self._request, extra_dirs=(*self._request.extra_dirs, *launch.shown))
+        shown = (extra_dirs.spell(path, is_read_only=True) for path in launch.shown)
+        searched = msgspec.structs.replace(self._request, extra_dirs=(*self._request.extra_dirs, *shown))
         return walls.search(self._granted, searched, where, self.rules)
 
 

@@ -25,7 +25,7 @@ from typing import Any, Self, Unpack
 import msgspec
 
 from leadrope import errors
-from leadrope.core import actors, events, home
+from leadrope.core import actors, events, extra_dirs, home
 from leadrope.core import config as configs
 from leadrope.core.agent_sandbox import AgentSandbox
 from leadrope.core.redaction import Redactor
@@ -596,7 +596,8 @@ class Run:
         cwd = launch.cwd
         policy = Policy(
             mode=normal_mode(self.request.mode),
-            workspace=(cwd, *self.request.extra_dirs),
+            workspace=(cwd, *extra_dirs.writable(self.request.extra_dirs)),
+            read_only=extra_dirs.read_only(self.request.extra_dirs),
             tools=self.request.tools,
             disallowed_tools=self.request.disallowed_tools,
             allow=self.request.allow,

@@ -14,7 +14,7 @@ import msgspec
 
 from leadrope import errors
 from leadrope.confined import Folder, real_path
-from leadrope.core import home
+from leadrope.core import extra_dirs, home
 from leadrope.runtime.trust_files import PROJECT, collect
 
 FILE = "trust.json"
@@ -68,9 +68,9 @@ def look(leadrope_home: Path, folder: str, user_home: Path | None = None, *, abo
     )
 
 
-def of_run(leadrope_home: Path, cwd: str, extra_dirs: Sequence[str], user_home: Path) -> tuple[Trust, ...]:
+def of_run(leadrope_home: Path, cwd: str, added: Sequence[str], user_home: Path) -> tuple[Trust, ...]:
     """For the working directory, and for the other folders of a run: the agent reads subagents and skills there too."""
-    others = (look(leadrope_home, folder, user_home, above=False) for folder in extra_dirs)
+    others = (look(leadrope_home, folder, user_home, above=False) for folder in extra_dirs.paths(added))
     return (look(leadrope_home, cwd, user_home), *others)
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from leadrope import errors, spelling
 from leadrope.confined import real_path
-from leadrope.core import connections, events, home
+from leadrope.core import connections, events, extra_dirs, home
 from leadrope.core.request import RunRequest, normal_mode
 from leadrope.policy.resolve import SHIPPED, EffectivePolicy
 from leadrope.process import sandbox_git, sandbox_trial
@@ -174,7 +174,7 @@ def no_walls(wanted: Wish, missing: str) -> events.Notice:
 
 def search(granted: Wish, request: RunRequest, place: base.Place, rules: EffectivePolicy) -> Targets:
     """Which paths are to be masked or guarded. Reads only; takes 5 ms, and 2.5 more for each 1,000 files."""
-    roots = tuple(real_path(folder) for folder in (request.cwd or ".", *request.extra_dirs))
+    roots = tuple(real_path(folder) for folder in (request.cwd or ".", *extra_dirs.paths(request.extra_dirs)))
     user_home = real_path(home.user_home(place.environ))
     area = sandbox_paths.Area(roots=roots, home=user_home, blocked=rules.blocked_paths, protected=rules.protected_paths)
     found = sandbox_paths.Found()
@@ -200,7 +200,8 @@ def build(
         _refuse_root(launch.cwd)
         return Built()
     targets = targets or search(granted, request, place, rules)
-    gaps = git_guards.fill_gaps(targets.git, targets.area.roots) if granted.level == "workspace" else ()
+    work = tuple(real_path(folder) for folder in (launch.cwd, *extra_dirs.writable(request.extra_dirs)))
+    gaps = git_guards.fill_gaps(targets.git, work) if granted.level == "workspace" else ()
     spec = _spec(granted, granted.level, request, launch, place, rules, doors, targets)
     try:
         box = sandbox_trial.prepare(spec)
@@ -337,6 +338,7 @@ def _spec(
     # The agent notices changes of the settings that it has read, and starts what stands there then.
     given_to = (place.home, launch.cwd, request.extra_dirs, home.user_home(place.environ))
     kept = [path for found in trust.of_run(*given_to) for path in found.kept()] if place.is_trusted else []
+    added = extra_dirs.read_only(request.extra_dirs)
     given = {name: launch.env[name] for name in (*place.config.forward_env, *request.variables) if name in launch.env}
     return Sandbox(
         level=level,
@@ -358,8 +360,8 @@ def _spec(
             *(word for server in servers for word in (*server.args, *server.env.values())),
             *given.values(),
         ),
-        readable=tuple(dict.fromkeys((*launch.shown, *(str(Path(file.path).parent) for file in launch.files)))),
-        writable=request.extra_dirs,
+        readable=tuple(dict.fromkeys((*launch.shown, *added, *(str(Path(file.path).parent) for file in launch.files)))),
+        writable=extra_dirs.writable(request.extra_dirs),
         opened=launch.opened,
         masked=tuple(sorted(rules.blocked_programs)),
         must_mask=granted.is_required,

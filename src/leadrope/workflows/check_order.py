@@ -15,7 +15,10 @@ from leadrope.workflows.shapes import NOTHING
 
 RINGS_MOST = 20
 """Steps that wait for each other: more is no help to a reader."""
-LOOP_HINT = "To do a step again, give it a `loop`; a step that should start at once says `after: []`."
+LOOP_HINT = (
+    "To repeat a step, give it a `loop`; to repeat several, put them into a `group` with a `loop`. A step that should "
+    "start at once says `after: []`."
+)
 
 
 def look(workflow: Workflow, findings: Findings, of_steps: StepCheck) -> None:

@@ -58,7 +58,7 @@ def values_of(
         if one.name in given:
             value = given[one.name]
         elif one.stdin and stdin is not None:
-            value = stdin
+            value = stdin.rstrip("\r\n") if workflow.dialect == "pflow" else stdin
         elif one.env in variables:
             value = variables[one.env]
         elif one.default is not UNSET:

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from leadrope.core import redaction
+from leadrope.core import redaction, rehearsed
 from leadrope.runs.page_entries import span
 from leadrope.runs.page_text import Safe, Writer, joined, tag
 from leadrope.runtime.shown import clean, one_line
@@ -48,7 +48,9 @@ def facts(told: Account) -> list[tuple[str, str]]:
     found = [("outcome", outcome(told)), ("execution", info.id), ("started", _moment(info.created))]
     if told.took_s is not None:
         found.append(("took", span(told.took_s)))
-    found += [("cost", f"{money(info.cost_usd)} (estimate at list prices)"), ("tokens", f"{info.tokens:,}")]
+    if not rehearsed.is_rehearsed(info.labels):
+        found.append(("cost", f"{money(info.cost_usd)} (estimate at list prices)"))
+    found.append(("tokens", f"{info.tokens:,}"))
     retries = sum(step.retries for step in told.steps)
     corrections = sum(step.corrections for step in told.steps)
     if retries:
@@ -83,10 +85,8 @@ def next_steps(told: Account) -> list[tuple[str, str]]:
     if told.info.state == "interrupted" or told.outcome == "stopped":
         how = "stopped" if told.outcome == "stopped" else "cut off"
         found.append((f"It was {how}, and can be resumed", f"leadrope flow resume {short}"))
-    if told.outcome == "failed" and told.failed:
-        name = told.info.file or told.info.name
-        first = told.failed[0].report.id
-        found.append((f"Begin again at {first}", f"leadrope flow run {_shell(name)} --from {first}"))
+    if told.outcome == "failed" and told.failed and not rehearsed.is_rehearsed(told.info.labels):
+        found.append((f"Continue from {told.failed[0].report.id}", f"leadrope flow resume {short}"))
     return found
 
 
@@ -95,14 +95,15 @@ def state(step: StepAccount) -> str:
     return f"{word}, done before" if step.done_before else f"{word}, from the cache" if step.report.is_cached else word
 
 
-def cells(step: StepAccount) -> tuple[str, ...]:
+def cells(step: StepAccount, told: Account) -> tuple[str, ...]:
     """A row of the table of steps, below `step` and `kind`."""
+    cost = 0.0 if rehearsed.is_rehearsed(told.info.labels) else step.report.cost_usd
     report = step.report
     has_run = step.state in ("succeeded", "degraded", "failed")
     return (
         state(step),
         span(report.duration_s) if has_run else "",
-        money(report.cost_usd) if report.cost_usd else "",
+        money(cost) if cost else "",
         f"{report.tokens:,}" if report.tokens else "",
         str(step.retries) if step.retries else "",
         f"{report.units} {step.word}{_of_cache(step)}" if step.word else "",
@@ -120,12 +121,6 @@ def money(usd: float) -> str:
 
 def _moment(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(seconds))
-
-
-def _shell(text: str) -> str:
-    import shlex  # noqa: PLC0415  # only for a line or two
-
-    return shlex.quote(text)
 
 
 def _text(value: Any) -> str:
@@ -177,7 +172,7 @@ def markdown(told: Account, *, redact: Redact = redaction.redact) -> str:
         lines += ["", f"{say(why)}:", "", *_fenced(clean(redact(command)), "sh")]
     lines += ["", "## Steps", "", f"| {' | '.join(_HEAD)} |", "|---|---|---|--:|--:|--:|--:|--:|"]
     for step in told.steps:
-        row = (f"`{step.report.id}`", say(step.report.type, 40), *(say(cell, 60) for cell in cells(step)))
+        row = (f"`{step.report.id}`", say(step.report.type, 40), *(say(cell, 60) for cell in cells(step, told)))
         lines.append(f"| {' | '.join(row)} |")
     for step in filter(_has_more, told.steps):
         lines += ["", f"### {step.report.id}", "", *_step_markdown(step, say, redact)]
@@ -341,7 +336,7 @@ def _failed_box(step: StepAccount, write: Writer) -> Safe:
 def _table(told: Account, write: Writer) -> Safe:
     rows = [tag("tr", *(tag("th", name, cls="n" if number > 2 else "") for number, name in enumerate(_HEAD)))]
     for step in told.steps:
-        word, *numbers = cells(step)
+        word, *numbers = cells(step, told)
         rows.append(
             tag(
                 "tr",

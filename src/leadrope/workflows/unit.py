@@ -13,9 +13,11 @@ from typing import Any, Protocol
 import msgspec
 
 from leadrope import errors
+from leadrope.core import extra_dirs
 from leadrope.core.redaction import Redactor
 from leadrope.core.request_secrets import is_secret_name
 from leadrope.core.tools import ToolCall, fingerprint
+from leadrope.policy import read_only_folders
 from leadrope.policy.offers import risk_of
 from leadrope.policy.verdicts import Allow, Deny, Verdict
 from leadrope.runs.cleaning import as_json
@@ -577,6 +579,8 @@ def is_retried(failure: StepFailed, retry: model.Retry) -> bool:
 
 def _where(verdict: Deny) -> str:
     """The layer of a run is here the workflow's own; `policy explain` knows the others."""
+    if verdict.rule == read_only_folders.RULE:
+        return f"Give the folder without {extra_dirs.READ_ONLY}, or write into the workspace."
     if verdict.layer == "run":
         return f"The rule is {verdict.rule}, of the policy in the workflow's Settings or in the step."
     return f"The rule is {verdict.rule} ({verdict.layer}); see `leadrope policy explain`."

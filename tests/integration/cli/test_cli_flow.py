@@ -89,6 +89,17 @@ async def test_inputs_come_by_pipe_and_by_file(desk: Any) -> None:
     assert filed.out == "hello file 3\n"
 
 
+@pytest.mark.parametrize(("name", "taken"), [("a.flow.md", "'x\\n\\n'"), ("a.pflow.md", "'x'")])
+async def test_what_is_piped_keeps_its_newlines_except_for_pflow(desk: Any, name: str, taken: str) -> None:
+    text = (
+        "# A\n\nSays it.\n\n## Inputs\n\n### text\n\nAny.\n\n- type: string\n- stdin: true\n\n"
+        "## Steps\n\n### say\n\nIts repr.\n\n"
+        '- type: code\n- inputs: {t: "${text}"}\n\n```python code\nt: str\nresult: str = repr(t)\n```\n'
+    )
+    ended = await desk.leadrope("flow", "run", write(desk, text, name), "-q", stdin=b"x\n\n")
+    assert (ended.code, ended.out) == (0, f"{taken}\n"), ended.err
+
+
 async def test_json_tells_all_of_it(desk: Any) -> None:
     ended = await desk.leadrope("flow", "run", write(desk, HELLO), "who=you", "-o", "json")
     result = json.loads(ended.out)

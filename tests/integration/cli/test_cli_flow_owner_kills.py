@@ -25,6 +25,9 @@ KILLS = 5
 """Of the owners of one execution."""
 ITEMS = ("a", "b", "c", "d", "e", "f")
 ASKED = ("ask", "mark", "push", "sign")
+AIMS = ("push", "each-d", "mark", "again-2")
+"""One kill of each trial comes while this runs: what an answer has let run and has no outcome yet, or an item or a turn
+of which others have theirs."""
 
 
 def effect(unit: str) -> str:
@@ -52,13 +55,13 @@ OUTER = f"""# Release
 ### each
 
 - type: shell
-- command: {effect("each-${item}")}
+- command: {effect("each-${item}")}; sleep 0.2
 - batch: {{items: [{", ".join(ITEMS)}], max_concurrent: 2}}
 
 ### again
 
 - type: shell
-- command: {effect("again-${__iteration__}")}
+- command: {effect("again-${__iteration__}")}; sleep 0.2
 - loop: {{max_iterations: 3}}
 
 ### push
@@ -155,8 +158,7 @@ class Trial:
         self._home = Path(desk.environ["LEADROPE_HOME"])
         self._model = model
         self._seen: list[Any] = []
-        self._answered = self._chance.choice(("push", "mark"))
-        """A command that an answer has let run: its owner is killed while it does."""
+        self._aim = AIMS[number % len(AIMS)]
         self.left: list[Left] = []
         self.id = ""
 
@@ -219,6 +221,8 @@ class Trial:
         history = await self.lines("flow", "history", "-o", "json")
         row = next(one["execution"] for one in history if one["execution"]["id"] == self.id)
         assert row["state"] != "interrupted", row
+        if row["state"] == "waiting":  # nobody answers meanwhile
+            assert await self.approvals(), "all is answered, and nothing continues it"
         await self.check_events()
         return str(row.get("outcome") or "")
 
@@ -231,7 +235,7 @@ class Trial:
     async def kill(self) -> bool:
         """The owner that is at work, when a number of effects is there and a little later; False: nobody was.
 
-        One kill of each trial comes while a command runs that has used an answer and has no outcome yet.
+        One kill of each trial is aimed.
         """
         marks = self.done().total() + self._chance.choice((0, 0, 1, 1, 2, 4, 8))
         looks = self._chance.choice((0, 1, 3, 10, 60))
@@ -258,7 +262,7 @@ class Trial:
 
     @property
     def awaits_its_kill(self) -> bool:
-        return not self.done()[self._answered]
+        return not self.done()[self._aim]
 
     async def _owner_at_work(self) -> int:
         """One that ends before it has taken up anything is started again only after a while: not what is tried here."""

@@ -87,6 +87,9 @@ async def test_a_workflow_is_rehearsed_without_account_and_configuration(desk: A
     history = await desk.leadrope("flow", "history")
     assert "(rehearsal)" in history.out
     assert "$" not in history.out
+    for command in ("logs", "report"):
+        shown = await desk.leadrope("flow", command, history.out.splitlines()[1].split()[0])
+        assert (shown.code, "$" in shown.out + shown.err) == (0, False), shown.out + shown.err
     runs = (await desk.leadrope("runs", "list", "-o", "json")).out.splitlines()
     assert [json.loads(run)["labels"]["leadrope"] for run in runs] == ["rehearsal"] * 2
     assert "No runs" in (await desk.leadrope("stats")).err

@@ -240,7 +240,8 @@ def test_a_failure_stops_those_behind_it_and_says_where_to_begin_again() -> None
     for words in (
         "- **failed**: fetch: 503 from example.org (http_status)",
         "- what to do: Try later.",
-        "leadrope flow run '/a b/nightly.flow.md' --from fetch",
+        "Continue from fetch:",
+        "leadrope flow resume ",
         "- output without a value: all\n",
         "- output without a value: some: the step 'each' did not run\n",
     ):

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from leadrope import errors
-from leadrope.core import schema, schema_copy
+from leadrope.core import extra_dirs, schema, schema_copy
 from leadrope.core.request import McpServer, Mode, RunRequest, normal_mode
 from leadrope.core.tools import BASELINE_TOOLS, DEFAULT_TOOLS
 from leadrope.providers.base import LaunchFile
@@ -160,7 +160,7 @@ def command(
     if request.connections or own:
         servers = _json(mcp_config(request.connections, run_server, own, pipes))
         line.private("connections", "--mcp-config", servers, file="mcp.json")
-    for folder in request.extra_dirs:
+    for folder in extra_dirs.paths(request.extra_dirs):
         line.option("extra_dirs", "--add-dir", folder)
     if request.subagents:
         line.json("subagents", "--agents", request.subagents, file="agents.json")

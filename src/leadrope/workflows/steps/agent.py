@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from leadrope import errors
-from leadrope.core import denials, events, models, schema
+from leadrope.core import denials, events, extra_dirs, models, schema
 from leadrope.core import home as homes
 from leadrope.core.agent_sandbox import Sandbox
 from leadrope.core.request import RunRequest
@@ -107,7 +107,7 @@ class AgentConfig(Config, frozen=True, kw_only=True):
     use_api_key: Annotated[bool, Meta(description="Bill an API key; else only the subscription is used.")] = False
     connections: Annotated[list[str], Meta(description="Connections of the configuration that it gets.")] = []
     extra_dirs: Annotated[
-        list[str], Meta(description="More folders that it may work in, relative to the workflow's folder.")
+        list[str], Meta(description="More folders, relative to the workflow's; it works in DIR and only reads DIR:ro.")
     ] = []
     attachments: Annotated[list[str], Meta(description="Files and images that go with the prompt.")] = []
     max_prompt_chars: Annotated[int, Meta(ge=1, le=MAX_PROMPT_CHARS, description="A longer prompt is an error.")] = (
@@ -203,8 +203,7 @@ async def run(config: AgentConfig, context: Context) -> Done:
         "agent": config.agent,
         "purpose": config.purpose,
         "effort": config.effort,
-        "extra_dirs": [*(str(_folder(name, context)) for name in config.extra_dirs), *context.access.for_agents]
-        or None,
+        "extra_dirs": [*(_extra_dir(text, context) for text in config.extra_dirs), *context.access.for_agents] or None,
         "fallback_model": config.fallback_model,
         "system_prompt": config.system_prompt,
         "append_system_prompt": config.append_system_prompt,
@@ -240,6 +239,11 @@ async def run(config: AgentConfig, context: Context) -> Done:
         lost_schema=_lost_schema(config, context),
         on_denied=config.on_denied,
     )
+
+
+def _extra_dir(text: str, context: Context) -> str:
+    name, is_read_only = extra_dirs.parse(text)
+    return extra_dirs.spell(str(_folder(name, context)), is_read_only=is_read_only)
 
 
 def _folder(given: str, context: Context) -> Path:
