@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from leadrope import errors
+from leadrope.confined import real_path
+from leadrope.core import extra_dirs
+from leadrope.core import home as homes
 from leadrope.runtime import access as accesses
 from leadrope.runtime.access import Access
 from leadrope.workflows import model, templates
 
 if TYPE_CHECKING:
     from leadrope.workflows.library import Loaded
+
+
+AGENT_STEPS = ("agent", "claude-code")
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,30 +35,57 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def asked_by(workflow: model.Workflow, *, workspace: Path, environ: Mapping[str, str], leadrope_home: Path) -> Access:
-    """By its Settings. BadValue for what no file may ask for, BadDirectory for a folder that is not there."""
+    """By its Settings and its agents. BadValue for what no file may ask for, BadDirectory for a missing folder."""
     settings = workflow.settings
     for name in settings.env:
         accesses.check_asked_variable(name, "env")
     folders = [
         accesses.asked_folder(text, base=workspace, environ=environ, leadrope_home=leadrope_home)
-        for text in settings.folders
+        for text in (*settings.folders, *_agent_folders(workflow, workspace, environ))
     ]
-    return Access(folders=tuple(folders), variables=settings.env)
+    return Access(folders=tuple(dict.fromkeys(folders)), variables=settings.env)
+
+
+def _agent_folders(workflow: model.Workflow, workspace: Path, environ: Mapping[str, str]) -> Iterator[str]:
+    """`cwd` and `extra_dirs` of agent steps outside of the workspace. Templates are filled, and judged, at the step."""
+    for step in workflow.every_step:
+        if step.type not in AGENT_STEPS:
+            continue
+        cwd, more = step.parameters.get("cwd"), step.parameters.get("extra_dirs")
+        texts = [extra_dirs.spell(cwd, is_read_only=False)] if isinstance(cwd, str) else []
+        texts += [text for text in more if isinstance(text, str)] if isinstance(more, list) else []
+        for text in texts:
+            if text and not any(templates.references(text)) and outside(text, workspace, environ) is not None:
+                yield text
+
+
+def outside(text: str, workspace: Path, environ: Mapping[str, str]) -> accesses.SharedFolder | None:
+    """The folder that `DIR` or `DIR:ro` of a step means, where it does not lie in the workspace."""
+    name, is_read_only = extra_dirs.parse(text)
+    real = Path(real_path(folder_of(name, workspace, environ)))
+    if real.is_relative_to(real_path(workspace)):
+        return None
+    return accesses.SharedFolder(path=str(real), is_read_only=is_read_only)
+
+
+def folder_of(name: str, workspace: Path, environ: Mapping[str, str]) -> Path:
+    """As a step names it: seen from the workspace, or from the user's home."""
+    if name == "~" or name.startswith("~/"):
+        return homes.user_home(environ) / name[2:]
+    return workspace / name
 
 
 def refuse_uncovered(
     loaded: Loaded, access: Access, *, workspace: Path, environ: Mapping[str, str], leadrope_home: Path
 ) -> None:
     """RequestError where the file asks for more than it has been given."""
-    settings = loaded.workflow.settings
-    if settings.folders or settings.env:
-        asked = asked_by(loaded.workflow, workspace=workspace, environ=environ, leadrope_home=leadrope_home)
-        lacks = access.lacks(asked)
-        if lacks != Access():
-            raise errors.RequestError(
-                f"{loaded.name} asks for {described(lacks)}, which it has not been given",
-                hint=f"Give it by hand ({flags(lacks)}), or review the file and run `leadrope trust {loaded.file}`.",
-            )
+    asked = asked_by(loaded.workflow, workspace=workspace, environ=environ, leadrope_home=leadrope_home)
+    lacks = access.lacks(asked)
+    if lacks != Access():
+        raise errors.RequestError(
+            f"{loaded.name} asks for {described(lacks)}, which it has not been given",
+            hint=f"Give it by hand ({flags(lacks)}), or review the file and run `leadrope trust {loaded.file}`.",
+        )
 
 
 def refuse_unknown_secrets(

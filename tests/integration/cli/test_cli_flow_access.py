@@ -447,3 +447,58 @@ async def test_an_input_that_is_called_secret_keeps_its_name(desk: Any) -> None:
     text = shell("echo ${secret.a}", inputs="### secret\n\n- type: object\n")
     ended = await desk.leadrope("flow", "run", write(desk, text), 'secret={"a": "mine"}', "-q")
     assert (ended.code, ended.out) == (0, "mine\n"), ended.err
+
+
+ELSEWHERE = """# T
+
+## Inputs
+
+### dir
+
+- default: none
+
+## Steps
+
+### it
+
+- type: agent
+- prompt: go
+- mode: full
+"""
+
+
+@pytest.mark.parametrize("asks", ["- cwd: {site}", "- extra_dirs: [~/site]", "- cwd: way"])
+async def test_an_agent_of_a_file_works_elsewhere_only_where_the_user_has_allowed_it(
+    desk: Any, playing: Any, asks: str
+) -> None:
+    site = desk.home / "site"
+    site.mkdir()
+    (desk.project / "way").symlink_to(site)
+    (desk.project / "t.flow.md").write_text(ELSEWHERE + asks.format(site=site) + "\n")
+    turns = ({"tool": {"name": "Write", "input": {"file_path": f"{site}/new", "content": "x"}}}, {"text": "done"})
+    refused = await desk.leadrope("flow", "run", "t.flow.md")
+    assert (refused.code, str(site) in refused.err, f"--add-dir {site}" in refused.err) == (2, True, True), refused.err
+    for words in ((), ("--add-dir", str(site))):
+        async with playing(*turns) as model:
+            if not words:
+                trusted = await desk.leadrope("trust", "t.flow.md", "--yes")
+                assert (trusted.code, str(site) in trusted.out + trusted.err) == (0, True), trusted.err
+            ended = await desk.leadrope("flow", "run", "t.flow.md", *words, "--base-url", model.url)
+        assert (ended.code, (site / "new").read_text()) == (0, "x"), ended.err
+        (site / "new").unlink()
+        await desk.leadrope("trust", "t.flow.md", "--forget")
+
+
+@pytest.mark.parametrize("asks", ["- cwd: ${dir}", "- extra_dirs: ['${dir}']"])
+async def test_a_template_leads_an_agent_to_no_folder_that_was_not_given(desk: Any, playing: Any, asks: str) -> None:
+    site = desk.home / "site"
+    site.mkdir()
+    (desk.project / "t.flow.md").write_text(ELSEWHERE + asks + "\n")
+    turns = ({"tool": {"name": "Write", "input": {"file_path": f"{site}/new", "content": "x"}}}, {"text": "done"})
+    async with playing(*turns, strict=False) as model:
+        words = ("flow", "run", "t.flow.md", f"dir={site}", "--base-url", model.url)
+        refused = await desk.leadrope(*words)
+        assert (refused.code, f"--add-dir {site}" in refused.err) == (1, True), refused.err
+        assert list(site.iterdir()) == []
+        ended = await desk.leadrope(*words, "--add-dir", str(site))
+    assert (ended.code, (site / "new").read_text()) == (0, "x"), ended.err

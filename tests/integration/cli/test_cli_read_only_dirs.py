@@ -87,7 +87,7 @@ async def test_an_agent_step_reads_a_read_only_folder_and_cannot_write_it(desk: 
     }[way]
     (desk.project / "t.flow.md").write_text(text)
     words = ("--add-dir", f"{folder}:ro") if way == "flag" else ()
-    if way == "settings":
+    if way != "flag":
         assert (await desk.leadrope("trust", "t.flow.md", "--yes")).code == 0
     async with playing(*turns(folder), strict=False) as model:
         ended = await desk.leadrope("flow", "run", "t.flow.md", *words, "--base-url", model.url)

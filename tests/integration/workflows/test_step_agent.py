@@ -13,6 +13,7 @@ from leadrope import errors
 from leadrope.core.request import RunRequest
 from leadrope.providers.claude_code import credentials, failures
 from leadrope.runs.service import Service
+from leadrope.runtime.access import Access, SharedFolder
 from leadrope.workflows.steps import agent
 from leadrope.workflows.steps.base import StepFailed
 from scripted_doors import asked_of
@@ -79,6 +80,7 @@ async def test_more_folders_are_seen_from_the_workflows_folder(here: Here, tmp_p
     for name in ("shared", "other"):
         (tmp_path / name).mkdir()
     given = ["../shared", str(tmp_path / "other")]
+    here.access = Access(folders=(SharedFolder(path=str(tmp_path)),))
     with contextlib.suppress(errors.LeadropeError):
         await request_of(here, tmp_path, "agent", extra_dirs=given)
     assert here.service.requests[0].extra_dirs == (f"{here.workspace}/../shared", str(tmp_path / "other"))
@@ -175,6 +177,7 @@ def test_how_to_pay_by_key_is_told_with_the_words_of_a_step(hint: str) -> None:
 async def test_a_folder_seen_from_the_workspace_or_from_home(here: Here, tmp_path: Path) -> None:
     (here.workspace / "inner").mkdir()
     (tmp_path / "project").mkdir()
+    here.access = Access(folders=(SharedFolder(path=str(tmp_path / "project")),))
     for said, real in (("inner", here.workspace / "inner"), ("~/project", tmp_path / "project")):
         assert (await request_of(here, tmp_path, "agent", cwd=said)).cwd == str(real)
 

@@ -12,9 +12,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from leadrope import errors
+from leadrope import errors, spelling
 from leadrope.core import denials, events, extra_dirs, models, schema
-from leadrope.core import home as homes
 from leadrope.core.agent_sandbox import Sandbox
 from leadrope.core.request import RunRequest
 from leadrope.core.request_secrets import redactor_of
@@ -24,8 +23,9 @@ from leadrope.runs.asking import approval_id
 from leadrope.runs.job import Job
 from leadrope.runs.masking import without_known
 from leadrope.runtime import checks, saved_agents
+from leadrope.runtime.access import Access
 from leadrope.runtime.retries import HEALABLE, MAX_TURNS
-from leadrope.workflows import step_runs, templates
+from leadrope.workflows import access_requests, step_runs, templates
 from leadrope.workflows.problems import nearest
 from leadrope.workflows.steps.base import (
     Asked,
@@ -195,7 +195,7 @@ async def run(config: AgentConfig, context: Context) -> Done:
         "prompt": config.prompt,
         "attachments": [str(context.workspace / name) for name in config.attachments],
         "policies": context.policies,
-        "cwd": str(_folder(config.cwd or ".", context)),
+        "cwd": str(_folder(config.cwd or ".", context, "cwd")),
         "labels": {"workflow": context.flow_id[:12], "step": context.key.step},
     }
     said = {
@@ -243,13 +243,23 @@ async def run(config: AgentConfig, context: Context) -> Done:
 
 def _extra_dir(text: str, context: Context) -> str:
     name, is_read_only = extra_dirs.parse(text)
-    return extra_dirs.spell(str(_folder(name, context)), is_read_only=is_read_only)
+    folder = _folder(name, context, "extra_dirs", is_read_only=is_read_only)
+    return extra_dirs.spell(str(folder), is_read_only=is_read_only)
 
 
-def _folder(given: str, context: Context) -> Path:
-    if given == "~" or given.startswith("~/"):
-        return homes.user_home(context.environ) / given[2:]
-    return context.workspace / given
+def _folder(name: str, context: Context, parameter: str, *, is_read_only: bool = False) -> Path:
+    """In the workspace, or in a folder that this execution was given."""
+    text = extra_dirs.spell(name, is_read_only=is_read_only)
+    asked = access_requests.outside(text, context.workspace, context.environ)
+    folder = access_requests.folder_of(name, context.workspace, context.environ)
+    if asked is not None and context.access.lacks(Access(folders=(asked,))).folders:
+        checks.extra_directory(str(folder), str(context.workspace))
+        raise StepFailed(
+            f"{parameter} of {context.key.step!r} is {asked}, a folder that this workflow was not given",
+            kind="bad_input",
+            hint=f"Start the workflow with {spelling.option('access.folders', str(asked))}.",
+        )
+    return folder
 
 
 def model_of(named: str, context: Context) -> str:
