@@ -36,7 +36,7 @@ from leadrope.core.tools import ToolCall
 from leadrope.policy.decide import Facts, Policy, Verdict, decide
 from leadrope.policy.resolve import SHIPPED, EffectivePolicy
 from leadrope.process import child as processes
-from leadrope.process import hold, reaper, rooms, sandbox_programs
+from leadrope.process import hold, plain_commands, reaper, rooms, sandbox_programs
 from leadrope.process.room_command import LIMIT_BYTES, Finished, OnOutput
 from leadrope.process.room_errors import NotStarted, RoomGone
 from leadrope.process.sandbox_values import Sight
@@ -290,7 +290,10 @@ class Commands:
         if bash is None:
             raise errors.CliNotFound("bash is not installed", hint="Install bash, or give the command as a list.")
         _words([script])
-        body = {"argv": [bash], "script": script}
+        body: dict[str, Any] = {"argv": [bash], "script": script}
+        words = plain_commands.words_of(script)
+        if words is not None and not plain_commands.is_read_by_bash((*self._env, *(env or {}))):
+            body["plain"] = words
         return await self._do(_Order(body, cwd, env or {}, stdin, timeout_s, limit_bytes, on_output))
 
     async def code(
@@ -394,7 +397,9 @@ class Commands:
     def _is_plain(self, order: _Order) -> bool:
         """A script in the workspace, with nothing that another would not have as well."""
         script = order.body.get("script")
-        is_short = script is not None and len(script) <= SPARE_SCRIPT_CHARS
+        if script is None or "plain" in order.body:  # which needs no shell
+            return False
+        is_short = len(script) <= SPARE_SCRIPT_CHARS
         return is_short and not order.env and not order.stdin and order.cwd in (None, self.cwd)
 
     def _take_spare(self, room: rooms.Room) -> rooms.Spare | None:
