@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -200,6 +201,24 @@ async def test_a_blocked_program_cannot_be_started_in_whatever_words(walled: Des
         done = await commands.shell(unread)
         assert done.exit_code == 126
     assert not marker.exists()
+
+
+async def test_a_verdict_that_equal_commands_share_opens_nothing(desk: Desk) -> None:
+    """A file that was allowed becomes a link to a blocked one, in the moment between two equal commands."""
+    (desk.ws / "hidden").write_text("secret text")
+    (desk.ws / "data").write_text("plain text")
+    command = bash("cat data")
+    async with desk.open(blocked_paths=["**/hidden"]) as commands:
+        assert commands.judge(command, is_own=True, has_person=True).word == "allow"
+        assert (await commands.shell("cat data")).stdout == b"plain text"
+        (desk.ws / "data").unlink()
+        (desk.ws / "data").symlink_to("hidden")
+        if commands.judge(command, is_own=True, has_person=True).word == "allow":
+            assert commands.is_walled
+            assert b"secret" not in (await commands.shell("cat data")).stdout
+        deadline = time.monotonic() + 60
+        while commands.judge(command, is_own=True, has_person=True).word == "allow":
+            assert time.monotonic() < deadline
 
 
 @has_walls
