@@ -359,6 +359,12 @@ class Lane:
         os._exit(0)
 
     def start_code(self) -> int:
+        code, env = sys.modules["room_code"], self.body["env"]
+        if code.read_again(self.body["code"]):
+            gc.freeze()
+        if os.environ != env:  # here, and not in each fork: all pages that a fork writes to are copied
+            os.environ.clear()
+            os.environ.update(env)
         pid = os.fork()
         if pid:
             return pid
@@ -376,9 +382,7 @@ class Lane:
             os.dup2(kept, 3, inheritable=False)
             os.closerange(4, max(self.handles) + 64)
             gc.enable()
-            os.environ.clear()
-            os.environ.update(self.body["env"])
-            sys.modules["room_code"].run(self.body["code"], answer=3, limit=self.body["limit"])
+            code.run(self.body["code"], answer=3, limit=self.body["limit"])
         except BaseException:  # noqa: BLE001  # whatever it is, the copy of the lane must not live on
             sys.__excepthook__(*sys.exc_info())
             os._exit(BROKEN_LANE)
