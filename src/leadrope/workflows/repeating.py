@@ -32,6 +32,10 @@ class Owner(Protocol):
     def known(self, key: Key) -> UnitOutcome | None: ...
     async def one(self, step: model.Step, key: Key, scope: Mapping[str, Any]) -> UnitOutcome: ...
     async def record(self, outcome: UnitOutcome) -> None: ...
+    async def recorded(self) -> None:
+        """Returns when the outcomes of all units so far are in the journal."""
+        ...
+
     def begin_turn(self) -> None:
         """StepFailed where the execution has no turn left for its loops."""
         ...
@@ -222,6 +226,7 @@ async def _batch(
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        await owner.recorded()
     if parked is not None and not any(one.status == "failed" for one in done.values()):
         raise parked
     return Round(
