@@ -69,6 +69,8 @@ def read_again(letter: "dict[str, Any]") -> bool:
             program = Program(*key)
     except Exception:  # noqa: BLE001  # each fork meets it too, and tells it
         return False
+    if program.error:  # the same, and it may be a warning
+        return False
     _read.clear()
     _read[key] = program
     return True
