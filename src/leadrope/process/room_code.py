@@ -46,33 +46,92 @@ def prepare() -> None:
     site.main()
 
 
+_again: "tuple[str, tuple[str, ...]] | None" = None
+_read: "dict[tuple[str, tuple[str, ...]], Program]" = {}
+_LONGEST_READ = 16 * 1024
+"""Longer code is read by the fork alone: while a lane reads, it hears no word to stop."""
+
+
+def read_again(letter: "dict[str, Any]") -> bool:
+    """Before a fork: code that comes a second time is read here, for this fork and all that follow; True then."""
+    global _again  # of this process, which runs one piece of code after the other
+    key = _key(letter)
+    if key in _read or len(key[0]) > _LONGEST_READ:
+        return False
+    if key != _again:
+        _again = key
+        return False
+    import warnings  # noqa: PLC0415
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # each fork writes them to its own stderr
+            program = Program(*key)
+    except Exception:  # noqa: BLE001  # each fork meets it too, and tells it
+        return False
+    if program.error:  # the same, and it may be a warning
+        return False
+    _read.clear()
+    _read[key] = program
+    return True
+
+
+def _key(letter: "dict[str, Any]") -> "tuple[str, tuple[str, ...]]":
+    return letter["source"], tuple(letter["inputs"])
+
+
 def run(letter: "dict[str, Any]", *, answer: int, limit: int) -> None:
     try:
-        data = as_json(answer_of(letter["source"], letter["inputs"]), limit)
+        data = as_json(answer_of(letter), limit)
     except Refused as refused:
         data = json.dumps({"error": refused.told}).encode()
     finish()
-    with open(answer, "wb") as file:
-        file.write(data)
+    left = memoryview(data)
+    while left:
+        left = left[os.write(answer, left) :]
+    os.close(answer)
 
 
-def answer_of(source: str, inputs: "dict[str, Any]") -> "dict[str, Any]":
-    try:
-        tree = ast.parse(source, NAME)
-    except (SyntaxError, ValueError, RecursionError) as error:
-        raise Refused("code_failed", f"it is not Python: {_syntax(error)}") from None
-    declared = declarations(tree)
-    given = checked(tree, declared, inputs)
+class Program:
+    """Code that was read, for inputs of these names."""
+
+    def __init__(self, source: str, names: "tuple[str, ...]") -> None:
+        try:
+            tree = ast.parse(source, NAME)
+        except (SyntaxError, ValueError, RecursionError) as error:
+            raise Refused("code_failed", f"it is not Python: {_syntax(error)}") from None
+        self.declared = declarations(tree)
+        self.missing = [name for name in self.declared if name not in names and not _is_set(tree, name)]
+        self.types = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} & _TYPE_NAMES
+        self.lines = source.splitlines(keepends=True)
+        self.chooses = stores(tree, "next")
+        self.returns = _returns(tree)
+        self.code: Any = None
+        self.error = ""
+        """Told after what is wrong with the inputs."""
+        try:
+            if self.returns:
+                tree = _as_function(tree, names, chooses=self.chooses)
+            self.code = compile(tree, NAME, "exec", dont_inherit=True)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            self.error = f"it is not Python: {_syntax(error)}"
+
+
+def answer_of(letter: "dict[str, Any]") -> "dict[str, Any]":
+    key = _key(letter)
+    program = _read.get(key) or Program(*key)
+    given = checked(program, letter["inputs"])
     namespace = _main_module(given)
-    _give_types(tree, namespace)
-    _remember_lines(source)
-    chooses = stores(tree, "next")
+    _give_types(program.types, namespace)
+    _remember_lines(program.lines)
+    if program.error:
+        raise Refused("code_failed", program.error)
     try:
-        if _returns(tree):
-            value, *chosen = _call(tree, namespace, given, chooses=chooses)
+        exec(program.code, namespace)  # noqa: S102  # this is what it is for
+        if program.returns:
+            value, *chosen = namespace["code"](**given)
         else:
-            exec(compile(tree, NAME, "exec", dont_inherit=True), namespace)  # noqa: S102  # this is what it is for
-            chosen = [namespace["next"]] if chooses and "next" in namespace else []
+            chosen = [namespace["next"]] if program.chooses and "next" in namespace else []
             if "result" not in namespace and not chosen:
                 raise Refused("code_failed", "the code never sets `result`, and returns nothing")
             value = namespace.get("result")
@@ -84,6 +143,7 @@ def answer_of(source: str, inputs: "dict[str, Any]") -> "dict[str, Any]":
         raise Refused("code_failed", f"the code left with exit({error.code!r}); set `result` instead") from None
     except BaseException as error:  # noqa: BLE001  # whatever it is, it is what the code has come to
         raise Refused("code_failed", *_raised(error)) from None
+    declared = program.declared
     if "result" in declared and not fits(value, declared["result"]):
         wanted = ast.unparse(declared["result"]) if hasattr(ast, "unparse") else "another type"
         raise Refused("bad_result", f"result is declared {wanted}, and is {word(value)}")
@@ -104,15 +164,15 @@ def declarations(tree: ast.Module) -> "dict[str, ast.expr]":
     return found
 
 
-def checked(tree: ast.Module, declared: "dict[str, ast.expr]", inputs: "dict[str, Any]") -> "dict[str, Any]":
+def checked(program: Program, inputs: "dict[str, Any]") -> "dict[str, Any]":
     given = dict(inputs)
-    for name, annotation in declared.items():
+    for name, annotation in program.declared.items():
         if name in given:
             given[name] = _as_declared(given[name], annotation)
             if not fits(given[name], annotation):
                 wanted = ast.unparse(annotation) if hasattr(ast, "unparse") else "another type"
                 raise Refused("bad_input", f"input {name} is declared {wanted}, and is {word(given[name])}")
-        elif not _is_set(tree, name):
+        elif name in program.missing:
             known = ", ".join(sorted(given)) or "none"
             raise Refused("bad_input", f"input {name} is declared and not given (given: {known})")
     return given
@@ -199,10 +259,12 @@ def _main_module(given: "dict[str, Any]") -> "dict[str, Any]":
     return namespace
 
 
-def _give_types(tree: ast.Module, namespace: "dict[str, Any]") -> None:
+_TYPE_NAMES = {"Any", "Optional", "typing"}
+
+
+def _give_types(used: "set[str]", namespace: "dict[str, Any]") -> None:
     """The words for types that most code writes without importing them."""
-    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    if used & {"Any", "Optional", "typing"}:
+    if used:
         import typing  # noqa: PLC0415  # few need it
 
         known = {"Any": typing.Any, "Optional": typing.Optional, "typing": typing}
@@ -242,10 +304,8 @@ def _returns(tree: ast.Module) -> bool:
     return any(isinstance(node, ast.Return) for node in own_nodes(tree))
 
 
-def _call(
-    tree: ast.Module, namespace: "dict[str, Any]", given: "dict[str, Any]", *, chooses: bool
-) -> "tuple[Any, ...]":
-    """The statements as the body of a function; without a `return` on its way it gives `result`, if that is set.
+def _as_function(tree: ast.Module, names: "tuple[str, ...]", *, chooses: bool) -> ast.Module:
+    """The statements as the body of a function `code`; without a `return` on its way it gives `result`, if that is set.
 
     What it returns comes first; the value of `next`, where it has set that, second.
     """
@@ -253,7 +313,7 @@ def _call(
     function = shell.body[0]
     assert isinstance(function, ast.FunctionDef)  # noqa: S101
     last = ast.parse("return locals().get('result')", NAME).body
-    function.args.args = [ast.arg(arg=name, annotation=None) for name in given]
+    function.args.args = [ast.arg(arg=name, annotation=None) for name in names]
     function.body = [*tree.body, *last]
     for node in own_nodes(ast.Module(body=function.body, type_ignores=[])):
         if isinstance(node, ast.Return):
@@ -262,15 +322,13 @@ def _call(
             assert isinstance(both, ast.Tuple)  # noqa: S101
             both.elts[0] = node.value or ast.Constant(value=None)
             node.value = ast.copy_location(both, node)
-    exec(compile(ast.fix_missing_locations(shell), NAME, "exec", dont_inherit=True), namespace)  # noqa: S102
-    found: tuple[Any, ...] = namespace["code"](**given)
-    return found
+    return ast.fix_missing_locations(shell)
 
 
-def _remember_lines(source: str) -> None:
+def _remember_lines(lines: "list[str]") -> None:
     import linecache  # noqa: PLC0415
 
-    linecache.cache[NAME] = (len(source), None, source.splitlines(keepends=True), NAME)
+    linecache.cache[NAME] = (sum(map(len, lines)), None, lines, NAME)
 
 
 def _raised(error: BaseException) -> "tuple[str, str]":
@@ -317,9 +375,12 @@ def finish() -> None:
 # -- the answer -------------------------------------------------------------------------------------------------------
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+
+
 def as_json(told: "dict[str, Any]", limit: int) -> bytes:
     try:
-        data = json.dumps(told, ensure_ascii=False, allow_nan=False).encode()
+        data = _ENCODER.encode(told).encode()
     except UnicodeEncodeError:
         raise Refused("bad_result", "result holds text that is not Unicode (half of a surrogate pair)") from None
     except (TypeError, ValueError, RecursionError) as error:

@@ -296,8 +296,13 @@ class Lane:
         return ""
 
     def start_program(self) -> int:
+        if "plain" in self.body:
+            try:
+                return self.start_plain(self.body["plain"], self.body["env"])
+            except OSError:  # bash says why in its own words, or reads a script that names no interpreter
+                pass
         argv, env = self.body["argv"], self.body["env"]
-        stdin, stdout, stderr, *answer = self.handles
+        answer = self.handles[3:]
         more: list[tuple[int, ...]] = []
         if "script" in self.body:
             argv = [*argv, *self.script_words(self.body["script"])]
@@ -307,16 +312,19 @@ class Lane:
             argv = [*argv, beside("room_code.py"), "3", "4", str(self.body["limit"])]
             letter = self.kept(in_memory(self.body["letter"]))
             more = [(os.POSIX_SPAWN_DUP2, answer[0], 3), (os.POSIX_SPAWN_DUP2, self.kept(high(letter)), 4)]
+        return self.spawn(program_of(argv[0], env.get("PATH", os.defpath)), argv, env, more)
+
+    def start_plain(self, words: "list[str]", env: "dict[str, str]") -> int:
+        """The program that bash would become, with the variables that it would add."""
+        program = program_of(words[0], env.get("PATH", os.defpath))
+        return self.spawn(program, words, {**env, "PWD": os.getcwd(), "SHLVL": "0", "_": program}, [])  # noqa: PTH109
+
+    def spawn(self, program: str, argv: "list[str]", env: "dict[str, str]", more: "list[tuple[int, ...]]") -> int:
         return os.posix_spawn(
-            program_of(argv[0], env.get("PATH", os.defpath)),
+            program,
             argv,
             env,
-            file_actions=[
-                (os.POSIX_SPAWN_DUP2, stdin, 0),
-                (os.POSIX_SPAWN_DUP2, stdout, 1),
-                (os.POSIX_SPAWN_DUP2, stderr, 2),
-                *more,
-            ],
+            file_actions=[*((os.POSIX_SPAWN_DUP2, self.handles[number], number) for number in range(3)), *more],
             # A session of its own: a `kill 0` in a script must not end its lane.
             setsid=True,
             setsigmask=[],
@@ -351,6 +359,12 @@ class Lane:
         os._exit(0)
 
     def start_code(self) -> int:
+        code, env = sys.modules["room_code"], self.body["env"]
+        if code.read_again(self.body["code"]):
+            gc.freeze()
+        if os.environ != env:  # here, and not in each fork: all pages that a fork writes to are copied
+            os.environ.clear()
+            os.environ.update(env)
         pid = os.fork()
         if pid:
             return pid
@@ -368,9 +382,7 @@ class Lane:
             os.dup2(kept, 3, inheritable=False)
             os.closerange(4, max(self.handles) + 64)
             gc.enable()
-            os.environ.clear()
-            os.environ.update(self.body["env"])
-            sys.modules["room_code"].run(self.body["code"], answer=3, limit=self.body["limit"])
+            code.run(self.body["code"], answer=3, limit=self.body["limit"])
         except BaseException:  # noqa: BLE001  # whatever it is, the copy of the lane must not live on
             sys.__excepthook__(*sys.exc_info())
             os._exit(BROKEN_LANE)

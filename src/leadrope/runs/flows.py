@@ -15,7 +15,7 @@ import shlex
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -67,6 +67,7 @@ __all__ = [
     "NewFlow",
     "Problem",
     "Remark",
+    "Settled",
     "UnitKey",
     "UnitOutcome",
     "UnitStatus",
@@ -74,6 +75,14 @@ __all__ = [
 
 PAGE = 500
 _SHAPES = Redactor()
+
+
+class Settled(NamedTuple):
+    """An outcome that is ready to be written, with the events that are stored together with it."""
+
+    write: Callable[[sqlite3.Connection], None]
+    told: Sequence[ExecutionEvent]
+    is_redacted: bool
 
 
 class Flows(FlowData):
@@ -410,6 +419,28 @@ class Flows(FlowData):
         `told` gives the events that are stored with it in one transaction; it gets the size of the outputs. TooLarge
         and BadValue (outputs that are no JSON) are raised before anything is written.
         """
+        settled = await self.settled(flow, outcome, redactor, told=told)
+        await self.settle_all([settled], log=log)
+        return settled.is_redacted
+
+    async def settle_all(self, settled: Sequence[Settled], *, log: ExecutionLog | None = None) -> None:
+        """Several outcomes in one transaction: all of them, or none."""
+
+        def work(db: sqlite3.Connection) -> None:
+            for one in settled:
+                one.write(db)
+
+        await self._write_logged(work, log, [event for one in settled for event in one.told])
+
+    async def settled(
+        self,
+        flow: FlowInfo,
+        outcome: UnitOutcome,
+        redactor: Redactor,
+        *,
+        told: Callable[[int], Sequence[ExecutionEvent]] = lambda _: (),
+    ) -> Settled:
+        """The outcome of a unit for `settle_all`; nothing is written yet."""
         name = str(outcome.step)
         content = UnitBody(outputs=outcome.outputs, warnings=outcome.warnings, error=outcome.error)
         body = await flow_bodies.made(content, redactor, f"outputs of {name}")
@@ -439,8 +470,7 @@ class Flows(FlowData):
             if not is_sum and (outcome.cost_usd or outcome.tokens):
                 db.execute(sql("add_flow_cost"), values)
 
-        await self._write_logged(work, log, told(body.size))
-        return is_redacted
+        return Settled(work, told(body.size), is_redacted)
 
     async def carry(self, source: FlowInfo, flow: FlowInfo, steps: Iterable[str]) -> int:
         """The outcomes that these steps have in another flow are this one's too. Their cost is not counted again."""

@@ -36,7 +36,7 @@ from leadrope.core.tools import ToolCall
 from leadrope.policy.decide import Facts, Policy, Verdict, decide
 from leadrope.policy.resolve import SHIPPED, EffectivePolicy
 from leadrope.process import child as processes
-from leadrope.process import hold, reaper, rooms, sandbox_programs
+from leadrope.process import hold, plain_commands, reaper, rooms, sandbox_programs
 from leadrope.process.room_command import LIMIT_BYTES, Finished, OnOutput
 from leadrope.process.room_errors import NotStarted, RoomGone
 from leadrope.process.sandbox_values import Sight
@@ -59,6 +59,9 @@ SYSTEM_PATH = "/bin:/usr/bin:/usr/local/bin"
 
 LOOK_S = 10.0
 """For a list of the sandbox's own files."""
+ALLOWED_S = 0.5
+"""How long equal commands are allowed after one was; then the next is judged again."""
+MOST_ALLOWED = 64
 OTHER_ROOMS = 3
 """How often a command that was never started gets another room."""
 
@@ -132,6 +135,8 @@ class Commands:
         """Commands that run, or whose files are being looked for."""
         self._lost: LostFiles | None = None
         self._refused_hosts: list[str] = []
+        self._allowed: dict[tuple[str, str | None, bool, bool], tuple[float, Verdict]] = {}
+        """Commands that were allowed, and until when equal ones are."""
 
     async def __aenter__(self) -> Self:
         """Reads the rules of all layers and learns whether there can be walls. Starts no command."""
@@ -206,12 +211,32 @@ class Commands:
         return tuple(dict.fromkeys(found))
 
     def judge(self, call: ToolCall, *, is_own: bool, has_person: bool) -> Verdict:
-        """What the rules of all layers say. `is_own`: the text stands so in a file that the user started himself."""
+        """What the rules of all layers say. `is_own`: the text stands so in a file that the user started himself.
+
+        Equal commands of a batch that start within a moment share one verdict, where the sandbox itself masks what the
+        policy blocks: that moment is shorter than many a command waits between its verdict and its start.
+        """
+        is_command = call.name == "Bash"
+        is_held = is_command and self.is_walled and self._planned().built.holds
+        text = call.input.get("command")
+        if not is_held or len(call.input) != 1 or not isinstance(text, str):
+            return self._judged(call, is_own=is_own, has_person=has_person, is_held=is_held)
+        key, now = (text, call.cwd, is_own, has_person), time.monotonic()
+        if (known := self._allowed.get(key)) is not None and now < known[0]:
+            return known[1]
+        verdict = self._judged(call, is_own=is_own, has_person=has_person, is_held=True)
+        if verdict.word == "allow":
+            if len(self._allowed) >= MOST_ALLOWED:
+                self._allowed.clear()
+            self._allowed[key] = (now + ALLOWED_S, verdict)
+        return verdict
+
+    def _judged(self, call: ToolCall, *, is_own: bool, has_person: bool, is_held: bool) -> Verdict:
         policy = self._policy
         is_command = call.name == "Bash"
         facts = Facts(
             person=has_person,
-            sandboxed=is_command and self.is_walled and self._planned().built.holds,
+            sandboxed=is_held,
             home=self._user_home,
             is_own=is_own,
             # Only `http` steps make such calls: they know which private hosts their author named (allow_private).
@@ -294,7 +319,10 @@ class Commands:
         if bash is None:
             raise errors.CliNotFound("bash is not installed", hint="Install bash, or give the command as a list.")
         _words([script])
-        body = {"argv": [bash], "script": script}
+        body: dict[str, Any] = {"argv": [bash], "script": script}
+        words = plain_commands.words_of(script)
+        if words is not None and not plain_commands.is_read_by_bash((*self._env, *(env or {}))):
+            body["plain"] = words
         return await self._do(_Order(body, cwd, env or {}, stdin, timeout_s, limit_bytes, on_output))
 
     async def code(
@@ -398,7 +426,9 @@ class Commands:
     def _is_plain(self, order: _Order) -> bool:
         """A script in the workspace, with nothing that another would not have as well."""
         script = order.body.get("script")
-        is_short = script is not None and len(script) <= SPARE_SCRIPT_CHARS
+        if script is None or "plain" in order.body:  # which needs no shell
+            return False
+        is_short = len(script) <= SPARE_SCRIPT_CHARS
         return is_short and not order.env and not order.stdin and order.cwd in (None, self.cwd)
 
     def _take_spare(self, room: rooms.Room) -> rooms.Spare | None:
@@ -487,6 +517,7 @@ class Commands:
 
     async def _leave(self) -> None:
         place, self._place = self._place, None
+        self._allowed.clear()  # the next sandbox may hold less
         spare, self._spare = self._spare, None
         if spare is not None:
             spare.drop()  # its descriptors; it ends with its room

@@ -85,6 +85,7 @@ def with_files(document: markdown.Document, folder: Path) -> markdown.Document:
         workflow=workflow,
         places=places,
         problems=(*document.problems, *findings),
+        has_files=bool(texts),
     )
 
 

@@ -21,12 +21,13 @@ from leadrope import errors
 from leadrope.core.execution_events import ExecutionEvent, ExecutionQueued
 from leadrope.core.redacted_json import clean_value
 from leadrope.runs import flow_bodies
-from leadrope.runs.flows import FlowInfo, NewFlow, UnitOutcome
+from leadrope.runs.flows import FlowInfo, NewFlow, Settled, UnitOutcome
 from leadrope.runtime.approvals import Answer
 from leadrope.workflows import (
     access_requests,
     batch_results,
     choosing,
+    journal_chunks,
     library,
     markdown_writer,
     model,
@@ -107,6 +108,7 @@ class Flow:
         self._ledger = Ledger(carried)
         self._tasks: dict[str, asyncio.Task[Outcome | None]] = {}
         self._units: dict[Key, asyncio.Task[Any]] = {}
+        self._chunks = journal_chunks.Chunks(self._settle_all)
         self._live_usd: dict[Key, float] = {}
         self._over_budget: set[Key] = set()
         self._waits = Waits(host, info)
@@ -413,14 +415,25 @@ class Flow:
             await asyncio.sleep(min(left, PAUSE_LOOK_S))
 
     async def record(self, outcome: UnitOutcome) -> None:
-        """Its outcome and its event, in one transaction."""
+        """Its outcome and its event, in one transaction; of a small item of a batch, soon, together with others."""
         told = functools.partial(self._told, self._steps[outcome.step], outcome)
-        await self.host.service.flows.settle(self.info, outcome, self.host.redactor, log=self.host.log, told=told)
+        settled = await self.host.service.flows.settled(self.info, outcome, self.host.redactor, told=told)
+        if journal_chunks.is_small(outcome):
+            await self._chunks.add(settled)
+        else:
+            await self._settle_all([settled])
         self._known[Key(outcome.step, outcome.iteration, outcome.item)] = outcome
         self._ledger.spent(outcome)
         if outcome.cost_usd:
             self._teller.paid(outcome.step, outcome.cost_usd)
             self._spent()
+
+    async def _settle_all(self, settled: Sequence[Settled]) -> None:
+        await self.host.service.flows.settle_all(settled, log=self.host.log)
+
+    async def recorded(self) -> None:
+        """Returns when the outcomes of all units so far are in the journal."""
+        await self._chunks.written()
 
     def _told(self, step: model.Step, outcome: UnitOutcome, size: int) -> list[ExecutionEvent]:
         if repeating.repeats(step) and outcome.iteration != WHOLE and outcome.status != "skipped":

@@ -159,11 +159,9 @@ def load(path: Path, *, leadrope_home: Path | None = None, workspace: Path | Non
     text = text_of(path)
     document, problems = judged(path, leadrope_home=leadrope_home, text=text, workspace=workspace)
     loaded = _passed(document, problems, text, name=name_of(path), file=str(path))
-    return (
-        msgspec.structs.replace(loaded, text=beside.whole(text, loaded.workflow))
-        if _may_name_files(path, text)
-        else loaded
-    )
+    if not document.has_files:
+        return loaded
+    return msgspec.structs.replace(loaded, text=beside.whole(text, loaded.workflow))
 
 
 def judged(

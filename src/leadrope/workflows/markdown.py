@@ -42,6 +42,8 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers and truths as they stand in the file, where they would be written another way: `1.10`."""
     key_lines: Mapping[Path, KeyLines] = {}
     """Of steps' parameters: texts with lines that may be parameters of their own, indented by mistake."""
+    has_files: bool = False
+    """Texts of files beside it stand in place of their names."""
 
     @property
     def has_errors(self) -> bool:

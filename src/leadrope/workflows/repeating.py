@@ -32,6 +32,10 @@ class Owner(Protocol):
     def known(self, key: Key) -> UnitOutcome | None: ...
     async def one(self, step: model.Step, key: Key, scope: Mapping[str, Any]) -> UnitOutcome: ...
     async def record(self, outcome: UnitOutcome) -> None: ...
+    async def recorded(self) -> None:
+        """Returns when the outcomes of all units so far are in the journal."""
+        ...
+
     def begin_turn(self) -> None:
         """StepFailed where the execution has no turn left for its loops."""
         ...
@@ -191,15 +195,18 @@ async def _batch(
     )
     done = dict(known)
     tasks: dict[asyncio.Task[UnitOutcome], Key] = {}
+    ended = _Ended()
     parked: Parked | None = None
     try:
         while True:
             for key in progress.take():
                 own = {**scope, **scope_of_unit(step, key, items[key.item or 0], carried)}
-                tasks[asyncio.create_task(owner.one(step, key, own), name=f"item {key}")] = key
+                task = asyncio.create_task(owner.one(step, key, own), name=f"item {key}")
+                task.add_done_callback(ended.add)
+                tasks[task] = key
             if not tasks:
                 break
-            finished, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            finished = await ended.taken()
             for task in finished:
                 key = tasks.pop(task)
                 try:
@@ -219,6 +226,7 @@ async def _batch(
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        await owner.recorded()
     if parked is not None and not any(one.status == "failed" for one in done.values()):
         raise parked
     return Round(
@@ -226,6 +234,25 @@ async def _batch(
         outputs=batch_results.outputs(items, done.values(), scope.get(templates.DIALECT, "flow")),
         units=tuple(done[key] for key in sorted(done)),
     )
+
+
+class _Ended:
+    """Tasks that have ended since the last look. (`asyncio.wait` would look at all that run for each that ends.)"""
+
+    def __init__(self) -> None:
+        self._tasks: list[asyncio.Task[UnitOutcome]] = []
+        self._some = asyncio.Event()
+
+    def add(self, task: asyncio.Task[UnitOutcome]) -> None:
+        self._tasks.append(task)
+        self._some.set()
+
+    async def taken(self) -> list[asyncio.Task[UnitOutcome]]:
+        """At least one."""
+        await self._some.wait()
+        self._some.clear()
+        taken, self._tasks = self._tasks, []
+        return taken
 
 
 def _whole(tasks: Iterable[asyncio.Task[UnitOutcome]]) -> list[asyncio.Task[UnitOutcome]]:

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,35 @@ async def test_scripts_and_programs_run_in_the_workspace(desk: Desk) -> None:
         many = await asyncio.gather(*(commands.run(["echo", str(n)]) for n in range(20)))
         assert [one.stdout for one in many] == [b"%d\n" % n for n in range(20)]
     assert (desk.ws / "file").read_text() == "a\n"
+
+
+async def test_code_that_comes_again_does_the_same_each_time(desk: Desk) -> None:
+    """It is read once by the process that forks, and run in a fork each time."""
+    sources: dict[str, Callable[[int], Any]] = {
+        "x: int\nresult: int = x + 1": lambda x: x + 1,
+        "x: int\nif x > 1:\n    return [x]\nresult = 'small'": lambda x: [x] if x > 1 else "small",
+        "import os\nresult = os.environ['GIVEN']": str,
+        "global_list = globals().setdefault('seen', [])\nglobal_list.append(x)\nresult = global_list": lambda x: [x],
+    }
+    async with desk.open() as commands:
+        for source, expected in sources.items():
+            for x in range(4):
+                done = await commands.code(source, {"x": x}, env={"GIVEN": str(x)})
+                assert (done.error, done.value) == (None, expected(x)), source
+        for _ in range(4):
+            odd = await commands.code("result = x is 1000", {"x": 5})
+            assert odd.value is False
+            assert b"SyntaxWarning" in odd.stderr, "each time, not only when it is read"
+        for source, kind, message in (
+            ("x: int\nresult = 1 / x", "code_failed", "line 2: ZeroDivisionError"),
+            ("x: str\nresult = x", "bad_input", "input x is declared str"),
+            ("result = (", "code_failed", "it is no Python"),
+            ("return\nbreak", "code_failed", "it is no Python"),
+        ):
+            for _ in range(4):
+                wrong = await commands.code(source, {"x": 0})
+                assert wrong.error is not None
+                assert (wrong.error.kind, wrong.error.message[: len(message)]) == (kind, message)
 
 
 async def test_a_command_sees_no_key_of_the_environment(desk: Desk) -> None:
@@ -200,6 +230,24 @@ async def test_a_blocked_program_cannot_be_started_in_whatever_words(walled: Des
         done = await commands.shell(unread)
         assert done.exit_code == 126
     assert not marker.exists()
+
+
+async def test_a_verdict_that_equal_commands_share_opens_nothing(desk: Desk) -> None:
+    """A file that was allowed becomes a link to a blocked one, in the moment between two equal commands."""
+    (desk.ws / "hidden").write_text("secret text")
+    (desk.ws / "data").write_text("plain text")
+    command = bash("cat data")
+    async with desk.open(blocked_paths=["**/hidden"]) as commands:
+        assert commands.judge(command, is_own=True, has_person=True).word == "allow"
+        assert (await commands.shell("cat data")).stdout == b"plain text"
+        (desk.ws / "data").unlink()
+        (desk.ws / "data").symlink_to("hidden")
+        if commands.judge(command, is_own=True, has_person=True).word == "allow":
+            assert commands.is_walled
+            assert b"secret" not in (await commands.shell("cat data")).stdout
+        deadline = time.monotonic() + 60
+        while commands.judge(command, is_own=True, has_person=True).word == "allow":
+            assert time.monotonic() < deadline
 
 
 @has_walls

@@ -1,0 +1,44 @@
+"""Scripts that are one program with its words: bash would only become that program, so it can be started without bash.
+
+A shell takes twice the time of a small program. Only what bash would not change is read here: no expansion, no
+redirection, no operator, no comment, and no name that bash knows itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_QUOTED = r"'[^'\0]*'"
+_WORD = rf"(?:[\w./+,:@%=-]|{_QUOTED})+"
+_SCRIPT = re.compile(rf"[ \t\n]*([\w./]{_WORD}|[\w./])((?:[ \t]+{_WORD})*)[ \t\n]*", re.ASCII)
+_SPLIT = re.compile(_WORD, re.ASCII)
+_UNQUOTED = re.compile(r"'([^'\0]*)'")
+_LISTED = """
+    . : [ alias bg bind break builtin caller case cd command compgen complete compopt continue coproc declare dirs
+    disown do done echo elif else enable esac eval exec exit export false fc fg fi for function getopts hash help
+    history if in jobs kill let local logout mapfile popd printf pushd pwd read readarray readonly return select set
+    shift shopt source suspend test then time times trap true type typeset ulimit umask unalias unset until wait while
+    """
+"""What `compgen -bk` lists, as far as a program could be called so."""
+_OWN_WORDS = frozenset(_LISTED.split())
+_OWN_VARIABLES = re.compile(
+    r"BASH.*|SHELLOPTS|POSIXLY_CORRECT|(OLD)?PWD|SHLVL|_|E?UID|PPID|IFS|OPT(IND|ERR|ARG)|S?RANDOM|SECONDS|LINENO|GROUPS",
+    re.DOTALL,
+)
+"""Variables that bash acts on, or does not hand on as they are."""
+
+
+def words_of(script: str) -> list[str] | None:
+    """The program and its words; None where bash is needed to read the script."""
+    if (found := _SCRIPT.fullmatch(script)) is None:
+        return None
+    program = found[1]
+    if "=" in program or "'" in program or program in _OWN_WORDS:
+        return None
+    return [program, *(_UNQUOTED.sub(r"\1", word) for word in _SPLIT.findall(found[2]))]
+
+
+def is_read_by_bash(variables: Iterable[str]) -> bool:
+    """Whether a shell would act on one of these variables."""
+    return any(_OWN_VARIABLES.fullmatch(name) for name in variables)

@@ -1,0 +1,55 @@
+"""Outcomes of small units of a batch, written together: a transaction of its own would cost more than the unit.
+
+An item frees its place before its outcome is written, because no other item rests on it. After kill -9 the few that
+were not written run again, as one does that is cut off between its effect and its outcome.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from leadrope.runs.flow_values import UnitOutcome
+from leadrope.runs.flows import Settled
+
+CHUNK_S = 0.01
+MOST_UNWRITTEN = 32
+"""Outcomes; then whoever adds one waits, as long as the store takes."""
+SMALL_S = 0.05
+"""A unit that took longer is written by itself: doing it again would cost more than its transaction."""
+
+
+def is_small(outcome: UnitOutcome) -> bool:
+    is_plain = outcome.status == "succeeded" and outcome.attempts == 1 and outcome.item is not None
+    is_free = not (outcome.cost_usd or outcome.tokens or outcome.run_id)
+    return is_plain and is_free and outcome.ended - outcome.started < SMALL_S
+
+
+class Chunks:
+    def __init__(self, write: Callable[[Sequence[Settled]], Awaitable[None]]) -> None:
+        self._write = write
+        self._unwritten: list[Settled] = []
+        self._writing: asyncio.Task[None] | None = None
+
+    async def add(self, settled: Settled) -> None:
+        """Returns before it is written, where there is room; raises what kept those before it from being written."""
+        if self._writing is not None and self._writing.done():
+            self._writing.result()
+            self._writing = None
+        self._unwritten.append(settled)
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write_all(), name="outcomes of a batch")
+        if len(self._unwritten) >= MOST_UNWRITTEN:
+            await self.written()
+
+    async def written(self) -> None:
+        """Returns when all that was added is in the journal. A cancellation ends the waiting alone."""
+        if self._writing is not None:
+            await asyncio.shield(self._writing)
+
+    async def _write_all(self) -> None:
+        while self._unwritten:
+            if len(self._unwritten) < MOST_UNWRITTEN:
+                await asyncio.sleep(CHUNK_S)
+            chunk, self._unwritten = self._unwritten, []
+            await self._write(chunk)
