@@ -2,7 +2,7 @@
 
 Nothing outside of the agent's folders is changed, nothing of it turns up anywhere, and every command ends: for root,
 for a user without any rights, and for root in the workspace of a user. The table of commands is tests/aids/doors.py,
-that of tricks tests/aids/hostile_folders.py. `make test` tries every command once for each identity, `make soak` every
+that of tricks tests/aids/hostile_folders.py. `make test` tries every command once, for one identity, `make soak` every
 command with every trick for each identity, and LEADROPE_FAULT_COUNT=200 that in every place.
 """
 
@@ -43,6 +43,8 @@ def combinations(identity: Identity, fault_count: int) -> list[tuple[Door, Place
     turn = IDENTITIES.index(identity)
     found: list[tuple[Door, Place, Case]] = []
     for number, row in enumerate(_rows(identity)):
+        if fault_count < SOAK and number % len(IDENTITIES) != turn:
+            continue  # another identity has this command
         chosen = row if fault_count >= SOAK else [row[(7 * number + turn) % len(row)]]
         # Of the places that a trick fits into each is taken in turn, and every identity begins with another one.
         found += [places[(number + turn + order) % len(places)] for order, places in enumerate(chosen)]
