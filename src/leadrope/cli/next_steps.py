@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from leadrope import errors, spelling
 from leadrope.cli import run_names, table
 from leadrope.core.result import RunResult
-from leadrope.runs import places
 
 if TYPE_CHECKING:
     from leadrope.runs.service import Service
@@ -24,6 +23,8 @@ async def lines(service: Service, run_id: str, result: RunResult, width: int) ->
 
 
 async def _parts(service: Service, run_id: str, result: RunResult) -> list[str]:
+    from leadrope.runs import places  # noqa: PLC0415  # workflows without agents do not need it
+
     run = service.get(run_id)
     name = run_names.short(service, run.id)
     texts = service.texts(run.id)

@@ -13,12 +13,12 @@ import msgspec
 
 from leadrope import errors
 from leadrope.core import home, rehearsed
-from leadrope.rehearsal.script import BadScript, Script, load
 from leadrope.runtime.shown import clean
 
 if TYPE_CHECKING:
     from leadrope.core.request import RunRequest
     from leadrope.rehearsal.model import ModelServer
+    from leadrope.rehearsal.script import Script
 
 HELP = "Take the model's answers from a script; no account, no configuration, nothing is sent to other machines."
 _UNUSED = ("ANTHROPIC_", "CLAUDE_", "OTEL_")
@@ -51,6 +51,8 @@ def refuse_others(given: Mapping[str, Any]) -> None:
 
 def read(name: str, cwd: Path) -> Script:
     """The script of --rehearse; `{{cwd}}` in it is the working directory."""
+    from leadrope.rehearsal.script import BadScript, load  # noqa: PLC0415  # only rehearsals need it
+
     path = Path(name).expanduser()
     if not path.is_file():
         raise errors.BadValue("--rehearse", f"there is no file {name}", hint=_FIRST)

@@ -85,12 +85,20 @@ def _entries(folders: Sequence[str], names: frozenset[str] | None) -> Iterator[s
 
 def _deep_entries(folders: Sequence[str], names: frozenset[str] | None) -> Iterator[str]:
     seen = 0
-    for folder in folders:
-        for parent, _, files in os.walk(folder):
-            yield from (f"{parent}/{name}" for name in files if names is None or name in names)
-            seen += len(files)
-            if seen >= _MOST_ENTRIES:
-                return
+    left = [*reversed(folders)]
+    while left and seen < _MOST_ENTRIES:
+        folder = left.pop()
+        try:
+            with os.scandir(folder) as entries:  # os.walk takes four times as long
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        left.append(entry.path)
+                        continue
+                    seen += 1
+                    if names is None or entry.name in names:
+                        yield entry.path
+        except OSError:
+            continue
 
 
 def _identity(path: str) -> tuple[int, int] | None:

@@ -43,7 +43,6 @@ from leadrope.runs import (
     lost_ends,
     orders,
     patience,
-    places,
     recover,
     session_names,
     settings,
@@ -606,6 +605,8 @@ class Service(Looks):
         try:
             earlier = recover.all_events(self.store, run) if run.last_seq else []
             environ = self._environ_of(run)
+            from leadrope.runs import places  # noqa: PLC0415  # workflows without agents do not need it
+
             place = places.Place(self, run, environ)
             request = await place.enter(self._request(run, earlier))
             is_alone = isinstance(job.approver, DenyAll)
@@ -798,6 +799,8 @@ class Service(Looks):
         try:
             if self.store.texts(job.id).place.get("waits") or self.store.get(job.id).last_seq:
                 return False
+            from leadrope.runs import places  # noqa: PLC0415  # the same
+
             await places.forget(self, job.info)
             return await self.store.forget_unstarted(job.id)
         except (errors.StoreError, errors.GitFailed, errors.UnsafeFile, OSError) as error:

@@ -19,7 +19,6 @@ from leadrope.process import sandbox_git, sandbox_trial
 from leadrope.process.sandbox_values import BASE, MODEL_SOCKET, PROXY_SOCKET, Forward, Sandbox, Sight, Socket
 from leadrope.providers import base
 from leadrope.runtime import git_guards, new_repositories, sandbox_paths, trust, walls_settings
-from leadrope.runtime.proxy import USER
 
 Level = Literal["workspace", "read-only"]
 PROXY_PORT = 8898
@@ -377,6 +376,8 @@ def _addresses(doors: Doors, launch: base.Launch) -> dict[str, str]:
     if doors.model:
         env |= {"ANTHROPIC_UNIX_SOCKET": MODEL_SOCKET, "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{MODEL_PORT}"}
     if doors.proxy:
+        from leadrope.runtime.proxy import USER  # noqa: PLC0415  # a run without a network of its own needs it
+
         # Only where commands cannot look it up: they are started without it.
         known = f"{USER}:{doors.token}@" if doors.token and launch.commands_apart else ""
         address = f"http://{known}127.0.0.1:{PROXY_PORT}"

@@ -29,7 +29,6 @@ from leadrope.workflows import (
     choosing,
     journal_chunks,
     library,
-    markdown_writer,
     model,
     outcomes,
     repeating,
@@ -576,6 +575,8 @@ class Flow:
             settings=model.Settings(concurrency=self._workflow.settings.concurrency),
             dialect=self._workflow.dialect,
         )
+        from leadrope.workflows import markdown_writer  # noqa: PLC0415  # needed by few workflows
+
         text = markdown_writer.write(workflow)
         flows = self.host.service.flows
         child_id = uuid.uuid5(uuid.UUID(hex=self.id), str(key)).hex

@@ -12,8 +12,6 @@ import msgspec
 from leadrope.workflows import fits, habits, markdown_blocks, model, shapes
 from leadrope.workflows.markdown_blocks import Entry, Section
 from leadrope.workflows.markdown_values import KeyLines, Notes, entry_values, tell_indented
-from leadrope.workflows.pflow import values as pflow_values
-from leadrope.workflows.pflow import words
 from leadrope.workflows.problems import BadWorkflow, Findings, Path, Place, Places, Problem, nearest
 
 _SUFFIX_OF: Mapping[model.Dialect, str] = {"flow": ".flow.md", "pflow": ".pflow.md"}
@@ -103,7 +101,11 @@ class _Reader:
         self._section_prose: dict[model.SectionName, str] = {}
         self._kept: list[model.Note] = []
         cached = [section.note for section in outline.sections if section.note and section.name.lower() == "cache"]
-        self._chunks = words.cache_chunks(cached[0]) if cached and dialect == "pflow" else {}
+        self._chunks: dict[str, str] = {}
+        if cached and dialect == "pflow":
+            from leadrope.workflows.pflow import words  # noqa: PLC0415  # few files are pflow's
+
+            self._chunks = words.cache_chunks(cached[0])
 
     def read(self) -> Document:
         seen: dict[str, Section] = {}
@@ -132,6 +134,8 @@ class _Reader:
                 hint="Write `## Steps` and below it `### name` with `- type: …`.",
             )
         if self._dialect == "pflow":
+            from leadrope.workflows.pflow import words  # noqa: PLC0415  # few files are pflow's
+
             words.whole(self._steps, self._findings)
         top = self._outline.top
         workflow = model.Workflow(
@@ -236,6 +240,8 @@ class _Reader:
         path: Path = ("steps", entry.name)
         values = self._values(entry, path, None, ())
         if self._dialect == "pflow":
+            from leadrope.workflows.pflow import words  # noqa: PLC0415  # few files are pflow's
+
             words.step(words.Said(values, path, self._findings, self._places, self._notes.unreadable), self._chunks)
         description = model.tidied("\n".join(entry.prose))
         if not description:
@@ -303,8 +309,12 @@ class _Reader:
         self, entry: Entry, path: Path, known: Collection[str] | None, texts: Collection[str]
     ) -> dict[str, Any]:
         """What an entry says. Parameters indented by mistake are told where that can be known without types."""
-        values_of = pflow_values.entry_values if self._dialect == "pflow" else entry_values
-        values = values_of(entry, path, self._findings, self._notes)
+        if self._dialect == "pflow":
+            from leadrope.workflows.pflow import values as pflow_values  # noqa: PLC0415  # few files are pflow's
+
+            values = pflow_values.entry_values(entry, path, self._findings, self._notes)
+        else:
+            values = entry_values(entry, path, self._findings, self._notes)
         for key in values:
             found = self._notes.key_lines.get((*path, key))
             if found is None or (known is None and model.attribute(key) is None):

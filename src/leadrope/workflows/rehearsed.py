@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from leadrope import errors
 from leadrope.core import rehearsed
-from leadrope.rehearsal.script import BadScript, Script
 from leadrope.workflows import model
 from leadrope.workflows.problems import nearest
 from leadrope.workflows.steps import registry
@@ -15,6 +14,7 @@ from leadrope.workflows.steps.base import StepFailed
 
 if TYPE_CHECKING:
     from leadrope.rehearsal.model import ModelServer
+    from leadrope.rehearsal.script import Script
     from leadrope.runs.flow_values import FlowInfo
     from leadrope.workflows.units import Key
 
@@ -54,6 +54,8 @@ class Rehearsal:
 
 def check(script: Script, workflows: Iterable[model.Workflow]) -> None:
     """Refuses a script that names steps which are not there, or that cannot be scripted like that."""
+    from leadrope.rehearsal.script import BadScript  # noqa: PLC0415  # only rehearsals need it
+
     kinds: dict[str, str] = {}
     for workflow in workflows:
         kinds |= {step.id: registry.kind_of(step.type).name for step in workflow.every_step}

@@ -8,7 +8,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -28,12 +28,14 @@ from leadrope.runtime.approvals import Answer, Approver, DenyAll
 from leadrope.runtime.commands import Commands
 from leadrope.workflows import auto_approval, fits, links, model, routing, templates
 from leadrope.workflows.host import Host
-from leadrope.workflows.rehearsed import Rehearsal
 from leadrope.workflows.secret_values import spellings
 from leadrope.workflows.shown_calls import has_shown
 from leadrope.workflows.steps import registry
 from leadrope.workflows.steps.base import Asked, Done, Kind, Parked, StepFailed, brief, told
 from leadrope.workflows.units import Key
+
+if TYPE_CHECKING:
+    from leadrope.workflows.rehearsed import Rehearsal
 
 log = logging.getLogger("leadrope.workflows")
 
