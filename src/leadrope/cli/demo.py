@@ -78,7 +78,7 @@ class Fixed:
 
 
 @click.command("demo", short_help="Watch a real agent work on a lead rope; no account needed.")
-@click.option("--yes/--no", "answer", default=None, help="Answer the agent's request in advance; for scripts.")
+@click.option("-y/", "--yes/--no", "answer", default=None, help="Answer the agent's request in advance; for scripts.")
 @click.option("--open", "opens", is_flag=True, help="Write the page of the run and open it in your browser.")
 def command(answer: bool | None, opens: bool) -> int:
     """Watch a real agent work on a lead rope.
