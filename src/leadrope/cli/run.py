@@ -136,6 +136,8 @@ def _start(
     earlier = resuming.find(named, environ) if named is not None else None
     request = check(build(prompt, given, config, environ, named, earlier))
     kept = _kept(given, earlier)
+    if given["junit"] is not None:
+        values.check_report_file("--junit", given["junit"])
     if given["detach"]:
         return _detach(request, kept, Screen.of_process(environ), output, config, environ)
     demands = _demands(given, request)
@@ -161,7 +163,7 @@ def _start(
             screen.line(f"{screen.style.bad('✗')} {clean(told)}")
         return result
 
-    is_reported = bool(given["ci"] or given["junit"])
+    is_reported = bool(given["ci"]) or given["junit"] is not None
     result = _reported(request, given, environ, go) if is_reported else go(Screen.of_process(environ), None)
     if any(error.is_timed_out for error in unstored):
         return FAILED  # it was not stopped by a person
