@@ -157,7 +157,7 @@ def configuration(environ: Mapping[str, str]) -> tuple[configs.Config, Check]:
     if own := [entry for entry in wrong if entry.origin == "config"]:
         more = f" (and {len(own) - 1} more; see `leadrope agents check`)" if len(own) > 1 else ""
         told = f"the agent {own[0].name} cannot be used: {own[0].problems[0]}{more}"
-        return config, Check(name="config", status="warning", message=told, hint=own[0].problems[0].hint)
+        return config, Check(name="config", status="failed", message=told, hint=own[0].problems[0].hint)
     what = f"{path} is valid" if path.exists() else f"none ({path} does not exist); defaults hold"
     return config, Check(name="config", status="ok", message=what)
 
