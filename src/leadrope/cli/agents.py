@@ -74,7 +74,7 @@ def list_(cwd: str, output: str) -> int:
             _write_json(_listed(entry))
         return 0
     if not entries:
-        click.echo(spelling.runnable("No agents yet. `leadrope agents new NAME` makes one."), err=True)
+        Screen.of_process(environ).say(spelling.runnable("No agents yet. `leadrope agents new NAME` makes one."))
         return 0
     screen = Screen.of_process(environ)
     rows = []

@@ -155,8 +155,8 @@ def _start(
         except errors.ResultNotStored as error:
             unstored.append(error)
             result = error.result
-            screen.line(spelling.runnable(f"leadrope: {error.message}"))
-            screen.line(spelling.runnable(f"  {error.hint}"))
+            screen.say(spelling.runnable(f"leadrope: {error.message}"), hanging="  ")
+            screen.say(spelling.runnable(f"  {error.hint}"), hanging="  ")
         if output == "json":
             json_output.write(json_output.whole(result))
         if told := explain(result, demands):
@@ -411,7 +411,7 @@ def _detach(
 
         request, notices = Sessions.of().settle(request)
         for notice in notices:
-            screen.line(spelling.runnable(notice.message))
+            screen.say(spelling.runnable(notice.message))
     # The folder of this terminal: the owner's own is another.
     request = placed(msgspec.structs.replace(request, cwd=request.cwd or "."))
     # What is wrong with the words of a command is said here, and not stored as a run that failed.
@@ -420,7 +420,7 @@ def _detach(
         home.leadrope_home(os.environ),
         request,
         dict(os.environ),
-        tell=lambda text: screen.line(spelling.runnable(f"! {text}")),
+        tell=lambda text: screen.say(spelling.runnable(f"! {text}"), hanging="  "),
         **kept,
     )
     if output == "text":
