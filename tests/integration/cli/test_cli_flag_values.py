@@ -68,6 +68,7 @@ WRONG: list[tuple[str, str]] = [
     ("--session-id", "x"),
     ("--schema", "nope"),
     ("--schema", '{"type":"objekt"}'),
+    ("--schema", '{"f":{"type":"str"}}'),
     ("--schema-retries", "9"),
     ("--structured-retries", "-1"),
     ("--max-turns", "0"),
