@@ -99,7 +99,7 @@ def show(approval: str, output: str) -> int:
         told = list(approval_text.lines(found))
         head = told.index("")  # what follows is shown exactly as it is asked
         for line in told[:head]:
-            for piece in table.wrapped(line, screen.width, hanging="  ") if screen.is_live else [line]:
+            for piece in screen.fitted(line, hanging="  "):
                 click.echo(piece)
         for line in told[head:]:
             click.echo(line)

@@ -130,6 +130,10 @@ class Screen:
         for line in table.wrapped(text, self.width, hanging=hanging) if self._err.isatty() else [text]:
             self.line(line)
 
+    def fitted(self, text: str, *, hanging: str = "") -> list[str]:
+        """A sentence for stdout, in lines: broken between words on a terminal, whole for a program."""
+        return table.wrapped(text, self.width, hanging=hanging) if self.is_live else [text]
+
     def end_line(self) -> None:
         """What follows begins a new line."""
         if self._in_line and not self._held:

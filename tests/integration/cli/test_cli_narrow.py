@@ -65,15 +65,22 @@ async def test_runs_show_breaks_lines_between_words_and_no_code(desk: Any, playi
 
 
 async def test_errors_hints_and_empty_lists(desk: Any) -> None:
+    config = desk.home / ".config/leadrope/config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text("[agents.reviewer]\ndescription = 'Reviews all changes, and says what is wrong with them'\n")
     for words in (
         ("run", "x", "--mode", "pln"),
         ("run", "x", "--tools", "Baash"),
         ("agents", "list"),
+        ("agents", "show", "reviewer"),
+        ("policy", "explain", "Bash(git push origin main && rm -rf build)"),
+        ("top", "--once"),
         ("runs", "list"),
         ("runs", "show"),
     ):
         lines = await shown(desk, *words)
-        assert [line for line in too_long(lines) if str(desk.project) not in line] == [], words
+        paths = (str(desk.project), str(config))
+        assert [line for line in too_long(lines) if not any(path in line for path in paths)] == [], words
 
 
 async def test_doctor_breaks_paths_at_slashes(desk: Any) -> None:
