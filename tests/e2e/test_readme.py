@@ -146,6 +146,9 @@ def test_python(machine: Any, code: str) -> None:
     answers = [{"tool": show, "optional": True}, {"text": "All done.", "repeat": 2}]
     with ModelServer.in_thread(answers, strict=False) as model:
         run(machine, [sys.executable, "-c", code], model)
+        if "leadrope.rehearsal" in code:  # somebody's tests do not fill their lists
+            for words in (("sessions", "list"), ("runs", "list")):
+                assert run(machine, ["leadrope", *words, "-o", "json"], model) == ""
 
 
 def test_the_page_on_runs(machine: Any) -> None:

@@ -74,7 +74,7 @@ def list_(cwd: str, output: str) -> int:
             _write_json(_listed(entry))
         return 0
     if not entries:
-        click.echo(spelling.runnable("No agents yet. `leadrope agents new NAME` makes one."), err=True)
+        Screen.of_process(environ).say(spelling.runnable("No agents yet. `leadrope agents new NAME` makes one."))
         return 0
     screen = Screen.of_process(environ)
     rows = []
@@ -158,17 +158,21 @@ def show(agent: str, only_prompt: bool, cwd: str, output: str) -> int:
     screen = Screen.of_process(environ)
     click.echo(f"{screen.style.bold(clean(saved.name))}  {screen.style.dim(clean(saved.source))}")
     if saved.agent.description:
-        click.echo(clean(saved.agent.description))
-    for name, value in effective.items():
-        click.echo(f"  {name:<18} {one_line(clean(_plain(value)), max(40, screen.width - 22))}")
+        for line in screen.fitted(clean(saved.agent.description)):
+            click.echo(line)
     first, *_ = prompt.splitlines() or ["-"]
     if ready.request.system_prompt is None:
         first = "the agent program's own, with additions" if prompt else "the agent program's own"
-    click.echo(f"  {'system prompt':<18} {one_line(clean(first), max(40, screen.width - 22))}")
+    for name, value in {**effective, "system prompt": first}.items():
+        shown = one_line(clean(_plain(value)), max(40, screen.width - 22))
+        for line in screen.fitted(f"  {name:<18} {shown}", hanging=" " * 21):
+            click.echo(line)
     more = spelling.runnable(f"`leadrope agents show {saved.name} --prompt` prints the whole system prompt.")
-    click.echo(screen.style.dim(f"\n{more}"))
+    click.echo()
+    for line in screen.fitted(screen.style.dim(more)):
+        click.echo(line)
     for text in (*saved.notices, *(notice.message for notice in ready.notices)):
-        click.echo(screen.style.warn(f"! {clean(spelling.runnable(text))}"), err=True)
+        screen.say(screen.style.warn(f"! {clean(spelling.runnable(text))}"), hanging="  ")
     return 0
 
 

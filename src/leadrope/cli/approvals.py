@@ -95,7 +95,13 @@ def show(approval: str, output: str) -> int:
         if output == "json":
             json_output.write(approval_text.as_object(found))
             return 0
-        for line in approval_text.lines(found):
+        screen = Screen.of_process()
+        told = list(approval_text.lines(found))
+        head = told.index("")  # what follows is shown exactly as it is asked
+        for line in told[:head]:
+            for piece in screen.fitted(line, hanging="  "):
+                click.echo(piece)
+        for line in told[head:]:
             click.echo(line)
         return 0
 

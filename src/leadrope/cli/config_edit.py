@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from leadrope import errors
+from leadrope.core import toml_lines
 
 _HEADER = re.compile(r"^[ \t]*\[\[?(?P<keys>[^\]\n]+)\]\]?[ \t]*(?:#.*)?$")
 
@@ -124,7 +125,8 @@ def _loaded(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise errors.BadConfig(f"the file is not TOML: {error}") from None
+        line, message, hint = toml_lines.in_words(error, text)
+        raise errors.BadConfig(f"the file is not TOML: line {line}: {message}", hint=hint) from None
 
 
 def _write(path: Path, text: str, wanted: Mapping[str, Any], by_hand: str) -> None:

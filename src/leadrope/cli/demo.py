@@ -22,7 +22,7 @@ import click
 import msgspec
 
 from leadrope import errors, spelling
-from leadrope.cli import live, values
+from leadrope.cli import live, table, values
 from leadrope.cli.exits import INTERRUPTED, exit_code
 from leadrope.cli.render import Renderer
 from leadrope.cli.screen import Screen
@@ -78,7 +78,7 @@ class Fixed:
 
 
 @click.command("demo", short_help="Watch a real agent work on a lead rope; no account needed.")
-@click.option("--yes/--no", "answer", default=None, help="Answer the agent's request in advance; for scripts.")
+@click.option("-y/", "--yes/--no", "answer", default=None, help="Answer the agent's request in advance; for scripts.")
 @click.option("--open", "opens", is_flag=True, help="Write the page of the run and open it in your browser.")
 def command(answer: bool | None, opens: bool) -> int:
     """Watch a real agent work on a lead rope.
@@ -236,9 +236,9 @@ def _closing(screen: Screen, place: Scene, result: RunResult, *, nobody: bool, p
     screen.line()
     name = spelling.program()
     if nobody and result.denials:
-        screen.line(f"Nobody could be asked here, so the command was denied. `{name} demo --yes` approves it.")
+        screen.say(f"Nobody could be asked here, so the command was denied. `{name} demo --yes` approves it.")
     elif result.denials:
-        screen.line(f"The command was denied and did not run. `{name} demo --yes` shows the other ending.")
+        screen.say(f"The command was denied and did not run. `{name} demo --yes` shows the other ending.")
     hints = {
         f"{name} runs show {result.run_id[:8]}": "this run, as it is kept",
         f"{name} export {result.run_id[:8]} --html -O demo.html": "the same as a page",
@@ -255,7 +255,8 @@ def _closing(screen: Screen, place: Scene, result: RunResult, *, nobody: bool, p
     for what, why in hints.items():
         if is_narrow:
             screen.line(f"  {style.dim('# ' + why)}")
-            screen.line(f"  {what}")
+            for line in table.command_lines(what, screen.width - 2):
+                screen.line(f"  {line}")
         else:
             screen.line(f"  {what:<{width}}{style.dim(why)}")
 

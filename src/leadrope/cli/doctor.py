@@ -8,7 +8,6 @@ import platform
 import shutil
 import sys
 import tempfile
-import textwrap
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,7 +17,7 @@ import click
 import msgspec
 
 from leadrope import errors, spelling
-from leadrope.cli import flags
+from leadrope.cli import flags, table
 from leadrope.cli.screen import Screen
 from leadrope.core import config as configs
 from leadrope.core import home
@@ -33,6 +32,8 @@ from leadrope.version import __version__
 Status = Literal["ok", "warning", "failed"]
 
 OLDEST_PYTHON = (3, 11)
+NARROW = 60
+"""Columns. Below this the names of the checks have lines of their own."""
 LOW_SPACE = 200 * 1024**2
 """Bytes. The transcripts and events of a long run take tens of megabytes."""
 
@@ -157,7 +158,7 @@ def configuration(environ: Mapping[str, str]) -> tuple[configs.Config, Check]:
     if own := [entry for entry in wrong if entry.origin == "config"]:
         more = f" (and {len(own) - 1} more; see `leadrope agents check`)" if len(own) > 1 else ""
         told = f"the agent {own[0].name} cannot be used: {own[0].problems[0]}{more}"
-        return config, Check(name="config", status="warning", message=told, hint=own[0].problems[0].hint)
+        return config, Check(name="config", status="failed", message=told, hint=own[0].problems[0].hint)
     what = f"{path} is valid" if path.exists() else f"none ({path} does not exist); defaults hold"
     return config, Check(name="config", status="ok", message=what)
 
@@ -293,9 +294,14 @@ def commands(domain: command_domain.Domain) -> Check:
 def _print(check: Check, screen: Screen) -> None:
     style = screen.style
     marks = {"ok": style.good("✓"), "warning": style.warn("!"), "failed": style.bad("✗")}
-    margin = " " * 16
-    first, *more = textwrap.wrap(spelling.runnable(check.message), screen.width - len(margin), break_on_hyphens=False)
-    click.echo(f"  {marks[check.status]} {check.name:<11} {first}")
-    hints = textwrap.wrap(spelling.runnable(check.hint or ""), screen.width - len(margin), break_on_hyphens=False)
+    is_narrow = screen.width < NARROW
+    margin = " " * (4 if is_narrow else 16)
+    room = screen.width - len(margin)
+    first, *more = table.wrapped(spelling.runnable(check.message), room, breaks_paths=True)
+    if is_narrow:
+        click.echo(f"  {marks[check.status]} {check.name}\n{margin}{first}")
+    else:
+        click.echo(f"  {marks[check.status]} {check.name:<11} {first}")
+    hints = table.wrapped(spelling.runnable(check.hint), room, breaks_paths=True) if check.hint else []
     for line in (*more, *map(style.dim, hints)):
         click.echo(margin + line)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 import msgspec
 
-from leadrope import errors
+from leadrope import errors, spelling
 from leadrope.cli import flow_access, flow_result, hangup, json_output, rehearse, values
 from leadrope.cli.flow_view import FlowView
 from leadrope.cli.lazy import LazyGroup
@@ -362,7 +362,7 @@ def _tell_doubts(loaded: library.Loaded) -> None:
     """What the file may not mean as it is read; `check` tells all."""
     for problem in loaded.warnings:
         if problem.kind not in _NO_DOUBTS:
-            click.echo(clean(f"{loaded.name}: {problem}"), err=True)
+            click.echo(clean(f"{loaded.name}: {spelling.runnable(str(problem))}"), err=True)
 
 
 # -- carrying it out --------------------------------------------------------------------------------------------------

@@ -140,7 +140,8 @@ def _list(listed: Sequence[Listed], output: str) -> int:
         )
         for row in listed
     ]
-    _print(("DATASET", "ROWS", "SIZE", "AGE", "WORKFLOW", "COLUMNS"), shown)
+    head = ("DATASET", "ROWS", "SIZE", "AGE", "WORKFLOW", "COLUMNS")
+    _print(head, shown, droppable=("WORKFLOW", "AGE", "SIZE", "ROWS"))
     click.echo(spelling.runnable("\n`leadrope flow data NAME` shows the rows of one."), err=True)
     return 0
 
@@ -211,7 +212,7 @@ def _size(count: int) -> str:
     return f"{count / 1_000_000:.1f} MB"
 
 
-def _print(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def _print(head: Sequence[str], rows: Sequence[Sequence[str]], *, droppable: Sequence[str] = ()) -> None:
     paint = style()
-    for number, line in enumerate(table.table(head, rows, width())):
+    for number, line in enumerate(table.table(head, rows, width(), droppable=droppable)):
         click.echo(paint.dim(line) if number == 0 else line)

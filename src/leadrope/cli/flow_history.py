@@ -14,6 +14,7 @@ import msgspec
 from leadrope import errors, spelling
 from leadrope.cli import flags, json_output, table
 from leadrope.cli.flow_looks import EMPTY, found, judged, style, width, written
+from leadrope.cli.screen import Screen
 from leadrope.core import home, rehearsed
 from leadrope.runs.flow_values import FlowFilter, FlowInfo
 from leadrope.runtime.shown import clean, one_line
@@ -79,7 +80,7 @@ def list_(output: str) -> int:
         )
         for row in rows
     ]
-    _print(("WORKFLOW", "FROM", "STEPS", "LAST", "AGE", "TITLE"), shown)
+    _print(("WORKFLOW", "FROM", "STEPS", "LAST", "AGE", "TITLE"), shown, droppable=("FROM", "STEPS", "AGE", "LAST"))
     return 0
 
 
@@ -184,7 +185,7 @@ def history(workflow: str | None, limit: int, is_open: bool, here: bool, output:
             none = f"{workflow} was not run yet; `leadrope flow history` shows all executions."
         else:
             none = _NONE_YET
-        click.echo(spelling.runnable(none), err=True)
+        Screen.of_process().say(spelling.runnable(none))
         return 0
     from leadrope.cli.live_lines import seconds  # noqa: PLC0415  # only here
 
@@ -199,11 +200,11 @@ def history(workflow: str | None, limit: int, is_open: bool, here: bool, output:
         )
         for row in rows
     ]
-    _print(("ID", "STATE", "AGE", "TOOK", "COST", "WORKFLOW"), shown)
+    _print(("ID", "STATE", "AGE", "TOOK", "COST", "WORKFLOW"), shown, droppable=("COST", "TOOK", "AGE"))
     for row in rows:
         for approval_id in row.approvals:
-            told = f"  {row.execution.id[:8]} waits for: leadrope approvals show {approval_id}"
-            click.echo(spelling.runnable(told), err=True)
+            told = f"  {row.execution.id[:8]} waits for: `leadrope approvals show {approval_id}`"
+            Screen.of_process().say(spelling.runnable(told), hanging="    ")
     return 0
 
 
@@ -344,7 +345,7 @@ def _execution(service: Service, name: str) -> FlowInfo:
         return last
 
 
-def _print(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+def _print(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, droppable: Sequence[str]) -> None:
     paint = style()
-    for number, line in enumerate(table.table(head, rows, width())):
+    for number, line in enumerate(table.table(head, rows, width(), droppable=droppable)):
         click.echo(paint.dim(line) if number == 0 else line)

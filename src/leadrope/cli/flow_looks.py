@@ -128,7 +128,7 @@ def judged(path: Path) -> tuple[Document, tuple[Problem, ...]]:
 def _tell(result: Checked) -> None:
     paint = style()
     for problem in result.problems:
-        told = str(problem)
+        told = spelling.runnable(str(problem))
         for word, colour in (("error: ", paint.bad), ("warning: ", paint.warn)):
             told = told.replace(word, colour(word.rstrip()) + " ", 1)
         click.echo(f"{result.file}:{'' if problem.line else ' '}{told}")

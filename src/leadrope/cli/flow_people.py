@@ -54,14 +54,14 @@ class AtTerminal:
             is_cut = bool(text) and console.show(text, everything=everything)
             if asked.reason:
                 rule = f" (rule {exact(asked.rule)})" if asked.kind == "tool_call" and asked.rule else ""
-                console.say(console.dim(f"  asked because {exact(asked.reason)}{rule}"))
+                console.say_wrapped(f"asked because {exact(asked.reason)}{rule}")
             prompt = "  > "
             if asked.choices:
                 for line in answers.lines():
                     console.say(f"    {line}")
-                console.say(console.dim(f"  {answers.how()}" + ("; s shows all of it" if is_cut else "")))
+                console.say_wrapped(answers.how() + ("; s shows all of it" if is_cut else ""))
             else:
-                console.say(console.dim(f"  `no: why` denies with a reason; later {spelling.runnable(LATER_MEANS)}"))
+                console.say_wrapped(f"`no: why` denies with a reason; later {spelling.runnable(LATER_MEANS)}")
                 offered = ["[y]es", "[n]o", "[l]ater", *(["[s]how all"] if is_cut else [])]
                 prompt = console.prompt("  Continue? " if asked.kind == "step" else "  Allow? ", offered)
             while (said := await console.ask(prompt)).lower() not in ("s", "show", "show all") or not is_cut:

@@ -234,15 +234,15 @@ class FlowView:
             self._screen.line(f"{paint(result.outcome)} {style.dim(' · '.join(about))}")
         for step in result.failures if result.outcome == "failed" else ():
             if step.error is not None and step.error.hint:
-                self._screen.line(spelling.runnable(f"  {step.id}: {step.error.hint}"))
+                self._screen.say(spelling.runnable(f"  {step.id}: {step.error.hint}"), hanging="    ")
         if result.outcome not in ("waiting", "stopped"):
             for name, why in result.missing_reasons.items():
                 line = f"  the output {name} has no value: {first_line(why)}"
-                self._line(style.warn(line) if result.ok else style.dim(line), always=True)
+                self._screen.say(style.warn(line) if result.ok else style.dim(line), hanging="    ")
         if result.last is not None and is_told and result.ok:
             shown = spelling.runnable(f"`leadrope flow report {result.flow_id[:8]}` shows what each step gave")
             told = f"the result of {result.last.step}" if result.last.result not in (None, "") else "no result to print"
-            self._screen.line(style.dim(f"  no outputs are declared: {told}; {shown}"))
+            self._screen.say(style.dim(f"  no outputs are declared: {told}; {shown}"), hanging="  ")
         self._tell_approvals(result.approvals)
         if result.outcome == "waiting":
             self._screen.line(style.dim("  an answer continues it in the background"))

@@ -176,10 +176,22 @@ def _tell(error: LeadropeError) -> int:
     from leadrope.errors import RequestError  # noqa: PLC0415  # imported by the caller already
     from leadrope.spelling import runnable  # noqa: PLC0415  # the same
 
-    print(runnable(f"leadrope: {error.message}"), file=sys.stderr)
-    if error.hint:
-        print(runnable(f"  {error.hint}"), file=sys.stderr)
+    told = [f"leadrope: {error.message}", *([f"  {error.hint}"] if error.hint else [])]
+    for line in runnable("\n".join(told)).split("\n"):
+        for piece in _broken(line):
+            print(piece, file=sys.stderr)
     return 2 if isinstance(error, RequestError) else 1
+
+
+def _broken(line: str) -> list[str]:
+    """Between words, on a terminal; what is read by a program keeps its lines."""
+    if not sys.stderr.isatty():
+        return [line]
+    import shutil  # noqa: PLC0415  # only for people
+
+    from leadrope.cli import table  # noqa: PLC0415  # the same
+
+    return table.wrapped(line, max(40, shutil.get_terminal_size().columns), hanging="  ")
 
 
 def _debug() -> bool:

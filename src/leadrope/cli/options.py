@@ -490,7 +490,7 @@ FLAGS: tuple[Flag, ...] = (
         flag_value=True,
         help="For a job that nobody watches: annotations and a job summary on GitHub.",
     ),
-    Flag("--junit", section=SHOWING, metavar=_FILE, help="Write the outcome as a JUnit file."),
+    Flag("--junit", section=SHOWING, metavar=_FILE, help="Write the outcome as a JUnit file; its folder is made."),
     Flag(
         "--fail-on-denied",
         section=SHOWING,

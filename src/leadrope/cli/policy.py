@@ -222,7 +222,8 @@ def explain(
     ]
     for name, text in lines:
         if text:
-            click.echo(f"{name:<8} {text}")
+            for line in screen.fitted(f"{name:<8} {text}", hanging=" " * 9):
+                click.echo(line)
     return 0
 
 

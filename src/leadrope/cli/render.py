@@ -280,7 +280,7 @@ class Renderer:
 
     def _warn(self, text: str) -> None:
         self._told.add(text)
-        self._line(f"{self._style.warn('!')} {clean(spelling.runnable(text))}")
+        self._line(f"{self._style.warn('!')} {clean(spelling.runnable(text))}", wraps=True)
 
     def _ended(self, result: RunResult) -> None:
         self._calls.finish()
@@ -288,9 +288,9 @@ class Renderer:
         problem = ending_lines(result)
         if problem:
             mark = self._style.warn("!") if result.ok else self._style.bad("✗")
-            self._always(f"{mark} {_short(problem[0], 500)}")
+            self._always(f"{mark} {_short(problem[0], 500)}", wraps=True)
             for line in problem[1:]:
-                self._always(f"  {clean(line)}")
+                self._always(f"  {clean(line)}", wraps=True)
         if result.outcome == "degraded" and result.warnings:
             self._told.add(result.warnings[0].message)  # it is the reason above
         for warning in result.warnings:
@@ -310,7 +310,7 @@ class Renderer:
             self._always("interrupted.")
         for number, line in enumerate(problem):
             mark = (self._style.warn("!") if result.ok else self._style.bad("✗")) if number == 0 else " "
-            self._always(f"{mark} {_short(line, 500)}")
+            self._always(f"{mark} {_short(line, 500)}", wraps=True)
         if not is_interrupted or result.usage.total_tokens:
             self._tell_summary(result)
 
@@ -360,12 +360,15 @@ class Renderer:
             parts.append(f"{_count(result.leftovers_killed, 'leftover process', 'leftover processes')} ended")
         return parts
 
-    def _line(self, text: str) -> None:
+    def _line(self, text: str, *, wraps: bool = False) -> None:
         if not self._quiet:
-            self._screen.line(text)
+            self._always(text, wraps=wraps)
 
-    def _always(self, text: str) -> None:
-        self._screen.line(text)
+    def _always(self, text: str, *, wraps: bool = False) -> None:
+        if wraps:
+            self._screen.say(text, hanging="  ")
+        else:
+            self._screen.line(text)
 
 
 def billing_line(event: events.SessionStarted) -> str:

@@ -136,6 +136,8 @@ def _start(
     earlier = resuming.find(named, environ) if named is not None else None
     request = check(build(prompt, given, config, environ, named, earlier))
     kept = _kept(given, earlier)
+    if given["junit"] is not None:
+        values.check_report_file("--junit", given["junit"])
     if given["detach"]:
         return _detach(request, kept, Screen.of_process(environ), output, config, environ)
     demands = _demands(given, request)
@@ -153,15 +155,15 @@ def _start(
         except errors.ResultNotStored as error:
             unstored.append(error)
             result = error.result
-            screen.line(spelling.runnable(f"leadrope: {error.message}"))
-            screen.line(spelling.runnable(f"  {error.hint}"))
+            screen.say(spelling.runnable(f"leadrope: {error.message}"), hanging="  ")
+            screen.say(spelling.runnable(f"  {error.hint}"), hanging="  ")
         if output == "json":
             json_output.write(json_output.whole(result))
         if told := explain(result, demands):
             screen.line(f"{screen.style.bad('✗')} {clean(told)}")
         return result
 
-    is_reported = bool(given["ci"] or given["junit"])
+    is_reported = bool(given["ci"]) or given["junit"] is not None
     result = _reported(request, given, environ, go) if is_reported else go(Screen.of_process(environ), None)
     if any(error.is_timed_out for error in unstored):
         return FAILED  # it was not stopped by a person
@@ -409,7 +411,7 @@ def _detach(
 
         request, notices = Sessions.of().settle(request)
         for notice in notices:
-            screen.line(spelling.runnable(notice.message))
+            screen.say(spelling.runnable(notice.message))
     # The folder of this terminal: the owner's own is another.
     request = placed(msgspec.structs.replace(request, cwd=request.cwd or "."))
     # What is wrong with the words of a command is said here, and not stored as a run that failed.
@@ -418,7 +420,7 @@ def _detach(
         home.leadrope_home(os.environ),
         request,
         dict(os.environ),
-        tell=lambda text: screen.line(spelling.runnable(f"! {text}")),
+        tell=lambda text: screen.say(spelling.runnable(f"! {text}"), hanging="  "),
         **kept,
     )
     if output == "text":

@@ -6,9 +6,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from leadrope import errors
+from leadrope.cli.screen import Screen
 from leadrope.runs.store import Filter, RunInfo
 from leadrope.runtime.shown import clean, one_line
 
@@ -41,7 +40,8 @@ def named(service: Service, given: str | None, *, changes: bool = False, is_open
         )
     run = found[0]
     where = "" if run.cwd == here else f" in {clean(run.cwd)}"
-    click.echo(f"run {run.id[:8]}{where}: {one_line(clean(run.title), 60)}", err=True)
+    told = f"run {run.id[:8]}{where}: {one_line(clean(run.title), 60)}"
+    Screen.of_process().say(told, hanging="  ")
     return run
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
+import re
 import time
 from typing import TYPE_CHECKING
 
 from leadrope import errors, spelling
-from leadrope.cli import runs_revoke
+from leadrope.cli import runs_revoke, table
 from leadrope.cli.live_lines import seconds
 from leadrope.cli.markdown_stream import MarkdownStream
 from leadrope.cli.render import ending_lines
@@ -26,7 +26,10 @@ PROMPT_LINES = 40
 """Of a prompt: what was piped in may be long."""
 
 
-async def lines(service: Service, run: RunInfo, texts: Texts, width: int, *, styles_answer: bool = False) -> list[str]:
+async def lines(
+    service: Service, run: RunInfo, texts: Texts, width: int, *, is_live: bool = False, styles_answer: bool = False
+) -> list[str]:
+    """`is_live`: for a terminal, whose lines are broken between words. What a program reads keeps its lines."""
     facts = [
         *_about(run, service.waits_for(run), texts),
         *await _changes(service, run, texts),
@@ -34,25 +37,30 @@ async def lines(service: Service, run: RunInfo, texts: Texts, width: int, *, sty
         *runs_revoke.lines(service.grants(run.id), run.cwd),
         *(("kept", f"{clean(each.name)} ({each.size:,} bytes)") for each in service.store.artifacts(run)),
     ]
-    found = [line for name, value in facts for line in _fact(name, value, width)]
-    found += ["", "Prompt:", *_indented(_cut(clean(texts.request.prompt)))]
+    found = [line for name, value in facts for line in _fact(name, value, width, is_live=is_live)]
+    room = width - 2 if is_live else None
+    found += ["", "Prompt:", *_indented(_cut(clean(texts.request.prompt)), room)]
     result = texts.result
     if result is not None and result.text:
         text = clean(result.text.strip())
         if styles_answer:
             stream = MarkdownStream()
             text = stream.feed(text) + stream.end()
-        found += ["", "Answer:", *_indented(text)]
+        found += ["", "Answer:", *_indented(text, room)]
     problem = ending_lines(result) if result is not None else []
     if problem:
-        found += ["", f"Ended: {problem[0]}", *(f"  {line}" for line in problem[1:])]
+        told = [f"Ended: {problem[0]}", *(f"  {line}" for line in problem[1:])]
+        found += ["", *(piece for line in told for piece in _broken(line, width if is_live else None, hanging="  "))]
     return found
 
 
-def _fact(name: str, value: str, width: int) -> list[str]:
-    """Ids and paths are never broken: somebody may want to copy them."""
+def _fact(name: str, value: str, width: int, *, is_live: bool) -> list[str]:
+    """Ids and paths are never broken: somebody may want to copy them. A long one has a line of its own."""
     room = max(20, width - 11)
-    lines = textwrap.wrap(value, room, break_long_words=False, break_on_hyphens=False) or [""]
+    lines = table.wrapped(value, room)
+    longest = max(map(table.width_of, lines))
+    if is_live and name and room < longest <= width - 2:
+        return [name, *(f"  {line}" for line in table.wrapped(value, width - 2))]
     return [f"{name if number == 0 else '':<10} {line}".rstrip() for number, line in enumerate(lines)]
 
 
@@ -137,5 +145,27 @@ def _cut(text: str) -> str:
     return "\n".join([*shown[:PROMPT_LINES], f"… {len(shown) - PROMPT_LINES} more lines (-o json has all of them)"])
 
 
-def _indented(text: str) -> list[str]:
-    return [f"  {line}".rstrip() for line in text.strip().split("\n")]
+def _indented(text: str, room: int | None) -> list[str]:
+    """Lines of code are left to the terminal, so that they can be copied."""
+    found: list[str] = []
+    is_code = False
+    for line in text.strip().split("\n"):
+        is_fence = _FENCE.match(line) is not None
+        is_code ^= is_fence
+        pieces = [line] if is_code or is_fence else _broken(line, room, hanging=_hanging(line))
+        found += [f"  {piece}".rstrip() for piece in pieces]
+    return found
+
+
+def _hanging(line: str) -> str:
+    """Below the words of a list's entry, not below its mark."""
+    found = _START.match(line)
+    return " " * len(found[0]) if found else ""
+
+
+_START = re.compile(r"\s*(?:[-*+•] |\d+[.)] )?")
+_FENCE = re.compile(r"(?:\x1b\[[0-9;]*m)?\s*(?:`{3}|~{3})")
+
+
+def _broken(line: str, room: int | None, *, hanging: str) -> list[str]:
+    return [line] if room is None else table.wrapped(line, room, hanging=hanging)

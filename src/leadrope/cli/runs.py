@@ -153,7 +153,7 @@ def list_(is_open: bool, state: Any, outcome: Any, label: str | None, here: bool
     if not rows:
         is_filtered = is_open or here or state or outcome or label
         none = spelling.runnable('No runs yet. `leadrope run "…"` makes one, `leadrope demo` shows how.')
-        screen.line("No run matches." if is_filtered and has_store() else none)
+        screen.say("No run matches." if is_filtered and has_store() else none)
         return 0
     lines = listed(rows, screen.width)
     for number, line in enumerate(lines):
@@ -217,7 +217,8 @@ def show(run: str | None, output: str) -> int:
             return 0
         screen = Screen.of_process()
         styled = screen.styles_answer
-        for line in await run_report.lines(service, row, texts, screen.width, styles_answer=styled):
+        shown = {"is_live": screen.is_live, "styles_answer": styled}
+        for line in await run_report.lines(service, row, texts, screen.width, **shown):
             click.echo(line)
         return 0
 

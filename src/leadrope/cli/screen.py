@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TextIO
 
+from leadrope.cli import table
+
 # What is not a terminal has no width; a log with very long lines helps nobody.
 PIPED_WIDTH = 160
 
@@ -122,6 +124,15 @@ class Screen:
         # An open question has left the cursor behind its prompt.
         self._err.write(("\n" if self._held else "") + text + "\n")
         self._err.flush()
+
+    def say(self, text: str, *, hanging: str = "") -> None:
+        """A sentence on lines of its own; a terminal gets it broken between words, a log in one piece."""
+        for line in table.wrapped(text, self.width, hanging=hanging) if self._err.isatty() else [text]:
+            self.line(line)
+
+    def fitted(self, text: str, *, hanging: str = "") -> list[str]:
+        """A sentence for stdout, in lines: broken between words on a terminal, whole for a program."""
+        return table.wrapped(text, self.width, hanging=hanging) if self.is_live else [text]
 
     def end_line(self) -> None:
         """What follows begins a new line."""

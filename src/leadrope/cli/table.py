@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 
 def width_of(text: str) -> int:
@@ -59,6 +60,72 @@ def joined(parts: Sequence[str], width: int, *, indent: str = "  ") -> list[str]
             found[-1] = longer
         else:
             found.append(indent + part)
+    return found
+
+
+def wrapped(text: str, width: int, *, hanging: str = "", breaks_paths: bool = False) -> list[str]:
+    """A line, broken between words only; `hanging` begins the further lines. A command in backticks stays whole.
+
+    `breaks_paths`: a path that no line can hold is broken after a slash. Without it the terminal breaks it.
+
+    >>> wrapped("Log in with `leadrope login`, or set a token.", 24, hanging="  ")
+    ['Log in with', '  `leadrope login`, or', '  set a token.']
+    """
+    found, line = [], ""
+    for space, word in _words(text, width - len(hanging), breaks_paths):
+        longer = f"{line}{space}{word}"
+        if line.strip() and width_of(_STYLES.sub("", longer)) > width:
+            found.append(line)
+            line = f"{hanging}{word}"
+        else:
+            line = longer
+    return [*found, line]
+
+
+_STYLES = re.compile(r"\x1b\[[0-9;]*m")
+_WORDS = re.compile(r"(\s*)([^\s`]*`[^`]*`[^\s`]*|\S+)")
+_PLAIN_WORDS = re.compile(r"(\s*)(\S+)")
+
+
+def _words(text: str, most: int, breaks_paths: bool) -> Iterator[tuple[str, str]]:
+    """Each with the blanks before it."""
+    for space, word in _WORDS.findall(text):
+        if width_of(_STYLES.sub("", word)) <= most:
+            yield space, word
+            continue
+        for gap, plain in _PLAIN_WORDS.findall(f"{space}{word}"):
+            first, *rest = _parts(plain, most) if breaks_paths else [plain]
+            yield gap, first
+            yield from (("", part) for part in rest)
+
+
+def _parts(path: str, most: int) -> list[str]:
+    """Each as long as a line can hold it."""
+    found = [""]
+    for name in re.findall(r"[^/]*/|[^/]+", path):
+        if found[-1] and width_of(found[-1] + name) > most:
+            found.append(name)
+        else:
+            found[-1] += name
+    return found
+
+
+def command_lines(command: str, width: int) -> list[str]:
+    r"""A command that is typed as it is printed, in further lines where it is too long.
+
+    >>> command_lines('leadrope run "explain it" --mode plan', 30)
+    ['leadrope run "explain it" \\', '  --mode plan']
+    """
+    found = [""]
+    for part in re.findall(r"""--?\w[\w-]*(?: (?!-)(?:"[^"]*"|\S+))?|"[^"]*"|\S+""", command):
+        longer = f"{found[-1]} {part}" if found[-1] else part
+        if found[-1] and width_of(longer) > width - 2:
+            found[-1] += " \\"
+            found.append(f"  {part}")
+        else:
+            found[-1] = longer
+    if width_of(command) <= width:
+        return [command]
     return found
 
 

@@ -123,7 +123,8 @@ def frame(rows: Sequence[RunInfo], width: int, states: dict[str, int], spent: st
     counts = ", ".join(f"{count} {state}" for state, count in sorted(states.items())) or "nothing runs"
     head = f"leadrope  {time.strftime('%H:%M:%S')}  {counts}  {spent}"
     if not rows:
-        return [table.cut(head, width), "", spelling.runnable('Start one with `leadrope run --detach "…"`.')]
+        none = spelling.runnable('Start one with `leadrope run --detach "…"`.')
+        return [table.cut(head, width), "", *table.wrapped(none, width)]
     cells = [
         (
             row.id[:8],

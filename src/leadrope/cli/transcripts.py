@@ -15,7 +15,7 @@ import msgspec
 
 from leadrope import errors
 from leadrope.cli import flags
-from leadrope.cli.values import workspaces
+from leadrope.cli.values import not_written, workspaces
 from leadrope.confined import Folder, open_named, writing_named
 from leadrope.core import events
 from leadrope.core.universal import Universal
@@ -217,7 +217,5 @@ def write(values: Iterable[Any], out: str | None = None) -> None:
         with writing_named(Path(out).expanduser(), workspaces=workspaces()) as file:
             for value in values:
                 file.write(_encode(value) + b"\n")
-    except errors.UnsafeFile as error:
-        raise errors.BadValue("--out", f"{out!r} cannot be written: {error.message}", hint=error.hint) from None
-    except OSError as error:
-        raise errors.BadValue("--out", f"{out!r} cannot be written: {error.strerror}") from None
+    except (errors.UnsafeFile, OSError) as error:
+        raise not_written("--out", out, error) from None

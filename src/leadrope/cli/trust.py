@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from leadrope import errors, spelling
+from leadrope.cli import confirm
 from leadrope.core import home
 from leadrope.runtime import checks, trust, trust_effects
 from leadrope.runtime.shown import exact, one_line
@@ -37,7 +38,7 @@ Examples:
 @click.argument("folder", metavar="[DIR|FILE]", default=".", required=False)
 @click.option("--show", is_flag=True, help="Only show the files and whether they are trusted.")
 @click.option("--forget", is_flag=True, help="Revoke trust.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@confirm.YES
 def command(folder: str, *, show: bool, forget: bool, yes: bool) -> int:
     if folder.endswith(_WORKFLOWS) and not Path(folder).is_dir():
         from leadrope.cli import trust_workflow  # noqa: PLC0415  # only for workflows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -136,10 +137,29 @@ def write_file(flag: str, path: str, data: bytes, *, mode: int = 0o600, makes: b
     try:
         with confined.writing_named(Path(path).expanduser(), workspaces=workspaces(), mode=mode, makes=makes) as file:
             file.write(data)
-    except errors.UnsafeFile as error:
-        raise errors.BadValue(flag, f"{path!r} cannot be written: {error.message}", hint=error.hint) from None
-    except OSError as error:
-        raise errors.BadValue(flag, f"{path!r} cannot be written: {error.strerror}") from None
+    except (errors.UnsafeFile, OSError) as error:
+        raise not_written(flag, path, error) from None
+
+
+def not_written(flag: str, path: str, error: errors.UnsafeFile | OSError) -> errors.BadValue:
+    if isinstance(error, errors.UnsafeFile):
+        return errors.BadValue(flag, f"{path!r} cannot be written: {error.message}", hint=error.hint)
+    folder = Path(path).expanduser().parent
+    is_missing = isinstance(error, FileNotFoundError) and not folder.exists()
+    hint = f"Make the folder first: mkdir -p {shlex.quote(str(folder))}" if is_missing else None
+    return errors.BadValue(flag, f"{path!r} cannot be written: {error.strerror}", hint=hint)
+
+
+def check_report_file(flag: str, path: str) -> None:
+    """A file that is written at the end of a run, with the folders above it: what could not be is refused before."""
+    target = Path(path).expanduser()
+    above = next(folder for folder in target.absolute().parents if os.path.lexists(folder))
+    if not path or target.is_dir():
+        raise errors.BadValue(flag, f"{path!r} is {'a folder' if path else 'empty'}", hint=f"Name a file: {flag} FILE.")
+    if not above.is_dir():
+        raise errors.BadValue(flag, f"{path!r} cannot be written: {str(above)!r} is not a folder")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise errors.BadValue(flag, f"{path!r} cannot be written: Permission denied")
 
 
 def workspaces() -> tuple[Path, ...]:

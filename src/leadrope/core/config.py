@@ -151,6 +151,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 _TABLES = ("service", "budgets", "worktree", "notify", "telemetry")
 _SECTIONS = ("run", "profiles", "connections", "forward_env", "models", "prices", "policy", "agents", *_TABLES)
 """`policy`, and that of each agent, is read by leadrope.policy, which tells the lines of what is wrong."""
+_NAMED = ("profiles", "connections", "agents")
+"""Tables of tables."""
 _ELSEWHERE = {
     "credential": "Credentials do not belong here: put them into the .env file of LEADROPE_HOME.",
     "persona": "Write it as system_prompt, or in a file named by system_prompt_file.",
@@ -164,6 +166,7 @@ _MERGED = ("limits", "variables", "labels")
 _JOINED = ("secret_variables", "allow", "disallowed_tools", "policy_files")
 """Lists that grow, too: a mark or a prohibition that one layer has set must not be lost by another's."""
 
+_TOO_DEEP = "Close the brackets, or nest fewer of them."
 _T = TypeVar("_T")
 
 
@@ -246,11 +249,10 @@ def _data(text: str, source: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        place = re.search(r"\(at line (\d+), ", str(error))
-        message = str(error).partition(" (at ")[0]
-        raise errors.BadConfig(f"{source}{f':{place[1]}' if place else ''}: is not TOML: {message}") from None
+        line, message, hint = toml_lines.in_words(error, text)
+        raise errors.BadConfig(f"{source}:{line}: is not TOML: {message}", hint=hint) from None
     except RecursionError:
-        raise errors.BadConfig(f"{source}: is not TOML: it is nested too deeply") from None
+        raise errors.BadConfig(f"{source}: is not TOML: it is nested too deeply", hint=_TOO_DEEP) from None
 
 
 def _parse(data: Mapping[str, Any], source: str) -> Config:
@@ -511,11 +513,11 @@ def _section(source: str, where: str, data: Any, kind: type[_T]) -> _T:
         unknown = unknown_key(message)
         if unknown is not None:
             raise _unknown(source, place, unknown, _fields(kind, path)) from None
-        wrong, hint = in_words(message)
+        wrong, hint = in_words(message, kind, path)
         if path == ".limits.budget_usd":
             hint = 'Write a number, or "none".'
-        if found := re.fullmatch(r"invalid enum value '(.*)'", wrong):
-            hint = suggest(found[1], _words(kind, path))
+        if not path and hint and where in _SECTIONS and where != "forward_env":
+            hint = f"Write [{where}{'.NAME' if where in _NAMED else ''}] on a line of its own."
         raise errors.BadConfig(f"{source}: {place}: {wrong}", hint=hint) from None
 
 
@@ -534,13 +536,6 @@ def _named(data: Any, path: str, kind: Any) -> str:
         except msgspec.ValidationError:
             return f"{start}.{name}{rest}"
     return path
-
-
-def _words(kind: Any, path: str) -> tuple[str, ...]:
-    """The words that a field takes, if it takes only some."""
-    hint = typing.get_type_hints(kind).get(path.removeprefix("."))
-    found = [word for option in (hint, *get_args(hint)) for word in get_args(option) if isinstance(word, str)]
-    return tuple(found)
 
 
 def _fields(kind: Any, path: str) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, get_args
 import msgspec
 
 from leadrope import errors
-from leadrope.core import agent_sandbox, models, schema
+from leadrope.core import agent_sandbox, models, schema, subagents
 from leadrope.core.field_docs import documented
 from leadrope.core.redaction import SHORTEST, Secret
 from leadrope.core.sequences import SequenceNotStr, as_tuple
@@ -185,7 +185,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     extra_dirs: tuple[str, ...] = ()
     """More folders that belong to the workspace; `DIR:ro` can only be read."""
     subagents: dict[str, dict[str, Any]] = {}
-    """Definitions handed to the agent as they are (its --agents)."""
+    """Definitions by name, with the agent's own keys (its --agents); a key that it does not know is refused."""
     sandbox: dict[str, Any] | None = None
     """The agent's own sandbox settings."""
     walls: Walls | None = None
@@ -342,6 +342,7 @@ def check(request: RunRequest) -> RunRequest:
         check_connection(name, server)
     if request.sandbox is not None:
         agent_sandbox.check(request.sandbox)
+    subagents.check(request.subagents)
     for name in request.secret_variables:
         if 0 < len(request.variables.get(name, "")) < SHORTEST:
             raise errors.BadValue(
@@ -424,6 +425,14 @@ def check_connection(name: str, server: McpServer) -> None:
         raise errors.BadValue(
             f"{field}.timeout", f"{server.timeout} is not a number above zero", hint="Write milliseconds: 60000."
         )
+    for key, takes, hint in (
+        ("headers", server.url, "Pass it in env or args, or write a url in place of the command."),
+        ("args", server.command, "Leave them out, or write a command in place of the url."),
+        ("env", server.command, "Write them as headers, or write a command in place of the url."),
+    ):
+        if getattr(server, key) and not takes:
+            kind = "command" if server.command else "url"
+            raise errors.BadValue(f"{field}.{key}", f"a connection with a {kind} has no {key}", hint=hint)
     for key in server.env:
         if not _VARIABLE.fullmatch(key):
             hint = "Use letters, digits and _, and start with a letter."

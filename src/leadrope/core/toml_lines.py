@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Sequence
 
 _PART = r"""(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')"""
@@ -33,6 +34,23 @@ def line_of(text: str, path: Sequence[str]) -> int | None:
         if len(key) > depth and wanted[: len(key)] == key:
             best, depth = number, len(key)
     return best
+
+
+def in_words(error: tomllib.TOMLDecodeError, text: str) -> tuple[int, str, str]:
+    """Where a text is not TOML: the line, what is wrong there, and how it is written."""
+    message, _, at = str(error).partition(" (at ")
+    place = re.match(r"line (\d+), ", at)
+    line = int(place[1]) if place else max(1, len(text.splitlines()))  # "at end of document"
+    if twice := re.fullmatch(r"Cannot declare \((.*?),?\) twice", message):
+        table = dotted(*re.findall(r"'([^']*)'", twice[1]))
+        return line, f"the table [{table}] is there twice", f"Write its keys under one [{table}]."
+    if message == "Cannot overwrite a value":
+        return line, "the key is there twice", "Remove one of the two lines."
+    hints = {
+        "Invalid value": 'Write one =, and put text in quotes: mode = "plan".',
+        "Expected ']' at the end of a table declaration": "Close the bracket: [run].",
+    }
+    return line, message, hints.get(message, 'Write a table as [run], and a value as mode = "plan".')
 
 
 def dotted(*parts: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
+from typing import Any, get_args
 
 import msgspec
 
@@ -30,14 +31,29 @@ def unknown_key(message: str) -> str | None:
     return found[1] if found else None
 
 
-def in_words(message: str) -> tuple[str, str | None]:
-    """A decoder's `Expected `int`, got `str`` as a sentence, and how to write what is expected."""
+def in_words(message: str, kind: Any = None, path: str = "") -> tuple[str, str | None]:
+    """A decoder's `Expected `int`, got `str`` as a sentence, and how to write what is expected.
+
+    With the type that was decoded, the words that it takes at `path` are named.
+    """
+    if word := re.fullmatch(r"Invalid enum value '(.*)'", message, re.DOTALL):
+        return f"{word[1]!r} is not known", suggest(word[1], _words(kind, path))
+    if missing := re.fullmatch(r"Object missing required field `(.*)`", message):
+        return f"has no {missing[1]}", f"Add {missing[1]}."
     found = re.fullmatch(r"Expected `([^`]+)`, got `([^`]+)`", message)
     expected = [_KINDS[word] for word in found[1].split(" | ") if word in _KINDS] if found else []
     if found is None or not expected:
         return f"{message[:1].lower()}{message[1:]}", None
     got = _KINDS.get(found[2], (found[2], ""))[0]
     return f"expected {' or '.join(name for name, _ in expected)}, got {got}", expected[0][1]
+
+
+def _words(kind: Any, path: str) -> tuple[str, ...]:
+    """The words that a field takes, if it takes only some."""
+    fields = msgspec.structs.fields(kind) if kind is not None and hasattr(kind, "__struct_fields__") else ()
+    named = [field.type for field in fields if f".{field.encode_name}" == path]
+    options = [option for hint in named for option in (hint, *get_args(hint))]
+    return tuple(word for option in options for word in get_args(option) if isinstance(word, str))
 
 
 def suggest(word: str, known: Sequence[str]) -> str | None:

@@ -13,6 +13,7 @@ import msgspec
 
 from leadrope import errors
 from leadrope.confined import open_named
+from leadrope.core import toml_lines
 
 Key = tuple[str | int, ...]
 
@@ -57,11 +58,8 @@ class Document:
         try:
             self.data: dict[str, Any] = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
-            found = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
-            message = str(error).partition(" (at ")[0]
-            raise Problems(
-                [Problem(file=source, line=int(found[1]) if found else None, message=f"is not TOML: {message}")]
-            ) from None
+            line, message, hint = toml_lines.in_words(error, text)
+            raise Problems([Problem(file=source, line=line, message=f"is not TOML: {message}", hint=hint)]) from None
         except RecursionError:
             raise Problems([Problem(file=source, message="is not TOML: it is nested too deeply")]) from None
 

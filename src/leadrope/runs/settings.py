@@ -139,7 +139,7 @@ def check_others(config: configs.Config) -> None:
 def worktree(config: configs.Config) -> WorktreeTable:
     """`[worktree]`; its projects one by one, so that a mistake is told with the name of its project."""
     data = dict(config.worktree)
-    projects = table(("worktree", "projects"), data.pop("projects", {}), dict[str, dict[str, Any]], config.source)
+    projects = table(("worktree", "projects"), data.pop("projects", {}), dict[str, Any], config.source)
     found = table(("worktree",), data, WorktreeTable, config.source)
     each = {
         name: table(("worktree", "projects", name), value, WorktreeTable, config.source)
@@ -162,7 +162,9 @@ def table(path: Sequence[str], data: object, kind: type[_T], source: str) -> _T:
         inner = [part for part in re.split(r"[.\[\]]+", inside) if part.isidentifier()]
         unknown = unknown_key(message)
         if unknown is None:
-            wrong, hint = in_words(message)
+            wrong, hint = in_words(message, kind, inside)
+            if not inside and hint:
+                hint = f"Write [{dotted(*path)}] on a line of its own."
             raise refused(source, (*path, *inner), f"{wrong}", hint) from None
         known: tuple[str, ...] = getattr(kind, "__struct_fields__", ())
         place = (*path, *inner, unknown)

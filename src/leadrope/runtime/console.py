@@ -140,7 +140,7 @@ class Console:
         while True:
             is_cut = self._show_call(asked, edited, everything=everything)
             why = f"{self._reason(asked.reason)} · {asked.risk} risk"
-            self._say_wrapped(f"{why}{_time_left(asked.expires_s, since)}")
+            self.say_wrapped(f"{why}{_time_left(asked.expires_s, since)}")
             pattern = asked.pattern if edited is None else ""
             choices = ["[y]es", "[a]lways this exact call"]
             if pattern:
@@ -152,11 +152,11 @@ class Console:
             if said in _ALWAYS:
                 # The same call to the letter, not every call of this tool.
                 told = "exactly this call is allowed until this run ends; `leadrope runs revoke` ends it"
-                self._say_wrapped(spelling.runnable(told))
+                self.say_wrapped(spelling.runnable(told))
                 return Answer(approved=True, edited=edited, scope="run")
             if said in _PATTERN and pattern:
                 told = f"{self._exact(pattern)} is allowed until this run ends; `leadrope runs revoke` ends it"
-                self._say_wrapped(spelling.runnable(told))
+                self.say_wrapped(spelling.runnable(told))
                 return Answer(approved=True, pattern=pattern)
             if said in _NO:
                 return Answer(approved=False, reason=await self._why())
@@ -236,7 +236,8 @@ class Console:
                 return found
         return os.terminal_size((80, 24))
 
-    def _say_wrapped(self, text: str) -> None:
+    def say_wrapped(self, text: str) -> None:
+        """A dim remark, broken between words."""
         for line in textwrap.wrap(text, max(20, self._size().columns - 2)):
             self.say(self.dim(f"  {line}"))
 
@@ -255,7 +256,7 @@ class Console:
         return f"asked because {clean(self.clean(reason))}" if reason else "asked by the policy"
 
     async def _why(self) -> str:
-        said = await self.ask("  Tell the agent why (Enter for no reason): ")
+        said = await self.ask("  Why? (Enter for no reason): ")
         return said or "the user said no"
 
     async def _edit(self, asked: ApprovalRequested, edited: dict[str, Any] | None) -> dict[str, Any] | None:

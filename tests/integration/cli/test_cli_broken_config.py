@@ -18,7 +18,7 @@ from leadrope.core.request import RunRequest
 from leadrope.rehearsal import ModelServer
 from leadrope.runs.service import Service
 
-TYPOS: list[tuple[str, int | None, str]] = [
+TYPOS: list[tuple[str, int, str]] = [
     ('mode = "edit"\n', 1, "mode belongs under [run]"),
     ("budget_usd = 3\n", 1, "Write budget_usd under [run.limits]"),
     ('\n[run]\nmod = "plan"\n', 3, "Did you mean mode"),
@@ -63,7 +63,7 @@ TYPOS: list[tuple[str, int | None, str]] = [
     ("[notify]\nbell = 'yes'\n", 2, ""),
     ("[worktree]\nsetp = ['x']\n", 2, "Did you mean setup"),
     ("[worktree]\n\n[worktree.projects.'~/a.b']\nfoldr = 'x'\n", 4, "Did you mean folder"),
-    ("[worktree.projects]\nshop = 3\n", 1, ""),
+    ("[worktree.projects]\nshop = 3\n", 2, "Write [worktree.projects.shop] on a line of its own."),
     ("[telemetry]\nendpont = 'http://c'\n", 2, "Did you mean endpoint"),
     ("[telemetry]\ncontent = 3\n", 2, ""),
     ("[prices]\nunknown_price = 'high'\n", 2, "Use one of: dearest, refuse."),
@@ -72,8 +72,8 @@ TYPOS: list[tuple[str, int | None, str]] = [
     ("[run]\nconnections = ['docs']\n", 2, "Add [connections.docs]"),
     ("forward_env = 3\n", 1, ""),
     ("[models]\nopus = 3\n", 2, ""),
-    ("[run\nmode = 'plan'\n", None, ""),
-    ("\0", None, ""),
+    ("[run\nmode = 'plan'\n", 1, "Close the bracket"),
+    ("\0", 1, "Write a table as [run]"),
 ]
 
 
@@ -93,14 +93,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(("text", "line", "hint"), TYPOS, ids=[str(n) for n in range(len(TYPOS))])
 def test_a_typo_disables_neither_looking_nor_stopping(
-    home: Path, capsys: pytest.CaptureFixture[str], text: str, line: int | None, hint: str
+    home: Path, capsys: pytest.CaptureFixture[str], text: str, line: int, hint: str
 ) -> None:
     run_id = asyncio.run(queued({"HOME": str(home), "LEADROPE_HOME": str(home / "leadrope"), "PATH": "/usr/bin:/bin"}))
     config = home / "config.toml"
     config.write_text(text)
     assert main(["run", "x"]) == 2, "a run needs its settings"
     told = capsys.readouterr().err
-    assert f"{config}:{line}: " in told if line else str(config) in told
+    assert f"{config}:{line}: " in told
     assert hint in told
     for words in (
         ("runs", "stop", run_id),
@@ -252,5 +252,7 @@ async def test_an_agent_that_the_config_names_and_that_is_broken_is_the_error(de
     ended = await desk.leadrope("run", "go", "--base-url", "http://127.0.0.1:9")
     assert ended.code == 2
     assert f"{config}:4: agents.broken.modell is not a known key" in ended.err
-    shown = (await desk.leadrope("doctor")).out
-    assert "the agent broken cannot be used" in shown
+    looked = await desk.leadrope("doctor")
+    assert looked.code == 1
+    assert f"✗ config the agent broken cannot be used: {config}:4: " in " ".join(looked.out.split())
+    assert "Some checks failed; see the lines marked ✗." in looked.out

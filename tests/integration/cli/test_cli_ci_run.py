@@ -164,3 +164,49 @@ def test_the_page_of_a_run_in_a_worktree_shows_what_git_tells(job: CiJob) -> Non
     done = job.run([touch, {"text": "ok"}, *CLOSE], "--worktree", "--mode", "full", "-o", "json")
     shown = job.leadrope("runs", "export", json.loads(done.stdout)["run_id"], "--html")
     assert "made-by-the-run.txt" in shown.stdout, shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("plain/out.xml", "is not a folder"),
+        ("plain/deep/out.xml", "is not a folder"),
+        (".", "is a folder"),
+        ("", "is empty"),
+        ("dangling/out.xml", "is not a folder"),
+    ],
+)
+def test_a_junit_file_that_cannot_be_written_is_refused_before_the_run(job: CiJob, name: str, told: str) -> None:
+    """The run would be paid for, and its report lost."""
+    (job.ws / "plain").touch()
+    (job.ws / "dangling").symlink_to("nowhere")
+    done = job.run([{"text": "hello"}, *CLOSE], "--junit", name)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert "leadrope: --junit: " in done.stderr
+    assert told in done.stderr
+    assert job.leadrope("runs", "list", "-o", "json").stdout == "", "nothing was started"
+
+
+def test_the_folders_of_a_junit_file_are_made_and_those_of_out_are_not(job: CiJob) -> None:
+    """As pytest --junitxml does it, where a job has no folder for reports yet; -O is a redirection to a file."""
+    done = job.run([{"text": "hello"}, *CLOSE], "--junit", "reports/deep/leadrope.xml")
+    assert done.returncode == 0, done.stderr
+    assert ET.parse(job.ws / "reports/deep/leadrope.xml").getroot().get("failures") == "0"
+    (job.ws / "hello.flow.md").write_text("### hello\n- type: shell\n- command: echo hello\n")
+    assert job.leadrope("flow", "run", "hello").returncode == 0
+    (job.ws / "lines.jsonl").write_text(job.leadrope("runs", "export").stdout)
+    for words in (
+        ("runs", "export"),
+        ("runs", "export", "--html"),
+        ("flow", "graph", "hello.flow.md", "-o", "svg"),
+        ("flow", "report", "hello.flow.md"),
+        ("import-transcript", "lines.jsonl"),
+    ):
+        refused = job.leadrope(*words, "-O", "pages/new/out")
+        assert (refused.returncode, refused.stdout) == (2, ""), (words, refused.stderr)
+        assert "leadrope: --out: 'pages/new/out' cannot be written: No such file or directory" in refused.stderr
+        assert "Make the folder first: mkdir -p pages/new" in refused.stderr
+        assert not (job.ws / "pages").exists()
+    (job.ws / "pages/new").mkdir(parents=True)
+    assert job.leadrope("runs", "export", "--html", "-O", "pages/new/out").returncode == 0
+    assert "<html" in (job.ws / "pages/new/out").read_text()

@@ -31,6 +31,11 @@ RUN: list[tuple[str, str, str]] = [
     ("extra_dirs = ['/nowhere/at/all']", "extra_dirs", "Make it, or correct"),
     ("extra_dirs = ['']", "extra_dirs", "Name a folder"),
     ("subagents = { x = 3 }", "subagents.x", "Write it as a table"),
+    ("subagents = { x = { promt = 'p', description = 'd' } }", "subagents.x.promt", "Did you mean prompt?"),
+    ("subagents = { x = { prompt = 'p' } }", "subagents.x", "Add description."),
+    ("subagents = { x = { prompt = '', description = 'd' } }", "subagents.x.prompt", "Write its system prompt."),
+    ("subagents.x = { prompt = 'p', description = 'd', tools = 'Read' }", "subagents.x.tools", "Write a list"),
+    ("subagents.x = { prompt = 'p', description = 'd', memory = 'usr' }", "subagents.x.memory", "Did you mean user?"),
     ("sandbox = { enabled = 'yes' }", "sandbox.enabled", "Write true or false"),
     ("sandbox = { enabld = true }", "sandbox.enabld", "Did you mean enabled?"),
     ("sandbox = { network = { allowedDomain = [] } }", "sandbox.network.allowedDomain", "Did you mean allowedDomains"),
@@ -73,6 +78,9 @@ OTHERS: list[tuple[str, str, str, str]] = [
     ("connections.docs", "command = 'x'\nenv = { 'A B' = 'x' }", "env.A B", "Use letters, digits and _"),
     ("connections.docs", "command = 'x'\ntimeout = -1", "timeout", "Write milliseconds"),
     ("connections.docs", "command = 'x'\nrequired = 'x'", "required", "Write true or false"),
+    ("connections.docs", "command = 'x'\nheaders = { A = 'b' }", "headers", "Pass it in env or args"),
+    ("connections.docs", "url = 'http://x'\nargs = ['b']", "args", "Leave them out"),
+    ("connections.docs", "url = 'http://x'\nenv = { A = 'b' }", "env", "Write them as headers"),
     ("connections.docs", "url = 'localhost'", "url", "For example http://"),
     ("connections.docs", "url = 'http://x'\nheaders = { 'a b' = 'c' }", "headers.a b", "Use letters, digits and -"),
     ("connections.docs", "url = 'http://x'\ntype = 'stdio'", "type", "Leave type out."),
@@ -84,7 +92,8 @@ OTHERS: list[tuple[str, str, str, str]] = [
     ("service", "running = 'x'", "running", "Write a whole number"),
     ("service", "keep_days = -1", "keep_days", "Use a number of 0 or more."),
     ("service", "idle_s = nan", "idle_s", "Use a number of 0 or more."),
-    ("service", "recover = 'x'", "recover", ""),
+    ("service", "recover = 'x'", "recover", "Known here: resume, fail."),
+    ("service", "pending = 'kep'", "pending", "Did you mean keep?"),
     ("budgets", "day_usd = -1", "day_usd", "Write USD a day"),
     ("budgets", "agents = { a = -1 }", "agents.a", "Write USD a day"),
     ("worktree", "setup = 3", "setup", "Write a list"),
@@ -92,15 +101,25 @@ OTHERS: list[tuple[str, str, str, str]] = [
     ("notify", "bell = 'yes'", "bell", "Write true or false"),
     ("telemetry", "endpoint = 'x'", "endpoint", "For example http://"),
 ]
+TABLES = ("run", "policy", "models", "prices", "service", "budgets", "worktree", "notify", "telemetry")
+NAMED = ("profiles", "connections", "agents")
 WHOLE: list[tuple[str, str, str]] = [
-    *((f"{name} = 3", name, "") for name in ("run", "policy", "models", "prices", "service", "budgets", "worktree")),
-    *((f"{name} = 3", name, "") for name in ("notify", "telemetry", "profiles", "connections", "agents")),
+    *((f"{name} = 3", name, f"Write [{name}] on a line of its own.") for name in TABLES),
+    *((f"{name} = 3", name, f"Write [{name}.NAME] on a line of its own.") for name in NAMED),
+    ("[worktree.projects]\nshop = 3", "worktree.projects.shop", "Write [worktree.projects.shop] on a line of its own."),
     ("[profiles]\nci = 3", "profiles.ci", "Write it as a table"),
     ("[connections]\ndocs = 3", "connections.docs", "Write it as a table"),
     ('[connections."a b"]\ncommand = "x"', 'connections."a b"', "Name it a-b."),
     ("forward_env = [3]", "forward_env[0]", "Write text in quotes"),
     ("forward_env = ['NODE_OPTIONS']", "forward_env", "Give the variable another name."),
-    ("[run]\nmode == 'plan'", "is not TOML", ""),
+    ("[run]\nmode == 'plan'", "is not TOML: Invalid value", "Write one =, and put text in quotes"),
+    ("[run]\nmode = plan", "is not TOML: Invalid value", "Write one =, and put text in quotes"),
+    ("[run]\nmode = 'plan", "is not TOML", "Write a table as [run], and a value as "),
+    ("[run]\nmode", "is not TOML", "Write a table as [run], and a value as "),
+    ("[run", "is not TOML", "Close the bracket: [run]."),
+    ("[run]\nmode = 'plan'\nmode = 'edit'", "is not TOML: the key is there twice", "Remove one of the two lines."),
+    ("[run]\n[models]\n[run]", "is not TOML: the table [run] is there twice", "Write its keys under one [run]."),
+    ("\0", "is not TOML", "Write a table as [run], and a value as "),
 ]
 
 
@@ -152,6 +171,7 @@ def test_a_wrong_value_is_named_with_its_line(
         check.name: check for check in (doctor.configuration(os.environ)[1], doctor.effective_policy(os.environ)[1])
     }
     (wrong,) = {check.message: check for check in checks.values() if check.status != "ok"}.values()
+    assert wrong.status == "failed"
     assert f"{config}:{first_line}: " in wrong.message
     assert remedy.replace("--base-url", "base_url").replace("--model", "model").partition(" --")[0] in (
         wrong.hint or ""

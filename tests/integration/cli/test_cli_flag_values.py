@@ -68,6 +68,7 @@ WRONG: list[tuple[str, str]] = [
     ("--session-id", "x"),
     ("--schema", "nope"),
     ("--schema", '{"type":"objekt"}'),
+    ("--schema", '{"f":{"type":"str"}}'),
     ("--schema-retries", "9"),
     ("--structured-retries", "-1"),
     ("--max-turns", "0"),
@@ -87,6 +88,8 @@ WRONG: list[tuple[str, str]] = [
     ("--binary", "./plain"),
     ("--binary", ""),
     ("--rehearse", "nope"),
+    ("--junit", "plain/x.xml"),
+    ("--junit", ""),
     ("--output", "xml"),
     ("--priority", "x"),
 ]
@@ -119,7 +122,7 @@ def test_a_wrong_value_names_its_flag(folder: Path, capsys: pytest.CaptureFixtur
 
 def test_every_flag_with_a_value_is_tried() -> None:
     # These take any text, or name something that is made.
-    any_text = {"--file", "--system-prompt", "--append-system-prompt", "--branch", "--title", "--junit"}
+    any_text = {"--file", "--system-prompt", "--append-system-prompt", "--branch", "--title"}
     tried = {flag for flag, _ in WRONG}
     assert {flag.spelling for flag in options.FLAGS if not flag.is_flag} - any_text == tried
 

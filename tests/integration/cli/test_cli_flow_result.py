@@ -165,6 +165,28 @@ async def test_model_billing_and_address_of_an_execution(desk: Any, playing: Any
     assert (refused.code, "--model: is empty" in refused.err) == (2, True)
 
 
+async def test_the_purpose_and_the_effort_of_a_step_reach_the_model(desk: Any, playing: Any) -> None:
+    step = "### {name}\n\nx\n\n- type: agent\n- prompt: x\n- purpose: {name}\n- effort: {effort}\n"
+    write(desk, step.format(name="review", effort="low") + "\n" + step.format(name="writing", effort="high"))
+    async with playing({"text": "One."}, {"text": "Two."}) as model:
+        said = await desk.leadrope("flow", "run", "test", "--base-url", model.url)
+    assert said.code == 0, said.err
+    asked = [(request.body["model"], request.body["output_config"]["effort"]) for request in model.requests]
+    assert asked == [("claude-opus-5-5", "low"), ("claude-sonnet-5-5", "high")]
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+async def test_a_step_may_edit_in_its_extra_folders(desk: Any, playing: Any, is_named: bool) -> None:
+    shared = desk.project.parent / "shared"
+    shared.mkdir()
+    more = "- extra_dirs: [../shared]\n" if is_named else ""
+    write(desk, f"### note\n\nx\n\n- type: agent\n- prompt: x\n- mode: edit\n{more}")
+    call = {"name": "Write", "input": {"file_path": str(shared / "note.txt"), "content": "x"}}
+    async with playing({"tool": call}, {"text": "Done."}) as model:
+        await desk.leadrope("flow", "run", "test", "--no-wait", "--base-url", model.url)
+    assert (shared / "note.txt").exists() == is_named
+
+
 LACKS = (
     SAYS + "\n## Outputs\n\n### good\n\nx\n\n- source: ${one.stdout}\n\n### bad\n\nx\n\n- source: ${one.stdout.key}\n"
 )

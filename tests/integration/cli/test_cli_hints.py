@@ -101,6 +101,8 @@ COMMANDS = (
     "flow data nothing",
     "flow steps",
     "flow check",
+    "flow check nothing",
+    "flow check slip.flow.md",
     "doctor",
     "top --once",
     "events nothing",
@@ -110,6 +112,7 @@ COMMANDS = (
 
 @pytest.mark.parametrize("words", COMMANDS)
 def test_each_hint_can_be_typed_as_it_is_printed(here: Installation, words: str) -> None:
+    (here.project / "slip.flow.md").write_text("## Steps\n### one\nOne.\n- type: shell\n- uses: shell\n- command: ls\n")
     (here.project / ".claude").mkdir()
     (here.project / ".claude/settings.json").write_text('{"env": {"A": "b"}}')
     _, shown = here.run(f".venv/bin/leadrope {words}")

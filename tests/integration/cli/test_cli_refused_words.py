@@ -27,6 +27,21 @@ async def test_a_word_that_is_not_known_is_refused(desk: Any, words: tuple[str, 
     assert "No runs yet." in (await desk.leadrope("runs", "list")).err, "nothing was started"
 
 
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("output_schema: {f: {type: str}}", "6:18: error: output_schema: has no keyword of JSON Schema, only 'f'"),
+        ("purpose: reveiw", "purpose: 'reveiw' is not known. Did you mean review?"),
+        ("sandbox: {network: {bogus: 1}}", "'bogus'"),
+    ],
+)
+async def test_a_step_is_refused_for_the_same_words(desk: Any, line: str, told: str) -> None:
+    (desk.project / "s.flow.md").write_text(f"## Steps\n### a\nAsks.\n- type: agent\n- prompt: x\n- {line}\n")
+    checked = await desk.leadrope("flow", "check", "s.flow.md")
+    assert checked.code == 2
+    assert told in checked.out
+
+
 async def test_runs_show_names_what_was_denied(desk: Any, playing: Any) -> None:
     async with playing({"tool": desk.touch}, {"text": "It was not allowed."}) as model:
         await desk.leadrope("run", "go", "--mode", "plan", "--base-url", model.url)

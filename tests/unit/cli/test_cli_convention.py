@@ -25,8 +25,9 @@ ONE_MEANING = {
     "-r": "--resume",
     "-d": "--detach",
     "-w": "--worktree",
+    "-y": "--yes",
 }
-ALWAYS = {letter: ONE_MEANING[letter] for letter in ("-o", "-O", "-C", "-n")}
+ALWAYS = {letter: ONE_MEANING[letter] for letter in ("-o", "-O", "-C", "-n", "-y")}
 """`-f` is not here: it is `--file` of a run and `--follow` of its logs, as in `tail -f`."""
 
 
