@@ -122,6 +122,52 @@ async def test_a_search_of_the_agents_own_finds_nothing_in_a_blocked_path(stage:
     assert played.result.outcome == "succeeded"
 
 
+@pytest.mark.parametrize("given", ["notes/", ""], ids=["itself", "a folder above"])
+@pytest.mark.parametrize("rule", ["blocked_paths", "protected_paths"])
+async def test_a_rule_holds_for_a_folder_that_was_added_as_a_whole(
+    stage: Any, tmp_path: Path, rule: str, given: str
+) -> None:
+    """`--add-dir` names it, and the policy too: nothing in it is opened, also where its parent is not shown."""
+    note = make(tmp_path / "shared/notes/note", "TOPSECRET")
+    out = stage.ws / "out.txt"
+    code = f"n = {str(note)!r}\nfor way in ((n, 'r'), (n, 'a'), (n + '.new', 'w')):\n    try: print(open(*way).read())"
+    script = make(stage.ws / "try.py", f"{code}\n    except OSError as error: print(error.strerror)\n")
+    played = await stage.play(
+        [bash(f"python3 {script} > {out}"), {"text": "done"}],
+        mode="full",
+        walls="workspace",
+        extra_dirs=[str(note.parent)],
+        policy={rule: [f"{tmp_path}/shared/{given}"]},
+    )
+    assert played.result.outcome == "succeeded"
+    blocked = ["Permission denied"] * 3
+    assert out.read_text().splitlines() == (
+        blocked if rule == "blocked_paths" else ["TOPSECRET", *["Read-only file system"] * 2]
+    )
+    assert [path.name for path in note.parent.iterdir()] == ["note"]
+
+
+async def test_an_approved_edit_is_made_in_a_workspace_that_is_protected_as_a_whole(stage: Any) -> None:
+    new, other = stage.ws / "new.txt", stage.ws / "other.txt"
+    asked: list[str] = []
+
+    def approve(request: events.ApprovalRequested) -> bool:
+        asked.append(request.call.name)
+        return True
+
+    played = await stage.play(
+        [write(new, "approved\n"), bash(f"python3 -c \"open('{other}', 'w')\""), {"text": "done"}],
+        approver=approve,
+        mode="full",
+        walls="workspace",
+        policy={"protected_paths": [f"{stage.ws.parent}/"]},
+    )
+    assert played.result.outcome == "succeeded"
+    assert asked == ["Write"]
+    assert new.read_text() == "approved\n"
+    assert not other.exists()
+
+
 async def test_a_program_that_makes_a_protected_file_is_told(stage: Any) -> None:
     """What does not exist cannot be read-only; what a person approved is not told again."""
     make(stage.ws / "gen.py", "import os; os.makedirs('.circleci'); open('.circleci/config.yml', 'w').write('x')")

@@ -26,9 +26,13 @@ UNREADABLE_TOOLS = ("PowerShell", "REPL")
 NOWHERE = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty")
 _WRITTEN_FIELDS = ("content", "new_string", "new_source")
 # Programs that change what their arguments name without writing to it. What is written is the reader's to tell.
-_CHANGERS = frozenset(("chmod", "chown", "install", "mkdir", "rm", "rmdir", "shred", "touch", "truncate", "unlink"))
+_CHANGERS = frozenset(
+    "chgrp chmod chown install mkdir mkfifo mknod mktemp rm rmdir shred touch truncate unlink".split()  # noqa: SIM905
+)
 # Commands of git that put another version of what they name in its place, or take it away.
-_GIT_CHANGERS = frozenset(("checkout", "restore", "rm", "mv", "clean", "update-index", "read-tree", "checkout-index"))
+_GIT_CHANGERS = frozenset(
+    ("checkout", "restore", "rm", "mv", "clean", "init", "update-index", "read-tree", "checkout-index")
+)
 # These take the paths that git changes from standard input.
 _GIT_FED = frozenset(("--index-info", "--stdin", "--pathspec-from-file", "read-tree"))
 SEARCHES = ("Grep", "Glob", "LS")

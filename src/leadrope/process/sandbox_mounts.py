@@ -90,8 +90,10 @@ def _close_pins(mounts: dict[str, Mount], machine: Machine) -> None:
 
 def _add_masks(mounts: dict[str, Mount], machine: Machine) -> None:
     for place in machine.blocked:
-        if sees(mounts, place.real, machine):
-            for path in [path for path in mounts if is_below(path, place.real)]:
+        # A folder that is not shown itself may lie above one that is: an extra folder, or a toolchain.
+        shown = [path for path in mounts if is_below(path, place.real)]
+        if shown or sees(mounts, place.real, machine):
+            for path in shown:
                 del mounts[path]
             mounts[place.real] = Mount(kind="mask", is_dir=place.is_dir)
 

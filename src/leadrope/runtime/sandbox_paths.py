@@ -37,7 +37,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
     blocked: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
-    """Inside the workspace or an extra folder."""
+    """The workspace or an extra folder itself, or inside of one."""
     repositories: tuple[str, ...] = ()
     """Folders below the workspace that have a git folder of their own."""
     git_roots: tuple[str, ...] = ()
@@ -91,6 +91,14 @@ class _Pattern:
                 return False
         return len(parts) < len(self._names)
 
+    def hits(self, name: str, path: str, ground: Ground) -> bool:
+        """The last name is compared first: most differ there, and the way to it may be long."""
+        return self.last is not None and bool(self.last.fullmatch(name)) and self.glob.matches(path, ground)
+
+    def holds(self, root: str, ground: Ground) -> bool:
+        """Does it mean this root, or a folder above it? A pattern without a base is looked for below the roots alone."""
+        return self.base is not None and self.glob.matches(root, ground)
+
 
 def _name(name: str) -> re.Pattern[str] | None:
     """None for `**`. A bracket is left to the glob itself: it writes its classes in another way."""
@@ -103,8 +111,11 @@ class _Group:
     """The patterns of one kind that matter below one root."""
 
     def __init__(self, patterns: Iterable[_Pattern], root: str) -> None:
-        self._by_base = [(pattern, _parts_below(root, pattern.base)) for pattern in patterns]
-        self._patterns = [pattern for pattern, prefix in self._by_base if prefix is not None]
+        by_base = ((pattern, _parts_below(root, pattern.base)) for pattern in patterns)
+        self._by_base = [
+            (pattern, prefix) for pattern, prefix in by_base if prefix is not None and pattern.may_lie_below(prefix)
+        ]
+        self._patterns = [pattern for pattern, _ in self._by_base]
         lasts = {pattern.last.pattern for pattern in self._patterns if pattern.last is not None}
         self._names = re.compile("|".join(f"(?:{last})" for last in sorted(lasts)), re.DOTALL) if lasts else None
 
@@ -112,12 +123,13 @@ class _Group:
         return self._names is not None
 
     def hits(self, name: str, path: str, ground: Ground) -> bool:
-        if self._names is None or not self._names.fullmatch(name.casefold()):
+        name = name.casefold()
+        if self._names is None or not self._names.fullmatch(name):
             return False
-        return any(pattern.glob.matches(path, ground) for pattern in self._patterns)
+        return any(pattern.hits(name, path, ground) for pattern in self._patterns)
 
     def may_lie_below(self, parts: Sequence[str]) -> bool:
-        return any(pattern.may_lie_below((*prefix, *parts)) for pattern, prefix in self._by_base if prefix is not None)
+        return any(pattern.may_lie_below((*prefix, *parts)) for pattern, prefix in self._by_base)
 
 
 def _parts_below(root: str, base: str | None) -> tuple[str, ...] | None:
@@ -151,6 +163,7 @@ class _Search:
             self._problem = f"the pattern {whole[0]} means everything"
         # The outer of two roots finds what the inner one holds.
         roots = [root for root in self._area.roots if _within(root, self._area.roots) is None]
+        self._add_roots()
         for root in roots:
             self._walk(root, _Group(self._blocked, root), _Group(self._protected, root))
         for base in ("/", self._area.home):
@@ -169,6 +182,13 @@ class _Search:
             git_roots=tuple(root for root in self._area.roots if os.path.lexists(f"{root}/.git")),
             problem=self._problem,
         )
+
+    def _add_roots(self) -> None:
+        """A folder that the run was given, though a pattern means all of it."""
+        for kind, patterns in (("blocked", self._blocked), ("protected", self._protected)):
+            for root in self._area.roots:
+                if any(pattern.holds(root, self._ground) for pattern in patterns):
+                    self._found[kind].setdefault(root)
 
     def _walk(self, root: str, blocked: _Group, protected: _Group, skip: frozenset[str] = frozenset()) -> None:
         """Level by level, so that a limit cuts off what lies deepest."""

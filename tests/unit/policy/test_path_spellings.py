@@ -205,6 +205,12 @@ def test_a_path_that_cannot_be_followed_is_judged_by_its_text(place: Place, path
         "awk '{print > \".github/workflows/x.yml\"}' src/a.py",
         "git config -f .github/workflows/x.yml a.b c",
         "git init --separate-git-dir=g2",
+        "git init .husky",
+        "mkfifo .github/workflows/x.yml",
+        "mknod .github/workflows/x.yml p",
+        "mktemp -p .github/workflows",
+        "mktemp .husky/XXXXXX",
+        "chgrp users .github/workflows/ci.yml",
         "tar xf a.tar -C .github/workflows",
         "wget -P .github/workflows http://example.com",
     ],
@@ -215,7 +221,10 @@ def test_a_protected_path_is_never_written_without_a_question(place: Place, comm
 
 @pytest.mark.parametrize(
     "command",
-    ["mv src/a.py src/b.py", "touch src/b.py", "mkdir -p build", "ruff format src", "prettier --write src/a.ts"],
+    [
+        *("mv src/a.py src/b.py", "touch src/b.py", "mkdir -p build", "ruff format src", "prettier --write src/a.ts"),
+        *("mktemp", "mktemp -d", "git init", "git init sub"),
+    ],
 )
 def test_other_writes_need_none(place: Place, command: str) -> None:
     assert place.bash(command, {}) == "allow"

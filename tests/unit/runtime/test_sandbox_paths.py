@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 from hostile_folders import deep_tree
@@ -33,3 +34,15 @@ def test_links_and_pipes_are_not_searched(tmp_path: Path) -> None:
     os.mkfifo(ws / "pipe")
     found = find(Area(roots=(str(ws),), home="/nonexistent", blocked=("keys/",), protected=("*.toml",)))
     assert (found.blocked, found.protected, found.problem) == ((), (), "")
+
+
+def test_a_pattern_that_leads_elsewhere_does_not_slow_a_search(tmp_path: Path) -> None:
+    """`*` in a folder elsewhere fits every name: each file was compared with each pattern, along all of its path."""
+    names = tuple(f"name-{number}" for number in range(50))
+    with deep_tree(tmp_path, 1200):
+        took = []
+        for protected in (names, (*names, "/elsewhere/*")):
+            began = time.process_time()
+            find(Area(roots=(str(tmp_path),), home="/nonexistent", protected=protected))
+            took.append(time.process_time() - began)
+    assert took[1] < 3 * took[0]
