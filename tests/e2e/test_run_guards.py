@@ -318,12 +318,14 @@ async def test_a_command_in_the_agents_sandbox_cannot_leave_it_though_it_was_app
 
 
 async def test_commands_in_the_agents_sandbox_need_no_question_where_its_user_says_so(stage: Any) -> None:
-    victim = make(stage.ws / "victim")
+    victim, copy = make(stage.ws / "victim"), stage.ws / "copy"
     played = await stage.play(
-        [bash(f"touch {stage.marker}"), bash(f"rm {victim}"), {"text": "done"}],
+        [bash(f"touch {stage.marker}"), bash(f"rm {victim}"), bash(f"cp {victim} {copy}"), {"text": "done"}],
         mode="default",
         sandbox={"enabled": True, "autoAllowBashIfSandboxed": True},
+        policy={"blocked_commands": ["cp"]},
     )
     assert stage.marker.exists()
     assert victim.exists()  # an approval rule, and nobody was there
-    assert [d.decision for d in played.of(events.ToolDecided)] == ["allow", "deny"]
+    assert not copy.exists()  # a block
+    assert [d.decision for d in played.of(events.ToolDecided)] == ["allow", "deny", "deny"]

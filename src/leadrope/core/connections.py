@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator, Mapping
 
@@ -14,6 +15,7 @@ from leadrope.core.secret_names import is_secret_name
 
 _RANDOM = re.compile(r"(?=.*[A-Za-z])[A-Za-z0-9_+=~-]{16,}")
 """Letters and digits in one piece: no path, no host, no words."""
+_LOGINS = ("authorization", "proxy-authorization", "cookie")
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
@@ -70,6 +72,20 @@ def secrets_of(server: McpServer) -> Iterator[str]:
     yield from in_arguments(server.args)
     if server.url is not None:
         yield from in_address(server.url)
+
+
+def named_secrets(connections: Mapping[str, McpServer], values: Mapping[str, str]) -> Iterator[str]:
+    """What its name says is secret, in their environments, headers, arguments and addresses.
+
+    For texts from many sources: there a plain value (`REGION = "eu-west-1"`) is an ordinary word.
+    """
+    for name, server in connections.items():
+        filled = server
+        with contextlib.suppress(errors.BadValue):  # it names what is not set, so that it cannot be used either
+            filled = fill({name: server}, values).servers[name]
+        env = {key: text for key, text in filled.env.items() if is_secret_name(key)}
+        headers = {key: text for key, text in filled.headers.items() if is_secret_name(key) or key.lower() in _LOGINS}
+        yield from secrets_of(msgspec.structs.replace(filled, env=env, headers=headers))
 
 
 def _told(text: str, values: Mapping[str, str]) -> Iterator[str]:

@@ -96,7 +96,7 @@ class _Pattern:
         return self.last is not None and bool(self.last.fullmatch(name)) and self.glob.matches(path, ground)
 
     def holds(self, root: str, ground: Ground) -> bool:
-        """Does it mean this root, or a folder above it? A pattern without a base is looked for below the roots alone."""
+        """Does it mean this root, or a folder above it? One without a base is looked for below the roots alone."""
         return self.base is not None and self.glob.matches(root, ground)
 
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 import msgspec
 
+from leadrope.core import home
+from leadrope.core.connections import named_secrets
 from leadrope.core.execution_events import (
     MOST_TEXT,
     ExecutionEvent,
@@ -19,6 +21,7 @@ from leadrope.core.execution_events import (
     StepEnded,
 )
 from leadrope.core.redaction import SHORTEST, Redactor
+from leadrope.core.request_secrets import ambient_secrets
 from leadrope.runs.execution_log import ExecutionLog
 from leadrope.runs.flow_values import FlowInfo
 from leadrope.runs.service import Service
@@ -51,6 +54,12 @@ class People(Protocol):
     async def ask(self, asked: Asked, approval_id: str) -> Answer | None:
         """Their answer, or None where they leave it for later."""
         ...
+
+
+def secrets_around(service: Service, environ: Mapping[str, str]) -> list[str]:
+    """What no execution may keep, whoever prints it: secrets of the environment and of the user's connections."""
+    known = {**home.load_env(service.home), **environ}
+    return [*ambient_secrets(known), *named_secrets(service.config.connections, known)]
 
 
 class Host:
@@ -97,6 +106,7 @@ class Host:
         self._secrets = frozenset[str]()
         self.redactor = Redactor()
         self.learn(secrets)
+        self.learn(secrets_around(service, environ))
         self.concurrency = concurrency
         self.access = access or Access()
         self.shared_answers = SharedAnswers()

@@ -11,10 +11,10 @@ from typing import Any, Literal
 import msgspec
 
 from leadrope import errors
-from leadrope.core import home, rehearsed
+from leadrope.core import rehearsed
 from leadrope.core.config import Config
 from leadrope.core.redaction import SHORTEST, Redactor
-from leadrope.core.request_secrets import ambient_secrets, is_secret_name
+from leadrope.core.request_secrets import is_secret_name
 from leadrope.runs import answers
 from leadrope.runs.execution_queue import Given, NotHere
 from leadrope.runs.flow_values import FlowInfo, FlowTexts, NewFlow
@@ -36,7 +36,7 @@ from leadrope.workflows import (
 from leadrope.workflows.ahead import Ahead, rules_of
 from leadrope.workflows.called import CalledTexts
 from leadrope.workflows.engine import Flow, journal_of
-from leadrope.workflows.host import Host, People, Show
+from leadrope.workflows.host import Host, People, Show, secrets_around
 from leadrope.workflows.library import Loaded
 from leadrope.workflows.links import links_of
 from leadrope.workflows.problems import nearest
@@ -93,7 +93,7 @@ def prepared(
         kept, source = taken_over(service, loaded, only, begin_at, is_forced=is_forced)
     folder = Path(loaded.file).parent if loaded.file else workspace.resolve()
     texts = called.gather(loaded.workflow, folder, service.home)
-    hidden = [*secrets, *_secrets_of(loaded.workflow, values)]
+    hidden = [*secrets, *secrets_around(service, environ), *_secrets_of(loaded.workflow, values)]
     around = surroundings.kept(
         [loaded.workflow, *map(library.parsed, texts.files.values())],
         values,
@@ -244,14 +244,13 @@ async def carried(service: Service, info: FlowInfo, given: Given | None) -> Asyn
     done = outcomes.wholes(loaded.workflow, service.flows.outcomes(info.id))
     inner = [library.parsed(text) for text in stored.files.values()]
     around = surroundings.restored(service, texts, [loaded.workflow, *inner], given, done=done)
-    secrets = around.secrets or ambient_secrets({**home.load_env(service.home), **around.environ})
     host = Host(
         service.configured(around.config),
         tag=info.id,
         workspace=Path(info.cwd),
         environ=around.environ,
         on_ask=around.on_ask,
-        secrets=[*secrets, *_secrets_of(loaded.workflow, around.inputs)],
+        secrets=[*around.secrets, *_secrets_of(loaded.workflow, around.inputs)],
         access=around.access,
         called=stored,
     )

@@ -432,6 +432,31 @@ async def test_commands_get_a_secret_and_what_is_kept_does_not(desk: Any) -> Non
     assert json.loads(ended.out)["last"]["result"] == "[redacted] [redacted]"
 
 
+@pytest.mark.parametrize("how", [(), ("--detach",)], ids=["here", "in the background"])
+async def test_a_secret_of_a_connection_is_kept_nowhere_whoever_prints_it(desk: Any, how: tuple[str, ...]) -> None:
+    """Also not as a part of the file: nobody has marked it there."""
+    secrets = ("marble-feather-station", "walnut-saddle-horizon", "juniper-compass-velvet", "cinnamon-bicycle-tower")
+    config = desk.home / ".config" / "leadrope" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(
+        f"[connections.one]\ncommand = 'server'\nargs = ['--token', '{secrets[2]}']\n"
+        f"env = {{ A_TOKEN = '{secrets[0]}', B_TOKEN = '${{GIVEN}}', REGION = 'eu-central-1' }}\n"
+        f"[connections.two]\ntype = 'http'\nurl = 'http://127.0.0.1:9'\n"
+        f"headers = {{ Authorization = 'Bearer {secrets[3]}' }}\n"
+    )
+    name = write(desk, shell(f"echo {' '.join(secrets)} eu-central-1 | tee seen.txt"))
+    done = await desk.leadrope("flow", "run", name, *how, GIVEN=secrets[1])
+    assert done.code == 0, done.err
+    await desk.leadrope("flow", "logs", "-f", GIVEN=secrets[1])
+    listed = await desk.leadrope("flow", "history", "-o", "json", GIVEN=secrets[1])
+    flow_id = json.loads(listed.out.splitlines()[0])["execution"]["id"]
+    report = await desk.leadrope("flow", "report", flow_id, GIVEN=secrets[1])
+    assert "eu-central-1" in report.out, "a plain value of a connection is an ordinary word"
+    assert (desk.project / "seen.txt").read_text().split() == [*secrets, "eu-central-1"], "the command had them"
+    everything = kept(desk) + (done.err + report.out + report.err).encode()
+    assert [secret for secret in secrets if secret.encode() in everything] == []
+
+
 async def test_a_secret_cannot_stand_where_it_would_be_shown(desk: Any) -> None:
     for text, told in (
         (shell("echo ${secret.A}"), "cannot be used in 'command'"),
