@@ -193,9 +193,9 @@ def test_every_kind_of_step_is_in_the_table_or_touches_no_folder_of_an_agent() -
     assert not tried & set(no_doors.STEPS)
 
 
-@pytest.mark.parametrize("identity", IDENTITIES)
-def test_each_identity_tries_every_command_in_every_run(identity: Identity) -> None:
-    assert [door.name for door, _, _ in combinations(identity, 5)] == [door.name for door in DOORS]
+def test_every_command_is_tried_once_in_every_run() -> None:
+    chosen = [door.name for identity in IDENTITIES for door, _, _ in combinations(identity, 5)]
+    assert sorted(chosen) == sorted(door.name for door in DOORS)
 
 
 def test_every_trick_is_tried_in_every_run() -> None:

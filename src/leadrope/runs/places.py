@@ -148,7 +148,7 @@ class Place:
         try:
             await self._keep("checkpoint", await checkpoints.close(self._checkpoint, environ=self._environ))
         except (errors.LeadropeError, OSError) as error:
-            if isinstance(error, errors.StoreUnreadable):
+            if isinstance(error, errors.StoreUnreadable | errors.NotOwner):
                 return  # told at the end of the run, with all that is lost
             log.warning("run %s: its checkpoint could not be closed: %s", self._run.id[:8], error)
 

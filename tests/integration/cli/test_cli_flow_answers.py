@@ -164,7 +164,7 @@ Is not allowed.
     assert "exit code 7" not in history
     report = (await desk.leadrope("flow", "report", "test.flow.md")).out
     assert "| `bad` | shell | failed, handled |" in report
-    assert "--from gate" in report
+    assert "leadrope flow resume" in report
     outer = "### call\n\nCalls.\n\n- type: workflow\n- workflow: test\n"
     around = await desk.leadrope("flow", "run", write(desk, outer, "outer.flow.md"), "-o", "json")
     assert "forbids" in json.loads(around.out)["steps"][0]["error"]["message"]

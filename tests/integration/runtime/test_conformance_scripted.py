@@ -102,7 +102,7 @@ class Leaky(Scripted):
 
 
 @pytest.mark.parametrize(
-    ("leak", "says"), [("prompt", "the prompt is not an argument"), ("key", "credential is no arg")]
+    ("leak", "says"), [("prompt", "the prompt is not an argument"), ("key", "credential is not an arg")]
 )
 async def test_a_provider_that_leaks_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leak: str, says: str

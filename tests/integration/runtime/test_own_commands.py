@@ -120,8 +120,8 @@ async def test_code_that_comes_again_does_the_same_each_time(desk: Desk) -> None
         for source, kind, message in (
             ("x: int\nresult = 1 / x", "code_failed", "line 2: ZeroDivisionError"),
             ("x: str\nresult = x", "bad_input", "input x is declared str"),
-            ("result = (", "code_failed", "it is no Python"),
-            ("return\nbreak", "code_failed", "it is no Python"),
+            ("result = (", "code_failed", "it is not Python"),
+            ("return\nbreak", "code_failed", "it is not Python"),
         ):
             for _ in range(4):
                 wrong = await commands.code(source, {"x": 0})

@@ -25,7 +25,7 @@ async def test_outside_of_a_repository_announced_files_come_back(bare_ground: An
     before = ground.files()
     checkpoint = await ground.take()
     assert checkpoint.kind == "copies"
-    assert "no git repository" in checkpoint.notes[0]
+    assert "is not in a git repository" in checkpoint.notes[0]
     names = [*ground.odd_names, "secret", "link", "made/new", os.fsdecode(b"no-utf8-\xff")]
     assert all(checkpoints.remember(checkpoint, name) for name in names)
     for name in ground.odd_names:

@@ -51,6 +51,7 @@ OF_FLOWS: dict[str, Callable[[Flows, Any], Awaitable[Any]]] = {
     "change_text": lambda flows, flow: flows.change_text(flow, "# Late", NONE),
     "begin": lambda flows, flow: flows.begin(flow, LATE),
     "settle": lambda flows, flow: flows.settle(flow, LATE, NONE),
+    "settle_all": lambda flows, flow: _settle_all(flows, flow),  # noqa: PLW0108  # it is defined below
     "carry": lambda flows, flow: flows.carry(flow, flow, ["late"]),
     "ask": lambda flows, flow: _ask(flows, flow, "another"),
     "ask, the same": lambda flows, flow: _ask(flows, flow, "f"),
@@ -88,6 +89,7 @@ ANYBODYS_OF_FLOWS = {
     "take_controls": "names its owner; each once",
     "release": "names its owner",
     "begin_soon": "nobody waits for it: tried below",
+    "settled": "writes nothing yet: settle_all does",
     "delete": "of those that have ended",
     "prune": "of those that have ended",
     "cache_put": "of no execution",
@@ -103,6 +105,10 @@ def _delta(run: RunInfo) -> Recorded:
 
 def _ask(flows: Flows, flow: Any, fingerprint: str) -> Awaitable[Any]:
     return flows.ask(flow, KEY, "step", {}, execution_id=flow.id, fingerprint=fingerprint, redactor=NONE)
+
+
+async def _settle_all(flows: Flows, flow: Any) -> None:
+    await flows.settle_all([await flows.settled(flow, LATE, NONE)])
 
 
 def writers(kind: type) -> set[str]:
