@@ -40,7 +40,7 @@ def extra_directory(given: str, cwd: str) -> str:
     name, is_read_only = extra_dirs.parse(given)
     if not name.strip():
         raise errors.BadValue(
-            "extra_dirs", f"{given!r} names no folder", hint="Write DIR, or DIR:ro for one that is only read."
+            "extra_dirs", f"{given!r} names no folder", hint="Name a folder: DIR, or DIR:ro for one that is only read."
         )
     path = Path(cwd, Path(name).expanduser())
     if not path.is_dir():

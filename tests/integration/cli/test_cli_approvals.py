@@ -199,7 +199,7 @@ async def test_an_answer_to_what_has_changed_since_is_refused_and_it_stays_pendi
     ("words", "told"),
     [
         (("approve", "--choose", "blue"), "'blue' is not offered"),
-        (("approve", "--pattern"), "not offered for this"),
+        (("approve", "--pattern"), "--pattern: not offered for this"),
         (("approve", "--fingerprint", "abc"), "is too short"),
         (("edit", '{"command": "x"}'), "only a tool call can be edited"),
         (("answer", "colour=red"), "has no question and no form, and takes no values"),

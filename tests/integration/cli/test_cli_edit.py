@@ -67,7 +67,7 @@ async def test_ctrl_x_takes_a_line_to_the_editor_and_a_failed_one_changes_nothin
         await terminal.reads("[e]dit: ")
         await terminal.asks("e\n", "Ctrl-X opens $EDITOR", "Edit: touch old.txt")
         await terminal.asks("\x18", "ended with exit code 3", "Allow?")
-        await terminal.asks("n\n", "why")
+        await terminal.asks("n\n", "Why?")
         await terminal.asks("\n", "denied by you")
         assert await terminal.ends() in (0, 3)
     assert not (desk.project / "old.txt").exists()

@@ -76,7 +76,7 @@ def on_screen(seen: str, rows: int = 1000) -> list[str]:
 async def test_a_slip_of_the_fingers_is_asked_again_and_decides_nothing(desk: Any) -> None:
     write(desk, COLOURS)
     async with desk.at_terminal("flow", "run", "test.flow.md") as terminal:
-        await terminal.reads("Which colour?", "4. no", "5. later", "`WORD: text` adds a text to the answer", "> ")
+        await terminal.reads("Which colour?", "4. no", "5. later", "`WORD: text` adds", "> ")
         await terminal.asks("gren\n", "did you mean green?", "> ")
         await terminal.asks("\n", "Nothing was typed", "> ")
         terminal.types("green\n")

@@ -58,7 +58,7 @@ async def test_a_pattern_at_the_question_holds_for_its_run_and_is_listed(desk: A
         assert made(project) == ["test", "test 2"]
         shown = await desk.leadrope("runs", "show", await one_run(desk))
         assert re.search(r"^granted +Bash\(make test \*\) by \S+ at \d\d:\d\d:\d\d$", shown.out, re.MULTILINE)
-        await terminal.asks("n\n", "why")
+        await terminal.asks("n\n", "Why?")
         terminal.types("\n")
         assert await terminal.ends() == 0
     assert made(project) == ["test", "test 2"]
@@ -83,7 +83,7 @@ async def test_a_grant_is_revoked_from_another_terminal(desk: Any, project: Path
         assert (grant["state"], bool(grant["revoked_by"])) == ("revoked", True)
         await terminal.asks("y\n", "Bash(make test *) is no longer granted", "make test WHAT=2", "Allow?")
         assert made(project) == ["test", "lint"]
-        await terminal.asks("n\n", "why")
+        await terminal.asks("n\n", "Why?")
         terminal.types("\n")
         assert await terminal.ends() == 0
     assert made(project) == ["test", "lint"]
@@ -114,7 +114,7 @@ async def test_an_exact_call_is_listed_and_revoked_from_another_terminal(desk: A
         assert f"{name} Bash make test" in (await desk.leadrope("runs", "show", run)).out
         await terminal.asks("y\n", f"{name} is no longer granted", "make test", "Allow?")
         assert made(project) == ["test", "test", "lint"]
-        await terminal.asks("n\n", "why")
+        await terminal.asks("n\n", "Why?")
         terminal.types("\n")
         assert await terminal.ends() == 0
     assert made(project) == ["test", "test", "lint"]
@@ -177,7 +177,7 @@ async def test_no_pattern_is_offered_for_what_is_risky_or_not_read_cleanly(desk:
     async with desk.playing([bash(line), DONE], "run", "go") as terminal:
         await terminal.reads("Allow? [y]es · [a]lways this exact call · [n]o · [e]dit: ")
         await terminal.asks("p\n", "Please type y, a, n or e.", "Allow?")
-        await terminal.asks("n\n", "why")
+        await terminal.asks("n\n", "Why?")
         terminal.types("\n")
         assert await terminal.ends() == 3
     assert made(project) == []

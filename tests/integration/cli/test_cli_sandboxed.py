@@ -134,7 +134,7 @@ async def test_a_command_reaches_no_other_host_without_an_answer(desk: Any, play
             async with desk.at_terminal(*flags) as terminal:
                 await terminal.reads("? Network needs your approval:", "host: service.example", "port: 80")
                 await terminal.reads("a command wants to reach a host outside of the sandbox", "Allow?")
-                await terminal.asks(answer, "why")
+                await terminal.asks(answer, "Why?")
                 terminal.types("\n")
                 assert await terminal.ends() == 0
             assert terminal.seen.count("? Network") == 1, "a host is asked about once in a run"

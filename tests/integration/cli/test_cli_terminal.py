@@ -29,7 +29,7 @@ async def test_the_question_is_the_one_in_the_documentation(desk: Any) -> None:
     async with desk.playing([{"tool": call}, {"text": "Done."}], "run", "go", "--mode", "edit") as terminal:
         await terminal.reads("? Bash", "[e]dit: ")
         assert words(sample[1]) == words("? Bash" + terminal.seen.partition("? Bash")[2])
-        await terminal.asks("n\n", "why")
+        await terminal.asks("n\n", "Why?")
         await terminal.asks("\n", "denied by you")
         assert await terminal.ends() == 3
 
@@ -43,7 +43,7 @@ async def test_a_no_at_the_terminal_reaches_the_agent_with_its_reason(desk: Any)
     second = {"text": "As you wish.", "expect": {"tool_result": {"contains": "use make", "is_error": True}}}
     async with desk.playing([{"tool": desk.touch}, second], "run", "go") as terminal:
         await terminal.reads("Allow?")
-        await terminal.asks("n\n", "why")
+        await terminal.asks("n\n", "Why?")
         await terminal.asks("use make\n", "denied by you: use make")
         assert await terminal.ends() == 3
     assert not desk.marker.exists()

@@ -133,7 +133,7 @@ async def test_no_denies_with_the_reason_that_the_agent_reads(terminal: Terminal
     answer = asyncio.create_task(terminal.console.approve(asked()))
     await terminal.person.reads("Allow?")
     terminal.person.types("n\n")
-    await terminal.person.reads("why")
+    await terminal.person.reads("Why?")
     terminal.person.types("use pytest\n")
     assert await answer == signed(Answer(approved=False, reason="use pytest"))
 
@@ -201,7 +201,7 @@ async def test_what_was_typed_before_the_question_is_no_answer(terminal: Termina
     answer = asyncio.create_task(terminal.console.approve(asked()))
     await terminal.person.reads("Allow?")
     terminal.person.types("n\n")
-    await terminal.person.reads("why")
+    await terminal.person.reads("Why?")
     terminal.person.types("\n")
     assert await answer == signed(Answer(approved=False, reason="the user said no"))
 
