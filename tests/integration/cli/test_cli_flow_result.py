@@ -181,6 +181,8 @@ async def test_a_step_may_edit_in_its_extra_folders(desk: Any, playing: Any, is_
     shared.mkdir()
     more = "- extra_dirs: [../shared]\n" if is_named else ""
     write(desk, f"### note\n\nx\n\n- type: agent\n- prompt: x\n- mode: edit\n{more}")
+    trusted = await desk.leadrope("trust", "test.flow.md", "--yes")
+    assert trusted.code == 0, trusted.err
     call = {"name": "Write", "input": {"file_path": str(shared / "note.txt"), "content": "x"}}
     async with playing({"tool": call}, {"text": "Done."}) as model:
         await desk.leadrope("flow", "run", "test", "--no-wait", "--base-url", model.url)
