@@ -24,6 +24,8 @@ from tables import as_text
 ROOT = Path(__file__).parents[1]
 REPORT = Path(__file__).with_name("SOAK.md")
 COUNTS = {"LEADROPE_FAULT_COUNT": "50", "LEADROPE_FUZZ_COUNT": "100000"}
+# Most of them wait for processes, not for the CPU.
+WORKERS = 3
 # One test is fifty runs here, some of them of the real CLI; the suite's own limit is for five.
 LONGEST_TEST_S = 3600
 
@@ -40,6 +42,7 @@ def main() -> int:
         record = Path(folder, "junit.xml")
         command = [
             *(sys.executable, "-m", "pytest", "-m", "fault", "-p", "no:cacheprovider"),
+            *("-n", str(WORKERS), "--dist", "worksteal"),
             # The newer form of the record has no place for the counts that tests tell.
             *(f"--timeout={LONGEST_TEST_S}", f"--junit-xml={record}", "-o", "junit_family=xunit1", *sys.argv[1:]),
         ]

@@ -18,6 +18,7 @@ import pytest
 
 from leadrope.process import hold
 from leadrope.providers.claude_code.locate import bundled
+from process_tree import descendants
 
 _FORBIDDEN = ("ANTHROPIC_", "CLAUDE_", "CLAUDECODE", "OPENAI_", "PERPLEXITY_", "LEADROPE_")
 
@@ -76,30 +77,13 @@ def scratch_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
 def _descendants(root: int) -> dict[int, str]:
     """Living processes below `root`; zombies are the test's own unawaited children and count too."""
     found: dict[int, str] = {}
-    todo = [root]
-    while todo:
-        for child in _children(todo.pop()):
-            try:
-                name, rest = Path(f"/proc/{child}/stat").read_text().rsplit(")", 1)
-            except OSError:
-                continue
-            found[child] = f"{name.split('(', 1)[1]} ({rest.split()[0]})"
-            todo.append(child)
-    return found
-
-
-def _children(parent: int) -> Iterator[int]:
-    """Asked of the kernel for each thread: looking through all processes took a third of the time of the unit tests."""
-    try:
-        threads = list(Path(f"/proc/{parent}/task").iterdir())
-    except OSError:
-        return
-    for thread in threads:
+    for child in descendants(root):
         try:
-            told = (thread / "children").read_text()
-        except OSError:  # the thread ended meanwhile
+            name, rest = Path(f"/proc/{child}/stat").read_text().rsplit(")", 1)
+        except OSError:
             continue
-        yield from map(int, told.split())
+        found[child] = f"{name.split('(', 1)[1]} ({rest.split()[0]})"
+    return found
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from process_tree import children
+
 
 class Background:
     """The processes of one LEADROPE_HOME, as any other program sees them."""
@@ -68,7 +70,7 @@ class Background:
         if with_tree:
             self._signal(pid, signal.SIGSTOP)  # what is stopped starts nothing more while it is counted
         for one in tree:
-            for child in _children(one):
+            for child in children(one):
                 if with_tree:
                     self._signal(child, signal.SIGSTOP)
                 tree.append(child)
@@ -85,15 +87,3 @@ class Background:
         while not holds():
             assert time.monotonic() < give_up, f"it never came; there are {self.all()}"
             await asyncio.sleep(0.02)
-
-
-def _children(pid: int) -> list[int]:
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
-        except OSError:
-            continue
-        if int(parent) == pid:
-            found.append(int(entry.name))
-    return found

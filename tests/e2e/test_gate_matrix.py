@@ -16,6 +16,7 @@ import pytest
 
 from leadrope import Answer, Caller, Limits, events
 from leadrope.rehearsal import ModelServer
+from process_tree import descendants
 
 SANDBOXED = pytest.param(
     "sandboxed",
@@ -151,23 +152,12 @@ async def test_a_call_that_is_pending_when_the_supervisor_dies_does_not_run(
             None,
         ):
             pass
-        tree = _tree(supervisor.pid)
+        tree = descendants(supervisor.pid)
         if supervisor.returncode is None:
             os.kill(supervisor.pid, signal.SIGKILL)
         await supervisor.communicate()
         await until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in tree))
     assert not stage.marker.exists()
-
-
-def _tree(root: int) -> list[int]:
-    found, todo = [], [root]
-    while todo:
-        pid = todo.pop()
-        for task in Path(f"/proc/{pid}/task").glob("*/children"):
-            below = [int(child) for child in task.read_text().split()]
-            found += below
-            todo += below
-    return found
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -16,6 +16,7 @@ import pytest
 
 from leadrope import Limits, events
 from leadrope.rehearsal import ModelServer
+from process_tree import descendants
 
 # By its full path: `env -i` takes PATH away, and a substitution would be a command that nobody can read beforehand.
 SETSID = shutil.which("setsid") or "setsid"
@@ -117,7 +118,7 @@ async def test_a_supervisor_killed_with_9_takes_its_agent_along(
                 *argv, env=stage.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
             )
             await until(lambda: any(a.startswith((marker, "bash")) for a in survivors().values()))
-            claude = [pid for pid in _tree(supervisor.pid) if "_bundled/claude" in _argv(pid)]
+            claude = [pid for pid in descendants(supervisor.pid) if "_bundled/claude" in _argv(pid)]
             assert claude
             os.kill(supervisor.pid, signal.SIGKILL)
             await supervisor.wait()
@@ -129,13 +130,3 @@ def _argv(pid: int) -> str:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:
         return ""
-
-
-def _tree(root: int) -> list[int]:
-    found, todo = [], [root]
-    while todo:
-        pid = todo.pop()
-        found.append(pid)
-        for task in Path(f"/proc/{pid}/task").glob("*/children"):
-            todo += map(int, task.read_text().split())
-    return found
