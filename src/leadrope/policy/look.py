@@ -35,6 +35,7 @@ _GIT_CHANGERS = frozenset(
 )
 # These take the paths that git changes from standard input.
 _GIT_FED = frozenset(("--index-info", "--stdin", "--pathspec-from-file", "read-tree"))
+_EVERYTHING = ("", ".", "./", ":/")
 SEARCHES = ("Grep", "Glob", "LS")
 """Tools that go through a folder: the one that they name, or the working directory."""
 # Where a search names files in another field than the folder to begin at.
@@ -200,11 +201,16 @@ class Look:
             links = name == "cp" and _makes_links(program)
             if name == "mv" or links or (name in ("rm", "chmod", "chown") and walks):
                 found += [(word, program.cwd) for word in operands]
+            elif name == "git" and "mv" in program.words:
+                found += [(word, _git_folder(program)) for word in operands if word != "mv"]
             elif name == "rsync" or (name == "cp" and walks):
                 found += [(word, program.cwd) for word in operands[-1:]]
         for deletion in self.reading.deletes if self.reading is not None else ():
-            if deletion.kind == "delete" and deletion.path.is_tree and not deletion.path.is_unknown:
-                found.append((deletion.path.prefix, deletion.path.cwd))
+            path = deletion.path
+            # `git checkout -- DIR` rewrites a tree; without a folder it only brings back what was committed.
+            whole = path.is_tree if deletion.kind == "delete" else path.prefix not in _EVERYTHING
+            if whole and not path.is_unknown:
+                found.append((path.prefix, path.cwd))
         return tuple(found)
 
     def _written_words(self) -> Iterator[tuple[str, str | None]]:

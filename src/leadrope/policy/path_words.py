@@ -86,6 +86,9 @@ def _named_from(words: Words, cwd: str | None) -> Iterator[PathWord]:
     if "/" in (words[0].text or ""):
         yield from path_words(words[0], cwd)
     if name in _NO_PATHS and "/" not in (words[0].text or ""):
+        for word in words[1:]:
+            if word.glob:  # the shell lists the folder for it
+                yield from path_words(word, cwd)
         return
     walks = _walks(name, words)
     skip = False

@@ -11,8 +11,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from leadrope.core.tools import edited_path
 from leadrope.policy import paths
 from leadrope.policy.findings import Finding
@@ -22,8 +20,14 @@ if TYPE_CHECKING:
     from leadrope.policy.reading import PathWord, Program, Reading
 
 _LISTERS = frozenset(("ls", "cd", "pwd", "echo", "printf", "true", "stat", "du", "realpath", "basename", "dirname"))
-# Options of grep and rg that take no value.
-_FLAGS = re.compile(r"-[rRnilvwcHhoEFPsqIxaUL]+|--(?:recursive|line-number|ignore-case|files-with-matches|hidden)")
+# Options that take no value.
+_SEARCH_FLAGS = re.compile(r"-[rRnilvwcHhoEFPsqIxaUL]+|--(?:recursive|line-number|ignore-case|hidden)")
+_LIST_FLAGS = re.compile(r"-[aAbBcCdDfFgGhHiklLmnNopqQrRsSuUvxXZ01]+|--(?:all|recursive|human-readable)")
+# What these programs may be given: the flags that are known, and the words before a folder.
+_TOLD_WHERE = {
+    **dict.fromkeys(("grep", "egrep", "fgrep", "rg"), (_SEARCH_FLAGS, 1)),
+    **dict.fromkeys(("ls", "du"), (_LIST_FLAGS, 0)),
+}
 _STARS = re.compile(r"[*?\[]")
 _UNKNOWN = "?"
 
@@ -41,8 +45,12 @@ def blocked(entries: tuple[str, ...], look: Look, facts: Facts) -> Iterator[Find
     if look.writes_unknown:
         yield Finding("unknown", "it is not known which file the command writes", entries[0])
     dots = "dotglob" in look.reading.text
+    only_lists = all(_name(program) in _LISTERS for program in look.reading.programs)
     for word in _opened(look.reading):
-        yield from _word(word, entries, look, facts, dots=dots)
+        # A program that only lists names opens no file; it tells what lies in a folder.
+        reached = tuple(entry for entry in entries if entry.endswith("/")) if only_lists and word.is_tree else entries
+        if reached:
+            yield from _word(word, reached, look, facts, dots=dots)
 
 
 def blocked_by_name(entries: tuple[str, ...], look: Look) -> Iterator[Finding]:
@@ -76,28 +84,26 @@ def protected(entries: tuple[str, ...], look: Look, facts: Facts) -> Iterator[Fi
 
 
 def _opened(reading: Reading) -> Iterator[PathWord]:
-    """The words that a line may open. A program that only lists names goes through no file, and one that is told where
-    to search does not search the folder it is in.
-    """
-    only_lists = all(_name(program) in _LISTERS for program in reading.programs)
+    """The words that a line may open. A program that is told where to search does not search the folder it is in."""
     starts_here = any(_starts_here(program) for program in reading.programs)
     written = {word for program in reading.programs for word in program.words}
     for word in reading.named:
         if word.is_tree and word.text == "." and not starts_here and "." not in written:
             continue
-        yield msgspec.structs.replace(word, is_tree=False) if only_lists else word
+        yield word
 
 
 def _starts_here(program: Program) -> bool:
     """Does it go through the folder it is in? Only where it is certain that another one is named, it does not."""
     name, words = _name(program), program.words[1:]
-    if name in ("grep", "egrep", "fgrep", "rg"):
+    if name in _TOLD_WHERE:
+        flags, before_folder = _TOLD_WHERE[name]
         named = 0
         for place, word in enumerate(words):
             before = words[place - 1] if place else ""
-            is_value = before is None or (before.startswith("-") and not _FLAGS.fullmatch(before))
+            is_value = before is None or (before.startswith("-") and not flags.fullmatch(before))
             named += word is not None and not word.startswith("-") and not is_value
-        return named < 2
+        return named <= before_folder
     return name != "find" or not words or words[0] is None or words[0].startswith(("-", "(", "!"))
 
 

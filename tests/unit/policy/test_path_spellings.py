@@ -107,6 +107,16 @@ def place(tmp_path: Path) -> Place:
         "git commit -am x",
         "git commit --all -m x",
         "git stash",
+        # Listing a folder tells what is in it.
+        "ls -R",
+        "ls -lR config",
+        "ls -R src .",
+        "ls config/p*",
+        "du -a",
+        "du config",
+        "echo config/prod/*",
+        "printf '%s\\n' config/p*/*",
+        "for f in config/prod/*; do echo $f; done",
     ],
 )
 def test_a_blocked_path_is_never_read_without_a_question(place: Place, command: str) -> None:
@@ -148,6 +158,11 @@ def test_a_blocked_path_holds_for_every_tool(place: Place, name: str, input_: di
         ("Glob", {"pattern": "src/*.{py,toml}"}),
         ("Bash", {"command": "git diff -- src"}),
         ("Bash", {"command": "git add src/a.py"}),
+        ("Bash", {"command": "ls"}),
+        ("Bash", {"command": "ls -la config"}),
+        ("Bash", {"command": "ls -R src"}),
+        ("Bash", {"command": "du -sh src"}),
+        ("Bash", {"command": "echo src/*"}),
         ("Bash", {"command": "git commit -m 'all of it'"}),
         ("Bash", {"command": "git status"}),
     ],
@@ -213,6 +228,11 @@ def test_a_path_that_cannot_be_followed_is_judged_by_its_text(place: Place, path
         "chgrp users .github/workflows/ci.yml",
         "tar xf a.tar -C .github/workflows",
         "wget -P .github/workflows http://example.com",
+        "git mv .github x",
+        "git mv -k .github x",
+        "git checkout -- .github",
+        "git checkout other -- .github",
+        "git restore .github",
     ],
 )
 def test_a_protected_path_is_never_written_without_a_question(place: Place, command: str) -> None:
@@ -223,7 +243,9 @@ def test_a_protected_path_is_never_written_without_a_question(place: Place, comm
     "command",
     [
         *("mv src/a.py src/b.py", "touch src/b.py", "mkdir -p build", "ruff format src", "prettier --write src/a.ts"),
-        *("mktemp", "mktemp -d", "git init", "git init sub"),
+        *("mktemp", "mktemp -d", "git init", "git init sub", "git mv src lib", "git restore src"),
+        # They bring back or merge what was committed.
+        *("git checkout -- .", "git checkout main", "git reset --hard", "git merge topic", "git restore ."),
     ],
 )
 def test_other_writes_need_none(place: Place, command: str) -> None:
