@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 import shlex
 import shutil
 import sys
@@ -16,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+
+from leadrope.regex import regex
 
 _AT_TERMINAL = ContextVar("leadrope_at_terminal", default=False)
 
@@ -47,7 +48,7 @@ _SWITCHES = ("broker",)
 
 
 # The program in a command of a hint: a lower-case word follows, and no verb of a sentence about leadrope.
-_COMMAND = re.compile(
+_COMMAND = regex(
     r"(?<![\w/.-])leadrope (?=(?:run|runs|chat|flow|approvals|top|stats|export|sessions|demo|events|import-transcript"
     r"|agents|connections|policy|trust|login|setup-token|completion|doctor|COMMAND|--help)(?![\w-]))"
 )

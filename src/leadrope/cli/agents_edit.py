@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,10 @@ from leadrope import errors, spelling
 from leadrope.cli import config_edit, confirm, options, origins
 from leadrope.core import config as configs
 from leadrope.core import home
+from leadrope.regex import regex
 from leadrope.runtime import saved_agents
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_NAME = regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _FILES = {"system_prompt_file": "system_prompt_file", "append_system_prompt_file": "append_system_prompt_file"}
 _NOT_HERE = ("agent", "credential", "secret_variables", "attachments", "resume", "fork", "session_id")
 """Flags of a run that speak of one run, or of secrets, which do not belong into the file."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Callable
 
@@ -12,6 +11,7 @@ from leadrope.cli.live_lines import seconds
 from leadrope.cli.screen import Screen
 from leadrope.core import actors, events
 from leadrope.core.tools import ToolCall, class_of
+from leadrope.regex import regex
 from leadrope.runtime.gate import QUESTION_TOOLS
 from leadrope.runtime.shown import clean, describe, one_line
 
@@ -19,7 +19,7 @@ SHOWN_AFTER_S = 0.3
 """A call that is done sooner has no line that changes: it would only flicker."""
 _HAS_LINES_BELOW = ("Task", "Agent")
 """What a subagent does is shown while its call runs, so the call's own line stands above that."""
-_EXIT_CODE = re.compile(r"Exit code (\d+)\s*")
+_EXIT_CODE = regex(r"Exit code (\d+)\s*")
 
 
 class _Running(msgspec.Struct):

@@ -25,6 +25,7 @@ from leadrope.confined import appending_named
 from leadrope.core import redaction
 from leadrope.core.events import MessageDelta, Recorded, ThinkingDelta
 from leadrope.core.result import RunResult
+from leadrope.regex import regex
 from leadrope.runs import page_diff
 from leadrope.runs.page_story import Story
 from leadrope.runs.store import RunInfo
@@ -38,7 +39,7 @@ MAX_JUNIT = 100_000
 MAX_RECORDS = 50_000
 """Kept of one run for its report; the result itself counts everything."""
 # What XML 1.0 cannot hold, not even escaped.
-_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NOT_XML = regex("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

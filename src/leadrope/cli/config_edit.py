@@ -13,8 +13,9 @@ from typing import Any
 
 from leadrope import errors
 from leadrope.core import toml_lines
+from leadrope.regex import regex
 
-_HEADER = re.compile(r"^[ \t]*\[\[?(?P<keys>[^\]\n]+)\]\]?[ \t]*(?:#.*)?$")
+_HEADER = regex(r"^[ \t]*\[\[?(?P<keys>[^\]\n]+)\]\]?[ \t]*(?:#.*)?$")
 
 
 def read_file(path: Path) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
-import re
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ import msgspec
 from leadrope import errors, spelling
 from leadrope.cli import flags, table
 from leadrope.cli.flow_looks import style, width
+from leadrope.regex import regex
 from leadrope.runs.flow_values import Dataset, DatasetInfo
 from leadrope.runtime.shown import clean, one_line
 from leadrope.workflows import tables
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MOST_SHOWN = 50
 """Rows of a table where nothing else is said; a program gets all."""
 _CELL = 40
-_NUMBER = re.compile(r"[+-]?\d+(?:[.,]\d+)*(?:[eE][+-]?\d+)?%?")
+_NUMBER = regex(r"[+-]?\d+(?:[.,]\d+)*(?:[eE][+-]?\d+)?%?")
 _NARROW = 10
 """A last column that has less room is left out."""
 _EMPTY = """No datasets yet. A step of a workflow keeps one:

@@ -11,23 +11,25 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from leadrope.regex import regex
+
 HOLD = 240
 """The longest span that is styled. More would hold text back for long where a mark is never closed."""
 
 BOLD, DIM, UNDERLINED, CODE = "1", "2", "4", "36"
 
-_MARK = re.compile(r"[`*\[!\\]")
-_TICKS = re.compile(r"`+")
-_CODE = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)")
+_MARK = regex(r"[`*\[!\\]")
+_TICKS = regex(r"`+")
+_CODE = regex(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)")
 # Among letters and digits two asterisks are a power or an argument, not a mark.
-_BOLD = re.compile(r"(?<![A-Za-z0-9_*])\*\*(?=[^\s*])(.+?)(?<=[^\s*])\*\*(?![A-Za-z0-9_*])")
-_LINK = re.compile(r"!?\[([^\[\]]*)\]\(([^()\s]*(?:\([^()\s]*\)[^()\s]*)*)\)")
-_MAY_BE_LINK = re.compile(r"!?\[[^\[\]]*(?:\](?:\([^()\s]*(?:\([^()\s]*\)?[^()\s]*)*)?)?")
+_BOLD = regex(r"(?<![A-Za-z0-9_*])\*\*(?=[^\s*])(.+?)(?<=[^\s*])\*\*(?![A-Za-z0-9_*])")
+_LINK = regex(r"!?\[([^\[\]]*)\]\(([^()\s]*(?:\([^()\s]*\)[^()\s]*)*)\)")
+_MAY_BE_LINK = regex(r"!?\[[^\[\]]*(?:\](?:\([^()\s]*(?:\([^()\s]*\)?[^()\s]*)*)?)?")
 
-_UNDECIDED = re.compile(r"[ \t]*(?:#{1,6}|`{1,2}|~{1,2}|[-*+])?")
-_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})([^`]*)")
-_HEADING = re.compile(r"#{1,6}[ \t]")
-_ITEM = re.compile(r"([ \t]*)[-*+]([ \t]+)")
+_UNDECIDED = regex(r"[ \t]*(?:#{1,6}|`{1,2}|~{1,2}|[-*+])?")
+_FENCE = regex(r"[ \t]*(`{3,}|~{3,})([^`]*)")
+_HEADING = regex(r"#{1,6}[ \t]")
+_ITEM = regex(r"([ \t]*)[-*+]([ \t]+)")
 
 
 def paint(text: str, codes: tuple[str, ...]) -> str:

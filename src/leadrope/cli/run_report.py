@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from leadrope.cli.markdown_stream import MarkdownStream
 from leadrope.cli.render import ending_lines
 from leadrope.core.request import normal_mode
 from leadrope.core.result import RunResult
+from leadrope.regex import regex
 from leadrope.runs import places
 from leadrope.runs.store import RunInfo, Texts
 from leadrope.runtime.shown import clean, describe, exact, one_line
@@ -163,8 +163,8 @@ def _hanging(line: str) -> str:
     return " " * len(found[0]) if found else ""
 
 
-_START = re.compile(r"\s*(?:[-*+•] |\d+[.)] )?")
-_FENCE = re.compile(r"(?:\x1b\[[0-9;]*m)?\s*(?:`{3}|~{3})")
+_START = regex(r"\s*(?:[-*+•] |\d+[.)] )?")
+_FENCE = regex(r"(?:\x1b\[[0-9;]*m)?\s*(?:`{3}|~{3})")
 
 
 def _broken(line: str, room: int | None, *, hanging: str) -> list[str]:

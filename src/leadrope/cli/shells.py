@@ -6,13 +6,14 @@ zsh and fish keep it whole and expect the option in front of every value that is
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
 from click.shell_completion import BashComplete, CompletionItem, FishComplete, ZshComplete, add_completion_class
 
-_OPTION = re.compile(r"--[\w-]+=")
+from leadrope.regex import regex
+
+_OPTION = regex(r"--[\w-]+=")
 
 
 class Bash(BashComplete):

@@ -7,6 +7,8 @@ import time
 import unicodedata
 from collections.abc import Iterator, Sequence
 
+from leadrope.regex import regex
+
 
 def width_of(text: str) -> int:
     """Columns on the screen, not characters."""
@@ -82,9 +84,9 @@ def wrapped(text: str, width: int, *, hanging: str = "", breaks_paths: bool = Fa
     return [*found, line]
 
 
-_STYLES = re.compile(r"\x1b\[[0-9;]*m")
-_WORDS = re.compile(r"(\s*)([^\s`]*`[^`]*`[^\s`]*|\S+)")
-_PLAIN_WORDS = re.compile(r"(\s*)(\S+)")
+_STYLES = regex(r"\x1b\[[0-9;]*m")
+_WORDS = regex(r"(\s*)([^\s`]*`[^`]*`[^\s`]*|\S+)")
+_PLAIN_WORDS = regex(r"(\s*)(\S+)")
 
 
 def _words(text: str, most: int, breaks_paths: bool) -> Iterator[tuple[str, str]]:

@@ -17,17 +17,18 @@ from collections.abc import Iterable, Iterator
 from urllib.parse import unquote, urlsplit
 
 from leadrope.core.secret_names import is_secret_name
+from leadrope.regex import regex
 
 _OPTION_WORDS = frozenset({"PASS", "PWD", "APIKEY", "AUTH", "AUTHORIZATION", "BEARER", "PAT", "DSN", "COOKIE"})
 """The last words of options and headers that hold a secret, beside those of variables."""
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_ASSIGNED = re.compile(r"(-{0,2}[A-Za-z_][\w.-]*)=(.+)", re.DOTALL)
-_HEADER = re.compile(r"([A-Za-z][\w-]*):\s*(\S.*)", re.DOTALL)
-_PATH = re.compile(r"(?:/|\.{1,2}/|~|[A-Za-z]:\\|@[\w.-]+/)")
-_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_TOKEN = re.compile(r"[A-Za-z0-9_+=~.-]{16,}")
-_PIECES = re.compile(r"[A-Za-z0-9]+")
-_SWITCH = re.compile(r"(?<=[0-9])(?=[A-Za-z])|(?<=[A-Za-z])(?=[0-9])")
+_CAMEL = regex(r"(?<=[a-z0-9])(?=[A-Z])")
+_ASSIGNED = regex(r"(-{0,2}[A-Za-z_][\w.-]*)=(.+)", re.DOTALL)
+_HEADER = regex(r"([A-Za-z][\w-]*):\s*(\S.*)", re.DOTALL)
+_PATH = regex(r"(?:/|\.{1,2}/|~|[A-Za-z]:\\|@[\w.-]+/)")
+_ADDRESS = regex(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_TOKEN = regex(r"[A-Za-z0-9_+=~.-]{16,}")
+_PIECES = regex(r"[A-Za-z0-9]+")
+_SWITCH = regex(r"(?<=[0-9])(?=[A-Za-z])|(?<=[A-Za-z])(?=[0-9])")
 _MIXED = 12
 """Letters and digits in pieces that mix them. `server-gpt4o-k8s` has 8, the shortest keys in use have 16 and more."""
 

@@ -8,20 +8,20 @@ A value that fits is returned as it is, and what is returned always fits: else t
 from __future__ import annotations
 
 import math
-import re
 from decimal import Decimal
 from typing import Any
 
 import msgspec
 
 from leadrope.core.schema import NODES_LIMIT, Schema, has_more_than
+from leadrope.regex import regex
 
 DEPTH_LIMIT = 100
 """Levels of an answer that are looked into; one level costs a few frames of Python's stack."""
 
 _DIGITS = 300
 """A longer number is nobody's count, and turning it into one takes time that grows with its square."""
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_NUMBER = regex(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
 class _TooMuch(Exception):

@@ -12,11 +12,12 @@ from leadrope import errors
 from leadrope.core.argument_secrets import in_address, in_arguments
 from leadrope.core.request import McpServer
 from leadrope.core.secret_names import is_secret_name
+from leadrope.regex import regex
 
-_RANDOM = re.compile(r"(?=.*[A-Za-z])[A-Za-z0-9_+=~-]{16,}")
+_RANDOM = regex(r"(?=.*[A-Za-z])[A-Za-z0-9_+=~-]{16,}")
 """Letters and digits in one piece: no path, no host, no words."""
 _LOGINS = ("authorization", "proxy-authorization", "cookie")
-_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_REFERENCE = regex(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
 class Filled(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Literal, TypedDict
 
 import msgspec
 
+from leadrope.regex import regex
+
 Role = Literal["user", "assistant"]
 
 _HEADS: dict[Role, str] = {"user": "[User]", "assistant": "[Assistant]"}
 _SYSTEM = "[System]"
 # Also with what a text may put before or after it: a reader as forgiving as a model takes all of these for a head.
-_LOOKS_LIKE_A_HEAD = re.compile(
-    r"^(?=[^\S\n]*\[(?:system|user|assistant|tool)\][^\S\n]*$)", re.IGNORECASE | re.MULTILINE
-)
+_LOOKS_LIKE_A_HEAD = regex(r"^(?=[^\S\n]*\[(?:system|user|assistant|tool)\][^\S\n]*$)", re.IGNORECASE | re.MULTILINE)
 _BACKSLASH = r"\\"
 """One, as re.sub reads it."""
 _SPOKE_FIRST = "(The conversation begins with the assistant.)"

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from leadrope import errors
+from leadrope.regex import regex
 
-_LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)", re.DOTALL)
-_QUOTED = re.compile(r"""(?:'(?P<plain>[^']*)'|"(?P<escaped>(?:[^"\\]|\\.)*)")\s*(?:\#.*)?""")
+_LINE = regex(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)", re.DOTALL)
+_QUOTED = regex(r"""(?:'(?P<plain>[^']*)'|"(?P<escaped>(?:[^"\\]|\\.)*)")\s*(?:\#.*)?""")
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 
 

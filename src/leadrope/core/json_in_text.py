@@ -9,16 +9,18 @@ from typing import Any
 
 import msgspec
 
+from leadrope.regex import regex
+
 TEXT_CHARS = 4 * 1024 * 1024
 """How much of a text is searched, from its end: an answer stands last."""
 LOOK_CHARS = 4 * TEXT_CHARS
 """How much may be read in all. A text of opening brackets would else be read again from each of them."""
 FOUND_LIMIT = 50
 
-_FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([^\n]*)$", re.MULTILINE)
+_FENCE = regex(r"^[ \t]*(`{3,}|~{3,})[ \t]*([^\n]*)$", re.MULTILINE)
 """One line. A pattern of a whole block looks for its end from every opening: 50 kB of openings took it 8 seconds."""
-_OPENING = re.compile(r"[{\[]")
-_BEGINS_LIKE_JSON = re.compile(r"\{\s*\"|\[\s*[\[{\"\d-]")
+_OPENING = regex(r"[{\[]")
+_BEGINS_LIKE_JSON = regex(r"\{\s*\"|\[\s*[\[{\"\d-]")
 _SCAN = json.JSONDecoder()
 
 

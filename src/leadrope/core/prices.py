@@ -19,6 +19,7 @@ from leadrope.core import models
 from leadrope.core.toml_lines import dotted
 from leadrope.core.usage import Usage
 from leadrope.core.wrong_types import in_words, split, unknown_key
+from leadrope.regex import regex
 
 LIST_DATE = "2026-11-17"
 """The day on which the list below was compared with the vendor's page and with what Claude Code 2.1.325 reckons."""
@@ -123,7 +124,7 @@ DEAREST = dearest(*TABLE.values())
 
 # What may follow a model's own name: its day, `latest`, the cloud's revision. Not another number: a version that is not
 # in the list may cost anything.
-_TAIL = re.compile(r"(?:-0)?(?:-\d{8}|-latest)?(?:-v\d+(?:-\d+)?)?")
+_TAIL = regex(r"(?:-0)?(?:-\d{8}|-latest)?(?:-v\d+(?:-\d+)?)?")
 
 
 def plain_name(model: str) -> str:

@@ -7,6 +7,8 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 
+from leadrope.regex import regex
+
 MASK = "[redacted]"
 SHORTEST = 6
 """Characters of a secret that can be taken out of texts: a shorter one would take ordinary words with it."""
@@ -58,7 +60,7 @@ def _compiled(shape: str) -> re.Pattern[str]:
 
 
 # As a header line, as a field of JSON, and as an assignment.
-_BEARER = re.compile(
+_BEARER = regex(
     r"""(?ix)
     (?:\b|(?<=\\[bfnrt]))(
       (?:proxy-)?authorization \\?["']? \s{0,8} [:=]? \s{0,8} \\?["']? (?:bearer|basic) \s{1,8}
@@ -201,8 +203,8 @@ LONG_LINE = 16
 """Characters of one line of a secret that are secret by themselves; shorter ones may be anybody's."""
 LONGEST = 8192
 """Characters that a shape may have when it comes in pieces; what has grown longer is given on as it is."""
-_OPEN_HEADER = re.compile(r"(?i)(?:authorization|x-api-key)[^\n]{0,60}\Z")
-_OPEN_PEM = re.compile(
+_OPEN_HEADER = regex(r"(?i)(?:authorization|x-api-key)[^\n]{0,60}\Z")
+_OPEN_PEM = regex(
     r"-----BEGIN (?:[A-Z ]{0,40}-{0,4}\Z|[A-Z ]{0,40}PRIVATE KEY-----(?![\s\S]*-----END [A-Z ]{0,40}-----))"
 )
 

@@ -16,6 +16,7 @@ from leadrope.core.field_docs import documented
 from leadrope.core.redaction import SHORTEST, Secret
 from leadrope.core.sequences import SequenceNotStr, as_tuple
 from leadrope.core.toml_lines import dotted
+from leadrope.regex import regex
 
 if TYPE_CHECKING:
     from leadrope.core.request_fields import RunFields
@@ -263,11 +264,11 @@ _RANGES = {
     "attempts": _Range(1, 10),
     "auto_continue": _Range(0, 5),
 }
-_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_UUID = regex(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_VARIABLE = regex(r"[A-Za-z_][A-Za-z0-9_]*")
+_HEADER = regex(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _URL_EXAMPLE = "For example http://localhost:8000."
-_SERVER_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_SERVER_NAME = regex(r"[A-Za-z0-9_-]{1,64}")
 
 
 def normal_mode(mode: object) -> Mode:

@@ -7,7 +7,6 @@ the schema itself would take: the judge is elsewhere, and it has the whole schem
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +14,7 @@ import msgspec
 
 from leadrope.core.schema import Schema
 from leadrope.core.schema_flat import DYNAMIC
+from leadrope.regex import regex
 
 WRAPPED_IN = "value"
 """The property that holds the answer where the schema's root is not a plain object."""
@@ -34,7 +34,7 @@ _PLAIN = frozenset(
 _MISSED = frozenset(
     ("dependentRequired", "dependentSchemas", "dependencies", "unevaluatedItems", "unevaluatedProperties")
 )
-_QUANTIFIER = re.compile(r"\{\d+(?:,\d*)?\}")
+_QUANTIFIER = regex(r"\{\d+(?:,\d*)?\}")
 _ESCAPED = frozenset("dDwWsSbBtnrfv0^$\\.*+?()[]{}|/")
 
 

@@ -6,10 +6,12 @@ import re
 import tomllib
 from collections.abc import Sequence
 
+from leadrope.regex import regex
+
 _PART = r"""(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')"""
 _KEY = rf"{_PART}(?:\s*\.\s*{_PART})*"
-_TABLE = re.compile(rf"\s*\[\[?\s*({_KEY})\s*\]\]?\s*(?:#.*)?")
-_ENTRY = re.compile(rf"\s*({_KEY})\s*=")
+_TABLE = regex(rf"\s*\[\[?\s*({_KEY})\s*\]\]?\s*(?:#.*)?")
+_ENTRY = regex(rf"\s*({_KEY})\s*=")
 
 
 def line_of(text: str, path: Sequence[str]) -> int | None:

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import functools
 import ipaddress
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal
 
 import msgspec
+
+from leadrope.regex import regex
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -83,8 +84,8 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _GLOBAL = ipaddress.IPv6Network("2000::/3")
 _ISATAP = 0x5EFE
 
-_NAME = re.compile(r"(?=.{1,253}\Z)(?!-)[a-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[a-z0-9_-]{1,63}(?<!-))*")
-_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_NAME = regex(r"(?=.{1,253}\Z)(?!-)[a-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[a-z0-9_-]{1,63}(?<!-))*")
+_NUMBER = regex(r"[0-9]+|0x[0-9a-f]*")
 
 
 class Verdict(msgspec.Struct, frozen=True):

@@ -17,22 +17,23 @@ import msgspec
 from leadrope.policy.effects import Role
 from leadrope.policy.leftovers import Leftovers, leftovers
 from leadrope.policy.shell_words import UNKNOWN_PATH, Word, names
+from leadrope.regex import regex
 
 # Each write is compared with each program; this bounds the work of a text that is nothing but redirections.
 MAX_WRITES = 200
 _STREAMS = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"))
 # Not .txt or .md: test runners take examples from them.
-_OUTPUTS = re.compile(r"[^*?\[]*\.(?:log|out|err|csv|tap|html)\Z")
+_OUTPUTS = regex(r"[^*?\[]*\.(?:log|out|err|csv|tap|html)\Z")
 _LATER = 1 << 30
 _PROGRAM_FOLDERS = frozenset(("bin", "sbin", "libexec"))
 _SYSTEM = ("/usr", "/lib", "/etc", "/bin", "/sbin", "/opt", "/proc", "/sys")
 # Its settings, its hooks, and the files that common hooks obey.
-_REACHES_GIT = re.compile(
+_REACHES_GIT = regex(
     r"(?:^|/)(?:\.git(?:/|\Z|attributes|modules|config)|\.husky|hooks/|config\Z|\.config/|\.?lefthook|\.pre-commit"
     r"|\.lintstaged|package\.json)"
 )
 _HIDES = "where programs are started from"
-_DOTTED = re.compile(r"\.[A-Za-z]\w*\Z")
+_DOTTED = regex(r"\.[A-Za-z]\w*\Z")
 
 # Variables that make known programs start others, or change which program a name means. Compiled when a variable is
 # first set: that takes 15 ms, a tenth of a short workflow.
@@ -54,8 +55,8 @@ _HARMLESS = names(
 )
 # Rules of make and builds of other kinds run what these say.
 _TOOLS = names("CC CXX LD AR AS CPP FC LINKER CFLAGS CXXFLAGS LDFLAGS RUSTFLAGS GOFLAGS RUSTC CARGO GO")
-_MENTIONS_GIT = re.compile(r"\.git|COMMIT_EDITMSG|[*?\[]")
-_PLAIN_VALUE = re.compile(r"[\d.:-]*\Z|(?:true|false|yes|no|on|off)\Z", re.IGNORECASE)
+_MENTIONS_GIT = regex(r"\.git|COMMIT_EDITMSG|[*?\[]")
+_PLAIN_VALUE = regex(r"[\d.:-]*\Z|(?:true|false|yes|no|on|off)\Z", re.IGNORECASE)
 
 
 @functools.lru_cache(maxsize=1024)

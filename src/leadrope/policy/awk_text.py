@@ -6,15 +6,16 @@ import re
 
 from leadrope.policy.scripts import Judged
 from leadrope.policy.shell_words import names
+from leadrope.regex import regex
 
-_SPACE = re.compile(r"[ \t\r]+|\\\n|#[^\n]*")
-_STRING = re.compile(r'"(?:[^"\\\n]|\\.|\\\n)*"', re.DOTALL)
-_NUMBER = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
-_WORD = re.compile(r"[A-Za-z_]\w*")
-_REGEX = re.compile(r"/(?:[^/\\\n]|\\.)*/")
+_SPACE = regex(r"[ \t\r]+|\\\n|#[^\n]*")
+_STRING = regex(r'"(?:[^"\\\n]|\\.|\\\n)*"', re.DOTALL)
+_NUMBER = regex(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_WORD = regex(r"[A-Za-z_]\w*")
+_REGEX = regex(r"/(?:[^/\\\n]|\\.)*/")
 # A `/` inside of brackets ends the expression for some versions of awk and not for others.
-_BRACKETED_SLASH = re.compile(r"\[[^\]\n]*/")
-_SIGN = re.compile(r"\|\||&&|[<>=!+\-*/%^]=|\+\+|--|>>|\*\*|\n|.", re.DOTALL)
+_BRACKETED_SLASH = regex(r"\[[^\]\n]*/")
+_SIGN = regex(r"\|\||&&|[<>=!+\-*/%^]=|\+\+|--|>>|\*\*|\n|.", re.DOTALL)
 # After these a `/` begins a regular expression; after any other word it divides.
 _BEFORE_REGEX = names("print printf return exit in case else do if while for BEGIN END delete")
 _OPENERS = names("( [ { } ; , ! ~ && || = == != <= >= < > += -= *= /= %= ^= + - * % ^ ? : |") | {"\n"}

@@ -18,9 +18,10 @@ import msgspec
 from leadrope.policy.programs import tell
 from leadrope.policy.shell import Program, Reading, read
 from leadrope.policy.shell_words import UNKNOWN, UNKNOWN_PATH, known, names
+from leadrope.regex import regex
 
 _TEXT = "text:"
-_EVERYTHING_INSIDE = re.compile(r"(?:^|/)(?:\*+|\?\*|\.\*|\.\[!\.\]\*|\{\*,\.\*\}|\.\?\*)/*\Z")
+_EVERYTHING_INSIDE = regex(r"(?:^|/)(?:\*+|\?\*|\.\*|\.\[!\.\]\*|\{\*,\.\*\}|\.\?\*)/*\Z")
 
 # What a long option, or another letter, means for programs whose options decide what a rule is about.
 _RM = {"--recursive": "r", "-R": "r", "--force": "f", "--verbose": "v", "--dir": "d", "--interactive": "i"}
@@ -42,15 +43,15 @@ _SYSTEM_FOLDERS = names(
     """/ ~ /bin /boot /dev /etc /home /lib /lib32 /lib64 /opt /proc /root /sbin /srv /sys /usr /usr/bin /usr/lib
     /usr/sbin /usr/local /usr/share /var /var/lib /Users /System /Library /Applications /mnt /media /run"""
 )
-_HOMES = re.compile(r"(?:(?:/home|/Users)/|~)[^/]+\Z")
-_DISKS = re.compile(r"/dev/(?:sd|hd|vd|xvd|nvme|mmcblk|disk|rdisk|mapper/|md|dm-|loop|mem\b|kmem\b|port\b)")
-_VITAL_FILES = re.compile(r"(?:/etc/(?:passwd|shadow|group|sudoers|fstab)|/boot/.*|/proc/sysrq-trigger)\Z")
+_HOMES = regex(r"(?:(?:/home|/Users)/|~)[^/]+\Z")
+_DISKS = regex(r"/dev/(?:sd|hd|vd|xvd|nvme|mmcblk|disk|rdisk|mapper/|md|dm-|loop|mem\b|kmem\b|port\b)")
+_VITAL_FILES = regex(r"(?:/etc/(?:passwd|shadow|group|sudoers|fstab)|/boot/.*|/proc/sysrq-trigger)\Z")
 # Possessive, and only from where a word begins: a base64 text of 20 kB once held the gate for 14 s.
 _WORD = r"(?<![^\s(){};|&'\"`])(?P<name>[^\s(){};|&'\"`]++)"
-_FUNCTION = re.compile(
+_FUNCTION = regex(
     rf"(?:\bfunction\s++{_WORD}\s*+(?:\(\s*+\)\s*+)?|{_WORD.replace('name', 'plain')}\s*+\(\s*+\)\s*+)[{{(]"
 )
-_BESIDE_ITSELF = re.compile(rf"{_WORD}\s*+(?:\|&?\s*+(?P=name)(?![^\s(){{}};|&])|&(?![&>]))")
+_BESIDE_ITSELF = regex(rf"{_WORD}\s*+(?:\|&?\s*+(?P=name)(?![^\s(){{}};|&])|&(?![&>]))")
 _DISK_TOOLS = names("mkfs wipefs fdisk sfdisk cfdisk parted sgdisk gdisk blkdiscard mkswap cryptsetup hdparm badblocks")
 
 _HIGH_PROGRAMS = names(
@@ -78,7 +79,7 @@ _HIGH_VERBS = {
 }
 _MEDIUM_GIT = names("push reset clean checkout restore rebase merge pull fetch clone stash branch tag config rm")
 _NETWORK = names("curl wget ssh scp sftp rsync nc ncat socat ftp telnet")
-_DATABASE = re.compile(r"\b(?:drop (?:table|database|schema)|truncate table|delete from)\b")
+_DATABASE = regex(r"\b(?:drop (?:table|database|schema)|truncate table|delete from)\b")
 
 
 class Options(msgspec.Struct, frozen=True):

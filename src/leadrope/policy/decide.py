@@ -6,7 +6,6 @@ the mode would ask for, and nothing else.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Literal
@@ -23,6 +22,7 @@ from leadrope.policy.look import SHELL_TOOLS, Facts, Look
 from leadrope.policy.resolve import EffectivePolicy
 from leadrope.policy.rules import CHECKS, Rule
 from leadrope.policy.verdicts import Allow, Ask, Deny, Verdict, stricter
+from leadrope.regex import regex
 
 __all__ = [
     "MODES",
@@ -39,7 +39,7 @@ __all__ = [
 
 Stance = Literal["allow", "ask", "unasked", "deny"]
 """`unasked`: it would have to be asked for, and nobody is; a grant still opens it, which a plain deny does not."""
-_AGENTS_FORM = re.compile(rf"({'|'.join(SHELL_TOOLS)})\(([^()*]+):\*\)")
+_AGENTS_FORM = regex(rf"({'|'.join(SHELL_TOOLS)})\(([^()*]+):\*\)")
 _STANCES: tuple[Stance, ...] = ("allow", "ask", "unasked", "deny")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from leadrope.policy.effects import Grammar, Told, Words, options_used, other_options, parse, unknown_options
 from leadrope.policy.shell_words import UNKNOWN, Word, known, names
+from leadrope.regex import regex
 
 _TAR = Grammar(
     "cxtruvzjJpkmhSPOaWdlo",
@@ -74,16 +75,14 @@ _WGET = Grammar(
     ),
     r"-n[vcdpH]",
 )
-_COMPILED = re.compile(
+_COMPILED = regex(
     r"-[cSEgvwsM]|-MM?D?|-g[0-3]?|-O[0-3sgz]?|-std=[\w+]+|-W(?:all|extra|error|pedantic|no-[\w-]+|[\w-]+(?:=[\w-]+)?)|-pedantic"
     r"|-pthread|-static|-shared|-fPIC|-fpic|-fPIE|-pie|-m(?:64|32|arch=[\w-]+)|-f(?:no-)?[\w-]+(?:=[\w,-]+)?|-[IDUL].*"
     r"|-l[\w.+-]+|--version|--help"
 )
 # `-fplugin=x.so` loads code; `-Wl,-plugin,x` hands it to the linker.
-_LOADED = re.compile(
-    r"-f(?:plugin|use-linker-plugin|profile|dump|auxbase|diagnostics|sanitize-ignorelist|pass-plugin).*"
-)
-_JAVA_COMPILED = re.compile(r"-g(?::\w+)?|-nowarn|-verbose|-Xlint(?::[\w,-]+)?|-Werror|-parameters|--?version|--help")
+_LOADED = regex(r"-f(?:plugin|use-linker-plugin|profile|dump|auxbase|diagnostics|sanitize-ignorelist|pass-plugin).*")
+_JAVA_COMPILED = regex(r"-g(?::\w+)?|-nowarn|-verbose|-Xlint(?::[\w,-]+)?|-Werror|-parameters|--?version|--help")
 _JAVA_VALUED = names(
     "-d -cp -classpath --class-path -sourcepath --source-path -source -target --release -encoding -s -h"
 )
@@ -94,7 +93,7 @@ _RUST = Grammar(
     ("--edition", "--crate-type", "--crate-name", "--out-dir", "--emit", "--cfg", "--target", "--error-format"),
     r"-C(?:opt-level|debuginfo)=\w+|-O",
 )
-_UNZIP_LISTS = re.compile(r"-[ltvZ1qhmsxz]+")
+_UNZIP_LISTS = regex(r"-[ltvZ1qhmsxz]+")
 _GUNZIPS = names("gunzip bunzip2 unxz bzip2 xz zstd unzstd gzip lz4 pigz pxz")
 
 

@@ -21,13 +21,14 @@ from leadrope.policy.document import Document, Key, Problem, Problems, inner_key
 from leadrope.policy.examples import Example
 from leadrope.policy.resolve import EffectivePolicy, Layer, resolve, said, validate, with_defaults
 from leadrope.policy.schema import FILE_KEYS, McpRules, NetworkRules, PolicyRules
+from leadrope.regex import regex
 
 # Far more than a policy has, and little enough that a stranger's file cannot keep a decision busy.
 MAX_INCLUDES = 50
 _MOST_SUGGESTED = 1000
 MAX_ENTRIES = 1000
 MAX_EXAMPLES = 500
-_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
+_UNKNOWN = regex(r"Object contains unknown field `(.*)`")
 _TABLES: Mapping[str, type[msgspec.Struct]] = {"network": NetworkRules, "mcp": McpRules}
 
 

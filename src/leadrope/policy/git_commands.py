@@ -6,6 +6,7 @@ import re
 
 from leadrope.policy.effects import Grammar, Told, Words, options_used, other_options, parse, unknown_options
 from leadrope.policy.shell_words import UNKNOWN, Word, names
+from leadrope.regex import regex
 
 _PLAIN = names(
     """status diff log show add commit branch checkout switch restore reset merge tag stash fetch pull push clone
@@ -71,7 +72,7 @@ _OPTIONS = names(
     --update-refs --verbose --verify --version --walk-reflogs --word-diff --word-diff-regex --word-regexp
     --work-tree --worktree"""
 )
-_SETTINGS = re.compile(
+_SETTINGS = regex(
     r"(?:user\.(?:name|email)|color\.\w+|advice\.\w+|init\.defaultbranch|core\.(?:quotepath|autocrlf|longpaths)"
     r"|push\.default|pull\.(?:rebase|ff)|safe\.directory|log\.\w+|diff\.renames|gc\.auto|commit\.gpgsign)\Z",
     re.IGNORECASE,

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from leadrope.regex import regex
+
 FOLDERS = ("core.hookspath", "init.templatedir")
 INCLUDES = ("include.path", "includeif.*.path")
 COMMANDS = (
@@ -41,12 +43,12 @@ READING = (
 )
 FORMATS = ("format.pretty", "pretty.*")
 _OFF = ("false", "no", "off", "0", "")
-_LFS = re.compile(r"git-lfs (?:clean -- %f|smudge(?: --skip)? -- %f|filter-process(?: --skip)?)")
+_LFS = regex(r"git-lfs (?:clean -- %f|smudge(?: --skip)? -- %f|filter-process(?: --skip)?)")
 """What `git lfs install` writes; a program of the system."""
 
 _WRAPPERS = frozenset({"env", "exec", "command", "nice", "time", "sudo"})
-_INTERPRETERS = re.compile(r"(?:ba|da|k|z)?sh|python[\d.]*|node|deno|bun|ruby|perl|php|uv|npx|tsx")
-_SEPARATORS = re.compile(r"&&|\|\||[;|&()\n]")
+_INTERPRETERS = regex(r"(?:ba|da|k|z)?sh|python[\d.]*|node|deno|bun|ruby|perl|php|uv|npx|tsx")
+_SEPARATORS = regex(r"&&|\|\||[;|&()\n]")
 
 
 Setting = tuple[str, str | None, str]

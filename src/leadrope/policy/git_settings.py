@@ -13,6 +13,8 @@ from typing import Literal
 
 import msgspec
 
+from leadrope.regex import regex
+
 Values = tuple[str | None, ...]
 """All values of one name, in their order; None is a name without a value."""
 Settings = Mapping[str, Values]
@@ -55,12 +57,12 @@ _PLAIN: Mapping[str, frozenset[str]] = {
 """Read by git as a word of these, and as nothing else."""
 
 # Of a name only what a branch or remote is called in ordinary life: no blank, no quote, nothing above its folder.
-_NAME = re.compile(r"(?!.*\.\.)[\w][\w./+@#=-]{0,199}")
-_REF = re.compile(r"refs/(?!.*\.\.)[\w./+@#=*-]{1,200}")
-_REFSPEC = re.compile(r"\+?refs/(?!.*\.\.)[\w./*-]{1,200}:refs/(?:remotes|tags)/(?!.*\.\.)[\w./*-]{1,200}")
+_NAME = regex(r"(?!.*\.\.)[\w][\w./+@#=-]{0,199}")
+_REF = regex(r"refs/(?!.*\.\.)[\w./+@#=*-]{1,200}")
+_REFSPEC = regex(r"\+?refs/(?!.*\.\.)[\w./*-]{1,200}:refs/(?:remotes|tags)/(?!.*\.\.)[\w./*-]{1,200}")
 # A host that begins with a dash would be an option of ssh. `x::y` starts a program git-remote-x. A path is a repository
 # whose hooks a push starts, and the agent may have made it.
-_ADDRESS = re.compile(
+_ADDRESS = regex(
     r"(?:https?|ssh|git)://(?:\w[\w.~%+-]*(?::[\w.~%+!*-]*)?@)?(?:\w[\w.-]*|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?(?:/[\w./~%+@=&?,-]*)?"
     r"|\w[\w.+-]*@\w[\w.-]*:[\w./~][\w./~%+@-]*",
     re.ASCII,

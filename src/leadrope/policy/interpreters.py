@@ -8,6 +8,7 @@ from leadrope.policy.awk_text import judge_awk
 from leadrope.policy.effects import Grammar, Told, Words, is_stream, other_options, parse, unknown_options
 from leadrope.policy.scripts import judge_sed
 from leadrope.policy.shell_words import UNKNOWN, Word, names
+from leadrope.regex import regex
 
 _PYTHON = Grammar("uBOsSEIqvbdP", "", ("--version", "--help"), (), r"-V|-W(?:ignore|error|default)|-OO")
 # Modules with code of their own, and those that are a program's other name.
@@ -32,9 +33,9 @@ _INTERPRETERS: dict[str, Grammar] = {
 
 _VERBS = {"deno": names("test lint fmt check install task bench"), "bun": names("test lint fmt check install")}
 """What runs files of the project, or nothing."""
-_SOURCE = re.compile(r"(?!\w+:)[^\s]+\.[cm]?[jt]sx?")
+_SOURCE = regex(r"(?!\w+:)[^\s]+\.[cm]?[jt]sx?")
 _AWKS = frozenset(("awk", "gawk", "mawk", "nawk"))
-_PYTHONS = re.compile(r"python(?:\d(?:\.\d+)?)?|pypy3?")
+_PYTHONS = regex(r"python(?:\d(?:\.\d+)?)?|pypy3?")
 
 
 def interpreter(name: str, words: Words) -> Told | None:

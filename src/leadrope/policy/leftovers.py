@@ -7,13 +7,13 @@ name, or its input.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Literal
 
 from leadrope.policy.effects import Role
 from leadrope.policy.git_commands import verb_at
 from leadrope.policy.shell_words import Word, names
+from leadrope.regex import regex
 
 Leftovers = Literal["nothing", "names", "git", "project", "anything"]
 """nothing: no file at all; names: empty files or folders, whose names the line chooses; git: texts below .git;
@@ -29,8 +29,8 @@ _GIT_NOTHING = names(
 _GIT_PROJECT = names(
     "add rm fetch pull checkout switch restore reset merge rebase stash branch cherry-pick revert clean bisect gc tag"
 )
-_PLAIN = re.compile(r"[\w./@,:=%+~^\[\]-]*\Z")
-_ADDRESS = re.compile(r"[:/\\]|\.\.")
+_PLAIN = regex(r"[\w./@,:=%+~^\[\]-]*\Z")
+_ADDRESS = regex(r"[:/\\]|\.\.")
 _ASKS = names("--version --help -V -h version help")
 
 

@@ -15,6 +15,7 @@ import msgspec
 from leadrope.core.tools import PATH_FIELDS, ToolCall, ToolClass, class_of, edited_path
 from leadrope.policy import hosts
 from leadrope.policy.paths import Ground
+from leadrope.regex import regex
 
 if TYPE_CHECKING:
     from leadrope.policy.reading import Program, Reading
@@ -40,9 +41,9 @@ SEARCHES = ("Grep", "Glob", "LS")
 """Tools that go through a folder: the one that they name, or the working directory."""
 # Where a search names files in another field than the folder to begin at.
 _PATH_PATTERNS = {"Glob": "pattern", "Grep": "glob"}
-_LINKING_COPY = re.compile(r"-[A-Za-z]*[ls]|--(?:li|sy)")
+_LINKING_COPY = regex(r"-[A-Za-z]*[ls]|--(?:li|sy)")
 _STARS = frozenset("*?[")
-_FILE_ADDRESS = re.compile(r"file:(?://[^/]*)?", re.IGNORECASE)
+_FILE_ADDRESS = regex(r"file:(?://[^/]*)?", re.IGNORECASE)
 _MOST_STRINGS = 1000
 _UNKNOWN = "?"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 
 from leadrope.core.events import Risk
@@ -12,6 +11,7 @@ from leadrope.policy.decide import Policy, class_of_call
 from leadrope.policy.look import Look
 from leadrope.policy.shell_words import names
 from leadrope.policy.verdicts import Verdict
+from leadrope.regex import regex
 
 # Their first words say what they do; a grant of all that one of them can do is never offered.
 _FAMILIES = names(
@@ -24,7 +24,7 @@ _FAMILIES = names(
 _NEVER = names("curl wget http https xh nc ssh scp sftp rsync kill pkill killall chmod chown chgrp mount")
 # Words that only lead to the word that matters.
 _LEADING = frozenset(("run", "exec", "compose", "tool", "-m", "x", "dlx"))
-_PLAIN = re.compile(r"[A-Za-z0-9_@./:+-]+")
+_PLAIN = regex(r"[A-Za-z0-9_@./:+-]+")
 
 
 def risk_of(call: ToolCall, workspace: tuple[str, ...]) -> Risk:

@@ -12,6 +12,7 @@ import msgspec
 from leadrope.policy.effects import Words
 from leadrope.policy.reading import PathWord
 from leadrope.policy.shell_words import Word, names
+from leadrope.regex import regex
 
 # Their words are text, numbers or names: nothing is opened because of them.
 _NO_PATHS = names(
@@ -38,18 +39,18 @@ _WALKS_IF = {
 _LONG_WALKS = names("--recursive --archive --dereference-recursive --directories=recurse")
 # What reads whole trees: to search them, to show them, or to keep them where other commands show them.
 _GIT_WALKS = names("grep archive diff difftool diff-files diff-index add stage stash")
-_GIT_SHOWS = re.compile(r"(?:-[a-z]*[avu][a-z]*|--(?:all|verbose|patch))")
+_GIT_SHOWS = regex(r"(?:-[a-z]*[avu][a-z]*|--(?:all|verbose|patch))")
 _GIT_WALKS_IF = names("commit status")
 _ALWAYS_TREES = names("tar mv")
 _MESSAGES = names("-m -am --message")
 _SENDS = names("-C --directory --chdir --cwd --prefix --work-tree --project-directory")
 # Their value is a file that names further files.
-_LISTS = re.compile(r"--files0?-from|--null-files-from|--pathspec-from-file")
+_LISTS = regex(r"--files0?-from|--null-files-from|--pathspec-from-file")
 _UNKNOWN = "?"
 # curl takes these for a set of addresses, also in `file:`.
-_CURL_SETS = re.compile(r"[{}\[\]]")
-_INNER = re.compile(r"[=:@,<]")
-_CLUSTER = re.compile(r"-[A-Za-z0-9]+")
+_CURL_SETS = regex(r"[{}\[\]]")
+_INNER = regex(r"[=:@,<]")
+_CLUSTER = regex(r"-[A-Za-z0-9]+")
 # More separators than this in one word: data, not paths. Its beginning and end are still looked at.
 _MAX_PARTS = 12
 

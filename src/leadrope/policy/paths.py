@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from leadrope import errors
 from leadrope.confined import real_path
+from leadrope.regex import regex
 
 Resolve = Callable[[str], str]
 
@@ -217,7 +218,7 @@ def _may_meet(one: tuple[str, ...], other: tuple[str, ...], *, dots: bool) -> bo
     return False
 
 
-_STARS = re.compile(r"[*?\[]")
+_STARS = regex(r"[*?\[]")
 
 
 def _may_be_same(one: str, other: str, *, dots: bool) -> bool:

@@ -22,6 +22,7 @@ from leadrope import errors
 from leadrope.core.tools import KNOWN_TOOLS
 from leadrope.policy import hosts, paths
 from leadrope.policy.look import SHELL_TOOLS, Look
+from leadrope.regex import regex
 
 if TYPE_CHECKING:
     from leadrope.policy.commands import CommandPattern
@@ -50,16 +51,16 @@ _EXAMPLE = {
     "domain": "{}(domain:example.com)",
     "nothing": "{}",
 }
-_FORM = re.compile(r"([^()\s]+)\s*(?:\((.*)\))?", re.DOTALL)
-_TOOL_NAME = re.compile(r"[A-Z][A-Za-z0-9_]*")
-_MCP_NAME = re.compile(r"mcp__([A-Za-z0-9_.-]+?|\*)(?:__([A-Za-z0-9_.*?-]+))?")
+_FORM = regex(r"([^()\s]+)\s*(?:\((.*)\))?", re.DOTALL)
+_TOOL_NAME = regex(r"[A-Z][A-Za-z0-9_]*")
+_MCP_NAME = regex(r"mcp__([A-Za-z0-9_.-]+?|\*)(?:__([A-Za-z0-9_.*?-]+))?")
 # What these do is in a file, or in a text that is one of their words.
-_INTERPRETERS = re.compile(
+_INTERPRETERS = regex(
     r"python[\d.]*|pypy\d*|node|deno|bun|perl|ruby|irb|php|lua\w*|Rscript|R|julia|tsx|ts-node|java|jshell|groovy|scala"
     r"|tclsh|expect|osascript|pwsh|[bdzk]?a?sh|[bz]sh|fish|t?csh|[gmn]?awk|sed|psql|mysql|sqlite3|mongosh|redis-cli"
 )
 # Outside of quotes these belong to the shell, never to the words of one program.
-_OPERATORS = re.compile(r"[;&|<>`\n]|\$\(")
+_OPERATORS = regex(r"[;&|<>`\n]|\$\(")
 
 
 class ToolPattern:
@@ -414,7 +415,7 @@ def command(text: str) -> CommandPattern:
         raise errors.BadValue("command", message, hint=f"{hint[:1].upper()}{hint[1:]}." if hint else None) from None
 
 
-_FIRST = re.compile(r"\s*([A-Za-z0-9_][A-Za-z0-9_.+-]*)(?=\s|\Z)")
+_FIRST = regex(r"\s*([A-Za-z0-9_][A-Za-z0-9_.+-]*)(?=\s|\Z)")
 # Words that are none of a program, so that the one that is meant stands behind them.
 _RESERVED = frozenset(
     ("case", "coproc", "do", "for", "function", "if", "in", "select", "then", "time", "until", "while")

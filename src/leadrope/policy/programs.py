@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Callable
 
 import msgspec
@@ -13,6 +12,7 @@ from leadrope.policy.read_tables import prints_version
 from leadrope.policy.shell_words import UNKNOWN, Word, is_name, is_number, known, names
 from leadrope.policy.toolchains import toolchain
 from leadrope.policy.wrappers import wrapper
+from leadrope.regex import regex
 
 # These start nothing whatever their words are, and write nothing that could be run.
 _INERT = names(
@@ -49,7 +49,7 @@ _OBEDIENT = names(
 _ASKS = frozenset(("--version", "--help", "-V", "-h", "version", "help"))
 _SYSTEM = ("/bin/", "/usr/bin/", "/usr/local/bin/", "/sbin/", "/usr/sbin/", "/usr/local/sbin/", "/opt/homebrew/bin/")
 _SHOPTS = names("nullglob globstar dotglob failglob")
-_SET_LETTERS = re.compile(r"[-+][eufxvCE]*o?\Z")
+_SET_LETTERS = regex(r"[-+][eufxvCE]*o?\Z")
 _SET_NAMES = names("pipefail errexit nounset xtrace noglob noclobber verbose")
 
 

@@ -15,20 +15,21 @@ from leadrope.core.tools import edited_path
 from leadrope.policy import paths
 from leadrope.policy.findings import Finding
 from leadrope.policy.look import SEARCHES, Facts, Look
+from leadrope.regex import regex
 
 if TYPE_CHECKING:
     from leadrope.policy.reading import PathWord, Program, Reading
 
 _LISTERS = frozenset(("ls", "cd", "pwd", "echo", "printf", "true", "stat", "du", "realpath", "basename", "dirname"))
 # Options that take no value.
-_SEARCH_FLAGS = re.compile(r"-[rRnilvwcHhoEFPsqIxaUL]+|--(?:recursive|line-number|ignore-case|hidden)")
-_LIST_FLAGS = re.compile(r"-[aAbBcCdDfFgGhHiklLmnNopqQrRsSuUvxXZ01]+|--(?:all|recursive|human-readable)")
+_SEARCH_FLAGS = regex(r"-[rRnilvwcHhoEFPsqIxaUL]+|--(?:recursive|line-number|ignore-case|hidden)")
+_LIST_FLAGS = regex(r"-[aAbBcCdDfFgGhHiklLmnNopqQrRsSuUvxXZ01]+|--(?:all|recursive|human-readable)")
 # What these programs may be given: the flags that are known, and the words before a folder.
 _TOLD_WHERE = {
     **dict.fromkeys(("grep", "egrep", "fgrep", "rg"), (_SEARCH_FLAGS, 1)),
     **dict.fromkeys(("ls", "du"), (_LIST_FLAGS, 0)),
 }
-_STARS = re.compile(r"[*?\[]")
+_STARS = regex(r"[*?\[]")
 _UNKNOWN = "?"
 
 

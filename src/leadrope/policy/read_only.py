@@ -20,20 +20,21 @@ from leadrope.policy.read_tables import ANY_WORDS, FIND_ACTIONS, FIND_TESTS, GIT
 from leadrope.policy.reading import Program, Reading
 from leadrope.policy.scripts import judge_sed
 from leadrope.policy.shell_words import UNKNOWN, UNKNOWN_PATH, Word, names
+from leadrope.regex import regex
 
 _BUILTINS = names("echo printf pwd cd true false : test [ type command exit")
 _SYSTEM = ("/bin/", "/usr/bin/", "/usr/local/bin/", "/sbin/", "/usr/sbin/", "/opt/homebrew/bin/")
 # They change how something is shown, never what is started or read.
-_SHOWS = re.compile(r"(?:LC_\w+|LANG|LANGUAGE|NO_COLOR|FORCE_COLOR|CLICOLOR|COLUMNS|LINES|TZ|TERM)\Z")
-_SHOWN = re.compile(r"[\w.@:+-]*\Z")
+_SHOWS = regex(r"(?:LC_\w+|LANG|LANGUAGE|NO_COLOR|FORCE_COLOR|CLICOLOR|COLUMNS|LINES|TZ|TERM)\Z")
+_SHOWN = regex(r"[\w.@:+-]*\Z")
 _WRAPPERS = names("timeout nice time command xargs")
 _XARGS = Grammar("0rt", "nPLdI", ("--null", "--no-run-if-empty"), ("--max-args", "--max-procs", "--delimiter"))
 _AWKS = names("awk gawk mawk nawk")
 # Devices, and what a process holds in memory or in its environment, are no files of a project.
-_NO_FILE = re.compile(r"/+(?:dev/(?!null\Z)|proc/+(?:[^/]*[*?\[]|.*(?:environ|mem\b|maps|fd\b|root|cwd|task|pagemap)))")
-_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|AUTH|CREDENTIAL", re.IGNORECASE)
+_NO_FILE = regex(r"/+(?:dev/(?!null\Z)|proc/+(?:[^/]*[*?\[]|.*(?:environ|mem\b|maps|fd\b|root|cwd|task|pagemap)))")
+_SECRET = regex(r"KEY|TOKEN|SECRET|PASS|AUTH|CREDENTIAL", re.IGNORECASE)
 # Placeholders that make git check a signature, which starts a program.
-_SIGNATURE = re.compile(r"%G|signature|%\(trailers:.*cmd", re.IGNORECASE)
+_SIGNATURE = regex(r"%G|signature|%\(trailers:.*cmd", re.IGNORECASE)
 _CONFIG_READERS = names("--get --get-all --get-regexp --list -l")
 _ENVIRONMENT = {
     "rg": ("RIPGREP_CONFIG_PATH",),

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Iterator, Sequence
 
 from leadrope.policy import paths
 from leadrope.policy.findings import Finding
 from leadrope.policy.look import Look
+from leadrope.regex import regex
 
 RULE = "extra_dirs"
-_STARS = re.compile(r"[*?\[]")
+_STARS = regex(r"[*?\[]")
 
 
 def check(folders: Sequence[str], look: Look) -> Iterator[Finding]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
 import msgspec
 
-_PATTERN_SIGN = re.compile(r"[*?\[]")
+from leadrope.regex import regex
+
+_PATTERN_SIGN = regex(r"[*?\[]")
 
 
 class Program(msgspec.Struct, frozen=True, repr_omit_defaults=True):

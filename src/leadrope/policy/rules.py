@@ -6,7 +6,6 @@ A rule sees its own merged value and one call; which layer a value came from, an
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Literal
 
@@ -16,9 +15,10 @@ from leadrope.policy import hosts, merges, paths, patterns, reach
 from leadrope.policy.findings import Finding
 from leadrope.policy.look import Facts, Look
 from leadrope.policy.patterns import Match
+from leadrope.regex import regex
 
 # `DROP TABLE`: a program is compared as the shell sees it, and the text of a statement is not one.
-_STATEMENT = re.compile(r"(?:DROP|DELETE|TRUNCATE|ALTER|INSERT|UPDATE|GRANT|REVOKE|CREATE|SELECT) [A-Z]{2,}\b")
+_STATEMENT = regex(r"(?:DROP|DELETE|TRUNCATE|ALTER|INSERT|UPDATE|GRANT|REVOKE|CREATE|SELECT) [A-Z]{2,}\b")
 
 
 class Rule(merges.Least):

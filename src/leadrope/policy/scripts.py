@@ -6,9 +6,11 @@ import re
 
 import msgspec
 
-_ADDRESS = re.compile(r"\s*(?:\d+(?:~\d+)?|\$|[+~]\d+)")
+from leadrope.regex import regex
+
+_ADDRESS = regex(r"\s*(?:\d+(?:~\d+)?|\$|[+~]\d+)")
 _PLAIN_COMMANDS = "pdDgGhHnNPxFz="
-_FLAGS = re.compile(r"[gpiImM0-9]*")
+_FLAGS = regex(r"[gpiImM0-9]*")
 
 
 class Judged(msgspec.Struct, frozen=True):

@@ -9,7 +9,6 @@ written it. The shell is bash; a text for another shell is clean only where both
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from leadrope.policy.reading import Deletion, PathWord, Program, Reading
 from leadrope.policy.shell_scope import Scope
 from leadrope.policy.shell_tree import MAX_DEPTH, MAX_PROGRAMS, Tree
 from leadrope.policy.shell_words import Variables, Word, known
+from leadrope.regex import regex
 
 if TYPE_CHECKING:
     from tree_sitter import Language, Node
@@ -31,17 +31,17 @@ MAX_DOCUMENTS = 50
 # The same holds for what cannot be parsed: 10,000 pipes that lead nowhere took 11 s. A file of 20 kB that is written by
 # a here-document has about 1,000 of these characters.
 MAX_MARKS = 2_000
-_MARKS = re.compile(rb"[|&;()<>$`{}\[\]=!]")
+_MARKS = regex(rb"[|&;()<>$`{}\[\]=!]")
 _FUNCTION_MARKS = 10
 """What one `function` counts for."""
 
 # C0 but tab and newline, DEL, C1, and what is not seen: zero-width, bidi, line and paragraph separators, BOM, tags.
-_UNSEEN = re.compile(
+_UNSEEN = regex(
     "[\0-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
     "\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffc\U000e0000-\U000e0fff]"
 )
-_PROGRAM_NAME = re.compile(r"[\w./][\w./+-]*\Z")
-_CONTINUED_WORD = re.compile(rb"(?<![ \t\\])\\\n|\\\\\n")
+_PROGRAM_NAME = regex(r"[\w./][\w./+-]*\Z")
+_CONTINUED_WORD = regex(rb"(?<![ \t\\])\\\n|\\\\\n")
 
 
 def read(command: str) -> Reading:

@@ -7,8 +7,9 @@ import re
 from collections.abc import Sequence
 
 from leadrope.policy.shell_words import UNKNOWN_PATH, Word
+from leadrope.regex import regex
 
-_DELIMITER = re.compile(r"(?:[\w.-]+|'[\w. -]+'|\"[\w. -]+\"|\\[\w.-]+)\Z")
+_DELIMITER = regex(r"(?:[\w.-]+|'[\w. -]+'|\"[\w. -]+\"|\\[\w.-]+)\Z")
 
 
 class Scope:

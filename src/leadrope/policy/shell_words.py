@@ -11,43 +11,41 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from leadrope.regex import regex
+
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 UNKNOWN_PATH = "?"
 
-_NAME = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
-_PLAIN = re.compile(r"[\w./:@%+,\-][\w./:@%+,\-=]*\Z")
+_NAME = regex(r"[A-Za-z_]\w*\Z", re.ASCII)
+_PLAIN = regex(r"[\w./:@%+,\-][\w./:@%+,\-=]*\Z")
 # Braces that are a plain choice, so that each of the words they become is known.
-_PLAIN_BRACES = re.compile(
-    r"(?:[\w./:@%+=*?~-]*\{[\w./:@%+=*?~-]*(?:,[\w./:@%+=*?~-]*)+\})+[\w./:@%+=*?~-]*\Z", re.ASCII
-)
+_PLAIN_BRACES = regex(r"(?:[\w./:@%+=*?~-]*\{[\w./:@%+=*?~-]*(?:,[\w./:@%+=*?~-]*)+\})+[\w./:@%+=*?~-]*\Z", re.ASCII)
 _MAX_CHOICES = 64
-_NUMBER = re.compile(r"-?\d+\Z", re.ASCII)
+_NUMBER = regex(r"-?\d+\Z", re.ASCII)
 # A `$` or backtick that starts something; where the grammar shows it as plain text, grammar and bash disagree.
-_LIVE = re.compile(r"(?<!\\)(?:\\\\)*(?:`|\$[\w({?!@*#$\[\-])", re.ASCII)
-_LIVE_UNQUOTED = re.compile(r"(?<!\\)(?:\\\\)*[`$]")
-_IDENTIFIER = re.compile(r"(?P<live>\$?)(?<!\w)(?P<name>[A-Za-z_]\w*)(?P<given>\s*=(?!=))?", re.ASCII)
+_LIVE = regex(r"(?<!\\)(?:\\\\)*(?:`|\$[\w({?!@*#$\[\-])", re.ASCII)
+_LIVE_UNQUOTED = regex(r"(?<!\\)(?:\\\\)*[`$]")
+_IDENTIFIER = regex(r"(?P<live>\$?)(?<!\w)(?P<name>[A-Za-z_]\w*)(?P<given>\s*=(?!=))?", re.ASCII)
 # The shell's own, and always a number: to set one of them is opaque.
 _ALWAYS_NUMBERS = frozenset(
     ("RANDOM", "SRANDOM", "SECONDS", "LINENO", "BASHPID", "PPID", "UID", "EUID", "EPOCHSECONDS")
 )
-_RANGE = re.compile(r"\{\d{1,9}\.\.\d{1,9}\}\Z", re.ASCII)
+_RANGE = regex(r"\{\d{1,9}\.\.\d{1,9}\}\Z", re.ASCII)
 # What follows the `:` of `${x:1:2}`; `${x:-y}` and its kin are no slices.
-_SLICE = re.compile(
-    r"\$\{(?:[A-Za-z_]\w*(?:\[[^\]]*\])?|\d+|[@*#?$!-]):(?![-=?+])(?P<slice>.*)\}\Z", re.ASCII | re.DOTALL
-)
+_SLICE = regex(r"\$\{(?:[A-Za-z_]\w*(?:\[[^\]]*\])?|\d+|[@*#?$!-]):(?![-=?+])(?P<slice>.*)\}\Z", re.ASCII | re.DOTALL)
 # Letters after a digit (`0x1f`, `10#z`) never name a variable that holds text; strings, indices, braces are left out.
-_ARITHMETIC = re.compile(r"(?:[\s\d+\-*/%<>=!&|^~?:(),]|\$?[A-Za-z_]\w*|\$[#?])*\Z", re.ASCII)
-_COUNTED_ONLY = re.compile(r"(?:\$[#?$!]|\$\{#[A-Za-z_]\w*(?:\[[@*]\])?\})\Z", re.ASCII)
-_SIMPLE_BRACED = re.compile(r"\$\{#?(?:[A-Za-z_]\w*(?:\[[@*]\])?|\d+|[@*#?$!-])\}\Z", re.ASCII)
+_ARITHMETIC = regex(r"(?:[\s\d+\-*/%<>=!&|^~?:(),]|\$?[A-Za-z_]\w*|\$[#?])*\Z", re.ASCII)
+_COUNTED_ONLY = regex(r"(?:\$[#?$!]|\$\{#[A-Za-z_]\w*(?:\[[@*]\])?\})\Z", re.ASCII)
+_SIMPLE_BRACED = regex(r"\$\{#?(?:[A-Za-z_]\w*(?:\[[@*]\])?|\d+|[@*#?$!-])\}\Z", re.ASCII)
 _EDITS = frozenset(
     (":-", "-", ":=", "=", ":?", "?", ":+", "+", "#", "##", "%", "%%", "/", "//", "/#", "/%", "^", "^^", ",", ",,")
 )
 # `@P` would read the value as a prompt, which runs the substitutions in it.
 _TRANSFORMS = frozenset("QUuL")
 _SIMPLE_ESCAPES = dict(zip("abeEfnrtv\\'\"?", "\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=True))
-_ANSI_C = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|(.))", re.DOTALL)
+_ANSI_C = regex(r"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|(.))", re.DOTALL)
 
 
 class Word(msgspec.Struct, frozen=True):

@@ -26,6 +26,7 @@ from leadrope.policy.git_commands import git
 from leadrope.policy.interpreters import interpreter
 from leadrope.policy.read_tables import GRAMMARS
 from leadrope.policy.shell_words import UNKNOWN, names
+from leadrope.regex import regex
 
 _MAKE = Grammar(
     "knsBqtwiS",
@@ -49,12 +50,12 @@ _NPM_RUNS = names(
     update build lint typecheck dev format check coverage compile"""
 )
 _NPM_STARTS = names("exec x dlx explore edit config set create init node")
-_NPM_OPTIONS = re.compile(
+_NPM_OPTIONS = regex(
     r"--(?:silent|save-dev|save-exact|save|global|if-present|workspaces|include-workspace-root|no-audit|no-fund|verbose|json"
     r"|legacy-peer-deps|prefer-offline|ignore-scripts|production|version|frozen-lockfile|depth=\d+|workspace=[\w@/.-]+"
     r"|omit=\w+|force)\Z|-[sDgSEvr]\Z"
 )
-_INERT_VALUE = re.compile(
+_INERT_VALUE = regex(
     r"[\d.]*\Z|(?:true|false|yes|no|on|off|debug|release|test|production|development)\Z", re.IGNORECASE
 )
 

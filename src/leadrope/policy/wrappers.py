@@ -10,6 +10,7 @@ import msgspec
 
 from leadrope.policy.effects import Grammar, Told, Words, is_stream, parse, unknown_options
 from leadrope.policy.shell_words import UNKNOWN, Word, is_name, known
+from leadrope.regex import regex
 
 
 class _Wrapper(msgspec.Struct, frozen=True):
@@ -64,7 +65,7 @@ _SHELLS = frozenset(
 )
 _SHELL_GRAMMAR = Grammar("cexuvlfhmBCns", "o", ("--login", "--norc", "--noprofile", "--posix", "--verbose"))
 # What only bash reads as bash does. `[[ a && evil ]]` and `((evil))` start evil in dash, `$'\' ; evil '` too.
-_BASH_ONLY = re.compile(r"\[\[|(?<!\$)\(\(|\$['\"]|&>|<<<|[<>]\(|\|&|=\(|;&|\b(?:function|select|time|coproc)\b")
+_BASH_ONLY = regex(r"\[\[|(?<!\$)\(\(|\$['\"]|&>|<<<|[<>]\(|\|&|=\(|;&|\b(?:function|select|time|coproc)\b")
 
 _XARGS = Grammar(
     "0rtpxo",

@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from leadrope.regex import regex
+
 _QUOTED = r"'[^'\0]*'"
 _WORD = rf"(?:[\w./+,:@%=-]|{_QUOTED})+"
-_SCRIPT = re.compile(rf"[ \t\n]*([\w./]{_WORD}|[\w./])((?:[ \t]+{_WORD})*)[ \t\n]*", re.ASCII)
-_SPLIT = re.compile(_WORD, re.ASCII)
-_UNQUOTED = re.compile(r"'([^'\0]*)'")
+_SCRIPT = regex(rf"[ \t\n]*([\w./]{_WORD}|[\w./])((?:[ \t]+{_WORD})*)[ \t\n]*", re.ASCII)
+_SPLIT = regex(_WORD, re.ASCII)
+_UNQUOTED = regex(r"'([^'\0]*)'")
 _LISTED = """
     . : [ alias bg bind break builtin caller case cd command compgen complete compopt continue coproc declare dirs
     disown do done echo elif else enable esac eval exec exit export false fc fg fi for function getopts hash help
@@ -22,7 +24,7 @@ _LISTED = """
     """
 """What `compgen -bk` lists, as far as a program could be called so."""
 _OWN_WORDS = frozenset(_LISTED.split())
-_OWN_VARIABLES = re.compile(
+_OWN_VARIABLES = regex(
     r"BASH.*|SHELLOPTS|POSIXLY_CORRECT|(OLD)?PWD|SHLVL|_|E?UID|PPID|IFS|OPT(IND|ERR|ARG)|S?RANDOM|SECONDS|LINENO|GROUPS",
     re.DOTALL,
 )

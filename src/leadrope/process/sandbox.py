@@ -7,7 +7,6 @@ facts, `sandbox_trial.prepare` does both, `sandbox_trial.available` says whether
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator
 
@@ -26,10 +25,11 @@ from leadrope.process.sandbox_mounts import (
     tmpfs,
 )
 from leadrope.process.sandbox_values import BASE, INSTALL_HINT, Forward, Machine, Sandbox
+from leadrope.regex import regex
 
 SHM_SIZE = 256 * MIB
 
-_SOCKET = re.compile(r"/run/leadrope/[A-Za-z0-9._-]{1,64}")
+_SOCKET = regex(r"/run/leadrope/[A-Za-z0-9._-]{1,64}")
 _LISTENING = "0A"
 
 

@@ -17,11 +17,12 @@ from typing import NamedTuple
 
 from leadrope import errors
 from leadrope.confined import Folder, names, open_named, real_path
+from leadrope.regex import regex
 
 SETTINGS = ("config", "config.worktree")
-_WORKTREE = re.compile(r"^\s*worktree\s*=\s*(.+?)\s*$", re.MULTILINE)
-_SECTION = re.compile(r"^\s*\[\s*", re.MULTILINE)
-_INCLUDE = re.compile(r"""^\s*path\s*=\s*"?([^"\n#;]+?)"?\s*$""", re.MULTILINE | re.IGNORECASE)
+_WORKTREE = regex(r"^\s*worktree\s*=\s*(.+?)\s*$", re.MULTILINE)
+_SECTION = regex(r"^\s*\[\s*", re.MULTILINE)
+_INCLUDE = regex(r"""^\s*path\s*=\s*"?([^"\n#;]+?)"?\s*$""", re.MULTILINE | re.IGNORECASE)
 _MOST_INCLUDES = 16
 _MOST_BYTES = 64 * 1024
 _MOST_PARTS = 40

@@ -24,6 +24,7 @@ import msgspec
 from leadrope import errors, spelling
 from leadrope.confined import real_path
 from leadrope.core import home as homes
+from leadrope.regex import regex
 from leadrope.runs import git_folder, git_limits
 from leadrope.runs.leases import Exclusive
 
@@ -85,8 +86,8 @@ _SETTINGS = {
     "init.defaultBranch": "main",
 }
 
-_PROGRAM = re.compile(r"(filter\..+)\.(?:clean|smudge|process|required)|(merge\..+)\.driver", re.DOTALL)
-_EMPTIED = re.compile(r"branch\..+\.mergeoptions|alias\..+|diff\..+\.(?:command|textconv)", re.DOTALL)
+_PROGRAM = regex(r"(filter\..+)\.(?:clean|smudge|process|required)|(merge\..+)\.driver", re.DOTALL)
+_EMPTIED = regex(r"branch\..+\.mergeoptions|alias\..+|diff\..+\.(?:command|textconv)", re.DOTALL)
 """More that names programs, or options that do."""
 _WRITERS = frozenset(
     {
@@ -95,7 +96,7 @@ _WRITERS = frozenset(
     }
 )
 """The commands used here that change something: only these have to be limited, which takes time."""
-_HOOK = re.compile(r"(hook\..+)\.[a-z]+", re.DOTALL)
+_HOOK = regex(r"(hook\..+)\.[a-z]+", re.DOTALL)
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):

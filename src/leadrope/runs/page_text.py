@@ -6,16 +6,16 @@ Whatever an agent, a tool or a file has said is a stranger's text. It becomes ch
 from __future__ import annotations
 
 import html
-import re
 from collections.abc import Callable, Sequence
 
+from leadrope.regex import regex
 from leadrope.runtime.shown import clean, exact
 
-_FENCE = re.compile(r"[ \t]{0,3}(`{3,}|~{3,})")
-_HEADING = re.compile(r"(#{1,6})[ \t]+(.{1,400}?)[ \t#]*")
-_ITEM = re.compile(r"([ \t]{0,12})(?:[-*+]|(\d{1,6})[.)])[ \t]+(.*)")
+_FENCE = regex(r"[ \t]{0,3}(`{3,}|~{3,})")
+_HEADING = regex(r"(#{1,6})[ \t]+(.{1,400}?)[ \t#]*")
+_ITEM = regex(r"([ \t]{0,12})(?:[-*+]|(\d{1,6})[.)])[ \t]+(.*)")
 # Each is bounded by its own closing mark within one line, so that a hostile text costs linear time.
-_INLINE = re.compile(r"`([^`\n]{1,500})`|\*\*([^*\n]{1,500})\*\*")
+_INLINE = regex(r"`([^`\n]{1,500})`|\*\*([^*\n]{1,500})\*\*")
 
 
 class Safe(str):

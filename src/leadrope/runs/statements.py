@@ -11,8 +11,10 @@ import re
 from functools import cache
 from pathlib import Path
 
-_SECTION = re.compile(r"^-- name: (\w+)(?:!|<!|\*!|\^|\$|#)?\s*$", re.MULTILINE)
-_MIGRATION = re.compile(r"(\d{3})_\w+\.sql")
+from leadrope.regex import regex
+
+_SECTION = regex(r"^-- name: (\w+)(?:!|<!|\*!|\^|\$|#)?\s*$", re.MULTILINE)
+_MIGRATION = regex(r"(\d{3})_\w+\.sql")
 _FOLDER = Path(__file__).with_name("sql")
 """A path, and no resource: importlib.resources takes longer to import than all of it to read."""
 FILES = ("runs.sql", "events.sql", "approvals.sql", "queue.sql", "flows.sql")

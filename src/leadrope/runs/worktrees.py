@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ import msgspec
 from leadrope import errors
 from leadrope.confined import Folder
 from leadrope.core import home as homes
+from leadrope.regex import regex
 from leadrope.runs import git as gits
 from leadrope.runs import git_folder, snapshots, worktree_setup
 from leadrope.runs.git import Git
@@ -28,8 +28,8 @@ YOUNG_S = 600.0
 """Prune leaves what is younger: its run may not have been written down yet."""
 
 _GITLINK = b"160000 "
-_ODD = re.compile(r"[^A-Za-z0-9._-]+")
-_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_ODD = regex(r"[^A-Za-z0-9._-]+")
+_RUN_ID = regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 class Worktree(msgspec.Struct, frozen=True, kw_only=True):

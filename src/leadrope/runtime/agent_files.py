@@ -17,12 +17,13 @@ from leadrope.core.request import normal_mode
 from leadrope.core.tools import BASELINE_TOOLS
 from leadrope.policy import patterns
 from leadrope.policy.document import Problem, Problems, suggest
+from leadrope.regex import regex
 
 Origin = Literal["config", "user", "repository"]
 
-_FRONT = re.compile(r"\A\ufeff?---[ \t]*\n(?P<head>.*?)^---[ \t]*(?:\n|\Z)(?P<body>.*)\Z", re.DOTALL | re.MULTILINE)
-_PLAIN_LINE = re.compile(r"^(?P<key>[A-Za-z_-]+):[ \t]+(?P<value>[^\s\"'\[{|>#&*!].*)$", re.MULTILINE)
-_AGENTS_FORM = re.compile(r"(?<=[^(\s]):\*\)\s*\Z")
+_FRONT = regex(r"\A\ufeff?---[ \t]*\n(?P<head>.*?)^---[ \t]*(?:\n|\Z)(?P<body>.*)\Z", re.DOTALL | re.MULTILINE)
+_PLAIN_LINE = regex(r"^(?P<key>[A-Za-z_-]+):[ \t]+(?P<value>[^\s\"'\[{|>#&*!].*)$", re.MULTILINE)
+_AGENTS_FORM = regex(r"(?<=[^(\s]):\*\)\s*\Z")
 
 UNUSED = (
     *("color", "mcpServers", "hooks", "skills", "memory", "background", "isolation", "initialPrompt"),

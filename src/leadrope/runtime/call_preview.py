@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from leadrope import errors
 from leadrope.confined import Folder
 from leadrope.core.tools import ToolCall
+from leadrope.regex import regex
 from leadrope.runtime.shown import exact, whole_input
 
 # A diff against a larger file would take longer to compute than a person waits; the new text alone is shown instead.
@@ -25,7 +26,7 @@ _EDIT_FIELDS = {
     "NotebookEdit": ("notebook_path", "new_source"),
 }
 _CONTEXT = 3
-_HUNK = re.compile(r"@@ -(\d+)(,\d+)? \+(\d+)(,\d+)? @@")
+_HUNK = regex(r"@@ -(\d+)(,\d+)? \+(\d+)(,\d+)? @@")
 
 
 class Present(NamedTuple):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Generic, ParamSpec, TypeVar, get_args, get_origin, get_type_hints, overload
 
@@ -19,6 +18,7 @@ import msgspec
 from leadrope import errors
 from leadrope.core import typed
 from leadrope.core.tools import KNOWN_TOOLS
+from leadrope.regex import regex
 from leadrope.runtime import user_code
 
 P = ParamSpec("P")
@@ -27,7 +27,7 @@ R = TypeVar("R")
 SERVER = "functions"
 """The agent calls them `mcp__functions__NAME`."""
 PREFIX = f"mcp__{SERVER}__"
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,47}")
+_NAME = regex(r"[A-Za-z][A-Za-z0-9_]{0,47}")
 """The model's API takes 64 characters, the prefix included."""
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -20,9 +19,10 @@ from leadrope.policy import git_programs
 from leadrope.process import git_effective, sandbox_settings
 from leadrope.process.sandbox_settings import Unreadable
 from leadrope.process.sandbox_values import Sight
+from leadrope.regex import regex
 
 MOST_SUBMODULES = 16
-_HARMLESS = re.compile(r"GIT_(?:(?:AUTHOR|COMMITTER)_\w+|TERMINAL_PROMPT|OPTIONAL_LOCKS|EDITOR|SEQUENCE_EDITOR|PAGER)")
+_HARMLESS = regex(r"GIT_(?:(?:AUTHOR|COMMITTER)_\w+|TERMINAL_PROMPT|OPTIONAL_LOCKS|EDITOR|SEQUENCE_EDITOR|PAGER)")
 
 
 class GitNamed(msgspec.Struct, frozen=True, kw_only=True):

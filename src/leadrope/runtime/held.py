@@ -15,6 +15,7 @@ from typing import Literal
 from leadrope.core import events
 from leadrope.core.tools import ToolCall
 from leadrope.process.sandbox_values import Sight
+from leadrope.regex import regex
 
 Exists = Callable[[str], bool]
 Kind = Literal["write", "read", "signal", "network"]
@@ -29,35 +30,35 @@ _ENDS = 20_000
 _EDITS = {"Write": "file_path", "Edit": "file_path", "MultiEdit": "file_path", "NotebookEdit": "notebook_path"}
 _READS = {"Read": "file_path", "Glob": "path", "Grep": "path", "LS": "path"}
 
-_READ_ONLY = re.compile(r"read-only file system|\bEROFS\b", re.IGNORECASE)
-_DENIED = re.compile(r"permission denied|\bEACCES\b", re.IGNORECASE)
-_MISSING = re.compile(r"no such file or directory|\bENOENT\b|does not exist", re.IGNORECASE)
-_ANY = re.compile("|".join(p.pattern for p in (_READ_ONLY, _DENIED, _MISSING)), re.IGNORECASE)
-_WRITING = re.compile(
+_READ_ONLY = regex(r"read-only file system|\bEROFS\b", re.IGNORECASE)
+_DENIED = regex(r"permission denied|\bEACCES\b", re.IGNORECASE)
+_MISSING = regex(r"no such file or directory|\bENOENT\b|does not exist", re.IGNORECASE)
+_ANY = regex("|".join(p.pattern for p in (_READ_ONLY, _DENIED, _MISSING)), re.IGNORECASE)
+_WRITING = regex(
     r"cannot (?:touch|create|remove|move|overwrite|make|unlink)|for writing|mkdir|unable to write"
     r"|could not (?:create|write)",
     re.IGNORECASE,
 )
-_GIT_SETTINGS = re.compile(r"could not write config file ([^:\n]+): Device or resource busy")
+_GIT_SETTINGS = regex(r"could not write config file ([^:\n]+): Device or resource busy")
 """Where git's settings have no private copy they are a mount, and nothing can be renamed over one."""
-_SHELL = re.compile(r"(?:\S*/)?(?:ba|da|z)?sh: ")
+_SHELL = regex(r"(?:\S*/)?(?:ba|da|z)?sh: ")
 """Of a redirection the shell itself complains."""
-_QUOTED = re.compile(r"""['"\u2018`]((?:/|\.\./|~/)[^'"\u2019`\n]*)['"\u2019`]""")
-_BARE = re.compile(r"""(?:^|[\s:=(])((?:/|\.\./|~/)[^\s:'"`,;)]*)""")
-_SIGNAL = re.compile(
+_QUOTED = regex(r"""['"\u2018`]((?:/|\.\./|~/)[^'"\u2019`\n]*)['"\u2019`]""")
+_BARE = regex(r"""(?:^|[\s:=(])((?:/|\.\./|~/)[^\s:'"`,;)]*)""")
+_SIGNAL = regex(
     r"kill: (?:\(|sending signal to |cannot (?:kill|find) process )?[\"']?(\d+)[^\n]{0,40}?"
     r"(?:no such process|operation not permitted)",
     re.IGNORECASE,
 )
-_SIGNAL_OF_PYTHON = re.compile(r"ProcessLookupError|PermissionError: \[Errno 1\]")
-_KILLED_PID = re.compile(r"\bkill\w*\b[^\n;|&]*?\b(\d{2,})\b")
-_UNREACHED = re.compile(
+_SIGNAL_OF_PYTHON = regex(r"ProcessLookupError|PermissionError: \[Errno 1\]")
+_KILLED_PID = regex(r"\bkill\w*\b[^\n;|&]*?\b(\d{2,})\b")
+_UNREACHED = regex(
     r"could not resolve host:? *(?P<a>[\w.-]+)?|failed to connect to (?P<b>[\w.:-]+?) port \d+"
     r"|(?:getaddrinfo|connect) (?:ENOTFOUND|EAI_AGAIN|ENETUNREACH|ECONNREFUSED) ?(?P<c>[\w.:-]+)?"
     r"|network is unreachable|temporary failure in name resolution|name or service not known|connection refused",
     re.IGNORECASE,
 )
-_ADDRESS = re.compile(r"(?:https?://|ssh://|git@|/dev/tcp/)([\w.-]+)|\b(\d{1,3}(?:\.\d{1,3}){3})\b")
+_ADDRESS = regex(r"(?:https?://|ssh://|git@|/dev/tcp/)([\w.-]+)|\b(\d{1,3}(?:\.\d{1,3}){3})\b")
 
 
 class Watch:

@@ -15,6 +15,8 @@ from typing import Literal
 
 import msgspec
 
+from leadrope.regex import regex
+
 HEAD_LIMIT = 64 * 1024
 """The longest head; the agent's own is below 4 KiB. It also bounds what asyncio buffers, to twice this."""
 PIECE = 64 * 1024
@@ -22,15 +24,15 @@ _MOST_CHUNK = 1 << 40
 
 Headers = list[tuple[str, str]]
 
-_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_NAME = regex(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # A line break or a NUL inside a value would end it early for somebody further on; so would the other control
 # characters, which some programs take for the end of a line.
-_BAD_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-_BAD_REQUEST_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
-_REQUEST = re.compile(r"([A-Z]{1,20}) ([!-~]{1,8000}) HTTP/1\.([01])")
-_STATUS = re.compile(r"HTTP/1\.([01]) ([1-5][0-9]{2})(?: ([^\r\n]*))?")
-_LENGTH = re.compile(r"[0-9]{1,15}")
-_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,11})[ \t]*(;.*)?", re.DOTALL)
+_BAD_VALUE = regex(r"[\x00-\x08\x0a-\x1f\x7f]")
+_BAD_REQUEST_VALUE = regex(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
+_REQUEST = regex(r"([A-Z]{1,20}) ([!-~]{1,8000}) HTTP/1\.([01])")
+_STATUS = regex(r"HTTP/1\.([01]) ([1-5][0-9]{2})(?: ([^\r\n]*))?")
+_LENGTH = regex(r"[0-9]{1,15}")
+_CHUNK_SIZE = regex(rb"([0-9A-Fa-f]{1,11})[ \t]*(;.*)?", re.DOTALL)
 
 # These belong to one connection and not to the message.
 HOP_BY_HOP = frozenset(

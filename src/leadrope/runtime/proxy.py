@@ -27,6 +27,7 @@ from leadrope.net import addresses as public_addresses
 from leadrope.net import servers, unix_socket
 from leadrope.net.addresses import Address, Resolver
 from leadrope.net.resolver import ask_system
+from leadrope.regex import regex
 from leadrope.runtime import http1
 
 ANY_PORT = -1
@@ -37,7 +38,7 @@ CLOSE_S = 5.0
 _HEAD_S = 30.0
 _MOST_CLIENTS = 256
 
-_HOST = re.compile(r"(?=.{1,253}\Z)[a-z0-9_](?:[a-z0-9_-]{0,62})(?:\.[a-z0-9_](?:[a-z0-9_-]{0,62}))*")
+_HOST = regex(r"(?=.{1,253}\Z)[a-z0-9_](?:[a-z0-9_-]{0,62})(?:\.[a-z0-9_](?:[a-z0-9_-]{0,62}))*")
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True):

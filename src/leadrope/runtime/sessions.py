@@ -32,6 +32,7 @@ from leadrope.core.redaction import redact
 from leadrope.core.request import RunRequest
 from leadrope.core.secret_digests import Finder
 from leadrope.core.usage import CostLabel
+from leadrope.regex import regex
 from leadrope.runtime import session_secrets
 
 INFO, TRANSCRIPT, CONFIG = "session.json", "transcript.jsonl", "config"
@@ -47,9 +48,9 @@ _INFO_BYTES = 1024 * 1024
 _MOST_NATIVE = 100_000
 
 _T = TypeVar("_T", bound=msgspec.Struct)
-_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_EXPORTED = re.compile(r"transcript\.jsonl|config/projects(?:/[A-Za-z0-9._-]+)+\.jsonl")
-_EVENT_LOG = re.compile(r"runs/[0-9a-f]{1,64}\.jsonl")
+_UUID = regex(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_EXPORTED = regex(r"transcript\.jsonl|config/projects(?:/[A-Za-z0-9._-]+)+\.jsonl")
+_EVENT_LOG = regex(r"runs/[0-9a-f]{1,64}\.jsonl")
 """Exports once held the events of each run too."""
 
 log = logging.getLogger("leadrope.sessions")

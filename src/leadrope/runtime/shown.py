@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 
 from leadrope.core.tools import ToolCall, edited_path
+from leadrope.regex import regex
 
-_SEQUENCES = re.compile(
+_SEQUENCES = regex(
     r"""
       \x1b\[ [0-?]* [ -/]* [@-~]                      # CSI: colours, cursor, modes
       # OSC, DCS and their kin: titles, clipboard
@@ -25,23 +26,23 @@ _SEQUENCES = re.compile(
     re.VERBOSE,
 )
 # Controls but for tab and newline; what reorders text; what has no width; tags; separators that look like newlines.
-_UNSEEN = re.compile(
+_UNSEEN = regex(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
     "\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff\ud800-\udfff]"
 )
 
-_WORD = re.compile(r"[^\s/]+")
-_LATIN = re.compile("[A-Za-z]")
+_WORD = regex(r"[^\s/]+")
+_LATIN = regex("[A-Za-z]")
 # Phonetic and small capital letters, Greek, Cyrillic, Armenian, Cherokee, letter-like symbols, Roman numerals, letters
 # in circles, Coptic, Lisu, full-width and mathematical forms of Latin letters; a dot, slashes and colons that are none;
 # and before a word a dash that no program takes for the sign of an option.
-_LOOKALIKE = re.compile(
+_LOOKALIKE = regex(
     "[\u0250-\u02af\u0370-\u03ff\u0400-\u052f\u0531-\u058f\u13a0-\u13ff\u1d00-\u1dbf\u2024\u2044\u2100-\u214f"
     "\u2160-\u217f\u2215\u2216\u2236\u24b6-\u24e9\u29f8\u2c80-\u2cff\ua4d0-\ua4ff\ua789\uab30-\uabbf\uff01-\uff5e"
     "\U0001d400-\U0001d7ff]|(?<![^\\W_])[\u2010-\u2015\u2212\ufe58\ufe63]"
 )
 # To a shell these are letters of a word, to an eye a gap between two; and marks without a width, an emoji's apart.
-_NO_GAP = re.compile(
+_NO_GAP = regex(
     "[\u00a0\u1680\u2000-\u200a\u202f\u205f\u2800\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\ufe00-\ufe0e"
     "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a]|(?<=[\x20-\x7e])\ufe0f"
     "|(?<=[\x21-\x7e])\u3000|\u3000(?=[\x21-\x7e])"

@@ -17,12 +17,13 @@ from leadrope.core.tools import ToolCall
 from leadrope.net import addresses, url_secrets
 from leadrope.policy import hosts, paths
 from leadrope.policy.look import SHELL_TOOLS, Facts
+from leadrope.regex import regex
 from leadrope.runtime import git_guards
 
 RESOLVE_S = 5.0
 MOST_ENTRIES = 20_000
 """So many files of a folder are looked through before it counts as one that may hold anything."""
-_STARS = re.compile(r"[*?\[]")
+_STARS = regex(r"[*?\[]")
 _PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "HTTP_PROXY", "http_proxy")
 
 GitIsPlain = Callable[[str], Awaitable[bool]]

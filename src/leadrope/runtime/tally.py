@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 import msgspec
 
 from leadrope.core.usage import Usage
+from leadrope.regex import regex
 
 Told = Callable[[str, str, Usage], None]
 """Message id, model, and the tokens so far."""
@@ -56,8 +56,8 @@ class _Event(msgspec.Struct, frozen=True):
     usage: _Tokens | None = None
 
 
-_EVENT = re.compile(rb"event: ?([a-z_]+)")
-_TYPE = re.compile(rb'"type" ?: ?"(message_start|message_delta|content_block_delta)"')
+_EVENT = regex(rb"event: ?([a-z_]+)")
+_TYPE = regex(rb'"type" ?: ?"(message_start|message_delta|content_block_delta)"')
 _event = msgspec.json.Decoder(_Event).decode
 _whole = msgspec.json.Decoder(_Message).decode
 

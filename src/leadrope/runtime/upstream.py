@@ -10,13 +10,13 @@ import base64
 import errno
 import functools
 import os
-import re
 import socket
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, SupportsIndex
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from leadrope import errors
+from leadrope.regex import regex
 from leadrope.runtime import http1
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 CONNECT_S = 15.0
 """Name, connection and TLS together. The agent tries again by itself; a longer wait only hides what is wrong."""
 _MOST_IDLE = 8
-_NUMBERS = re.compile(r"\[Errno (\d+)\]")
+_NUMBERS = regex(r"\[Errno (\d+)\]")
 """In asyncio's words for a name with several addresses, none of which could be connected to."""
 
 

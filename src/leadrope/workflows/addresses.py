@@ -22,6 +22,7 @@ from leadrope import errors
 from leadrope.net import addresses as net
 from leadrope.net.addresses import Address, Network
 from leadrope.policy import hosts
+from leadrope.regex import regex
 
 _VISIBLE = "".join(chr(code) for code in range(0x21, 0x7F))
 
@@ -156,7 +157,7 @@ def read_url(url: str) -> Target:
     )
 
 
-_ORIGIN = re.compile(r"(https?://[^/?#$]*[^/?#$:])(?::\$\{[^}]*\})?(?=[/?#]|$)", re.IGNORECASE)
+_ORIGIN = regex(r"(https?://[^/?#$]*[^/?#$:])(?::\$\{[^}]*\})?(?=[/?#]|$)", re.IGNORECASE)
 
 
 def origin_of(url: str) -> str | None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from leadrope import errors
+from leadrope.regex import regex
 from leadrope.workflows import templates
 from leadrope.workflows.check_step import StepType
 from leadrope.workflows.model import SECRET, Step, Workflow
 from leadrope.workflows.problems import Findings, Path, Place
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAME = regex(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def look(workflow: Workflow, findings: Findings) -> None:

@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from leadrope import errors
 from leadrope.core import coercion
+from leadrope.regex import regex
 from leadrope.workflows.problems import nearest
 
 ColumnType = Literal["string", "integer", "number", "boolean", "date"]
@@ -25,11 +26,11 @@ LISTED = 100
 _TRUE = ("true", "yes", "y", "on", "1", "✓", "✔", "✅")
 _FALSE = ("false", "no", "n", "off", "0", "✗", "✘", "❌")
 _NOTHING = ("", "-", "\u2013", "\u2014", "n/a", "na", "null", "none", "nil")
-_THOUSANDS = re.compile(r"-?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?")
-_YEAR_FIRST = re.compile(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?:[T ].{0,40})?")
-_DOTS = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})")
-_DAY_MONTH = re.compile(r"(\d{1,2})(?:st|nd|rd|th)?\.?[ -]([A-Za-z]{3,9})\.?,?[ -](\d{4})")
-_MONTH_DAY = re.compile(r"([A-Za-z]{3,9})\.? (\d{1,2})(?:st|nd|rd|th)?,? (\d{4})")
+_THOUSANDS = regex(r"-?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?")
+_YEAR_FIRST = regex(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?:[T ].{0,40})?")
+_DOTS = regex(r"(\d{1,2})\.(\d{1,2})\.(\d{4})")
+_DAY_MONTH = regex(r"(\d{1,2})(?:st|nd|rd|th)?\.?[ -]([A-Za-z]{3,9})\.?,?[ -](\d{4})")
+_MONTH_DAY = regex(r"([A-Za-z]{3,9})\.? (\d{1,2})(?:st|nd|rd|th)?,? (\d{4})")
 _MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
     *("july", "august", "september", "october", "november", "december"),

@@ -21,6 +21,7 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 from leadrope import errors
+from leadrope.regex import regex
 from leadrope.workflows import template_syntax
 from leadrope.workflows.problems import nearest
 
@@ -31,17 +32,17 @@ CHARS_LIMIT = 10_000
 DEPTH_LIMIT = 40
 """Brackets inside brackets. Each is six levels of recursion here, and Python has a thousand."""
 
-_SPACE = re.compile(r"[ \t\r\n]*")
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'', re.DOTALL)
-NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![A-Za-z0-9_.])")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-_PATH = re.compile(
+_SPACE = regex(r"[ \t\r\n]*")
+_STRING = regex(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'', re.DOTALL)
+NUMBER = regex(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![A-Za-z0-9_.])")
+_NAME = regex(r"[A-Za-z_][A-Za-z0-9_-]*")
+_PATH = regex(
     r"[A-Za-z_][A-Za-z0-9_-]*"
     r"(?:\.[A-Za-z0-9_][A-Za-z0-9_-]*|\[[ \t]*(?:-?[0-9]{1,9}|\*|\"(?:[^\"\\]|\\.)*\"|'[^']*'|\$\{[^{}]*\})[ \t]*\])*",
     re.DOTALL,
 )
-_SIGN = re.compile(r"==|!=|<=|>=|<|>")
-_SHOWN = re.compile(r"[A-Za-z0-9_]+|&&|\|\||[^\s]")
+_SIGN = regex(r"==|!=|<=|>=|<|>")
+_SHOWN = regex(r"[A-Za-z0-9_]+|&&|\|\||[^\s]")
 _WORDS: Mapping[str, Any] = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
 _RESERVED = ("and", "or", "not", "in", "contains")
 _FUNCTIONS = ("exists", "is_empty", "len", "lower", "trim", "upper")

@@ -9,22 +9,23 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from leadrope.regex import regex
 from leadrope.runs.page_text import Safe, joined, tag
 from leadrope.runtime.shown import clean
 from leadrope.workflows import tables
 
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
-_HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(\S.*)")
-_ITEM = re.compile(r"([ \t]{0,12})(?:([-*+])|(\d{1,9})[.)])[ \t]+(.*)")
-_RULE = re.compile(r" {0,3}(?:(?:-[ \t]*){3,}|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,})")
+_FENCE = regex(r" {0,3}(`{3,}|~{3,})")
+_HEADING = regex(r" {0,3}(#{1,6})[ \t]+(\S.*)")
+_ITEM = regex(r"([ \t]{0,12})(?:([-*+])|(\d{1,9})[.)])[ \t]+(.*)")
+_RULE = regex(r" {0,3}(?:(?:-[ \t]*){3,}|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,})")
 # Each alternative is bounded by its own closing mark and a length, so that a hostile text costs linear time.
-_INLINE = re.compile(
+_INLINE = regex(
     r"`([^`\n]{1,500})`"
     r"|\*\*([^*\n]{1,500})\*\*"
     r"|(?<![\w*])\*([^*\s][^*\n]{0,500})\*(?![\w*])"
     r"|!?\[([^\[\]\n]{0,300})\]\(([^()\s<>\"]{1,1000})\)"
 )
-_LEADS = re.compile(r"(?:https?://|mailto:)[^\s<>\"'`]+", re.IGNORECASE)
+_LEADS = regex(r"(?:https?://|mailto:)[^\s<>\"'`]+", re.IGNORECASE)
 _STYLE = """
 :root { color-scheme: light dark; }
 body { max-width: 50rem; margin: 2rem auto; padding: 0 1rem; font: 1rem/1.6 system-ui, sans-serif; }

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from leadrope.regex import regex
 from leadrope.workflows import model
 from leadrope.workflows.drawing_lines import colour_of, lines_of, marks, one_line
 from leadrope.workflows.links import links_between
@@ -52,7 +53,7 @@ def _boxes(steps: Sequence[model.Step], ids: Mapping[str, str], indent: str) -> 
         yield f'{indent}{ids[step.id]}{opened}"{label}"{closed}'
 
 
-_MERMAID_PLAIN = re.compile(r"[^A-Za-z0-9 _.,:/·≤…?+=-]")
+_MERMAID_PLAIN = regex(r"[^A-Za-z0-9 _.,:/·≤…?+=-]")
 
 
 def _entities(text: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from leadrope.regex import regex
 from leadrope.workflows.model import STEP_KEYS
 
 EVERY_STEP = tuple(name if name != "on_error" else "on-error" for name in STEP_KEYS)
@@ -118,8 +119,8 @@ def key(name: str, available: Collection[str]) -> Habit | None:
 
 # -- templates --------------------------------------------------------------------------------------------------------
 
-_BRACES = re.compile(r"\$?\{\{-?[ \t]*([A-Za-z_$][\w.\[\]'\"-]*)[ \t]*(\|[^{}]*)?-?\}\}")
-_ROOT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_BRACES = regex(r"\$?\{\{-?[ \t]*([A-Za-z_$][\w.\[\]'\"-]*)[ \t]*(\|[^{}]*)?-?\}\}")
+_ROOT = regex(r"[A-Za-z_][A-Za-z0-9_-]*")
 _PREFIXES = ("steps", "nodes", "jobs", "needs", "outputs", "inputs", "input", "params", "args", "workflow", "vars")
 
 

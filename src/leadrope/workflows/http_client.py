@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import re
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Sequence
@@ -20,6 +19,7 @@ from typing import TypeVar
 
 import msgspec
 
+from leadrope.regex import regex
 from leadrope.runtime import http1
 from leadrope.version import __version__
 from leadrope.workflows.addresses import Target
@@ -37,8 +37,8 @@ _RESERVED = frozenset(
         *("expect", "proxy-authorization", "proxy-connection", "accept-encoding"),
     }
 )
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
-_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+_HEADER_NAME = regex(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
+_HEADER_VALUE = regex(r"[\t\x20-\x7e\x80-\xff]*")
 
 
 class Failed(Exception):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ import msgspec
 from leadrope import errors
 from leadrope.confined import Folder, open_named, real_path
 from leadrope.core import home as homes
+from leadrope.regex import regex
 from leadrope.runs.flow_values import NewFlow
 from leadrope.workflows import beside, check_agents, markdown, model
 from leadrope.workflows import inputs as given_inputs
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from leadrope.workflows.check_inside import Called
 
 _MOST_LISTED = 1_000_000
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+_NAME = regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):

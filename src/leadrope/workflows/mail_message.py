@@ -8,13 +8,15 @@ from collections.abc import Sequence
 
 import msgspec
 
-_ADDRESS = re.compile(
+from leadrope.regex import regex
+
+_ADDRESS = regex(
     r"(?=.{3,254}\Z)[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*"
     r"@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?)(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*"
 )
 _LONGEST_LOCAL = 64
-_NAMED = re.compile(r"""\s*(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^"<>]*?))\s*<(?P<address>[^<>]*)>\s*""")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
+_NAMED = regex(r"""\s*(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^"<>]*?))\s*<(?P<address>[^<>]*)>\s*""")
+_CONTROL = regex(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 
 
 class BadMail(Exception):

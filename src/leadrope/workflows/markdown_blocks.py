@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from leadrope.regex import regex
 from leadrope.workflows import model
 from leadrope.workflows.problems import Findings, Place
 
@@ -20,13 +21,13 @@ LANGUAGES = frozenset(
 )
 """First words of a fence that tell a language; the parameter is then the second. Any other first word is it."""
 
-HEADING = re.compile(r"(#{1,3})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*")
-SUBHEADING = re.compile(r"(#{4,6})[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*")
+HEADING = regex(r"(#{1,3})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*")
+SUBHEADING = regex(r"(#{4,6})[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*")
 """A step inside a group; in every other entry it is a line of prose."""
-FENCE = re.compile(r"( {0,3})(`{3,}|~{3,})[ \t]*([^`]*)")
-_BULLET = re.compile(r"( {0,3})-(?:[ \t]+(.*))?")
-_PFLOW_KEY = re.compile(r"(\S+?):[ \t]*")
-KEY_LINE = re.compile(r'([A-Za-z_][A-Za-z0-9_-]*|"(?:[^"\\]|\\.)+")[ \t]*:(?=[ \t]|$)[ \t]*')
+FENCE = regex(r"( {0,3})(`{3,}|~{3,})[ \t]*([^`]*)")
+_BULLET = regex(r"( {0,3})-(?:[ \t]+(.*))?")
+_PFLOW_KEY = regex(r"(\S+?):[ \t]*")
+KEY_LINE = regex(r'([A-Za-z_][A-Za-z0-9_-]*|"(?:[^"\\]|\\.)+")[ \t]*:(?=[ \t]|$)[ \t]*')
 
 
 class Parameter(msgspec.Struct, frozen=True, kw_only=True):
@@ -332,7 +333,7 @@ class _Cutter:
         )
 
 
-_ESCAPED = re.compile(r"([ \t]*)\\(?=[-#`~\\])")
+_ESCAPED = regex(r"([ \t]*)\\(?=[-#`~\\])")
 
 
 def _is_section(line: str) -> bool:

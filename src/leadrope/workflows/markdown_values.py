@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
+from leadrope.regex import regex
 from leadrope.workflows import yaml_values
 from leadrope.workflows.markdown_blocks import KEY_LINE, Entry, Fence, Parameter
 from leadrope.workflows.problems import KEY, Findings, Path, Place
@@ -18,10 +18,10 @@ from leadrope.workflows.yaml_values import Loaded, NotYaml
 YAML_PARAMETERS = ("batch", "loop", "retry", "policy", "output_schema", "settings")
 """A block with only this word is YAML; any other is text."""
 
-_TEMPLATE = re.compile(r"\$\{[^{}\n]*(?:\{[^{}\n]*\}[^{}\n]*)*\}")
+_TEMPLATE = regex(r"\$\{[^{}\n]*(?:\{[^{}\n]*\}[^{}\n]*)*\}")
 _ASCII_AT = 0xE000
 _MASKS = {code: _ASCII_AT + code for code in range(128)}
-_MASKED = re.compile("[\ue000-\ue07f]")
+_MASKED = regex("[\ue000-\ue07f]")
 _LOOKS_LIKE_YAML = tuple("[{\"'|>&!*")
 
 

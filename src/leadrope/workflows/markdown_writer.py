@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET
 
 from leadrope import errors
+from leadrope.regex import regex
 from leadrope.workflows import model, yaml_values
 from leadrope.workflows.markdown_blocks import LANGUAGES, Entry, Parameter, escaped_prose
 from leadrope.workflows.markdown_values import YAML_PARAMETERS, Notes, entry_values
@@ -19,9 +20,9 @@ from leadrope.workflows.problems import Findings, Place
 _LINE_CHARS = 100
 """A list or map that fits is written on the line of its key, a longer one in a block of its own."""
 _LANGUAGE_OF = {"command": "shell", "code": "python", "text": "text", "html": "html", "markdown": "markdown"}
-_MARKS = re.compile(r"^ {0,3}(`{3,})", re.MULTILINE)
-_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-_UNFIT_FOR_BLOCK = re.compile(r"[\r\ufeff]")
+_MARKS = regex(r"^ {0,3}(`{3,})", re.MULTILINE)
+_KEY = regex(r"[A-Za-z_][A-Za-z0-9_-]*")
+_UNFIT_FOR_BLOCK = regex(r"[\r\ufeff]")
 
 
 def write(workflow: model.Workflow) -> str:

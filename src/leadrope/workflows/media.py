@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
 from urllib.parse import quote
 
+from leadrope.regex import regex
 from leadrope.workflows.steps.base import StepFailed
 
 OCTETS = "application/octet-stream"
@@ -25,7 +25,7 @@ _PACKINGS = {
     "xz": "application/x-xz",
     "compress": "application/x-compress",
 }
-_MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(;[\t\x20-\x7e]*)?")
+_MEDIA_TYPE = regex(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(;[\t\x20-\x7e]*)?")
 
 
 def charset_of(content_type: str) -> str:

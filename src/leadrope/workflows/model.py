@@ -9,7 +9,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-ID = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+from leadrope.regex import regex
+
+ID = regex(r"[A-Za-z_][A-Za-z0-9_-]*")
 """What a step, an input or an output may be called: the same as the first name of a template."""
 
 InputType = Literal["string", "integer", "number", "boolean", "array", "object", "any"]

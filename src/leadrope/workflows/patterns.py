@@ -18,6 +18,7 @@ import sys
 import msgspec
 
 from leadrope import errors
+from leadrope.regex import regex
 
 MATCH_S = 1.0
 """Of work for one match. Honest patterns need milliseconds."""
@@ -26,9 +27,9 @@ WAIT_S = 30.0
 PATTERN_CHARS = 10_000
 TEXT_CHARS = 1_000_000
 
-_GROWS = re.compile(r"[*+{]|\\[0-9]|\(\?[A-Za-z(]")
+_GROWS = regex(r"[*+{]|\\[0-9]|\(\?[A-Za-z(]")
 """What may take more time than the text is long: repetition, back-references, flags. An escaped one counts too."""
-_FLAGS = re.compile(r"\(\?[A-Za-z]")
+_FLAGS = regex(r"\(\?[A-Za-z]")
 _QUICK_CHARS = 1000
 _CHOICES = 6
 _HERE_CHARS = 10_000

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from leadrope.core import redaction, rehearsed
+from leadrope.regex import regex
 from leadrope.runs.page_entries import span
 from leadrope.runs.page_text import Safe, Writer, joined, tag
 from leadrope.runtime.shown import clean, one_line
@@ -229,9 +230,9 @@ def _fenced(text: str, language: str) -> list[str]:
     return [f"{fence}{language}", text.rstrip("\n"), fence]
 
 
-_MARK = re.compile(r"([\\`*\[\]<>|~#])")
-_CODE = re.compile(r"(`[^`]+`)")
-_UNFIT_FOR_CODE = re.compile(r"[\\|<>]")
+_MARK = regex(r"([\\`*\[\]<>|~#])")
+_CODE = regex(r"(`[^`]+`)")
+_UNFIT_FOR_CODE = regex(r"[\\|<>]")
 
 
 def _escaped(text: str) -> str:

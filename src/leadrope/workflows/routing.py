@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from leadrope.regex import regex
 from leadrope.workflows.model import Dialect, Step
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ END = "end"
 """What code sets `next` to so that nothing follows."""
 DEFAULT = "default"
 """In pflow's files: the way of code that has left `next` alone."""
-_MAY_SET = re.compile(r"\bnext\b(?!\s*\()")
+_MAY_SET = regex(r"\bnext\b(?!\s*\()")
 
 
 def routes_in(parameters: Mapping[str, Any]) -> Routes | None:

@@ -18,6 +18,7 @@ import msgspec
 from leadrope.core import events
 from leadrope.core.tools import ToolCall
 from leadrope.process.sandbox_values import BASE, Sight
+from leadrope.regex import regex
 from leadrope.runtime import held, lost_files
 
 Kind = Literal["lost", "hidden", "refused", "network", "login"]
@@ -44,7 +45,7 @@ class Login(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _login(says: str, program: str, *places: str, variables: tuple[str, ...] = ()) -> Login:
-    return Login(says=re.compile(says, re.IGNORECASE), program=program, places=places, variables=variables)
+    return Login(says=regex(says, re.IGNORECASE), program=program, places=places, variables=variables)
 
 
 _LOGINS = (
@@ -75,7 +76,7 @@ _LOGINS = (
     _login(r"gpg: .*no secret key|gpg failed to sign the data", "gpg", ".gnupg"),
     _login(r"no basic auth credentials|requested access to the resource is denied", "docker", ".docker"),
 )
-_DOCKER = re.compile(r"cannot connect to the docker daemon|dial unix /\S*docker\.sock", re.IGNORECASE)
+_DOCKER = regex(r"cannot connect to the docker daemon|dial unix /\S*docker\.sock", re.IGNORECASE)
 _DOCKER_SOCKET = "/var/run/docker.sock"
 
 

@@ -9,13 +9,14 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import UNSET
 
+from leadrope.regex import regex
 from leadrope.workflows import fits, habits, model, templates
 from leadrope.workflows.problems import Findings, Path, nearest
 
 P = TypeVar("P", bound=msgspec.Struct)
 
-_AT = re.compile(r" - at `\$(.*)`$")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_AT = regex(r" - at `\$(.*)`$")
+_VARIABLE = regex(r"[A-Za-z_][A-Za-z0-9_]*")
 NOTHING = ("none", "nothing", "end")
 """In place of a step behind `next` and `after`; no step can be called so."""
 

@@ -10,8 +10,10 @@ import re
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
+from leadrope.regex import regex
+
 How = Literal["word", "double", "single", "ansi", "comment", "here", "here-raw", "arithmetic", "number", "refused"]
-_SUBSCRIPT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[[^\]]*")
+_SUBSCRIPT = regex(r"[A-Za-z_][A-Za-z0-9_]*\[[^\]]*")
 _COMPARES = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v"})
 _RUNS_WORDS = frozenset({"eval", "let", "trap", "unset", "read", "alias"})
 """Builtins that read their words once more, as code or as a variable's subscript, which may hold code."""

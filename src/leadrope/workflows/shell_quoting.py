@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from leadrope import errors
+from leadrope.regex import regex
 from leadrope.workflows import template_syntax as syntax
 from leadrope.workflows.shell_places import Here, Place, Reader
 from leadrope.workflows.templates import as_text
@@ -21,8 +22,8 @@ ADVICE = 'Pass the value by `env` (with "$NAME" in the script) or by `stdin`; a 
 
 _MARKS = ("\ue000", "\ue001", "\uf8ff")
 """Stands for a template while the script is read; the first that the script does not have."""
-_NUMBER = re.compile(r"-?[0-9]{1,18}")
-_PLAIN = re.compile(r"[0-9]{1,18}")
+_NUMBER = regex(r"-?[0-9]{1,18}")
+_PLAIN = regex(r"[0-9]{1,18}")
 
 
 class Unquotable(errors.RequestError):

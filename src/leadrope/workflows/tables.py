@@ -8,11 +8,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
+
+from leadrope.regex import regex
 
 TEXT_CHARS = 4 * 1024 * 1024
 ROWS_LIMIT = 20_000
@@ -20,12 +21,12 @@ COLUMNS_LIMIT = 200
 
 How = Literal["json", "markdown", "csv", "tsv", "pairs"]
 
-_RULE_CELL = re.compile(r"[ \t]*:?-{1,}:?[ \t]*")
-_PAIR = re.compile(
+_RULE_CELL = regex(r"[ \t]*:?-{1,}:?[ \t]*")
+_PAIR = regex(
     r"[ \t]*(?:[-*+][ \t]+)?(?:\*\*|__)?([^\W_][^:=|.!?;\n]{0,60}?)(?:\*\*|__)?[ \t]*[:=](?:\*\*|__)?[ \t]+(.*)"
 )
-_BARE_PAIR = re.compile(r"[ \t]*([A-Za-z_][A-Za-z0-9_.-]{0,60})[:=](\S.*)?")
-_BREAK = re.compile(r"-{3,}|\*{3,}|={3,}|_{3,}|")
+_BARE_PAIR = regex(r"[ \t]*([A-Za-z_][A-Za-z0-9_.-]{0,60})[:=](\S.*)?")
+_BREAK = regex(r"-{3,}|\*{3,}|={3,}|_{3,}|")
 _ESCAPED_PIPE = "\x00"
 
 

@@ -14,23 +14,25 @@ from typing import Any, Final
 
 import msgspec
 
+from leadrope.regex import regex
+
 DEPTH_LIMIT = 8
 """Templates inside the brackets of templates. Two are of use; each level is a level of recursion here."""
 
-_SPACE = re.compile(r"[ \t\r\n]*")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
+_SPACE = regex(r"[ \t\r\n]*")
+_NAME = regex(r"[A-Za-z_][A-Za-z0-9_-]*")
+KEY = regex(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 LITERAL_CHARS = 2_000
 """Of a list or object inside a template: each is read no further, so that the whole stays linear."""
 
-_INDEX = re.compile(r"-?[0-9]{1,9}(?=[ \t]*\])")
-_UNCLOSED = re.compile(r"-?[0-9]{1,9}(?![0-9A-Za-z_.-])[ \t]*")
+_INDEX = regex(r"-?[0-9]{1,9}(?=[ \t]*\])")
+_UNCLOSED = regex(r"-?[0-9]{1,9}(?![0-9A-Za-z_.-])[ \t]*")
 """An index whose bracket is not closed."""
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![A-Za-z0-9_.-])")
-_DOUBLE = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_SINGLE = re.compile(r"'([^']*)'")
-_STAR = re.compile(r"\*(?=[ \t]*\])")
-_CONTAINER = re.compile(r"[\[{]")
+_NUMBER = regex(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![A-Za-z0-9_.-])")
+_DOUBLE = regex(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_SINGLE = regex(r"'([^']*)'")
+_STAR = regex(r"\*(?=[ \t]*\])")
+_CONTAINER = regex(r"[\[{]")
 
 
 def _no_constant(word: str) -> None:

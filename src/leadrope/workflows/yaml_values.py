@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from leadrope import errors
+from leadrope.regex import regex
 
 _WORDS = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
@@ -21,15 +22,15 @@ _WORDS = {
 }
 _OLD_BOOLEANS = ("yes", "no", "on", "off")
 """Texts in YAML 1.2 and booleans in YAML 1.1; in quotes they are texts to every reader."""
-_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
-_INT = re.compile(r"[-+]?[0-9]+")
-_BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
-_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_WORD = regex(r"[A-Za-z_][A-Za-z0-9_./-]*")
+_INT = regex(r"[-+]?[0-9]+")
+_BASED = regex(r"0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = regex(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _DIGITS_LIMIT = 4000
 """Python refuses to read longer whole numbers; they stay text."""
 
 DEPTH_LIMIT = 100
-_PLAIN = re.compile(r"[A-Za-z_](?:[A-Za-z0-9_ ./()-]*[A-Za-z0-9_./()-])?")
+_PLAIN = regex(r"[A-Za-z_](?:[A-Za-z0-9_ ./()-]*[A-Za-z0-9_./()-])?")
 _NEEDS_ESCAPE = r'["\\]|[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]'
 """Compiled when something is first written: it takes 5 ms, and whoever only reads need not wait for it."""
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}

@@ -13,6 +13,7 @@ from leadrope import errors, spelling
 from leadrope.core.request import RunRequest, normal_mode
 from leadrope.process.command_domain import Domain
 from leadrope.providers.claude_code.credentials import Credential
+from leadrope.regex import regex
 
 ALLOWED = (
     "PATH",
@@ -37,7 +38,7 @@ DEFAULT_OUTPUT_TOKENS = "128000"
 
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAME = regex(r"[A-Za-z_][A-Za-z0-9_]*")
 
 # Compared in upper case throughout: Windows does not tell cases apart, and a secret spelled in lower case is one too.
 _SERVER_SECRETS = frozenset({"DATABASE_URL", "SMTP_PASS", "SMTP_PASSWORD", "BETTER_AUTH_SECRET"})

@@ -5,13 +5,13 @@ Pure tables; knows nothing of processes or events other than the `Problem` it gi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 import msgspec
 
 from leadrope.core.events import Problem
 from leadrope.core.fold import kind_of_status
+from leadrope.regex import regex
 
 _LOG_IN = (
     "Run `leadrope login`, or `leadrope setup-token` and set CLAUDE_CODE_OAUTH_TOKEN; "
@@ -125,10 +125,10 @@ _TEXTS: tuple[tuple[str, Problem], ...] = (
     ("connection refused", _UNREACHABLE),
     *((code, _UNREACHABLE) for code in _NEVER_CONNECTED),
 )
-_OUR_WORDS = re.compile(r"leadrope: (the model's server .+? cannot be reached \(.+?\))(?:\. |\.?$)")
+_OUR_WORDS = regex(r"leadrope: (the model's server .+? cannot be reached \(.+?\))(?:\. |\.?$)")
 """Around them the CLI says its own about servers and gateways, with the address of our broker."""
-_UNAUTHORISED = re.compile(r"(?<![\w.:/-])401(?![\w.:/-])")
-_API_STATUS = re.compile(r"\bapi error: (?:request rejected )?\(?([45]\d\d)\b")
+_UNAUTHORISED = regex(r"(?<![\w.:/-])401(?![\w.:/-])")
+_API_STATUS = regex(r"\bapi error: (?:request rejected )?\(?([45]\d\d)\b")
 
 _STARTUP: dict[str, Problem] = {
     "sandbox_required_unavailable": _SANDBOX,

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import importlib.util
 import os
-import re
 import shutil
 import signal
 import sys
@@ -24,6 +23,7 @@ from leadrope import errors, spelling
 from leadrope.core import installation
 from leadrope.process import reachable
 from leadrope.providers.base import Availability
+from leadrope.regex import regex
 
 SETTING = "LEADROPE_CLAUDE_BIN"
 MODEL_URL = "https://api.anthropic.com"
@@ -38,7 +38,7 @@ TESTED = ("2.1.325",)
 # machine broken; much more would make `doctor` hang on a program that waits for input.
 ANSWER_TIMEOUT_S = 20.0
 _ANSWER_BYTES = 64 * 1024
-_VERSION = re.compile(r"\s*v?(\d+)\.(\d+)\.(\d+)")
+_VERSION = regex(r"\s*v?(\d+)\.(\d+)\.(\d+)")
 
 
 class CliCheck(msgspec.Struct, frozen=True, kw_only=True):

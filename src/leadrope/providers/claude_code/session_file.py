@@ -18,6 +18,7 @@ from leadrope.core import events
 from leadrope.core.usage import Usage
 from leadrope.providers.claude_code import decode, transcripts, unreadable
 from leadrope.providers.claude_code.transcripts import Log, Read, Told, debug
+from leadrope.regex import regex
 
 LOOK_AHEAD = 200
 """Lines that are searched for what describes the session. The model stands in the first answer, behind some twenty
@@ -27,7 +28,7 @@ OUTPUT_TOOL = "StructuredOutput"
 _INTERRUPTED = "[Request interrupted by user"
 _NOTIFICATION = "<task-notification>"
 _LOCAL = ("<command-", "<local-command-")
-_TAG = re.compile(r"<(task-id|tool-use-id|status|summary)>(.*?)</\1>", re.DOTALL)
+_TAG = regex(r"<(task-id|tool-use-id|status|summary)>(.*?)</\1>", re.DOTALL)
 
 # What the CLI notes for itself, and the field that says the most. A kind that is not here is kept whole.
 _NOTES: dict[str, str] = {

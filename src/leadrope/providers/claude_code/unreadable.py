@@ -10,6 +10,7 @@ import msgspec
 
 from leadrope.core import events
 from leadrope.providers.claude_code import failures, signals, wire
+from leadrope.regex import regex
 
 RAW_LIMIT = 64 * 1024
 """Bytes kept of a line that was not understood. Smaller cuts short the JSON that someone will want to read; larger lets
@@ -19,8 +20,8 @@ ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """All that reading a line can raise."""
 
 _REQUEST = msgspec.json.Decoder(wire.AnyRequest)
-_DEEP_REQUEST = re.compile(rb'\{"type":"control_request","request_id":"([A-Za-z0-9_-]+)"')
-_DEEP_RESULT = re.compile(rb'\s*\{"type": ?"result",.*\}\s*\Z', re.DOTALL)
+_DEEP_REQUEST = regex(rb'\{"type":"control_request","request_id":"([A-Za-z0-9_-]+)"')
+_DEEP_RESULT = regex(rb'\s*\{"type": ?"result",.*\}\s*\Z', re.DOTALL)
 """One whose values are nested too deeply to be read, but which has its end."""
 _KNOWN_TYPES = frozenset(kind.__struct_config__.tag for kind in get_args(wire.Line))
 

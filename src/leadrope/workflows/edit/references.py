@@ -8,11 +8,12 @@ from typing import Any
 
 import msgspec
 
+from leadrope.regex import regex
 from leadrope.workflows import links, model
 from leadrope.workflows import template_syntax as syntax
 
 LINK_KEYS = ("after", "next", "on_error")
-_PART = re.compile(r"""\.[A-Za-z0-9_][A-Za-z0-9_-]*|\[\s*(?:"(?:[^"\\]|\\.)*"|'[^']*')\s*\]""")
+_PART = regex(r"""\.[A-Za-z0-9_][A-Za-z0-9_-]*|\[\s*(?:"(?:[^"\\]|\\.)*"|'[^']*')\s*\]""")
 _BEGINS = r"(?<![A-Za-z0-9_-])"
 _NOT_A_NAME = r"(?![A-Za-z0-9_-])"
 _IS_KEY = r"[\"']?\s*:"

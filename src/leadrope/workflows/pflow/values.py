@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from leadrope.regex import regex
 from leadrope.workflows import yaml_values
 from leadrope.workflows.markdown_blocks import Entry, Fence, Parameter
 from leadrope.workflows.markdown_values import (
@@ -33,11 +34,11 @@ from leadrope.workflows.yaml_values import NotYaml
 _TRUE = frozenset(form for word in ("true", "yes", "on") for form in (word, word.capitalize(), word.upper()))
 _FALSE = frozenset(form for word in ("false", "no", "off") for form in (word, word.capitalize(), word.upper()))
 _NULL = frozenset(("null", "Null", "NULL", "~"))
-_INT = re.compile(r"[+-]?[0-9]{1,4000}")
-_FLOAT = re.compile(r"[+-]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_INT = regex(r"[+-]?[0-9]{1,4000}")
+_FLOAT = regex(r"[+-]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_ESCAPE = regex(r"\\(.)", re.DOTALL)
 _ESCAPED = {"\\": "\\", '"': '"', "n": "\n", "t": "\t", "r": "\r", "0": "\0", "/": "/", " ": " "}
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_NAME = regex(r"[A-Za-z_][A-Za-z0-9_-]*")
 _FIRST = "\uf8ff"
 """Stands for the key of a parameter while its value is read: no author writes it."""
 

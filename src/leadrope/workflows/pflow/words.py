@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from leadrope.regex import regex
 from leadrope.workflows import shell_quoting, templates
 from leadrope.workflows.model import FILE_SUFFIX, Step, filled_from_files
 from leadrope.workflows.problems import Findings, Path, Place
@@ -23,7 +24,7 @@ _CLAUDE = ("claude", "claude-code")
 _EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max"}
 _WALLS = {"read-only": "read-only", "workspace-write": "workspace"}
 _OTHER_MODEL = "The step uses `step_model` of your config.toml, or its default."
-_FOREIGN_MODEL = re.compile(
+_FOREIGN_MODEL = regex(
     r"(?:openai|azure|gemini|google|vertex_ai|bedrock|openrouter|ollama(?:_chat)?|mistral|groq|xai|cohere|deepseek"
     r"|perplexity|together_ai|fireworks_ai)/.*"
     r"|(?:gpt|o[1-9]|gemini|mistral|llama|deepseek|grok|command)[-_.0-9].*",
@@ -202,7 +203,7 @@ def _prompt_cache(said: Said, kind: str, chunks: Mapping[str, str]) -> None:
     said.values["system"] = "\n\n".join([*([own] if isinstance(own, str) and own else []), *texts])
 
 
-_CHUNK_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*(?:\S+[ \t]+)*cache[ \t]*$")
+_CHUNK_FENCE = regex(r"^ {0,3}(`{3,}|~{3,})[ \t]*(?:\S+[ \t]+)*cache[ \t]*$")
 
 
 def cache_chunks(lines: Sequence[str]) -> dict[str, str]:

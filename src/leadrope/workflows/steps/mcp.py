@@ -17,13 +17,14 @@ from leadrope.core import home as homes
 from leadrope.core.redaction import Redactor
 from leadrope.core.request import McpServer
 from leadrope.core.tools import ToolCall
+from leadrope.regex import regex
 from leadrope.workflows import fits, mcp_client, mcp_process, mcp_wires, templates
 from leadrope.workflows.known_secrets import KnownSecrets
 from leadrope.workflows.problems import nearest
 from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed, brief
 
 DEFAULT_S = 60.0
-_TOOL = re.compile(r"[A-Za-z0-9_./-]{1,128}")
+_TOOL = regex(r"[A-Za-z0-9_./-]{1,128}")
 
 
 class Mcp(Config, frozen=True, kw_only=True):
@@ -202,7 +203,7 @@ def _done(config: Mcp, result: dict[str, Any]) -> Done:
     return Done(outputs=outputs)
 
 
-_JSON_BLOCK = re.compile(r"^```json[ \t]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE)
+_JSON_BLOCK = regex(r"^```json[ \t]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE)
 
 
 def _block(text: str, tool: str) -> Any:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from leadrope import errors
+from leadrope.regex import regex
 from leadrope.workflows import file_calls, places, tables, templates
 from leadrope.workflows.places import Place
 from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed, as_mistake
@@ -19,9 +20,9 @@ from leadrope.workflows.steps.write_file import text_of
 
 PREFIX = "workflow-output-"
 _ENDINGS = {"markdown": ".md", "html": ".html", "text": ".txt"}
-_HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+(.{1,200})$", re.MULTILINE)
-_WORD = re.compile(r"[^\W_]+")
-_NAME_WORD = re.compile(r"\w[\w.-]*")
+_HEADING = regex(r"^ {0,3}#{1,6}[ \t]+(.{1,200})$", re.MULTILINE)
+_WORD = regex(r"[^\W_]+")
+_NAME_WORD = regex(r"\w[\w.-]*")
 _CHARS = {" ": "a space", "\n": "a line break", "\t": "a tab", "/": "a slash", "\\": "a backslash"}
 _TRIES = 100
 NAME_CHARS = 120
