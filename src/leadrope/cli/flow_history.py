@@ -263,6 +263,7 @@ def _why(result: object) -> str:
     for step in result.get("steps", ()):
         if step.get("state") == "failed" and not step.get("is_handled"):
             name, message = str(step.get("id")), str((step.get("error") or {}).get("message", "failed"))
+            message = message.partition("\nTraceback ")[0]
             return message if message.startswith(f"{name}:") else f"{name}: {message}"
     return ""
 

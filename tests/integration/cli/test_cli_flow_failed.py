@@ -207,3 +207,14 @@ async def test_steps_turns_and_retries_are_told_in_a_pipe(desk: Any) -> None:
         assert re.fullmatch(pattern, line), told
     quiet = await desk.leadrope("flow", "run", "test", "-q")
     assert "⋯" not in quiet.err
+
+
+async def test_the_history_tells_an_error_of_code_without_its_traceback(desk: Any) -> None:
+    write(desk, '## Steps\n\n### sum\n\nAdds.\n\n- type: code\n\n```python code\nreturn {}["total"]\n```\n')
+    failed = await desk.leadrope("flow", "run", "test.flow.md")
+    assert failed.code == 1
+    assert failed.err.count("KeyError: 'total'") == 1
+    assert "Traceback" in failed.err
+    listed = await desk.leadrope("flow", "history")
+    assert "sum: line 1: KeyError: 'total'" in listed.out
+    assert "Traceback" not in listed.out
