@@ -10,6 +10,7 @@ from leadrope.cli import runs_revoke, table
 from leadrope.cli.live_lines import seconds
 from leadrope.cli.markdown_stream import MarkdownStream
 from leadrope.cli.render import ending_lines
+from leadrope.core.rehearsed import is_rehearsed
 from leadrope.core.request import normal_mode
 from leadrope.core.result import RunResult
 from leadrope.regex import regex
@@ -66,6 +67,7 @@ def _fact(name: str, value: str, width: int, *, is_live: bool) -> list[str]:
 
 def _about(run: RunInfo, note: str, texts: Texts) -> list[tuple[str, str]]:
     source = "computed" if texts.result is None else texts.result.cost_source
+    cost = "none (rehearsal)" if is_rehearsed(run.labels) else f"${run.cost_usd:.4f} ({run.cost_label}, {source})"
     state = run.state if run.outcome is None else f"{run.state}, {run.outcome}"
     found = [
         ("run", run.id),
@@ -77,7 +79,7 @@ def _about(run: RunInfo, note: str, texts: Texts) -> list[tuple[str, str]]:
         ("started", time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.started or run.created))),
         ("duration", _duration(run)),
         ("attempts", str(run.attempt if texts.result is None else texts.result.attempts)),
-        ("cost", f"${run.cost_usd:.4f} ({run.cost_label}, {source}), {run.tokens:,} tokens{_requests(texts.result)}"),
+        ("cost", f"{cost}, {run.tokens:,} tokens{_requests(texts.result)}"),
     ]
     if run.labels:
         found.append(("labels", clean(", ".join(f"{key}={value}" for key, value in run.labels.items()))))

@@ -17,6 +17,7 @@ import msgspec
 
 from leadrope.core import redaction
 from leadrope.core.events import Recorded
+from leadrope.core.rehearsed import is_rehearsed
 from leadrope.core.request import RunRequest
 from leadrope.core.result import RunResult
 from leadrope.runs import page_diff, page_entries
@@ -93,7 +94,10 @@ def _head(info: RunInfo, story: Story, result: RunResult | None, write: Writer) 
     marks = {"succeeded": "good", "degraded": "warn", "parked": "warn", "stopped": "warn"}
     mark = marks.get(outcome, "bad" if result or info.outcome else "")
     usage = result.usage if result else None
-    cost = result.cost_usd if result else info.cost_usd
+    cost = f"${result.cost_usd if result else info.cost_usd:.4f}"
+    cost_note = result.cost_note if result else info.cost_label
+    if is_rehearsed(info.labels):
+        cost, cost_note = "none", "rehearsal"
     began = info.started or story.first or info.created
     ended = info.ended or (story.last if info.state == "ended" else 0)
     took = result.duration_s if result else max(0.0, ended - began) if ended else 0.0
@@ -102,7 +106,7 @@ def _head(info: RunInfo, story: Story, result: RunResult | None, write: Writer) 
     facts = [
         ("started", when(began), ""),
         ("took", page_entries.span(took) if took else "—", count(info.attempt, "attempt") if info.attempt > 1 else ""),
-        ("cost", f"${cost:.4f}", result.cost_note if result else info.cost_label),
+        ("cost", cost, cost_note),
         ("tokens", f"{tokens:,}", f"{usage.output_tokens:,} written" if usage else ""),
         ("tool calls", f"{len(story.calls):,}", f"{denied} denied" if denied else "none denied"),
         ("people asked", f"{len(story.asked):,}", ""),
@@ -289,9 +293,8 @@ def _money(info: RunInfo, result: RunResult | None, write: Writer) -> Safe:
         )
     )
     source = "the agent's own estimate" if totals.cost_source == "cli" else "reckoned from tokens and a price list"
-    note = (
-        f"{totals.cost_label}, {source}; {count(totals.num_turns, 'model call')} in {count(totals.attempts, 'attempt')}"
-    )
+    label = "a rehearsal, not paid for" if is_rehearsed(info.labels) else totals.cost_label
+    note = f"{label}, {source}; {count(totals.num_turns, 'model call')} in {count(totals.attempts, 'attempt')}"
     return joined(tag("h2", "Cost and tokens", _small(note)), _table(rows))
 
 

@@ -48,7 +48,10 @@ async def test_what_the_demo_names_at_its_end_works(desk: Any) -> None:
     assert (await desk.leadrope("demo", "--yes")).code == 0
     page = await desk.leadrope("export", "last", "--html", "-O", "demo.html")
     assert page.code == 0, page.err
-    assert "add() in calc.py" in (desk.project / "demo.html").read_text()
+    shown = (desk.project / "demo.html").read_text()
+    assert "add() in calc.py" in shown
+    assert "<dd>none<small>rehearsal</small></dd>" in shown
+    assert "cost       none (rehearsal), 440 tokens, 4 model requests" in (await desk.leadrope("runs", "show")).out
     changes = await desk.leadrope("runs", "diff")
     assert "+    return a + b" in changes.out
     asked = await desk.leadrope("approvals", "list", "--all")
