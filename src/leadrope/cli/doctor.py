@@ -66,7 +66,8 @@ def command(*, output: str) -> int:
         screen = Screen.of_process()
         click.echo(f"leadrope {__version__}")
         report = asyncio.run(examine(os.environ, lambda check: _print(check, screen)))
-        click.echo("All checks passed." if report.ok else "Some checks failed; see the lines marked ✗.")
+        ended = "All checks passed." if report.ok else "Some checks failed; see the lines marked ✗."
+        click.echo("\n".join(screen.fitted(ended)))
     return 0 if report.ok else 1
 
 

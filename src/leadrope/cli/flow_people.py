@@ -68,7 +68,7 @@ class AtTerminal:
                 try:
                     answer = answers.read(said)
                 except NotOffered as error:
-                    console.say(f"  {error}")
+                    console.say_wrapped(str(error), is_dim=False)
                     continue
                 if answer is not None and not answer.approved and not answer.reason:
                     return msgspec.structs.replace(answer, reason=await self._why())
@@ -88,7 +88,7 @@ class AtTerminal:
                 try:
                     value = typed(field, said)
                 except ValueError as error:
-                    self._console.say(f"  {exact(str(error))}")
+                    self._console.say_wrapped(exact(str(error)), is_dim=False)
                     continue
                 if value is not UNSET:
                     found[field.name] = value

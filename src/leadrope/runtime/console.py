@@ -236,10 +236,10 @@ class Console:
                 return found
         return os.terminal_size((80, 24))
 
-    def say_wrapped(self, text: str) -> None:
-        """A dim remark, broken between words."""
+    def say_wrapped(self, text: str, *, is_dim: bool = True) -> None:
+        """A remark, broken between words."""
         for line in textwrap.wrap(text, max(20, self._size().columns - 2)):
-            self.say(self.dim(f"  {line}"))
+            self.say(self.dim(f"  {line}") if is_dim else f"  {line}")
 
     def prompt(self, head: str, choices: Sequence[str]) -> str:
         """The choices, on a further line where the screen is too narrow for all of them."""
@@ -247,7 +247,8 @@ class Console:
         for place, choice in enumerate(choices):
             piece = choice if place == 0 else f" · {choice}"
             if place and len(lines[-1]) + len(piece) > width:
-                lines.append(" " * len(head) + choice)
+                indent = " " * len(head)
+                lines += textwrap.wrap(choice, max(20, width), initial_indent=indent, subsequent_indent=indent + "  ")
             else:
                 lines[-1] += piece
         return "\n".join(lines) + ": "
@@ -267,7 +268,7 @@ class Console:
         try:
             said = await self._edited(text, field, now)
         except errors.LeadropeError as error:
-            self.say(f"  {error.message}")
+            self.say_wrapped(error.message, is_dim=False)
             return edited
         if not said or said == text:
             self.say("  Nothing was changed.")
@@ -277,7 +278,7 @@ class Console:
         try:
             found = msgspec.json.decode(said, type=dict[str, Any])
         except msgspec.MsgspecError as error:
-            self.say(f"  That is not a JSON object: {error}")
+            self.say_wrapped(f"That is not a JSON object: {error}", is_dim=False)
             return edited
         return found if found != now else edited
 
@@ -330,7 +331,7 @@ class Console:
             try:
                 return chosen(question, said)
             except ValueError as error:
-                self.say(f"  {error}")
+                self.say_wrapped(str(error), is_dim=False)
 
     async def _plan(self, asked: QuestionRequested, since: float) -> Answer:
         self.say()

@@ -127,6 +127,8 @@ class Desk:
     async def shell(self, *argv: str, stdin: Path | None = None, **environ: str) -> AsyncIterator[Terminal]:
         """Any program on a terminal of its own."""
         master, slave = pty.openpty()
+        if "COLUMNS" in environ:
+            termios.tcsetwinsize(slave, (45, int(environ["COLUMNS"])))
         given = os.open(stdin, os.O_RDONLY) if stdin else os.dup(slave)
         try:
             process = await asyncio.create_subprocess_exec(

@@ -83,6 +83,16 @@ async def test_errors_hints_and_empty_lists(desk: Any) -> None:
         assert [line for line in too_long(lines) if not any(path in line for path in paths)] == [], words
 
 
+async def test_what_may_be_answered_to_a_call(desk: Any) -> None:
+    async with desk.at_terminal("demo", **NARROW) as terminal:
+        await terminal.reads("[n]o · [e]dit:")
+        terminal.types("y\r")
+        await terminal.ends()
+    question = terminal.seen.replace("\r", "").partition("Allow? ")[2].partition("[n]o")[0]
+    assert 'any "python3 -m' in question
+    assert too_long(question.split("\n")) == []
+
+
 async def test_doctor_breaks_paths_at_slashes(desk: Any) -> None:
     lines = await shown(desk, "doctor")
     assert [line for line in too_long(lines) if "/" not in line and "-m leadrope" not in line] == []
@@ -93,8 +103,12 @@ async def test_lists_of_workflows_and_their_questions(desk: Any) -> None:
     (desk.project / "release.flow.md").write_text(FLOW)
     async with desk.at_terminal("flow", "run", "release", **NARROW) as terminal:
         await terminal.reads("Continue? [y]es")
+        terminal.types("whenever you like\r")
+        await terminal.reads("is not an", "Continue? [y]es")
         terminal.types("later\r")
         await terminal.ends()
+    remark = terminal.seen.replace("\r", "").partition("'whenever you like' is")[2].partition("Continue?")[0]
+    assert too_long(remark.split("\n")[1:]) == []
     for words in (("flow", "list"), ("flow", "history")):
         lines = await shown(desk, *words)
         rows = [line for line in lines if "release" in line]
