@@ -44,7 +44,7 @@ def test_mypy_finds_every_typo_in_a_users_program_and_nothing_else(tmp_path: Pat
 def test_the_keywords_are_the_fields_of_a_request() -> None:
     fields = get_type_hints(RunRequest)
     assert next(iter(fields)) == "prompt"
-    del fields["prompt"], fields["agent_from"]  # the latter is set by leadrope alone
+    del fields["prompt"], fields["agent_from"], fields["attachment_root"]  # the latter two are set by leadrope alone
     taken = {name: as_taken(kind) for name, kind in RunRequest.__annotations__.items() if name in fields}
     keywords = {name: kind.__forward_arg__ for name, kind in RunFields.__annotations__.items()}
     assert list(keywords.items()) == list(taken.items())

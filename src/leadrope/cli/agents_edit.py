@@ -11,6 +11,7 @@ import click
 
 from leadrope import errors, spelling
 from leadrope.cli import config_edit, confirm, options, origins
+from leadrope.confined import real_path
 from leadrope.core import config as configs
 from leadrope.core import home
 from leadrope.regex import regex
@@ -88,9 +89,7 @@ def new(name: str, description: str | None, mcp_server: tuple[str, ...], **given
 def _fields(given: Mapping[str, Any]) -> dict[str, Any]:
     """The flags as keys of the entry; a file stays a file, so that it can be edited."""
     kept = dict(given)
-    named = {
-        field: str(Path(kept.pop(flag)).expanduser().resolve()) for flag, field in _FILES.items() if kept.get(flag)
-    }
+    named = {field: real_path(Path(kept.pop(flag)).expanduser()) for flag, field in _FILES.items() if kept.get(flag)}
     fields = options.overrides(kept)
     for field, path in named.items():
         if field.removesuffix("_file") in fields:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from leadrope import errors
+from leadrope.confined import real_path
 from leadrope.core import toml_lines
 from leadrope.regex import regex
 
@@ -21,7 +22,7 @@ _HEADER = regex(r"^[ \t]*\[\[?(?P<keys>[^\]\n]+)\]\]?[ \t]*(?:#.*)?$")
 def read_file(path: Path) -> str:
     """The text, newlines as they are; empty where there is no file."""
     try:
-        return path.resolve().read_bytes().decode()
+        return Path(real_path(path)).read_bytes().decode()
     except FileNotFoundError:
         return ""
     except (OSError, UnicodeDecodeError) as error:
@@ -139,6 +140,6 @@ def _write(path: Path, text: str, wanted: Mapping[str, Any], by_hand: str) -> No
     if says != wanted:
         raise errors.BadConfig(f"{path} is written in a way that leadrope does not change", hint=by_hand)
     try:
-        replace_file(path.resolve(), text)
+        replace_file(Path(real_path(path)), text)
     except OSError as error:
         raise errors.BadConfig(f"{path} cannot be written: {error.strerror}", hint=by_hand) from None

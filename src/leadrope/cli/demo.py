@@ -26,7 +26,7 @@ from leadrope.cli import live, table, values
 from leadrope.cli.exits import INTERRUPTED, exit_code
 from leadrope.cli.render import Renderer
 from leadrope.cli.screen import Screen
-from leadrope.confined import read_named
+from leadrope.confined import read_named, real_path
 from leadrope.core import actors, home, rehearsed
 from leadrope.core.config import Config
 from leadrope.core.events import ApprovalRequested, QuestionRequested
@@ -114,7 +114,7 @@ def _open_page(run_id: str, screen: Screen) -> None:
 def scene() -> Iterator[Scene]:
     """A repository with a bug, and an environment with nothing of the user's in it. Both are gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="leadrope-demo-", ignore_cleanup_errors=True) as folder:
-        root = Path(folder).resolve()
+        root = Path(real_path(Path(folder)))
         repository = root / "calculator"
         (root / "home").mkdir()
         (root / "tmp").mkdir()

@@ -21,6 +21,7 @@ from leadrope.cli import flow_access, flow_result, hangup, json_output, rehearse
 from leadrope.cli.flow_view import FlowView
 from leadrope.cli.lazy import LazyGroup
 from leadrope.cli.screen import Screen
+from leadrope.confined import real_path
 from leadrope.core import actors, home
 from leadrope.core import config as configs
 from leadrope.core.request import Billing
@@ -380,7 +381,7 @@ def _ahead_of(
 
     if not ahead.begins_with_a_command(loaded.workflow):
         return None
-    workspace, own = folder.resolve(), home.leadrope_home(environ)
+    workspace, own = Path(real_path(folder)), home.leadrope_home(environ)
     return lambda: ahead.opened(
         loaded.workflow, workspace=workspace, environ=environ, config=config, home=own, access=access
     )

@@ -15,6 +15,7 @@ from leadrope import errors, spelling
 from leadrope.cli import flags, json_output, table
 from leadrope.cli.flow_looks import EMPTY, found, judged, style, width, written
 from leadrope.cli.screen import Screen
+from leadrope.confined import real_path
 from leadrope.core import home, rehearsed
 from leadrope.runs.flow_values import FlowFilter, FlowInfo
 from leadrope.runtime.shown import clean, one_line
@@ -100,7 +101,7 @@ def _listed() -> list[Listed]:
         return []
 
     async def look(service: Service) -> dict[Path, FlowInfo | None]:
-        return {path: service.flows.last_of(file=str(path.resolve())) for _, path, _ in files}
+        return {path: service.flows.last_of(file=real_path(path)) for _, path, _ in files}
 
     last = with_service(look, reads=True) if has_store() else {}
     rows = []
@@ -164,7 +165,7 @@ def history(workflow: str | None, limit: int, is_open: bool, here: bool, output:
     """List executions, newest first; with WORKFLOW, only its executions."""
     from leadrope.cli.runs import has_store, with_service  # noqa: PLC0415  # not needed for --help
 
-    folder = str(Path.cwd().resolve())
+    folder = real_path(Path.cwd())
     wanted = FlowFilter(is_open=is_open, is_top=True, limit=limit, cwd=folder if here else None)
 
     async def look(service: Service) -> list[Told]:

@@ -16,6 +16,7 @@ import msgspec
 from leadrope import errors, spelling
 from leadrope.cli import flags, policy_allow
 from leadrope.cli.screen import Screen, Style
+from leadrope.confined import real_path
 from leadrope.core import config as configs
 from leadrope.core import home
 from leadrope.core.request import normal_mode
@@ -198,7 +199,7 @@ def explain(
     [run] allow of your config.toml counts, as in a run.
     """
     found = _gather(cwd, policies, agent)
-    workspace = str(Path(cwd).resolve())
+    workspace = real_path(Path(cwd))
     wanted = msgspec.structs.replace(examples.call_of(call, id="explain"), cwd=at)
     for pattern in allow:
         patterns.parse(pattern)  # BadValue says what to write instead

@@ -11,6 +11,7 @@ import click
 
 from leadrope import errors
 from leadrope.cli import config_edit
+from leadrope.confined import real_path
 from leadrope.core import config as configs
 from leadrope.core import home
 from leadrope.policy import patterns
@@ -72,7 +73,7 @@ def write(path: Path, entries: Sequence[str]) -> None:
     import tomlkit  # noqa: PLC0415  # 40 ms that only a change costs
     from tomlkit.exceptions import TOMLKitError  # noqa: PLC0415  # the same
 
-    target = path.resolve()
+    target = Path(real_path(path))
     try:
         text = target.read_text() if target.exists() else ""
         document: TOMLDocument = tomlkit.parse(text)

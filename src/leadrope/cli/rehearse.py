@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from leadrope import errors
+from leadrope.confined import real_path
 from leadrope.core import home, rehearsed
 from leadrope.runtime.shown import clean
 
@@ -57,7 +58,7 @@ def read(name: str, cwd: Path) -> Script:
     if not path.is_file():
         raise errors.BadValue("--rehearse", f"there is no file {name}", hint=_FIRST)
     try:
-        return load(path, variables={"cwd": str(cwd.resolve())})
+        return load(path, variables={"cwd": real_path(cwd)})
     except BadScript as error:
         raise errors.BadValue("--rehearse", f"{name}: {error.message}", hint=error.hint) from None
 

@@ -13,7 +13,7 @@ import click
 from leadrope import errors
 from leadrope.cli import flags, json_output, table, values
 from leadrope.cli.screen import PIPED_WIDTH, Screen
-from leadrope.confined import read_named
+from leadrope.confined import read_named, real_path
 from leadrope.runtime.sessions import SessionInfo, Sessions
 from leadrope.runtime.shown import clean
 
@@ -43,7 +43,7 @@ def command() -> None:
 @flags.old_json()
 def list_(*, here: bool, limit: int, output: str) -> int:
     """List sessions, last used first."""
-    cwd = str(Path.cwd().resolve()) if here else None
+    cwd = real_path(Path.cwd()) if here else None
     every = [info for info in Sessions.of().listing() if cwd is None or info.cwd == cwd]
     found = every[:limit] if limit else every
     if output == "json":

@@ -22,10 +22,13 @@ from leadrope.confined.values import kind_of
 MOST_TEXT = 64 * 1024 * 1024
 
 
-def open_named(path: str | os.PathLike[str], *, workspaces: Iterable[Path] = (), pipes: bool = False) -> BinaryIO:
+def open_named(
+    path: str | os.PathLike[str], *, workspaces: Iterable[Path] = (), pipes: bool = False, only_there: bool = False
+) -> BinaryIO:
     """A regular file. Inside of a workspace links are followed as long as they stay in it; UnsafeFile for others.
 
-    `pipes`: one that lies in no workspace is opened and waited for: `--file <(command)` is one.
+    `pipes`: one that lies in no workspace is opened and waited for: `--file <(command)` is one. `only_there`: a file
+    that lies in no workspace is refused.
     """
     full = _full(path)
     for workspace in workspaces:
@@ -33,6 +36,8 @@ def open_named(path: str | os.PathLike[str], *, workspaces: Iterable[Path] = (),
         if relative is not None:
             with Folder.open(workspace, hard_links=True) as folder:
                 return folder.open_read(folder.resolve(relative))
+    if only_there:
+        raise errors.UnsafeFile(full, "is outside of the workspace", hint="Copy it into the workspace.")
     # Not waiting, or the opening of a pipe would wait for its other side.
     file = os.open(full, handles.READ & ~getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
     kind = kind_of(os.fstat(file))

@@ -13,7 +13,8 @@ import msgspec
 
 from leadrope import errors
 from leadrope.confined import open_named
-from leadrope.core import attachments_image
+from leadrope.core import attachments_image, extra_dirs
+from leadrope.core.request import RunRequest
 
 Kind = Literal["image", "pdf", "text"]
 
@@ -51,24 +52,38 @@ class Attachment(msgspec.Struct, frozen=True, kw_only=True):
         return f"Attachment({self.name!r}, {self.media_type}, {len(self.content)} bytes)"
 
 
-def read(paths: Iterable[str], cwd: Path) -> tuple[Attachment, ...]:
-    """The files, each of a kind and size that can be sent, or the first thing that is wrong. Relative to `cwd`."""
+def of_request(request: RunRequest) -> tuple[Attachment, ...]:
+    cwd = Path(request.cwd or ".")
+    root = Path(request.attachment_root) if request.attachment_root is not None else None
+    others = [Path(cwd, Path(folder).expanduser()) for folder in extra_dirs.paths(request.extra_dirs)]
+    return read(request.attachments, cwd, root=root, others=others)
+
+
+def read(
+    paths: Iterable[str], cwd: Path, *, root: Path | None = None, others: Iterable[Path] = ()
+) -> tuple[Attachment, ...]:
+    """The files, each of a kind and size that can be sent, or the first thing that is wrong. Relative to `cwd`.
+
+    Where an agent can write, in `cwd` and the `others`, no link is followed out of the folder. With `root` all of them
+    must lie in that folder.
+    """
     wanted = tuple(paths)
+    folders = (cwd, *others) if root is None else (root,)
     if len(wanted) > COUNT_LIMIT:
         raise errors.BadAttachment(f"{len(wanted)} files", f"at most {COUNT_LIMIT} can be attached")
     found: list[Attachment] = []
     room = TOTAL_LIMIT
     for path in wanted:
-        one = _read_one(path, cwd, room)
+        one = _read_one(path, cwd, room, folders, is_bound=root is not None)
         room -= len(one.content)
         found.append(one)
     return tuple(found)
 
 
-def _read_one(given: str, cwd: Path, room: int) -> Attachment:
+def _read_one(given: str, cwd: Path, room: int, folders: Iterable[Path], *, is_bound: bool) -> Attachment:
     try:
         path = Path(cwd, Path(given).expanduser())
-        with open_named(path, workspaces=(cwd,)) as file:
+        with open_named(path, workspaces=folders, only_there=is_bound) as file:
             return _judge(given, path.name, file, room)
     except FileNotFoundError:
         raise errors.BadAttachment(

@@ -448,7 +448,9 @@ def filled(request: RunRequest, named: Collection[str], defaults: RunRequest) ->
 
 def unknown_field(name: str, others: Iterable[str] = ()) -> errors.BadValue:
     """A keyword that a program has misspelt; `others` are those that are not fields of a request."""
-    fields = [field for field in RunRequest.__struct_fields__ if field not in ("prompt", "agent_from")]
+    fields = [
+        field for field in RunRequest.__struct_fields__ if field not in ("prompt", "agent_from", "attachment_root")
+    ]
     hint = "`help(leadrope.RunRequest)` lists the fields; clocks and the budget are fields of leadrope.Limits."
     limits = difflib.get_close_matches(name, Limits.__struct_fields__, n=1)
     if name not in limits and (close := difflib.get_close_matches(name, (*fields, *others), n=2)):

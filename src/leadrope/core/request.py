@@ -142,6 +142,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """What the agent is asked to do."""
     attachments: tuple[str, ...] = ()
     """Paths of files and images to send with the first prompt."""
+    attachment_root: str | None = None
+    """The only folder that attachments may lie in, links followed; set by workflows."""
     provider: str = "claude-code"
     """The agent program."""
     agent: str | None = None
@@ -245,6 +247,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             *,
             prompt: str,
             agent_from: Literal["config", "user", "repository"] | None = None,
+            attachment_root: str | None = None,
             **fields: Unpack[RunFields],
         ) -> None:
             """As the keywords of `run`: lists may be given where the fields hold tuples; `check` converts them."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from leadrope.confined import real_path
 from leadrope.policy.examples import Example
 from leadrope.policy.paths import literal
 from leadrope.policy.resolve import settings_only
@@ -36,11 +37,11 @@ def own_paths(home: Path, config: Path | None = None) -> tuple[str, ...]:
     The folder of its data is protected but for the checkouts in it, which runs are started in to be changed.
     """
     found: list[str] = []
-    for folder in dict.fromkeys((home, home.resolve())):
+    for folder in dict.fromkeys((home, Path(real_path(home)))):
         root = literal(str(folder))
         found += [root, f"{root}/*", f"{root}/[!w]*/", f"{root}/workflows/"]
         found += [f"{root}/worktrees/*", f"{root}/worktrees/*/worktree.json", f"{root}/worktrees/*/index"]
-    for file in dict.fromkeys((config, config.resolve())) if config is not None else ():
+    for file in dict.fromkeys((config, Path(real_path(config)))) if config is not None else ():
         found.append(literal(str(file)))
     return tuple(found)
 

@@ -324,7 +324,7 @@ class Reader:
 
 def _other_files(folder: Path, file: Path) -> list[str]:
     try:
-        found = names(folder.resolve(), most=_MOST_SUGGESTED)
+        found = names(Path(real_path(folder)), most=_MOST_SUGGESTED)
     except (OSError, RuntimeError):
         return []
     return [entry.name for entry in found if entry.name.endswith(".toml") and entry.path != str(file)]

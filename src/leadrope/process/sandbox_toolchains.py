@@ -79,7 +79,7 @@ def _pythons(folder: str, seen: tuple[str, ...]) -> Iterator[Place]:
 
 def _has_python(folder: Path) -> bool:
     try:
-        return any(entry.name.startswith("python3") for entry in names(folder.resolve(), most=_MOST_ENTRIES))
+        return any(entry.name.startswith("python3") for entry in names(Path(real_path(folder)), most=_MOST_ENTRIES))
     except (OSError, RuntimeError):
         return False
 
@@ -97,7 +97,7 @@ def _parts(entry: Place, home: str) -> Iterator[Place]:
         yield Place(name=str(Path(entry.name).parent), real=str(prefix))
         if str(Path(entry.name).parent) != str(prefix):
             yield Place(name=str(prefix), real=str(prefix))
-        if Path(entry.name).parent.resolve() != prefix:  # the bin folder alone is a link
+        if Path(real_path(Path(entry.name).parent)) != prefix:  # the bin folder alone is a link
             yield entry
         return
     yield Place(name=entry.name, real=entry.real, is_dir=reachable.is_dir(entry.real))

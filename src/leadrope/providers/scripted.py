@@ -55,7 +55,7 @@ class Scripted:
             session_id=session_id,
             model=model,
             secrets=(request.credential.reveal(),) if request.credential else (),
-            attachments=attachments.read(request.attachments, Path(request.cwd or ".")),
+            attachments=attachments.of_request(request),
         )
 
     def session(self, request: RunRequest, launch: base.Launch) -> ClaudeSession:

@@ -20,7 +20,16 @@ from leadrope.runs.store import Filter, RunInfo, Texts
 from leadrope.runtime.sessions import Sessions
 
 LAST = "last"
-_OF_ONE_RUN = ("prompt", "attachments", "session_id", "resume", "fork", "persist_session", "output_schema")
+_OF_ONE_RUN = (
+    "prompt",
+    "attachments",
+    "attachment_root",
+    "session_id",
+    "resume",
+    "fork",
+    "persist_session",
+    "output_schema",
+)
 """What belongs to one prompt and the form of its answer, and is not a setting of the session."""
 _MERGED = ("variables",)
 

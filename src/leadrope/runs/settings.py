@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from leadrope import errors
+from leadrope.confined import real_path
 from leadrope.core import config as configs
 from leadrope.core.toml_lines import dotted
 from leadrope.core.wrong_types import in_words, split, suggest, unknown_key
@@ -97,8 +98,8 @@ class WorktreeTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     def of(self, cwd: Path) -> WorktreeTable:
         """The nearest project that the folder lies in; commands come from the user, never from the repository."""
-        here = cwd.resolve()
-        known = {Path(name).expanduser().resolve(): found for name, found in self.projects.items()}
+        here = Path(real_path(cwd))
+        known = {Path(real_path(Path(name).expanduser())): found for name, found in self.projects.items()}
         return next((known[folder] for folder in (here, *here.parents) if folder in known), self)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from leadrope import errors
+from leadrope.confined import real_path
 from leadrope.core import events
 from leadrope.core.request import RunRequest
 from leadrope.runs.store import RunInfo
@@ -63,7 +64,7 @@ def placed(request: RunRequest) -> RunRequest:
             binary = str(Path(binary).expanduser().absolute())
         cwd = request.cwd
         if cwd is not None or request.resume is None:
-            cwd = str(Path(cwd or ".").expanduser().resolve())
+            cwd = real_path(Path(cwd or ".").expanduser())
     except (OSError, RuntimeError):
         return request
     return msgspec.structs.replace(request, cwd=cwd, policy_files=rules, binary=binary)

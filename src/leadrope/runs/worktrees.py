@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from leadrope import errors
-from leadrope.confined import Folder
+from leadrope.confined import Folder, real_path
 from leadrope.core import home as homes
 from leadrope.regex import regex
 from leadrope.runs import git as gits
@@ -95,7 +95,7 @@ async def create(
     commit = await _commit(git, found, base)
     if carry and commit != await _commit(git, found, "HEAD"):
         raise errors.BadValue("base", f"uncommitted changes belong to HEAD, not to {base}", hint="Leave out one.")
-    place = homes.ensure((folder or home / FOLDER) / run_id).resolve()
+    place = Path(real_path(homes.ensure((folder or home / FOLDER) / run_id)))
     path = place / (_ODD.sub("-", Path(found.top).name).strip("-.") or "tree")
     if os.path.lexists(path) or (place / RECORD).exists():
         raise errors.WrongState(f"run {run_id} has a worktree already: {path}", hint="Discard it first.")
@@ -178,7 +178,7 @@ async def prune(
                 note = f"{place / name} was left alone: its record cannot be read ({error})"
                 removed.append(Discarded(run_id=name, branch="", tip="", notes=(note,)))
                 continue
-            if tree is not None and tree.run_id == name and Path(tree.folder) == (place / name).resolve():
+            if tree is not None and tree.run_id == name and tree.folder == real_path(place / name):
                 removed.append(await discard(tree, home=home, environ=environ))
     return removed
 

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from leadrope import errors, spelling
+from leadrope.confined import real_path
 from leadrope.core import extra_dirs
 
 # An agent that may edit its working directory must not be given the machine itself.
@@ -49,7 +50,7 @@ def extra_directory(given: str, cwd: str) -> str:
             hint=f"Make it, or correct {spelling.option('extra_dirs')}. Relative paths start at the working directory.",
             field="extra_dirs",
         )
-    real = path.resolve()
+    real = Path(real_path(path))
     _require_access("extra", given, real, "extra_dirs")
     refuse_system(name, str(real), "extra_dirs")
     return extra_dirs.spell(_text(real), is_read_only=is_read_only)

@@ -271,7 +271,7 @@ def _of_repository(environ: Mapping[str, str], cwd: Path) -> Iterator[Entry]:
     user_home = home.user_home(environ)
     try:
         folder = cwd.resolve(strict=True)
-    except OSError:
+    except (OSError, RuntimeError):  # the latter for a link to itself
         return  # the run itself says what is wrong with its folder
     where = [place / "agents" for place in places(folder, user_home)]
     where = [place for place in where if place != user_folder(environ) and os.path.lexists(place)]

@@ -53,7 +53,7 @@ class Collected(msgspec.Struct, frozen=True, kw_only=True):
 
 def collect(folder: Path, user_home: Path | None = None, *, above: bool = True) -> Collected:
     """`user_home` has a `.claude` too, the user's own and no repository's. Without `above` this folder alone."""
-    folder = folder.resolve()
+    folder = Path(real_path(folder))
     found = [path for name in (".mcp.json", PROJECT) if os.path.lexists(path := folder / name)]
     folders: list[str] = []
     problem = ""
@@ -86,7 +86,7 @@ def collect(folder: Path, user_home: Path | None = None, *, above: bool = True) 
 
 def places(folder: Path, user_home: Path | None) -> Iterator[Path]:
     """The agent takes subagents, commands and skills from the folders above too, up to the root of the repository."""
-    theirs = user_home.resolve() if user_home is not None else None
+    theirs = Path(real_path(user_home)) if user_home is not None else None
     for parent in (folder, *folder.parents):
         if parent == theirs and parent != folder:
             return

@@ -410,10 +410,10 @@ def _own_folders(place: base.Place) -> tuple[str, ...]:
     if config.is_absolute() and config.is_file():
         # A folder of ours as a whole; one where the user has put the file is his, and may be the workspace itself.
         own = config.parent if config.parent.name == "leadrope" else config
-        folders.append(str(own.resolve()))
+        folders.append(real_path(own))
     login = place.environ.get("CLAUDE_CONFIG_DIR")
     if login and Path(login).is_dir():  # where that login is used, it is put back
-        folders.append(str(Path(login).resolve()))
+        folders.append(real_path(Path(login)))
     return tuple(folders)
 
 

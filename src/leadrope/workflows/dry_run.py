@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from leadrope import errors
+from leadrope.confined import real_path
 from leadrope.core.tools import ToolCall
 from leadrope.runs.flow_values import FlowInfo, UnitOutcome
 from leadrope.runs.service import Service
@@ -93,7 +94,7 @@ async def look(
     """The options are those of `starting.prepared`."""
     kept, _ = starting.taken_over(service, loaded, only, begin_at, is_forced=is_forced)
     last = service.flows.last_of(file=loaded.file) if loaded.file else service.flows.last_of(name=loaded.name)
-    host = Host(service, tag="dry-run", workspace=workspace.resolve(), environ=environ, access=access)
+    host = Host(service, tag="dry-run", workspace=Path(real_path(workspace)), environ=environ, access=access)
     async with host:
         looker = _Looker(service, host, loaded.workflow, values, auto_approved or {}, uses_cache=uses_cache)
         leaves = {name for name in looker.links.steps if only is not None and name != only} | set(kept)

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from leadrope import errors
+from leadrope.confined import real_path
 from leadrope.workflows import library, markdown
 from leadrope.workflows.check import check_document
 from leadrope.workflows.check_inside import BAD_INNER, Called, is_sure, literal_name
@@ -33,7 +34,7 @@ class _File(msgspec.Struct, kw_only=True):
 
 def called_by(document: markdown.Document, path: Path, leadrope_home: Path) -> dict[str, Called]:
     """By step; without those whose workflow is named by a template."""
-    here = path.resolve()
+    here = Path(real_path(path))
     reader = _Reader(here, leadrope_home)
     reader.read(here, document)
     return reader.judge()

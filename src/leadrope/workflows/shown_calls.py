@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from leadrope.confined import real_path
 from leadrope.core.tools import ToolCall, fingerprint
 from leadrope.workflows import templates
 
@@ -25,7 +26,7 @@ def _calls(values: Mapping[str, Any], workspace: Path) -> list[tuple[str, dict[s
         command = shlex.join(templates.as_text(word) for word in command)
     if isinstance(command, str):
         cwd = values.get("cwd")
-        folder = (workspace / cwd).resolve() if isinstance(cwd, str) and cwd else workspace
+        folder = Path(real_path(workspace / cwd)) if isinstance(cwd, str) and cwd else workspace
         text = command if folder == workspace else f"cd {shlex.quote(str(folder))}\n{command}"
         found.append(("Bash", {"command": text}))
     if isinstance(code := values.get("code"), str):

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from leadrope import errors
+from leadrope.confined import real_path
 from leadrope.core import rehearsed
 from leadrope.core.config import Config
 from leadrope.core.redaction import SHORTEST, Redactor
@@ -91,7 +92,7 @@ def prepared(
         kept, source = _done_before(service, loaded, after, is_forced=is_forced), after
     else:
         kept, source = taken_over(service, loaded, only, begin_at, is_forced=is_forced)
-    folder = Path(loaded.file).parent if loaded.file else workspace.resolve()
+    folder = Path(loaded.file).parent if loaded.file else Path(real_path(workspace))
     texts = called.gather(loaded.workflow, folder, service.home)
     hidden = [*secrets, *secrets_around(service, environ), *_secrets_of(loaded.workflow, values)]
     around = surroundings.kept(
@@ -110,7 +111,7 @@ def prepared(
     settings |= {} if uses_cache else {_USES_CACHE: False}
     settings |= {_AUTO_APPROVED: dict(auto_approved)} if auto_approved else {}
     new = loaded.new(
-        execution_id or uuid.uuid4().hex, values, cwd=str(workspace.resolve()), labels=labels, settings=settings
+        execution_id or uuid.uuid4().hex, values, cwd=real_path(workspace), labels=labels, settings=settings
     )
     return msgspec.structs.replace(new, called=msgspec.to_builtins(texts)), hidden
 

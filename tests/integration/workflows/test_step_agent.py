@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from leadrope import errors
+from leadrope.core import attachments
 from leadrope.core.request import RunRequest
 from leadrope.providers.claude_code import credentials, failures
 from leadrope.runs.service import Service
@@ -267,3 +268,42 @@ async def test_a_run_that_had_ended_before_a_crash_is_not_done_again(here: Here,
     assert (again.outputs["result"], again.run_id, again.cost_usd) == ("done", done.run_id, done.cost_usd)
     other, _ = await asked_of(Here(here.workspace), tmp_path, {"result": "new"}, "agent", prompt="something else")
     assert (other.outputs["result"], other.run_id == done.run_id) == ("new", False)
+
+
+@pytest.mark.parametrize(("kind", "parameter"), [("agent", "attachments"), ("llm", "images")])
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("../outside.txt", "outside_workspace"),
+        ("/etc/hostname", "outside_workspace"),
+        ("~/outside.txt", "bad_input"),
+        ("link.txt", "outside_workspace"),
+        ("linked/outside.txt", "outside_workspace"),
+        ("blocked.txt", "denied"),
+    ],
+)
+async def test_only_files_of_the_workspace_that_may_be_read_are_attached(
+    here: Here, tmp_path: Path, kind: str, parameter: str, name: str, wanted: str
+) -> None:
+    (tmp_path / "outside.txt").write_text("private")
+    (here.workspace / "blocked.txt").write_text("private")
+    (here.workspace / "sub").mkdir()
+    (here.workspace / "link.txt").symlink_to(tmp_path / "outside.txt")
+    (here.workspace / "linked").symlink_to(tmp_path)
+    here.policies = ({"blocked_paths": ["blocked.txt"]},)
+    cwd = {"cwd": "sub"} if kind == "agent" else {}
+    wrong = await refused(here, kind, prompt="go", **{parameter: [name]}, **cwd)
+    assert wrong.kind == wanted
+
+
+async def test_a_file_that_becomes_a_link_later_is_not_read(here: Here, tmp_path: Path) -> None:
+    """The agent starts after the step has looked; its own folder is another one."""
+    (here.workspace / "sub").mkdir()
+    (here.workspace / "notes.txt").write_text("hello")
+    request = await request_of(here, tmp_path, "agent", attachments=["notes.txt"], cwd="sub")
+    assert [one.text for one in attachments.of_request(request)] == ["hello"]
+    (tmp_path / "outside.txt").write_text("private")
+    (here.workspace / "notes.txt").unlink()
+    (here.workspace / "notes.txt").symlink_to(tmp_path / "outside.txt")
+    with pytest.raises(errors.BadAttachment, match="leads out of the folder"):
+        attachments.of_request(request)

@@ -137,7 +137,15 @@ def test_a_secret_in_place_of_its_name_is_not_shown() -> None:
 def test_every_field_of_a_request_has_a_flag() -> None:
     named = {flag.field for flag in options.FLAGS if flag.field}
     # A policy comes in files here; its rules as values are for programs.
-    wanted = set(RunRequest.__struct_fields__) - {"prompt", "limits", "connections", "policy", "policies", "agent_from"}
+    wanted = set(RunRequest.__struct_fields__) - {
+        "prompt",
+        "limits",
+        "connections",
+        "policy",
+        "policies",
+        "agent_from",
+        "attachment_root",
+    }
     wanted |= {f"limits.{name}" for name in Limits.__struct_fields__}
     assert wanted == named
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from leadrope import errors
 from leadrope.core import attachments, attachments_image
 from leadrope.core.attachments import MIB, PIXELS_LIMIT, TEXT_LIMIT, TOTAL_LIMIT
+from leadrope.core.request import RunRequest
 
 
 def chunk(kind: bytes, data: bytes) -> bytes:
@@ -198,3 +199,26 @@ def test_a_link_out_of_the_working_directory_is_not_followed(tmp_path: Path) -> 
             attachments.read([name], ws)
         assert "private" not in str(caught.value)
     assert attachments.read([str(tmp_path / "key"), "../key"], ws)[0].text == "private"
+
+
+def test_a_link_out_of_an_added_folder_is_not_followed_either(tmp_path: Path) -> None:
+    for name in ("ws", "more"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "key").write_text("private")
+    (tmp_path / "more" / "notes.txt").symlink_to("../key")
+    for folder in ("../more", f"{tmp_path}/more:ro"):
+        request = RunRequest(
+            prompt="go", cwd=str(tmp_path / "ws"), extra_dirs=(folder,), attachments=("../more/notes.txt",)
+        )
+        with pytest.raises(errors.BadAttachment, match="leads out of the folder"):
+            attachments.of_request(request)
+
+
+def test_nothing_outside_of_the_only_folder_is_attached(tmp_path: Path) -> None:
+    (tmp_path / "ws").mkdir()
+    (tmp_path / "key").write_text("private")
+    (tmp_path / "ws" / "notes.txt").write_text("hello")
+    assert attachments.read(["notes.txt"], tmp_path / "ws", root=tmp_path / "ws")[0].text == "hello"
+    for name in ("../key", str(tmp_path / "key")):
+        with pytest.raises(errors.BadAttachment, match="is outside of the workspace"):
+            attachments.read([name], tmp_path / "ws", root=tmp_path / "ws")

@@ -217,7 +217,17 @@ def test_unknown_names_of_a_call_get_a_suggestion() -> None:
 
 def test_every_field_that_makes_sense_for_more_than_one_run_can_be_set() -> None:
     """A new field of the request must be placed: here, or in this list of what belongs to one run alone."""
-    one_run = {"prompt", "attachments", "session_id", "resume", "fork", "credential", "credential_kind", "agent_from"}
+    one_run = {
+        "prompt",
+        "attachments",
+        "session_id",
+        "resume",
+        "fork",
+        "credential",
+        "credential_kind",
+        "agent_from",
+        "attachment_root",
+    }
     one_run |= {"policy", "policies", "policy_files"}  # a user's own rules stand in [policy]
     defaults = set(config.RunDefaults.__struct_fields__) - {"idle_close_s"}  # a conversation's
     assert defaults | one_run == set(RunRequest.__struct_fields__)

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from leadrope import errors
-from leadrope.confined import Folder
+from leadrope.confined import Folder, real_path
 
 # AGENTS.md comes first, so that what was written for this very agent has the last word.
 NAMES = ("AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md", "CLAUDE.local.md")
@@ -47,7 +47,9 @@ class _Candidate(msgspec.Struct, frozen=True, kw_only=True):
 def read(cwd: Path, home: Path, environ: Mapping[str, str] | None = None) -> Instructions:
     """Collect the files for a run in `cwd`. What cannot be used is left out, with a notice that says why."""
     config = (environ or {}).get("CLAUDE_CONFIG_DIR")
-    candidates = list(_candidates(cwd.resolve(), project_root(cwd), Path(config) if config else home / ".claude"))
+    candidates = list(
+        _candidates(Path(real_path(cwd)), project_root(cwd), Path(config) if config else home / ".claude")
+    )
     sections: list[str] = []
     files: list[str] = []
     notices: list[str] = []
@@ -76,7 +78,7 @@ def read(cwd: Path, home: Path, environ: Mapping[str, str] | None = None) -> Ins
 
 def project_root(cwd: Path) -> Path:
     """The nearest folder upwards that holds `.git`; without one, `cwd` itself: its parents are not the project's."""
-    cwd = cwd.resolve()
+    cwd = Path(real_path(cwd))
     for folder in (cwd, *cwd.parents):
         # A worktree and a submodule have a file there, not a folder.
         if (folder / ".git").exists():

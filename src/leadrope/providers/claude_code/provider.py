@@ -62,7 +62,7 @@ class ClaudeCode:
     async def prepare(self, request: RunRequest, place: base.Place, *, attempt: int) -> base.Launch:
         # Before the program is asked for its login: a request that cannot be carried out starts nothing at all.
         env.check_variables(request.variables, request.secret_variables)
-        attached = attachments.read(request.attachments, Path(request.cwd or "."))
+        attached = attachments.of_request(request)
         environ = place.environ
         user_home = Path(environ.get("HOME") or Path.home())
         binary = locate.find_binary(request.binary, environ)

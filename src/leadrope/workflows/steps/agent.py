@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -25,7 +25,7 @@ from leadrope.runs.masking import without_known
 from leadrope.runtime import checks, saved_agents
 from leadrope.runtime.access import Access
 from leadrope.runtime.retries import HEALABLE, MAX_TURNS
-from leadrope.workflows import access_requests, step_runs, templates
+from leadrope.workflows import access_requests, file_calls, places, step_runs, templates
 from leadrope.workflows.problems import nearest
 from leadrope.workflows.steps.base import (
     Asked,
@@ -109,7 +109,9 @@ class AgentConfig(Config, frozen=True, kw_only=True):
     extra_dirs: Annotated[
         list[str], Meta(description="More folders, relative to the workflow's; it works in DIR and only reads DIR:ro.")
     ] = []
-    attachments: Annotated[list[str], Meta(description="Files and images that go with the prompt.")] = []
+    attachments: Annotated[
+        list[str], Meta(description="Files and images of the workspace that go with the prompt.")
+    ] = []
     max_prompt_chars: Annotated[int, Meta(ge=1, le=MAX_PROMPT_CHARS, description="A longer prompt is an error.")] = (
         MAX_PROMPT_CHARS
     )
@@ -189,11 +191,20 @@ def _is_blank(value: object) -> bool:
     return isinstance(value, str) and not value.strip()
 
 
+async def attached(names: Iterable[str], context: Context, parameter: str) -> dict[str, Any]:
+    """Fields of a request. Each file is asked for like any other reading: what is attached goes to a model."""
+    found = [places.find(context.workspace, name, parameter=parameter) for name in names]
+    allowed = [await file_calls.may_read(context, place, parameter=parameter) for place in found]
+    return (
+        {"attachments": [place.real for place in allowed], "attachment_root": str(context.workspace)} if allowed else {}
+    )
+
+
 async def run(config: AgentConfig, context: Context) -> Done:
     check_prompt(config.prompt, config.max_prompt_chars, context)
     given: dict[str, Any] = {
         "prompt": config.prompt,
-        "attachments": [str(context.workspace / name) for name in config.attachments],
+        **await attached(config.attachments, context, "attachments"),
         "policies": context.policies,
         "cwd": str(_folder(config.cwd or ".", context, "cwd")),
         "labels": {"workflow": context.flow_id[:12], "step": context.key.step},

@@ -26,7 +26,7 @@ class LlmConfig(Config, frozen=True, kw_only=True):
     ] = None
     output_schema: Annotated[dict[str, Any] | None, Meta(description="JSON Schema of the answer.")] = None
     schema_retries: Annotated[int, Meta(ge=0, le=5, description="Corrective turns.")] = 1
-    images: Annotated[list[str], Meta(description="Files that go with the prompt.")] = []
+    images: Annotated[list[str], Meta(description="Files of the workspace that go with the prompt.")] = []
     use_api_key: Annotated[bool, Meta(description="Bill an API key; else only the subscription is used.")] = False
     timeout: Annotated[float, Meta(ge=5, le=3600, description="Seconds.")] = 120
     budget: Annotated[
@@ -42,7 +42,7 @@ async def run(config: LlmConfig, context: Context) -> Done:
     agent.check_prompt(config.prompt, agent.MAX_PROMPT_CHARS, context)
     given: dict[str, Any] = {
         "prompt": config.prompt,
-        "attachments": [str(context.workspace / name) for name in config.images],
+        **await agent.attached(config.images, context, "images"),
         "model": agent.model_of(config.model, context),
         "system_prompt": config.system or "Answer the user's message.",
         **agent.ALONE,

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Meta
 
 from leadrope import errors
+from leadrope.confined import real_path
 from leadrope.core.tools import ToolCall
 from leadrope.workflows import shell_quoting, templates
 from leadrope.workflows.steps.base import Caution, Config, Context, Done, Kind, StepFailed, brief
@@ -281,7 +282,7 @@ def _runs_data(text: str) -> bool:
 def _folder(given: str, workspace: Path) -> Path:
     if not given:
         return workspace
-    path = (workspace / given).resolve()
+    path = Path(real_path(workspace / given))
     if path != workspace and workspace not in path.parents:
         raise StepFailed(
             f"cwd {given!r} leads out of the workspace {workspace}, to {path}",
