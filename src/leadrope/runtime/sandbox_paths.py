@@ -30,6 +30,7 @@ MOST_REPOSITORIES = 16
 PACKAGES = frozenset({"node_modules", "__pycache__"})
 _VENV_SIGN = "pyvenv.cfg"
 _ANY = "**"
+_SIGNS = frozenset("*?[\\")
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,24 +88,30 @@ class _Pattern:
             name = self._names[place]
             if name is None:
                 return True
-            if not name.fullmatch(part.casefold()):
+            if not _is(name, part.casefold()):
                 return False
         return len(parts) < len(self._names)
 
     def hits(self, name: str, path: str, ground: Ground) -> bool:
         """The last name is compared first: most differ there, and the way to it may be long."""
-        return self.last is not None and bool(self.last.fullmatch(name)) and self.glob.matches(path, ground)
+        return self.last is not None and _is(self.last, name) and self.glob.matches(path, ground)
 
     def holds(self, root: str, ground: Ground) -> bool:
         """Does it mean this root, or a folder above it? One without a base is looked for below the roots alone."""
         return self.base is not None and self.glob.matches(root, ground)
 
 
-def _name(name: str) -> re.Pattern[str] | None:
+def _name(name: str) -> str | re.Pattern[str] | None:
     """None for `**`. A bracket is left to the glob itself: it writes its classes in another way."""
     if name == _ANY:
         return None
+    if _SIGNS.isdisjoint(name):
+        return name  # most are plain: to compile them all takes longer than the search
     return re.compile(".*" if "[" in name else fnmatch.translate(name), re.DOTALL)
+
+
+def _is(wanted: str | re.Pattern[str], name: str) -> bool:
+    return wanted == name if isinstance(wanted, str) else wanted.fullmatch(name) is not None
 
 
 class _Group:
@@ -116,15 +123,17 @@ class _Group:
             (pattern, prefix) for pattern, prefix in by_base if prefix is not None and pattern.may_lie_below(prefix)
         ]
         self._patterns = [pattern for pattern, _ in self._by_base]
-        lasts = {pattern.last.pattern for pattern in self._patterns if pattern.last is not None}
-        self._names = re.compile("|".join(f"(?:{last})" for last in sorted(lasts)), re.DOTALL) if lasts else None
+        lasts = {pattern.last for pattern in self._patterns if pattern.last is not None}
+        self._plain = {last for last in lasts if isinstance(last, str)}
+        others = sorted(last.pattern for last in lasts if not isinstance(last, str))
+        self._others = re.compile("|".join(f"(?:{last})" for last in others), re.DOTALL) if others else None
 
     def __bool__(self) -> bool:
-        return self._names is not None
+        return bool(self._plain) or self._others is not None
 
     def hits(self, name: str, path: str, ground: Ground) -> bool:
         name = name.casefold()
-        if self._names is None or not self._names.fullmatch(name):
+        if name not in self._plain and (self._others is None or not self._others.fullmatch(name)):
             return False
         return any(pattern.hits(name, path, ground) for pattern in self._patterns)
 
