@@ -17,7 +17,8 @@ from leadrope import errors, spelling
 from leadrope.cli import flags, table, values
 from leadrope.cli.screen import PIPED_WIDTH, Style, wants_colour
 from leadrope.core import home
-from leadrope.workflows import library, model
+from leadrope.runtime.access import Access
+from leadrope.workflows import access_requests, library, model
 from leadrope.workflows.markdown import Document, is_workflow_file
 from leadrope.workflows.problems import Problem, nearest
 from leadrope.workflows.steps import registry
@@ -75,6 +76,8 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     ok: bool
     steps: int
     problems: tuple[Problem, ...] = ()
+    asks: tuple[str, ...] = ()
+    """What it needs besides its workspace, and how to give that."""
 
 
 @click.command("check", epilog=_CHECK_EPILOG)
@@ -112,12 +115,29 @@ def checked(name: str) -> Checked:
     except errors.BadValue as error:
         problem = Problem(kind=error.kind, message=error.message, hint=error.hint)
         return Checked(file=name, ok=False, steps=0, problems=(problem,))
+    ok = not any(problem.severity == "error" for problem in problems)
     return Checked(
-        file=_plain(path) if path.is_relative_to(Path.cwd()) else str(path),
-        ok=not any(problem.severity == "error" for problem in problems),
+        file=_plain(path),
+        ok=ok,
         steps=len(document.workflow.every_step),
         problems=problems,
+        asks=tuple(_asks(document.workflow, _plain(path))) if ok else (),
     )
+
+
+def _asks(workflow: model.Workflow, file: str) -> Iterator[str]:
+    try:
+        asked = access_requests.asked_by(
+            workflow, workspace=Path.cwd(), environ=os.environ, leadrope_home=home.leadrope_home(os.environ)
+        )
+    except errors.LeadropeError as error:
+        yield f"{error.message} {error.hint or ''}".rstrip()
+    else:
+        if asked != Access():
+            how = f"give it with {access_requests.flags(asked)}, or review the file and run `leadrope trust {file}`"
+            yield f"asks for {access_requests.described(asked)}; {how}"
+    for name in access_requests.secret_names(workflow):
+        yield f"uses the secret {name}; give it with --secret {name}"
 
 
 def judged(path: Path) -> tuple[Document, tuple[Problem, ...]]:
@@ -135,6 +155,8 @@ def _tell(result: Checked) -> None:
     if result.ok:
         count = len(result.problems)
         more = f", {count} warning{'' if count == 1 else 's'}" if count else ""
+        for told in result.asks:
+            click.echo(f"{result.file}: note: {spelling.runnable(told)}")
         click.echo(f"{result.file}: {paint.good('ok')}: {_steps(result.steps)}{more}")
 
 

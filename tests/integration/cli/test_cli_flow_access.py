@@ -232,6 +232,10 @@ ASKS = shell(
 async def test_a_file_that_asks_gets_nothing_until_the_user_has_allowed_it(desk: Any) -> None:
     folder = notes(desk)
     name = write(desk, ASKS)
+    checked = await desk.leadrope("flow", "check", name)
+    assert checked.code == 0
+    assert f"note: asks for the folder {folder} (read-only), the variable REGION; give it with --add-dir" in checked.out
+    assert f"`leadrope trust {name}`" in checked.out
     refused = await desk.leadrope("flow", "run", name, REGION="eu")
     assert refused.code == 2
     for told in (f"folder {folder} (read)", "variable REGION for its commands", f"leadrope trust {desk.project}"):

@@ -108,7 +108,10 @@ async def test_all_mistakes_of_all_files_are_told_with_their_places(files: Any) 
     assert lines[-1] == "plain.flow.md: ok: 1 step"
     said = await files.leadrope("flow", "check", "-o", "json", "broken.flow.md", "plain")
     broken, plain = (json.loads(line) for line in said.out.splitlines())
-    assert (broken["ok"], plain) == (False, {"file": "plain.flow.md", "ok": True, "steps": 1, "problems": []})
+    assert (broken["ok"], plain) == (
+        False,
+        {"file": "plain.flow.md", "ok": True, "steps": 1, "problems": [], "asks": []},
+    )
     assert {"unknown_type", "unknown_parameter"} <= {problem["kind"] for problem in broken["problems"]}
 
 
