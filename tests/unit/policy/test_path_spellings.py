@@ -339,3 +339,16 @@ def test_what_would_run_later_is_asked_for_in_mode_edit(place: Place, path: str)
 @pytest.mark.parametrize("sandboxed", [False, True])
 def test_deleting_is_asked_for_by_whatever_program(place: Place, command: str, sandboxed: bool) -> None:
     assert place.bash(command, {}, sandboxed=sandboxed) in ("ask", "deny")
+
+
+# -- blocks that no sandbox can mask -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", ["git push", "text:git push", "Bash(git push *)"])
+@pytest.mark.parametrize("mode", ["full", "sandboxed"])
+def test_a_block_of_several_words_holds_for_what_a_line_names(place: Place, rule: str, mode: str) -> None:
+    name = "disallowed_tools" if rule.startswith("Bash") else "blocked_commands"
+    rules = {name: [rule], "require_approval": []}
+    assert place.bash("git push origin main", rules, mode=mode, sandboxed=True) == "deny"
+    assert place.bash("bash run.sh", rules, mode=mode, sandboxed=True) == "allow"
+    assert place.bash("bash run.sh", rules, mode="full", sandboxed=False) == "ask"
