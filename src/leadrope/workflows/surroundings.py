@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -21,11 +21,13 @@ from leadrope.core.secret_names import is_secret_name
 from leadrope.runs import stored_environ
 from leadrope.runs.execution_queue import Given, NotHere
 from leadrope.runs.flow_values import FlowTexts
-from leadrope.runs.service import Service
 from leadrope.runs.stored_requests import account_of
 from leadrope.runtime.access import Access
 from leadrope.workflows import model
 from leadrope.workflows.steps import registry
+
+if TYPE_CHECKING:
+    from leadrope.runs.service import Service
 
 OVERRIDES = "overrides"
 ACCOUNTS = "accounts"
