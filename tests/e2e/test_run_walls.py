@@ -136,8 +136,9 @@ async def test_no_bubblewrap_no_run(stage: Any, monkeypatch: pytest.MonkeyPatch)
     """Required walls that cannot be built start nothing; preferred ones only warn."""
     gone = sandbox_trial.Availability(ok=False, reason="bwrap is not installed", hint="Install bubblewrap.")
     monkeypatch.setattr(sandbox_trial, "_known", gone)
-    with pytest.raises(errors.SandboxUnavailable, match="bwrap is not installed"):
-        await stage.play([], policy={"sandbox": "required"})
+    for asked in ({"policy": {"sandbox": "required"}}, {"walls": "workspace"}, {"network": "model-only"}):
+        with pytest.raises(errors.SandboxUnavailable, match="bwrap is not installed"):
+            await stage.play([], **asked)
     played = await stage.play([{"text": "ok"}])
     assert played.one(events.SessionStarted).walls == ""
     assert played.result.warnings == ()

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -16,8 +17,9 @@ from typing import Any
 
 import pytest
 
-from leadrope import events
+from leadrope import Secret, events
 from leadrope.rehearsal import ModelServer
+from process_tree import environments_above
 
 needs_sandbox = pytest.mark.skipif(
     shutil.which("bwrap") is None and os.environ.get("CI", "").lower() != "true", reason="bubblewrap is not installed"
@@ -91,36 +93,49 @@ pathlib.Path("out.json").write_text(json.dumps(found))
 
 
 @needs_sandbox
-@pytest.mark.parametrize("network", ["any", "model-only"])
+@pytest.mark.parametrize("network", [{}, {"network": "model-only"}], ids=["network as it ships", "model-only"])
 @pytest.mark.parametrize("given", [{}, {"DEPLOY_TOKEN": TOKEN}], ids=["nothing given", "a token given"])
 async def test_what_leaves_the_sandbox_needs_a_network_and_credentials_that_were_given(
-    stage: Any, listener: tuple[int, list[bytes]], network: str, given: dict[str, str]
+    stage: Any, listener: tuple[int, list[bytes]], network: dict[str, str], given: dict[str, str]
 ) -> None:
     port, heard = listener
     (stage.home / ".ssh").mkdir()
     for name in (".netrc", ".ssh/id_ed25519", ".npmrc"):
         (stage.home / name).write_text("a key")
     (stage.ws / "release.py").write_text(LEAVE.format(port=port))
-    await stage.play(
-        [bash("python3 release.py"), {"text": "done"}],
-        mode="full",
-        walls="workspace",
-        network=network,
-        variables=given,
-    )
+    played = await stage.play([bash("python3 release.py"), {"text": "done"}], mode="full", variables=given, **network)
+    assert played.one(events.SessionStarted).walls == "workspace", "as every run has it"
     found = json.loads((stage.ws / "out.json").read_text())
-    assert found == {"keys": [], "token": given.get("DEPLOY_TOKEN", ""), "reached": network == "any"}
-    assert heard == ([b"released"] if network == "any" else [])
+    assert found == {"keys": [], "token": given.get("DEPLOY_TOKEN", ""), "reached": not network}
+    assert heard == ([] if network else [b"released"])
 
 
-async def test_without_a_sandbox_a_command_has_the_users_rights(stage: Any) -> None:
+@pytest.mark.parametrize("mode", ["default", "full"])
+async def test_without_a_sandbox_a_command_has_the_users_rights(stage: Any, mode: str) -> None:
+    """One that a person approves, and one that mode `full` allows unasked."""
     key = stage.home / ".ssh" / "id_ed25519"
     key.parent.mkdir()
-    key.write_text("a key")
-    text = f"import pathlib; pathlib.Path('out').write_text(pathlib.Path({str(key)!r}).read_text())"
-    (stage.ws / "look.py").write_text(text)
-    await stage.play([bash("python3 look.py"), {"text": "done"}], mode="default", walls="off", approver=lambda _: True)
-    assert (stage.ws / "out").read_text() == "a key"
+    key.write_text("a key\n")
+    token = "sk-ant-oat01-0123456789abcdef0123"
+    (stage.ws / "show.sh").write_text(environments_above(os.getpid()))
+    lines = [f"cat {key} > key", "bash show.sh > environments", f"kill -USR1 {os.getpid()}"]
+    (stage.ws / "Makefile").write_text("look:\n" + "".join(f"\t@{line}\n" for line in lines))
+    got: list[int] = []
+    before = signal.signal(signal.SIGUSR1, lambda number, _: got.append(number))
+    try:
+        played = await stage.play(
+            [bash("make look"), {"text": "done"}],
+            mode=mode,
+            walls="off",
+            approver=(lambda _: True) if mode == "default" else None,
+            credential=Secret(token),
+        )
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert not played.one(events.ToolCompleted).is_error
+    assert (stage.ws / "key").read_text() == "a key\n"
+    assert token in (stage.ws / "environments").read_text()
+    assert got == [signal.SIGUSR1]
 
 
 def test_a_secret_is_found_as_it_is_and_not_encoded(stage: Any) -> None:
@@ -129,7 +144,11 @@ def test_a_secret_is_found_as_it_is_and_not_encoded(stage: Any) -> None:
     home.mkdir()
     (home / ".env").write_text("CLAUDE_CODE_OAUTH_TOKEN=sk-ant-oat01-rehearsal-0000000000\n")
     stage.environ |= {"DEPLOY_TOKEN": TOKEN, "PATH": f"{Path(sys.executable).parent}:{stage.environ['PATH']}"}
-    (stage.ws / "Makefile").write_text('show:\n\t@echo "plain $$DEPLOY_TOKEN"; printf %s "$$DEPLOY_TOKEN" | base64\n')
+    (stage.ws / "Makefile").write_text(
+        'show:\n\t@echo "plain $$DEPLOY_TOKEN"; printf %s "$$DEPLOY_TOKEN" | base64\n'
+        '\t@printf %s "$$DEPLOY_TOKEN" | od -An -v -tx1 | tr -d " \\n"; echo\n'
+        '\t@printf "%.9s then " "$$DEPLOY_TOKEN"; printf %s "$$DEPLOY_TOKEN" | cut -c10-\n'
+    )
     words = ["run", "look", "--mode", "full", "--walls", "off", "--secret", "DEPLOY_TOKEN", "-o", "stream-json"]
     with ModelServer.in_thread([bash("make show"), {"text": "done"}]) as model:
         config = stage.home / ".config" / "leadrope" / "config.toml"
@@ -141,6 +160,8 @@ def test_a_secret_is_found_as_it_is_and_not_encoded(stage: Any) -> None:
         assert "plain [redacted]" in text
         assert TOKEN not in text
         assert base64.b64encode(TOKEN.encode()).decode() in text
+        assert TOKEN.encode().hex() in text
+        assert f"{TOKEN[:9]} then {TOKEN[9:]}" in text
 
 
 def leadrope(stage: Any, *words: str) -> str:
@@ -201,11 +222,23 @@ async def test_where_commands_are_not_kept_apart_that_is_told_and_the_input_is_a
 
 
 @needs_sandbox
-async def test_a_sandbox_that_cannot_mask_everything_opens_nothing(stage: Any) -> None:
+@pytest.mark.parametrize(
+    ("policy", "is_whole"),
+    [
+        ({"blocked_commands": ["sh"]}, False),
+        ({"blocked_paths": ["*.pem"]}, False),
+        ({"blocked_paths": ["1*.pem"]}, True),
+    ],
+    ids=["the shell", "201 paths", "111 paths"],
+)
+async def test_a_sandbox_that_cannot_mask_everything_opens_nothing(
+    stage: Any, policy: dict[str, Any], is_whole: bool
+) -> None:
     """The system's shell cannot be masked, or nothing would start; so a line is asked for as without a sandbox."""
-    played = await stage.play(
-        [bash("gradle test; touch made"), {"text": "done"}], mode="full", policy={"blocked_commands": ["sh"]}
-    )
-    assert [notice.code for notice in played.of(events.Notice) if notice.code == "sandbox_incomplete"]
-    assert [found.decision for found in played.of(events.ToolDecided)] == ["deny"]
-    assert not (stage.ws / "made").exists()
+    for number in range(201):
+        (stage.ws / f"{number}.pem").touch()
+    played = await stage.play([bash("gradle test; touch made"), {"text": "done"}], mode="full", policy=policy)
+    told = [notice.code for notice in played.of(events.Notice) if notice.code == "sandbox_incomplete"]
+    assert bool(told) == (not is_whole)
+    assert [found.decision for found in played.of(events.ToolDecided)] == ["allow" if is_whole else "deny"]
+    assert (stage.ws / "made").exists() == is_whole

@@ -20,6 +20,12 @@ ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data" / "security_claims.toml"
 # What is said there is how to report something, or an example that other tests run.
 SKIPPED = {"SECURITY.md": ("Reporting",), "docs/policy.md": ("From Python",)}
+# What only introduces a list or a table.
+INTRODUCTIONS = {
+    "What kind of line it is decides who has to agree:",
+    "From the broadest to the narrowest:",
+    "Some of them in more detail:",
+}
 
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"`[^`]*`")
@@ -40,7 +46,7 @@ def listed() -> tuple[Claim, ...]:
 
 
 def sentences(document: str) -> Iterator[str]:
-    """In their order, without what only introduces a list (`:` at its end), headings and examples."""
+    """In their order, without headings, examples and what only introduces a list."""
     text = _FENCE.sub("", (ROOT / document).read_text())
     section, before = "", ""
     for lines in re.split(r"\n\s*\n|\n(?=- |\d\. |#|\|)", text):
@@ -62,7 +68,7 @@ def _split(paragraph: str) -> Iterator[str]:
     plain = _CODE.sub("`\0`", paragraph).replace("**", "")
     for part in _END.split(plain):
         sentence = re.sub("\0", lambda _: code.pop(0)[1:-1], part)
-        if not sentence.endswith(":"):
+        if sentence not in INTRODUCTIONS:
             yield sentence
 
 

@@ -242,6 +242,11 @@ async def test_limits_hold(room: Any) -> None:
     assert (room.ws / "big").stat().st_size == 1 << 20
 
 
+async def test_a_file_has_16_gib_at_most_where_nothing_else_is_said(room: Any) -> None:
+    done = await room.play("bash -c 'ulimit -Hf'")
+    assert int(done.out) * 1024 == 16 << 30, done
+
+
 @pytest.mark.skipif(not ROOT, reason="only root can become another user")
 @pytest.mark.parametrize("room", ["another's"], indirect=True)
 async def test_root_becomes_the_owner_of_the_workspace(room: Any) -> None:

@@ -82,6 +82,23 @@ async def test_no_line_of_a_log_can_steer_a_terminal(stage: Stage, caplog: pytes
     assert not [line for line in told if "\x1b" in line or "\x07" in line or "\u202e" in line]
 
 
+@pytest.mark.parametrize(
+    "key", ["ghp_aB3dE6gH9jK2mN5pQ8sT1vW4", "AKIAIOSFODNN7EXAMPLE", "sk-proj-aB3dE6gH9jK2mN5pQ8sT1vW4"]
+)
+async def test_no_line_of_a_log_holds_text_in_the_shape_of_a_key(
+    stage: Stage, caplog: pytest.LogCaptureFixture, key: str
+) -> None:
+    """Of a key that nobody told leadrope of: in the trace, and in the line about a run that failed."""
+    stage.environ["LEADROPE_DEBUG_SPAWN"] = "1"
+    steps = [*OPEN, {"line": f"the line {key}"}, {"text": f"the text {key}"}, {"stderr": f"bad {key}\n"}, {"exit": 3}]
+    with caplog.at_level(logging.DEBUG, logger="leadrope"):
+        await stage.play(steps, prompt=f"what is {key}?")
+    told = [record.getMessage() for record in caplog.records]
+    for words in ("the line [redacted]", "the text [redacted]", "stderr=bad [redacted]"):
+        assert any(words in line for line in told), words
+    assert [line for line in told if key in line] == []
+
+
 async def test_tracing_shows_each_line_and_masks_the_credential(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
     stage.environ["LEADROPE_DEBUG_SPAWN"] = "true"
     with caplog.at_level(logging.INFO, logger="leadrope.spawn"):

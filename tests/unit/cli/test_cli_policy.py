@@ -12,6 +12,7 @@ import pytest
 from leadrope import errors
 from leadrope.cli.policy import command
 from leadrope.core import home
+from leadrope.policy import defaults
 
 
 @pytest.fixture
@@ -78,8 +79,27 @@ def test_show_as_json_and_by_layer(project: Path, capsys: pytest.CaptureFixture[
     assert found["rules"]["blocked_commands"]["entries"]["mkfs"] == "default"
     alone = data(capsys, "show", "--layer", "project", "-o", "json")
     assert set(alone["rules"]) == {"max_budget_usd", "blocked_commands"}
+    shipped = data(capsys, "show", "--layer", "default", "-o", "json")["rules"]
+    for name in ("blocked_commands", "require_approval", "protected_paths"):
+        entries = shipped[name]["entries"]
+        assert set(entries) >= set(getattr(defaults.rules(), name))
+        assert set(entries.values()) == {"default"}
+    words = set(out(capsys, "show", "--layer", "default").replace(",", " ").split())
+    assert {"mkfs", "lefthook.yml", "twine", "(default)"} <= words
+    assert not {"dd", "(project)"} & words
     with pytest.raises(errors.BadValue, match="there is no layer 'projct'"):
         run("show", "--layer", "projct")
+
+
+@pytest.mark.parametrize("command_", ["Bash(make test)", "Bash(gradle test)"])
+def test_explain_counts_the_grants_of_the_config(
+    project: Path, config: Path, capsys: pytest.CaptureFixture[str], command_: str
+) -> None:
+    assert data(capsys, "explain", command_, "-o", "json")["verdict"] == "ask"
+    config.write_text('[run]\nallow = ["Bash(make *)", "Bash(gradle test)"]\n')
+    found = data(capsys, "explain", command_, "-o", "json")
+    assert (found["verdict"], found["rule"]) == ("allow", "allow")
+    assert data(capsys, "explain", "Bash(npm test)", "-o", "json")["verdict"] == "ask"
 
 
 def test_check_tells_every_error_with_its_line(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

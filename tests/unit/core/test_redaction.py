@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 
@@ -83,6 +84,20 @@ class TestRedactor:
     def test_known_secrets_go_whole_and_short_ones_stay(self) -> None:
         clean = Redactor(["correct horse", "correct horse battery", "abc", ""]).clean
         assert clean("it is correct horse battery, abc") == f"it is {MASK}, abc"
+        assert Redactor(["abcde", "uvwxyz"]).clean("abcde uvwxyz") == f"abcde {MASK}", "six characters are looked for"
+
+    @pytest.mark.parametrize(
+        "encoded",
+        [
+            base64.b64encode(b"correct horse").decode(),
+            b"correct horse".hex(),
+            "correct then horse",
+            "c-o-r-r-e-c-t- -h-o-r-s-e",
+        ],
+        ids=["base64", "hex", "split in two", "split into letters"],
+    )
+    def test_an_encoded_secret_stays(self, encoded: str) -> None:
+        assert Redactor(["correct horse"]).clean(f"it is {encoded}") == f"it is {encoded}"
 
     def test_characters_that_mean_something_to_a_pattern(self) -> None:
         assert Redactor(["a.c(d[e"]).clean("a.c(d[e abc(d[e") == f"{MASK} abc(d[e"

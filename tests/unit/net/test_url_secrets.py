@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -48,7 +49,15 @@ def test_a_secret_is_found_in_each_part_of_a_url(url: str) -> None:
         ("https://a.example/", []),
         ("https://a.example/", [""]),
         (f"https://a.example/{SECRET[:-3]}", [SECRET]),
+        ("https://a.example/abcde", ["abcde"]),
+        (f"https://a.example/{base64.b64encode(SECRET.encode()).decode()}", [SECRET]),
+        (f"https://a.example/{SECRET.encode().hex()}", [SECRET]),
+        (f"https://a.example/?a={SECRET[:9]}&b={SECRET[9:]}", [SECRET]),
     ],
 )
 def test_what_holds_none(url: str, secrets: list[str]) -> None:
     assert not holds_secret(url, secrets)
+
+
+def test_a_secret_has_six_characters_at_least() -> None:
+    assert holds_secret("https://a.example/abcdef", ["abcdef"])

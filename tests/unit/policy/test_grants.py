@@ -197,11 +197,15 @@ def test_the_pattern_that_a_question_offers(command: str, pattern: str) -> None:
         assert isinstance(decide(granted, call, Facts(home="/home/me"), resolve=os.path.normpath), Allow)
 
 
-@pytest.mark.parametrize("command", ["curl https://a.b", "wget -q https://a.b", "kill 7", "pkill x", "chmod +x a"])
+@pytest.mark.parametrize(
+    "command", ["curl https://a.b", "wget -q https://a.b", "ssh host ls", "kill 7", "pkill x", "chmod +x a"]
+)
 def test_nothing_is_offered_for_programs_whose_words_are_all_that_matters(command: str) -> None:
     policy = Policy(mode="default", workspace=("/ws",))
     call = ToolCall(id="t", name="Bash", input={"command": command})
-    assert offered(policy, call, decide(policy, call, Facts(home="/home/me"), resolve=os.path.normpath)) == ""
+    verdict = decide(policy, call, Facts(home="/home/me"), resolve=os.path.normpath)
+    assert (verdict.word, verdict.rule) == ("ask", "mode:default"), "or nothing would be offered anyway"
+    assert offered(policy, call, verdict) == ""
 
 
 @pytest.mark.parametrize(

@@ -202,6 +202,8 @@ def test_a_host_pattern(pattern: str, url: str, touches: str, admits: bool) -> N
         ("mcp__github", "mcp__githubx__get", False),
         ("mcp__*", "mcp__any__thing", True),
         ("mcp__github__get_issue", "mcp__github__get_issue", True),
+        ("mcp__github__get_issue", "mcp__github__get_issues", False),
+        ("mcp__github__get_issue", "mcp__a__mcp__github__get_issue", False),
         ("Agent", "Task", True),
         ("Task", "Agent", True),
         ("SomethingNew", "SomethingNew", True),

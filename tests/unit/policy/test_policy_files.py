@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from leadrope import errors
+from leadrope.core.config import RunDefaults
 from leadrope.policy import defaults, examples, files, sources
 from leadrope.policy.document import Document, Problems
 from leadrope.policy.project import read_project
@@ -200,6 +203,11 @@ def test_only_the_user_can_drop_the_shipped_lists(tmp_path: Path) -> None:
     agent = write(tmp_path, "agent.toml", "[agents.a.policy]\ndefaults = false\n")
     with pytest.raises(Problems, match="cannot be said here"):
         files.read_user(agent)
+    run = write(tmp_path, "run.toml", "[policy]\ndefaults = false\n")
+    with pytest.raises(Problems, match="cannot be said here"):
+        sources.gather(policies=[run])
+    with pytest.raises(errors.BadValue, match="defaults"):
+        sources.gather(values={"defaults": False})
 
 
 def test_a_bad_policy_of_an_agent_is_found_with_its_line(tmp_path: Path) -> None:
@@ -299,10 +307,35 @@ def test_a_project_tightens(tmp_path: Path) -> None:
     assert "mkfs" in found.blocked_commands
 
 
-def test_a_broken_project_file_stops_the_run(tmp_path: Path) -> None:
-    write(tmp_path, "leadrope.toml", '[policy]\nblocked_commands = "rm"\n')
-    with pytest.raises(Problems):
+def test_a_project_sets_the_model_and_the_prompts(tmp_path: Path) -> None:
+    names = ("model", "fallback_model", "purpose", "effort", "system_prompt", "append_system_prompt")
+    values = dict.fromkeys(names, "x") | {"purpose": "coding", "effort": "low"}
+    write(tmp_path, "leadrope.toml", "[run]\n" + "".join(f'{key} = "{value}"\n' for key, value in values.items()))
+    found = read_project(tmp_path)
+    assert found is not None
+    assert (found.run, found.ignored) == (values, ())
+
+
+def test_a_project_sets_nothing_else_of_a_run(tmp_path: Path) -> None:
+    may = {"model", "fallback_model", "purpose", "effort", "system_prompt", "append_system_prompt"}
+    others = sorted(set(RunDefaults.__struct_fields__) - may)
+    assert {"base_url", "binary", "billing", "allow", "variables", "connections", "mode"} <= set(others)
+    write(tmp_path, "leadrope.toml", "[run]\n" + "".join(f'{key} = "x"\n' for key in others))
+    found = read_project(tmp_path)
+    assert found is not None
+    assert (found.run, sorted(notice.key for notice in found.ignored)) == ({}, [f"run.{key}" for key in others])
+
+
+@pytest.mark.parametrize(
+    "text", ['[policy]\nblocked_commands = "rm"\n', "[policy\n", "[policy]\nmax_budget_usd = = 3\n", "\xff"]
+)
+def test_a_project_file_that_cannot_be_read_stops_the_run(tmp_path: Path, text: str) -> None:
+    (tmp_path / "leadrope.toml").write_bytes(text.encode("latin-1"))
+    with pytest.raises(Problems, match=r"leadrope\.toml"):
         sources.gather(cwd=tmp_path)
+
+
+def test_a_broken_project_file_stops_the_run(tmp_path: Path) -> None:
     write(tmp_path, "leadrope.toml", "[run]\nmodel = 3\n")
     with pytest.raises(Problems, match=r"leadrope\.toml:2: run\.model: must be a text"):
         read_project(tmp_path)
@@ -390,6 +423,35 @@ def test_the_line_of_a_key_is_the_one_it_stands_on() -> None:
 def test_a_call_as_people_write_it(text: str, name: str, input_: dict[str, str]) -> None:
     call = examples.call_of(text)
     assert (call.name, call.input) == (name, input_)
+
+
+@pytest.mark.parametrize(
+    ("keys", "verdict"),
+    [
+        ({"call": "Bash(make test)"}, "allow"),
+        ({"call": "Bash(make test)", "mode": "default"}, "ask"),
+        ({"call": "Bash(rm a)"}, "ask"),
+        ({"call": "Bash(rm a)", "mode": "dontAsk"}, "deny"),
+        ({"call": 'Bash(eval "$X")'}, "ask"),
+        ({"call": 'Bash(eval "$X")', "person": False}, "deny"),
+        ({"call": "Bash(gradle test)"}, "ask"),
+        ({"call": "Bash(gradle test)", "sandboxed": True}, "allow"),
+        ({"call": "Bash(touch config)"}, "allow"),
+        ({"call": "Bash(touch config)", "cwd": ".git"}, "ask"),
+        ({"call": "Write(/workspace/.git/config)"}, "ask"),
+        ({"call": "Write(/home/user/.config/leadrope/config.toml)"}, "ask"),
+    ],
+    ids=str,
+)
+def test_each_key_of_an_example_counts(tmp_path: Path, keys: dict[str, Any], verdict: str) -> None:
+    """Tried together with the shipped policy, though the file has no rule of its own."""
+    lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items())
+    for expect in ("allow", "ask", "deny"):
+        path = write(tmp_path, "rules.toml", f'[[policy.examples]]\nexpect = "{expect}"\n{lines}')
+        if expect == verdict:
+            assert len(files.read_policy(path).examples) == 1
+        else:
+            assert f"should be {expect}, but is {verdict}" in refused(path)[0]
 
 
 # -- the documentation -----------------------------------------------------------------------------------------------

@@ -198,6 +198,23 @@ def test_a_rule(rule: str, rules: dict[str, Any], name: str, input_: dict[str, A
         assert found.reason
 
 
+@pytest.mark.parametrize(
+    ("entry", "name", "input_"),
+    [
+        ("Bash", "Bash", cmd("make test")),
+        ("Bash(make *)", "Bash", cmd("make test")),
+        ("Write(src/**)", "Write", file("/ws/src/a")),
+        ("mcp__github", "mcp__github__get", {}),
+    ],
+)
+def test_a_list_of_allowed_tools_grants_nothing(entry: str, name: str, input_: dict[str, Any]) -> None:
+    words = {}
+    for mode in ("default", "dontAsk", "plan", "full"):
+        policy = Policy(mode=mode, workspace=("/ws",), rules=of_rules(rules_of({"allowed_tools": [entry]})))
+        words[mode] = decide(policy, ToolCall(id="t", name=name, input=input_), resolve=os.path.normpath).word
+    assert words == {"default": "ask", "dontAsk": "deny", "plan": "deny", "full": "allow"}
+
+
 @pytest.mark.parametrize(("used", "expected"), [(0, "allow"), (2, "allow"), (3, "deny"), (9, "deny")])
 def test_the_number_of_tool_calls(used: int, expected: str) -> None:
     found = judged({"max_tool_calls": 3}, "Read", Facts(tool_calls=used), file_path="/ws/a")

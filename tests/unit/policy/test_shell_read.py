@@ -8,7 +8,6 @@ import time
 
 import pytest
 
-from leadrope.policy import shell
 from leadrope.policy.commands import risk
 from leadrope.policy.shell import Program, read
 
@@ -269,6 +268,20 @@ def test_a_typical_command_is_read_in_a_millisecond() -> None:
     assert sorted(took)[25] < 0.01
 
 
-def test_limits_are_stated() -> None:
-    assert shell.MAX_BYTES == 20_000
-    assert read("true;" * 200).is_clean
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("true;" * 200, ""),
+        ("true;" * 201, "over 200 commands"),
+        ("ls " + "a" * 19_997, ""),
+        ("ls " + "a" * 19_998, "over 20 kB"),
+        ("echo '" + "$" * 2_000 + "'", ""),
+        ("echo '" + "$" * 2_001 + "'", "over 2,000 signs of the shell"),
+        ("echo '" + "|" * 1_000 + "(" * 1_001 + "'", "over 2,000 signs of the shell"),
+    ],
+    ids=["200 commands", "201 commands", "20,000 bytes", "20,001 bytes", "2,000 signs", "2,001 signs", "mixed signs"],
+)
+def test_limits_are_stated(text: str, reason: str) -> None:
+    found = read(text)
+    assert found.opaque == ((reason,) if reason else ())
+    assert found.is_clean == (not reason)

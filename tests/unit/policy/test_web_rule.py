@@ -11,6 +11,7 @@ from leadrope.core.request import Mode
 from leadrope.core.tools import ToolCall
 from leadrope.policy.decide import Facts, Policy, Verdict, decide
 from leadrope.policy.resolve import Layer, resolve, rules_of
+from leadrope.runtime.surroundings import Surroundings
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 
@@ -105,6 +106,36 @@ def test_an_address_or_a_search_that_holds_a_secret_is_denied(name: str, input_:
     found = judged(name, facts=facts, mode="full", **input_)
     assert (found.word, "secret" in found.reason) == ("deny", True)
     assert "hunter2" not in found.reason
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("name", "input_", "expected"),
+    [
+        ("WebFetch", {"url": "https://public.example/"}, "allow"),
+        ("WebFetch", {"url": "https://intra.example/"}, "deny"),
+        ("WebFetch", {"url": "https://both.example/"}, "deny"),
+        ("WebFetch", {"url": "https://public.example/?q=hunter2hunter2"}, "deny"),
+        ("WebFetch", {"url": "https://public.example/?q=%68unter2hunter2"}, "deny"),
+        ("WebSearch", {"query": "what is hunter2hunter2"}, "deny"),
+        ("WebSearch", {"query": "what is hunter"}, "allow"),
+    ],
+)
+async def test_the_gate_resolves_a_name_and_looks_for_secrets_itself(
+    mode: Mode, name: str, input_: dict[str, Any], expected: str
+) -> None:
+    known = {
+        "public.example": ["93.184.216.34"],
+        "intra.example": ["10.0.0.1"],
+        "both.example": ["93.184.216.34", "169.254.169.254"],
+    }
+
+    async def resolver(host: str, port: int) -> list[str]:
+        return known[host]
+
+    gate = Surroundings(workspace=("/ws",), secrets=["hunter2hunter2"], resolver=resolver)
+    facts = await gate.looked_up(ToolCall(id="t", name=name, input=input_), Facts())
+    assert judged(name, mode=mode, facts=facts, **input_).word == expected
 
 
 @pytest.mark.parametrize("mode", MODES)

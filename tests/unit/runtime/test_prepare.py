@@ -81,7 +81,7 @@ def test_the_idle_clock_is_what_was_asked_for(tmp_path: Path, way: str, idle_s: 
 
 def test_what_nobody_asked_for_is_what_ships(tmp_path: Path) -> None:
     limits = prepared(tmp_path, {}).request.limits
-    assert (limits.idle_s, limits.wall_s, limits.budget_usd) == (300, 0, 100)
+    assert (limits.idle_s, limits.tool_s, limits.wall_s, limits.budget_usd) == (300, 900, 0, 100)
 
 
 @pytest.mark.parametrize(
