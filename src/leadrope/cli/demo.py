@@ -114,7 +114,7 @@ def _open_page(run_id: str, screen: Screen) -> None:
 def scene() -> Iterator[Scene]:
     """A repository with a bug, and an environment with nothing of the user's in it. Both are gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="leadrope-demo-", ignore_cleanup_errors=True) as folder:
-        root = Path(real_path(Path(folder)))
+        root = Path(real_path(folder))
         repository = root / "calculator"
         (root / "home").mkdir()
         (root / "tmp").mkdir()

@@ -199,7 +199,7 @@ def explain(
     [run] allow of your config.toml counts, as in a run.
     """
     found = _gather(cwd, policies, agent)
-    workspace = real_path(Path(cwd))
+    workspace = real_path(cwd)
     wanted = msgspec.structs.replace(examples.call_of(call, id="explain"), cwd=at)
     for pattern in allow:
         patterns.parse(pattern)  # BadValue says what to write instead

@@ -225,7 +225,7 @@ def _agent(binary: str, system: tuple[str, ...]) -> Iterator[Place]:
 def _rehearsal(binary: str) -> Iterator[Place]:
     """A scripted agent is played by a module of this package, wherever that is installed."""
     if not sandbox_named.is_elf(binary):
-        package = str(Path(real_path(Path(__file__))).parents[1])
+        package = str(Path(real_path(__file__)).parents[1])
         yield Place(name=package, real=package)
 
 

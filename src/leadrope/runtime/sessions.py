@@ -147,7 +147,7 @@ class Sessions:
 
     def last(self, cwd: str | Path | None = None) -> SessionInfo | None:
         """The session that was used last, in this folder if one is given."""
-        wanted = real_path(Path(cwd)) if cwd is not None else None
+        wanted = real_path(cwd) if cwd is not None else None
         return next((info for info in self.listing() if wanted is None or info.cwd == wanted), None)
 
     def transcript(self, session_id: str | None) -> list[Said]:

@@ -413,7 +413,7 @@ def _own_folders(place: base.Place) -> tuple[str, ...]:
         folders.append(real_path(own))
     login = place.environ.get("CLAUDE_CONFIG_DIR")
     if login and Path(login).is_dir():  # where that login is used, it is put back
-        folders.append(real_path(Path(login)))
+        folders.append(real_path(login))
     return tuple(folders)
 
 

@@ -97,7 +97,7 @@ def find(workspace: Path, path: str, *, parameter: str = "file_path") -> Place:
         raise StepFailed(
             f"{parameter}: {path!r} is outside of the workspace {base}{through}",
             kind="outside_workspace",
-            hint="File steps work in the workspace only; copy the file into it, or start the workflow in another one.",
+            hint="Steps use files of the workspace only; copy it there, or start the workflow in another folder.",
         )
     parts = tuple(Path(real).relative_to(base).parts)
     if not parts or path.endswith(("/", "/.", "/..")):
