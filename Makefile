@@ -12,6 +12,8 @@ VENV ?= .venv
 # The Python of the environment that is there; `make PYTHON=python3.13 ...` makes it again with another one.
 PYTHON ?= $(if $(wildcard $(VENV)/bin/python),$(VENV)/bin/python,python3)
 BIN := $(VENV)/bin
+# Where it is set, every start of leadrope would compile its own source again: five times the time of most commands.
+unexport PYTHONDONTWRITEBYTECODE
 # Two workers per core: most tests wait for processes, not for the CPU.
 WORKERS ?= 4
 

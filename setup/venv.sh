@@ -31,3 +31,5 @@ pip="$venv/bin/python -m pip --disable-pip-version-check"
 if [ ! -t 1 ]; then pip="$pip -q"; fi
 $pip install --require-hashes -r "$lock"
 $pip -q install --no-deps --no-build-isolation -e .
+# pip compiles what it installs, but not a source tree that it only refers to.
+"$venv/bin/python" -m compileall -q src
