@@ -16,6 +16,8 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 # Two workers per core: most tests wait for processes, not for the CPU.
 WORKERS ?= 4
+# RERUN=yes, as in CI: a test that fails is run once more, alone, and listed as unstable where it passes then.
+PYTEST := $(BIN)/$(if $(RERUN),python setup/rerun_failed.py,pytest)
 
 # An environment of another Python than the one asked for is made again, however new its stamps are.
 ifneq ($(filter command environment,$(origin PYTHON)),)
@@ -50,10 +52,10 @@ lint: setup-dev
 	@$(BIN)/lint-imports --config pyproject.toml
 
 test: lint
-	@$(BIN)/pytest -n $(WORKERS) --dist worksteal
+	@$(PYTEST) -n $(WORKERS) --dist worksteal
 
 test-newest: setup-dev
-	@VENV=$(VENV) WORKERS=$(WORKERS) sh setup/test_newest.sh
+	@VENV=$(VENV) WORKERS=$(WORKERS) RERUN=$(RERUN) sh setup/test_newest.sh
 
 test-wheel: setup-dev
 	@$(BIN)/python setup/try_wheel.py

@@ -18,4 +18,8 @@ if [ "$short" = "$default" ]; then
 fi
 echo "leadrope: unit and integration tests on Python $version ($python)"
 PYTHON=$python VENV=.venv-$short sh setup/venv.sh requirements-dev.lock
-exec ".venv-$short/bin/pytest" -n "${WORKERS:-4}" --dist worksteal -p no:cacheprovider tests/unit tests/integration
+set -- -n "${WORKERS:-4}" --dist worksteal tests/unit tests/integration
+if [ -n "${RERUN:-}" ]; then
+    exec ".venv-$short/bin/python" setup/rerun_failed.py "$@"
+fi
+exec ".venv-$short/bin/pytest" -p no:cacheprovider "$@"
