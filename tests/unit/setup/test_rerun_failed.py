@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -25,8 +26,9 @@ def test_unstable():
 def run(folder: Path, *tests: str) -> subprocess.CompletedProcess[str]:
     (folder / "pytest.ini").write_text("[pytest]\n")
     (folder / "test_it.py").write_text("\n\n".join(tests))
-    command = [sys.executable, rerun_failed.__file__, "-q", "-p", "no:xdist", "test_it.py"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    command = [sys.executable, rerun_failed.__file__, "-q", "test_it.py"]
+    environ = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # they take seconds to import
+    return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize(
