@@ -430,7 +430,7 @@ async def _drive(
     ahead: Opening | None,
 ) -> FlowResult:
     async with contextlib.AsyncExitStack() as stack:
-        opened = {"ahead": await stack.enter_async_context(ahead())} if ahead is not None else {}
+        warm = await stack.enter_async_context(ahead()) if ahead is not None else None
         from leadrope.cli import live  # noqa: PLC0415  # the engine, only where it runs
         from leadrope.cli.flow_people import people_at  # noqa: PLC0415  # the same
         from leadrope.runs.service import Service  # noqa: PLC0415  # the same
@@ -447,7 +447,9 @@ async def _drive(
             "on_ask": on_ask,
             "secrets": _secrets(environ),
         }
-        flow = await stack.enter_async_context(begin(service, **told, **opened))
+        if ahead is not None:
+            told["ahead"] = warm
+        flow = await stack.enter_async_context(begin(service, **told))
         view.replay(service.flows.all_events(flow.info) if flow.info.last_seq else ())
 
         def stop(reason: str) -> None:
@@ -456,6 +458,8 @@ async def _drive(
 
         with _stoppable(stop, screen):
             result: FlowResult = await flow.run()
+            if warm is not None:  # they end while the store is closed
+                warm.commands.begin_closing()
             return result
 
 

@@ -130,6 +130,7 @@ class Commands:
         self._spare_in: tuple[int, int] | None = None
         self._has_run_plain = False
         self._is_closed = False
+        self._closing: asyncio.Task[None] | None = None
         self._proxy: HostProxy | None = None
         self._at_work: dict[object, _Order] = {}
         """Commands that run, or whose files are being looked for."""
@@ -173,6 +174,15 @@ class Commands:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Ends what still runs, and returns when nothing is left."""
+        await self.begin_closing()
+
+    def begin_closing(self) -> asyncio.Task[None]:
+        """The last command has ended: the processes of the room end while something else is being finished."""
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close(), name="closing a room")
+        return self._closing
+
+    async def _close(self) -> None:
         if self._warming is not None:
             await asyncio.wait((self._warming,))
         self._is_closed = True
