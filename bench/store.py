@@ -21,7 +21,7 @@ import msgspec
 
 from leadrope import RunRequest
 from leadrope.core.events import Event, MessageDelta, Recorded, ToolCompleted, ToolRequested
-from leadrope.core.redaction import Redactor
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.core.tools import ToolCall
 from leadrope.runs import database, feed
 from leadrope.runs.sqlite import Sqlite

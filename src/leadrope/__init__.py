@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from leadrope.core.context import Message as Message
     from leadrope.core.context import Reply as Reply
     from leadrope.core.events import Recorded as Recorded
-    from leadrope.core.redaction import Secret as Secret
+    from leadrope.core.output.output_types import schema_of as schema_of
     from leadrope.core.request import Limits as Limits
     from leadrope.core.request import McpServer as McpServer
     from leadrope.core.request import RunRequest as RunRequest
     from leadrope.core.result import RunResult as RunResult
     from leadrope.core.result import TypedResult as TypedResult
+    from leadrope.core.secrets.redaction import Secret as Secret
     from leadrope.core.tools import ToolCall as ToolCall
-    from leadrope.core.typed import schema_of as schema_of
     from leadrope.providers.base import Availability as Availability
     from leadrope.providers.base import Capabilities as Capabilities
     from leadrope.providers.claude_code.locate import check_cli as check_cli
@@ -62,13 +62,13 @@ _HOMES = {
     "errors": "leadrope.errors",
     "events": "leadrope.core.events",
     "Recorded": "leadrope.core.events",
-    "Secret": "leadrope.core.redaction",
+    "Secret": "leadrope.core.secrets.redaction",
     "Limits": "leadrope.core.request",
     "McpServer": "leadrope.core.request",
     "RunRequest": "leadrope.core.request",
     "RunResult": "leadrope.core.result",
     "TypedResult": "leadrope.core.result",
-    "schema_of": "leadrope.core.typed",
+    "schema_of": "leadrope.core.output.output_types",
     "ToolCall": "leadrope.core.tools",
     "Answer": "leadrope.runtime.approvals",
     "Approver": "leadrope.runtime.approvals",

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from leadrope.core.redaction import Redactor
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.core.tools import ToolCall
 from leadrope.policy import sources
 from leadrope.policy.decide import Allow, Ask, Facts, Policy, decide

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from leadrope import errors
-from leadrope.core.redaction import Redactor
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.flows import NewFlow, UnitOutcome
 from leadrope.runs.service import Service
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from leadrope import errors
 from leadrope.core.events import MessageDelta, Recorded
-from leadrope.core.redaction import Redactor
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.core.request import RunRequest
 from leadrope.core.result import RunResult
 from leadrope.runs import database, feed, leases, statements

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from leadrope.core import models
-from leadrope.core.prices import TABLE, plain_name
+from leadrope.core.cost.prices import TABLE, plain_name
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,8 @@ from typing import Any, get_args
 
 import pytest
 
-from leadrope.core import result, usage
+from leadrope.core import result
+from leadrope.core.cost import usage
 
 PAGE = (Path(__file__).parents[2] / "docs" / "output.md").read_text()
 

@@ -11,10 +11,10 @@ import msgspec
 
 from leadrope import events
 from leadrope.cli.transcripts import read_file, universal_of
-from leadrope.core import event_schema
-from leadrope.core import universal_types as u
 from leadrope.core.fold import fold
-from leadrope.core.universal import PROMPT
+from leadrope.core.universal import schemas
+from leadrope.core.universal import types as u
+from leadrope.core.universal.conversion import PROMPT
 
 
 def said(told: list[events.Event]) -> dict[str, Any]:
@@ -92,8 +92,8 @@ async def test_a_session_file_says_what_its_run_said(stage: Any) -> None:
     written = [line for path in paths for line in path.read_text().split("\n") if line]
     assert Counter(read.raw for read in reads if read.raw) == Counter(written)
 
-    valid = jsonschema_rs.Draft202012Validator(event_schema.packaged_universal().decode())
-    own = jsonschema_rs.Draft202012Validator(event_schema.event_schema())
+    valid = jsonschema_rs.Draft202012Validator(schemas.packaged_universal().decode())
+    own = jsonschema_rs.Draft202012Validator(schemas.event_schema())
     exported = list(universal_of(reads, raw=True))
     for line in exported:
         valid.validate(msgspec.json.decode(msgspec.json.encode(line)))

@@ -17,9 +17,9 @@ import msgspec
 import pytest
 
 import leadrope
-from leadrope.core.field_docs import fields_of
 from leadrope.core.request import McpServer, RunRequest, check
-from leadrope.core.request_fields import RunFields
+from leadrope.core.request_parts.field_docs import fields_of
+from leadrope.core.request_parts.keywords import RunFields
 from leadrope.runtime.keywords import read
 
 PROGRAM = Path(__file__).parents[1] / "data" / "users_program.txt"

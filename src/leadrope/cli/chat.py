@@ -24,8 +24,8 @@ from leadrope.cli.run import secret_files, with_config
 from leadrope.cli.screen import Screen
 from leadrope.core import config as configs
 from leadrope.core import events, home
-from leadrope.core.redaction import Redactor
 from leadrope.core.request import RunRequest, normal_mode
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.masking import Masking, without_known
 from leadrope.runs.service import Service
 from leadrope.runtime import config_values

@@ -22,9 +22,9 @@ from leadrope.cli import values
 from leadrope.cli.exits import DENIED, Demands, exit_code, explain
 from leadrope.cli.screen import PIPED_WIDTH, Screen
 from leadrope.confined import appending_named
-from leadrope.core import redaction
 from leadrope.core.events import MessageDelta, Recorded, ThinkingDelta
 from leadrope.core.result import RunResult
+from leadrope.core.secrets import redaction
 from leadrope.regex import regex
 from leadrope.runs import page_diff
 from leadrope.runs.page_story import Story

@@ -13,7 +13,7 @@ from typing import Any
 
 from leadrope import errors
 from leadrope.confined import real_path
-from leadrope.core import toml_lines
+from leadrope.core.text import toml_lines
 from leadrope.regex import regex
 
 _HEADER = regex(r"^[ \t]*\[\[?(?P<keys>[^\]\n]+)\]\]?[ \t]*(?:#.*)?$")

@@ -16,8 +16,8 @@ from leadrope.cli.live_lines import seconds
 from leadrope.cli.screen import Screen
 from leadrope.core import config as configs
 from leadrope.core import connections, home
-from leadrope.core.redaction import Redactor
 from leadrope.core.request import McpServer
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.runtime.shown import clean, one_line
 
 _HELP = """Connections: MCP servers that agents and `mcp` steps can use.

@@ -27,11 +27,12 @@ from leadrope.cli.exits import INTERRUPTED, exit_code
 from leadrope.cli.render import Renderer
 from leadrope.cli.screen import Screen
 from leadrope.confined import read_named, real_path
-from leadrope.core import actors, home, rehearsed
+from leadrope.core import actors, home
 from leadrope.core.config import Config
 from leadrope.core.events import ApprovalRequested, QuestionRequested
 from leadrope.core.request import Limits, RunRequest
 from leadrope.core.result import RunResult
+from leadrope.core.text import rehearsal_label
 from leadrope.providers.claude_code.locate import find_binary
 from leadrope.rehearsal.model import ModelServer
 from leadrope.runs import places
@@ -174,11 +175,11 @@ async def _play(place: Scene, binary: str, answer: bool | None, screen: Screen) 
                 mode="edit",
                 binary=binary,
                 base_url=model.url,
-                credential=rehearsed.KEY,
+                credential=rehearsal_label.KEY,
                 credential_kind="api_key",
                 instructions=False,
                 persist_session=False,
-                labels={rehearsed.LABEL: rehearsed.DEMO},
+                labels={rehearsal_label.LABEL: rehearsal_label.DEMO},
                 attempts=1,
                 api_retries=0,
                 limits=Limits(idle_s=120),

@@ -15,10 +15,11 @@ import msgspec
 
 from leadrope import errors
 from leadrope.cli.transcripts import read_file, universal_of, write
-from leadrope.core import event_schema, home
+from leadrope.core import home
 from leadrope.core.events import Event
 from leadrope.core.execution_events import ExecutionEvent, ExecutionRecord
-from leadrope.core.universal_types import UniversalEvent
+from leadrope.core.universal import schemas
+from leadrope.core.universal.types import UniversalEvent
 from leadrope.providers.claude_code.transcripts import Read
 from leadrope.runtime.sessions import LEAST_PREFIX, Sessions
 
@@ -62,10 +63,10 @@ def command(
     if executions and not schema:
         raise errors.BadValue("--executions", "is for --schema", hint="Name an execution to see its events.")
     if schema:
-        made = event_schema.universal_schema() if universal else event_schema.event_schema()
+        made = schemas.universal_schema() if universal else schemas.event_schema()
         if executions:
-            made = event_schema.execution_schema()
-        sys.stdout.buffer.write(event_schema.text_of(made).encode())
+            made = schemas.execution_schema()
+        sys.stdout.buffer.write(schemas.text_of(made).encode())
         sys.stdout.buffer.flush()
         return 0
     if raw and not universal:

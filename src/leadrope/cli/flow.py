@@ -571,6 +571,6 @@ def _pair(label: str) -> tuple[str, str]:
 
 def _secrets(environ: Mapping[str, str]) -> list[str]:
     """What no journal may hold: every value of leadrope's own .env, and the credentials of this environment."""
-    from leadrope.core.request_secrets import ambient_secrets  # noqa: PLC0415  # only where something runs
+    from leadrope.core.secrets.request_secrets import ambient_secrets  # noqa: PLC0415  # only where something runs
 
     return ambient_secrets({**home.load_env(home.leadrope_home(environ)), **environ})

@@ -16,7 +16,8 @@ from leadrope.cli import flags, json_output, table
 from leadrope.cli.flow_looks import EMPTY, found, judged, style, width, written
 from leadrope.cli.screen import Screen
 from leadrope.confined import real_path
-from leadrope.core import home, rehearsed
+from leadrope.core import home
+from leadrope.core.text import rehearsal_label
 from leadrope.runs.flow_values import FlowFilter, FlowInfo
 from leadrope.runtime.shown import clean, one_line
 from leadrope.workflows import library, markdown
@@ -212,12 +213,12 @@ def history(workflow: str | None, limit: int, is_open: bool, here: bool, output:
 def _cost(flow: FlowInfo) -> str:
     from leadrope.cli.flow_view import money  # noqa: PLC0415  # only here
 
-    return money(flow.cost_usd) if flow.cost_usd and not rehearsed.is_rehearsed(flow.labels) else "-"
+    return money(flow.cost_usd) if flow.cost_usd and not rehearsal_label.is_rehearsed(flow.labels) else "-"
 
 
 def _named(flow: FlowInfo, folder: str) -> str:
     """With its folder, where that is another one."""
-    if rehearsed.is_rehearsed(flow.labels):
+    if rehearsal_label.is_rehearsed(flow.labels):
         return f"{clean(flow.name)} (rehearsal)"
     if flow.cwd == folder:
         return clean(flow.name)

@@ -10,7 +10,7 @@ import msgspec
 from leadrope import errors
 from leadrope.cli import flags, json_output
 from leadrope.core import execution_events as events
-from leadrope.core import rehearsed
+from leadrope.core.text import rehearsal_label
 
 if TYPE_CHECKING:
     from leadrope.cli.flow_view import FlowView
@@ -47,7 +47,7 @@ def logs(execution: str | None, follow: bool, from_seq: int, output: str) -> int
         is_text = output == "text"
         screen = Screen.of_process()
         view = FlowView(screen, is_live=follow and is_text)
-        view.is_rehearsed = rehearsed.is_rehearsed(row.labels)
+        view.is_rehearsed = rehearsal_label.is_rehearsed(row.labels)
         view.is_pending = lambda approval_id: _is_pending(service, approval_id)
         with view:
             async for item in service.follow_execution(row.id, from_seq, live=follow):

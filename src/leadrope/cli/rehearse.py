@@ -13,7 +13,8 @@ import msgspec
 
 from leadrope import errors
 from leadrope.confined import real_path
-from leadrope.core import home, rehearsed
+from leadrope.core import home
+from leadrope.core.text import rehearsal_label
 from leadrope.runtime.shown import clean
 
 if TYPE_CHECKING:
@@ -91,9 +92,9 @@ def request_of(request: RunRequest, url: str) -> RunRequest:
     return msgspec.structs.replace(
         request,
         base_url=url,
-        credential=rehearsed.KEY,
+        credential=rehearsal_label.KEY,
         credential_kind="api_key",
         billing="api_key",
         persist_session=False,
-        labels={**request.labels, **rehearsed.LABELS},
+        labels={**request.labels, **rehearsal_label.LABELS},
     )

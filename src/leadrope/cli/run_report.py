@@ -10,9 +10,9 @@ from leadrope.cli import runs_revoke, table
 from leadrope.cli.live_lines import seconds
 from leadrope.cli.markdown_stream import MarkdownStream
 from leadrope.cli.render import ending_lines
-from leadrope.core.rehearsed import is_rehearsed
 from leadrope.core.request import normal_mode
 from leadrope.core.result import RunResult
+from leadrope.core.text.rehearsal_label import is_rehearsed
 from leadrope.regex import regex
 from leadrope.runs import places
 from leadrope.runs.store import RunInfo, Texts

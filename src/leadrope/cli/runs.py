@@ -19,9 +19,9 @@ from leadrope.cli.render import Renderer
 from leadrope.cli.screen import Screen
 from leadrope.core import config as configs
 from leadrope.core import home
-from leadrope.core.rehearsed import is_rehearsed
-from leadrope.core.request_secrets import redactor_of
 from leadrope.core.result import Outcome
+from leadrope.core.secrets.request_secrets import redactor_of
+from leadrope.core.text.rehearsal_label import is_rehearsed
 from leadrope.runs import database, detached, leases, places, recover
 from leadrope.runs.service import Service
 from leadrope.runs.store import Filter, RunInfo, State, Truncated

@@ -19,7 +19,7 @@ from leadrope.cli import table
 from leadrope.cli.runs import cost, with_service
 from leadrope.cli.screen import Screen
 from leadrope.cli.stats import money
-from leadrope.core.usage import sum_label
+from leadrope.core.cost.usage import sum_label
 from leadrope.runs.service import Service
 from leadrope.runs.store import Filter, RunInfo
 from leadrope.runtime.shown import clean

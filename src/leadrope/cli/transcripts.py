@@ -18,8 +18,8 @@ from leadrope.cli import flags
 from leadrope.cli.values import not_written, workspaces
 from leadrope.confined import Folder, open_named, writing_named
 from leadrope.core import events
-from leadrope.core.universal import Universal
-from leadrope.core.universal_types import UniversalEvent
+from leadrope.core.universal.conversion import Universal
+from leadrope.core.universal.types import UniversalEvent
 from leadrope.providers.claude_code import oneshot, session_file, transcripts, unreadable
 from leadrope.providers.claude_code.transcripts import Read
 

@@ -12,8 +12,8 @@ import click
 import msgspec
 
 from leadrope import errors
-from leadrope.core.redaction import Secret
 from leadrope.core.request import McpServer, check_connection
+from leadrope.core.secrets.redaction import Secret
 
 
 def as_given(flag: str, given: Sequence[str]) -> tuple[str, ...]:

@@ -13,8 +13,8 @@ import msgspec
 
 from leadrope import errors
 from leadrope.confined import open_named
-from leadrope.core import attachments_image, extra_dirs
 from leadrope.core.request import RunRequest
+from leadrope.core.request_parts import extra_dirs, image_header
 
 Kind = Literal["image", "pdf", "text"]
 
@@ -120,8 +120,8 @@ def _judge(given: str, name: str, file: BinaryIO, room: int) -> Attachment:
 
 def _check_image(given: str, media_type: str, content: bytes) -> None:
     try:
-        width, height = attachments_image.sides(media_type, content)
-    except attachments_image.BadImage as error:
+        width, height = image_header.sides(media_type, content)
+    except image_header.BadImage as error:
         hint = "Look at it in another program, and save it again."
         raise errors.BadAttachment(given, f"{error}, and the model would not see it", hint=hint) from None
     if width * height > PIXELS_LIMIT:

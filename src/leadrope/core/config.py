@@ -18,12 +18,13 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from leadrope import errors
-from leadrope.core import home, models, toml_lines
-from leadrope.core.prices import Prices, read_prices
-from leadrope.core.redaction import Secret
+from leadrope.core import home, models
+from leadrope.core.cost.prices import Prices, read_prices
 from leadrope.core.request import Limits, McpServer, RunRequest, check, check_connection, check_words
-from leadrope.core.toml_lines import dotted
-from leadrope.core.wrong_types import in_words, split, suggest, unknown_key
+from leadrope.core.secrets.redaction import Secret
+from leadrope.core.text import toml_lines
+from leadrope.core.text.toml_lines import dotted
+from leadrope.core.text.wrong_types import in_words, split, suggest, unknown_key
 
 
 class LimitDefaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from leadrope import errors
-from leadrope.core.argument_secrets import in_address, in_arguments
 from leadrope.core.request import McpServer
-from leadrope.core.secret_names import is_secret_name
+from leadrope.core.secrets.argument_secrets import in_address, in_arguments
+from leadrope.core.secrets.secret_names import is_secret_name
 from leadrope.regex import regex
 
 _RANDOM = regex(r"(?=.*[A-Za-z])[A-Za-z0-9_+=~-]{16,}")

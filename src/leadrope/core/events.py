@@ -12,10 +12,10 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from leadrope.core import actors
-from leadrope.core.field_docs import documented
+from leadrope.core.cost.usage import ModelShare, Usage
+from leadrope.core.request_parts.field_docs import documented
 from leadrope.core.result import Outcome, Rung, RunResult
 from leadrope.core.tools import ToolCall
-from leadrope.core.usage import ModelShare, Usage
 
 Source = Literal["agent", "supervisor"]
 Risk = Literal["low", "medium", "high"]

@@ -13,10 +13,11 @@ from typing import Any, cast, get_args
 import msgspec
 
 from leadrope import spelling
-from leadrope.core import denials, endings, events
+from leadrope.core import denials, events
+from leadrope.core.cost.usage_rollup import Spending
 from leadrope.core.events import Problem, Recorded
 from leadrope.core.result import Denial, ErrorKind, Outcome, RunError, RunResult, Warning_
-from leadrope.core.spending import Spending
+from leadrope.core.text import ending_text
 from leadrope.core.tools import ToolCall
 
 WARNINGS_LIMIT = 50
@@ -246,7 +247,7 @@ class Fold:
         for call in event.denials:
             if call.id not in self._denials:
                 self._deny(call, self._refusals.get(call.id, "denied by the agent's own rules"))
-        if endings.is_local(event) and now.last_turn is not None:
+        if ending_text.is_local(event) and now.last_turn is not None:
             return
         now.last_turn = event
         is_correcting = now.checked is not None and now.checked.retrying
@@ -360,7 +361,7 @@ class Fold:
         if turn is not None and not self._now.in_turn:
             if turn.problem is None and not turn.is_error:
                 return "the agent gave a result and then failed" if self._exited_badly() else ""
-            return "" if endings.is_schema_miss(turn) else "; ".join(turn.errors) or turn.text or turn.reason
+            return "" if ending_text.is_schema_miss(turn) else "; ".join(turn.errors) or turn.text or turn.reason
         return "the agent ended before its turn did"
 
     def _agents_verdict(self) -> tuple[Outcome, RunError | None]:
@@ -372,10 +373,10 @@ class Fold:
             if self._exited_badly():
                 code = now.exit.exit_code if now.exit else None
                 return "failed", self._error(
-                    "agent_died", f"the agent gave a result and then {endings.how_it_ended(code)}"
+                    "agent_died", f"the agent gave a result and then {ending_text.how_it_ended(code)}"
                 )
             if not now.text and now.output is None:
-                return "failed", self._error("empty_output", endings.nothing_said(turn))
+                return "failed", self._error("empty_output", ending_text.nothing_said(turn))
             return "succeeded", None
         return self._silent_verdict()
 
@@ -410,8 +411,8 @@ class Fold:
             return outcome, self._error(told.kind, self._first_words() or "the agent could not work", told)
         if now.exit is None:
             return "failed", self._error("agent_died", "the record ends before the agent did")
-        ended = endings.how_it_ended(now.exit.exit_code)
-        if now.plain is not None and now.last_turn is None and not endings.by_signal(now.exit.exit_code):
+        ended = ending_text.how_it_ended(now.exit.exit_code)
+        if now.plain is not None and now.last_turn is None and not ending_text.by_signal(now.exit.exit_code):
             return "failed", self._error(
                 "malformed_output", f"the agent {ended} after output that is not understood: {now.plain.raw[:200]}"
             )
@@ -485,11 +486,11 @@ class Fold:
         turn = self._now.last_turn
         found = []
         if outcome == "degraded" and self._now.checked is not None:
-            kind = endings.schema_kind(self._now.checked, turn, self._error_beside())
+            kind = ending_text.schema_kind(self._now.checked, turn, self._error_beside())
             found.append(Warning_(kind=kind, message=self._schema_error(outcome) or ""))
         if outcome == "degraded" and turn is not None and turn.problem is not None:
             is_told = self._now.checked is not None and (
-                endings.is_schema_miss(turn) or turn.problem.outcome != "degraded"
+                ending_text.is_schema_miss(turn) or turn.problem.outcome != "degraded"
             )
             if not is_told:
                 message = "; ".join(turn.errors) or turn.reason
@@ -500,4 +501,4 @@ class Fold:
     def _schema_error(self, outcome: Outcome) -> str | None:
         if self._now.checked is None or outcome == "succeeded":
             return None
-        return endings.schema_error(self._now.checked, self._error_beside() if outcome == "degraded" else "")
+        return ending_text.schema_error(self._now.checked, self._error_beside() if outcome == "degraded" else "")

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, get_args
 import msgspec
 
 from leadrope import errors
-from leadrope.core import agent_sandbox, models, schema, subagents
-from leadrope.core.field_docs import documented
-from leadrope.core.redaction import SHORTEST, Secret
-from leadrope.core.sequences import SequenceNotStr, as_tuple
-from leadrope.core.toml_lines import dotted
+from leadrope.core import models
+from leadrope.core.output import schema
+from leadrope.core.request_parts import agent_sandbox, subagents
+from leadrope.core.request_parts.field_docs import documented
+from leadrope.core.request_parts.sequences import SequenceNotStr, as_tuple
+from leadrope.core.secrets.redaction import SHORTEST, Secret
+from leadrope.core.text.toml_lines import dotted
 from leadrope.regex import regex
 
 if TYPE_CHECKING:
-    from leadrope.core.request_fields import RunFields
+    from leadrope.core.request_parts.keywords import RunFields
 
 T = TypeVar("T")
 

@@ -7,10 +7,10 @@ from typing import Any, Generic, Literal, TypeVar, get_args
 import msgspec
 
 from leadrope import errors
-from leadrope.core import typed
-from leadrope.core.field_docs import documented
+from leadrope.core.cost.usage import CostLabel, CostSource, LlmUsage, Totals, Usage
+from leadrope.core.output import output_types
+from leadrope.core.request_parts.field_docs import documented
 from leadrope.core.tools import ToolCall
-from leadrope.core.usage import CostLabel, CostSource, LlmUsage, Totals, Usage
 
 V = TypeVar("V")
 
@@ -149,9 +149,9 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.output_rung in (None, "none") and self.output is None:
             raise errors.RunFailed(self, self._no_output())
         try:
-            return typed.as_type(self.output, kind)
+            return output_types.as_type(self.output, kind)
         except ValueError as error:
-            raise errors.RunFailed(self, f"the structured output is no {typed.name_of(kind)}: {error}") from None
+            raise errors.RunFailed(self, f"the structured output is no {output_types.name_of(kind)}: {error}") from None
 
     def _no_output(self) -> str:
         told = f"the run ended {self.outcome}: {self.error.message}" if self.error else self.outcome
@@ -209,10 +209,10 @@ def with_type(result: RunResult, kind: type[V]) -> TypedResult[V]:
     fields: dict[str, Any] = {name: getattr(result, name) for name in RunResult.__struct_fields__}
     if result.output_rung not in (None, "none"):
         try:
-            fields["output"] = typed.as_type(result.output, kind)
+            fields["output"] = output_types.as_type(result.output, kind)
         except ValueError as error:
             # Its schema was satisfied: the type checks more than a schema can say.
-            told = f"the answer fits its schema and is no {typed.name_of(kind)}: {error}"
+            told = f"the answer fits its schema and is no {output_types.name_of(kind)}: {error}"
             fields |= {
                 "outcome": "degraded" if result.outcome == "succeeded" else result.outcome,
                 "output": None,

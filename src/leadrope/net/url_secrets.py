@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from urllib.parse import unquote
 
-from leadrope.core.redaction import SHORTEST
+from leadrope.core.secrets.redaction import SHORTEST
 
 _DECODINGS = 2
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leadrope.core.agent_sandbox import AgentSandbox
+from leadrope.core.request_parts.agent_sandbox import AgentSandbox
 from leadrope.core.tools import ToolCall
 from leadrope.policy.look import Look
 

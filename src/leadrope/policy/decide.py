@@ -13,8 +13,8 @@ from typing import Literal
 import msgspec
 
 from leadrope import errors
-from leadrope.core.agent_sandbox import AgentSandbox
 from leadrope.core.request import Mode
+from leadrope.core.request_parts.agent_sandbox import AgentSandbox
 from leadrope.core.tools import BASELINE_TOOLS, ToolCall, ToolClass
 from leadrope.policy import agent_sandbox, paths, patterns, read_only_folders, web
 from leadrope.policy.findings import Finding

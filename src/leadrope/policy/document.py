@@ -13,7 +13,7 @@ import msgspec
 
 from leadrope import errors
 from leadrope.confined import open_named
-from leadrope.core import toml_lines
+from leadrope.core.text import toml_lines
 
 Key = tuple[str | int, ...]
 

@@ -17,8 +17,8 @@ from leadrope import errors
 from leadrope.core.attachments import Attachment
 from leadrope.core.config import Config
 from leadrope.core.events import Connection, CredentialUsed, Event, Notice, Problem
-from leadrope.core.redaction import Secret
 from leadrope.core.request import RunRequest
+from leadrope.core.secrets.redaction import Secret
 from leadrope.core.tools import ToolCall
 
 # -- signals: what a session tells the run beside events ------------------------------------------------------------

@@ -13,8 +13,8 @@ from typing import Any, Protocol, assert_never
 
 import msgspec
 
-from leadrope.core.redaction import Secret
 from leadrope.core.request import RunRequest
+from leadrope.core.secrets.redaction import Secret
 from leadrope.rehearsal.executable import write_executable
 from leadrope.rehearsal.model import ModelServer
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from leadrope import errors
-from leadrope.core.usage import Usage
+from leadrope.core.cost.usage import Usage
 
 
 class RehearsalError(errors.LeadropeError):

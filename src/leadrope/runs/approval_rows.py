@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from leadrope import errors
 from leadrope.core import actors
-from leadrope.core.redaction import redact
+from leadrope.core.secrets.redaction import redact
 from leadrope.runs import claims
 from leadrope.runs.statements import sql
 from leadrope.runs.store import Approval, Decided, RunInfo

@@ -11,7 +11,7 @@ import msgspec
 
 from leadrope.core import actors
 from leadrope.core.events import ApprovalRequested, QuestionRequested
-from leadrope.core.redaction import Redactor
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.cleaning import as_json
 from leadrope.runs.sqlite import Sqlite
 from leadrope.runs.store import Approval, ApprovalKind, Decided, RunInfo

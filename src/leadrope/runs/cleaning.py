@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from leadrope.core.redacted_json import clean_json
-from leadrope.core.redaction import Redactor
+from leadrope.core.secrets.redacted_json import clean_json
+from leadrope.core.secrets.redaction import Redactor
 
 _encode = msgspec.json.Encoder().encode
 

@@ -12,8 +12,8 @@ import msgspec
 from leadrope import errors
 from leadrope.core import home
 from leadrope.core.config import Config
-from leadrope.core.redaction import Secret
 from leadrope.core.request import RunRequest
+from leadrope.core.secrets.redaction import Secret
 from leadrope.runs import database, places, stored_secrets
 from leadrope.runs.reading import Reads
 from leadrope.runs.store import Filter, RunInfo, Texts

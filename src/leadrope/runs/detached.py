@@ -25,8 +25,8 @@ import msgspec
 
 from leadrope import errors, spelling
 from leadrope.core import home
-from leadrope.core.redaction import Redactor, Secret
 from leadrope.core.request import RunRequest
+from leadrope.core.secrets.redaction import Redactor, Secret
 from leadrope.runs import background, database, jsonlog, leases
 from leadrope.runs.execution_queue import Given
 from leadrope.runs.flow_values import FlowInfo, NewFlow

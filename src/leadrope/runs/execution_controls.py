@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from leadrope import errors
 from leadrope.core import execution_events as events
-from leadrope.core.redaction import redact
+from leadrope.core.secrets.redaction import redact
 from leadrope.runs.flow_values import Control, FlowInfo
 
 if TYPE_CHECKING:

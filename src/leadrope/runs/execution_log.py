@@ -23,7 +23,7 @@ import msgspec
 from leadrope import errors
 from leadrope.core import execution_events
 from leadrope.core.execution_events import ExecutionEvent, ExecutionRecord
-from leadrope.core.redaction import Redactor
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.cleaning import as_json
 from leadrope.runs.flow_values import FlowInfo
 from leadrope.runs.sqlite import PACK_BYTES, Sqlite

@@ -16,7 +16,7 @@ import msgspec
 
 from leadrope import errors
 from leadrope.core import execution_events as events
-from leadrope.core.redaction import Redactor
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.flow_values import FlowInfo, NewFlow
 
 if TYPE_CHECKING:

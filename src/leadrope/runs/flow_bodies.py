@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from leadrope import errors
-from leadrope.core.redaction import Redactor
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.cleaning import as_json
 
 PACK_BYTES = 4096

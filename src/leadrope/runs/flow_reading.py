@@ -10,7 +10,7 @@ import msgspec
 
 from leadrope import errors
 from leadrope.core.execution_events import ExecutionRecord
-from leadrope.core.redaction import Redactor
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs import execution_log, flow_bodies
 from leadrope.runs.flow_values import (
     Begun,

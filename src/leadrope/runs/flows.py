@@ -21,7 +21,7 @@ import msgspec
 
 from leadrope import errors
 from leadrope.core.execution_events import ExecutionEvent, ExecutionQueued
-from leadrope.core.redaction import Redactor
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs import execution_log, flow_bodies, flow_recovery
 from leadrope.runs.approval_rows import ANSWERED
 from leadrope.runs.execution_log import ExecutionLog, extend_unowned

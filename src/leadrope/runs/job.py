@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from leadrope import errors
 from leadrope.core import events
 from leadrope.core.config import Config
-from leadrope.core.redaction import Redactor
 from leadrope.core.result import RunResult
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.keeper import Keeper, Show
 from leadrope.runs.store import Order, RunInfo
 from leadrope.runtime.approvals import Approver

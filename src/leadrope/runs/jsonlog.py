@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from leadrope import errors
-from leadrope.core.redaction import Redactor
+from leadrope.core.secrets.redaction import Redactor
 
 VARIABLE = "LEADROPE_LOG"
 FORMS = ("text", "json")

@@ -12,11 +12,11 @@ import msgspec
 
 from leadrope import errors
 from leadrope.core import events
-from leadrope.core.redacted_json import clean_value
-from leadrope.core.redaction import Redactor
+from leadrope.core.cost.usage import sum_label
+from leadrope.core.cost.usage_rollup import label_of
 from leadrope.core.result import RunResult
-from leadrope.core.spending import label_of
-from leadrope.core.usage import sum_label
+from leadrope.core.secrets.redacted_json import clean_value
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.masking import Masking
 from leadrope.runs.observers import Watch
 from leadrope.runs.sqlite import Sqlite

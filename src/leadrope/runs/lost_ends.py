@@ -14,9 +14,9 @@ import msgspec
 
 from leadrope import errors
 from leadrope.core import home
-from leadrope.core.redaction import Redactor
+from leadrope.core.cost.usage import Usage
 from leadrope.core.result import Outcome, RunError, RunResult, Warning_
-from leadrope.core.usage import Usage
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs import leases
 
 ROOM = 16 * 1024

@@ -22,8 +22,8 @@ from leadrope.core.events import (
     decoder,
     is_thought,
 )
-from leadrope.core.redaction import MASK, Redactor
 from leadrope.core.result import RunResult
+from leadrope.core.secrets.redaction import MASK, Redactor
 from leadrope.runs.cleaning import as_json
 
 LEAST_BEGUN = 4

@@ -20,8 +20,8 @@ from leadrope import errors
 from leadrope.core import home
 from leadrope.core.events import ApprovalRequested, QuestionRequested, Recorded
 from leadrope.core.execution_events import ExecutionRecord, StepAsked
-from leadrope.core.redacted_json import clean_value
-from leadrope.core.redaction import Redactor, Secret
+from leadrope.core.secrets.redacted_json import clean_value
+from leadrope.core.secrets.redaction import Redactor, Secret
 from leadrope.core.tools import ToolCall
 from leadrope.runs import settings as configured
 from leadrope.runs import webhook

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from leadrope.core.config import Config
 from leadrope.core.events import ApprovalRequested, QuestionRequested, Recorded
 from leadrope.core.execution_events import ExecutionRecord, StepAsked
-from leadrope.core.redaction import Redactor
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.execution_log import WatchRecord
 from leadrope.runs.flow_values import FlowInfo
 from leadrope.runs.store import RunInfo

@@ -15,11 +15,11 @@ from importlib import resources
 
 import msgspec
 
-from leadrope.core import redaction
 from leadrope.core.events import Recorded
-from leadrope.core.rehearsed import is_rehearsed
 from leadrope.core.request import RunRequest
 from leadrope.core.result import RunResult
+from leadrope.core.secrets import redaction
+from leadrope.core.text.rehearsal_label import is_rehearsed
 from leadrope.runs import page_diff, page_entries
 from leadrope.runs.page_story import Asked, Story
 from leadrope.runs.page_text import Safe, Writer, joined, tag

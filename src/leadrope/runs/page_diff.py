@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from leadrope.core import redaction
+from leadrope.core.secrets import redaction
 from leadrope.core.tools import ToolCall, edited_path
 
 MAX_LINES = 400

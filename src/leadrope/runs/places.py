@@ -13,8 +13,8 @@ import msgspec
 
 from leadrope import errors
 from leadrope.core import home
-from leadrope.core.redaction import Redactor
 from leadrope.core.request import RunRequest
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.core.tools import ToolCall, class_of
 from leadrope.runs import (
     checkpoint_diff,

@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from leadrope import errors
+from leadrope.core.cost.usage import CostLabel
 from leadrope.core.events import Event, Recorded, Unrecognised, decoder
 from leadrope.core.request import RunRequest
 from leadrope.core.result import RunResult
-from leadrope.core.usage import CostLabel
 from leadrope.runs import database
 from leadrope.runs.approval_rows import ApprovalReads
 from leadrope.runs.statements import sql

@@ -18,9 +18,9 @@ import msgspec
 from leadrope import errors
 from leadrope.core import actors, events
 from leadrope.core.fold import fold
-from leadrope.core.redaction import Redactor
 from leadrope.core.request import RunRequest
 from leadrope.core.result import RunError, RunResult
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.process import reaper
 from leadrope.runs import flow_recovery, leases, lost_ends, waiting
 from leadrope.runs.sqlite import Sqlite, ended_event

@@ -17,8 +17,8 @@ import msgspec
 from leadrope import errors
 from leadrope.confined import real_path
 from leadrope.core import config as configs
-from leadrope.core.toml_lines import dotted
-from leadrope.core.wrong_types import in_words, split, suggest, unknown_key
+from leadrope.core.text.toml_lines import dotted
+from leadrope.core.text.wrong_types import in_words, split, suggest, unknown_key
 from leadrope.runs import worktree_setup
 from leadrope.runs.store import Limits
 from leadrope.runtime import config_values

@@ -13,8 +13,8 @@ import msgspec
 
 from leadrope.core import actors, events
 from leadrope.core.events import Recorded
-from leadrope.core.redaction import Redactor
 from leadrope.core.result import RunResult
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.core.tools import ToolCall
 
 if TYPE_CHECKING:

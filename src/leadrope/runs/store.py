@@ -7,11 +7,11 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from leadrope.core.cost.usage import CostLabel
 from leadrope.core.events import Recorded
-from leadrope.core.redaction import Redactor
 from leadrope.core.request import RunRequest
 from leadrope.core.result import Outcome, RunResult
-from leadrope.core.usage import CostLabel
+from leadrope.core.secrets.redaction import Redactor
 
 State = Literal["queued", "starting", "running", "waiting", "paused", "parked", "ended"]
 LIVE: tuple[State, ...] = ("starting", "running", "waiting", "paused")

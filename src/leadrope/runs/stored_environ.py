@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from leadrope.core import connections
-from leadrope.core.redaction import MASK
 from leadrope.core.request import RunRequest
+from leadrope.core.secrets.redaction import MASK
 
 KEY = "environ"
 """In the run's `place`."""

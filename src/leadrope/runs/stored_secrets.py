@@ -15,8 +15,8 @@ import msgspec
 
 from leadrope import confined, errors
 from leadrope.core.config import Config
-from leadrope.core.redaction import MASK, Redactor, Secret
 from leadrope.core.request import RunRequest
+from leadrope.core.secrets.redaction import MASK, Redactor, Secret
 from leadrope.runs.cleaning import as_json
 
 KEY = "secrets"

@@ -20,7 +20,7 @@ from leadrope import errors
 from leadrope.core import home, installation
 from leadrope.core.events import Recorded
 from leadrope.core.execution_events import ExecutionRecord
-from leadrope.core.redaction import Redactor
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs import settings as configured
 from leadrope.runs.execution_spans import ExecutionSpans
 from leadrope.runs.spans import Spans

@@ -20,7 +20,7 @@ from typing import Literal
 import msgspec
 
 from leadrope import errors
-from leadrope.core.redaction import Secret
+from leadrope.core.secrets.redaction import Secret
 
 TIMESTAMP_HEADER = "X-Leadrope-Timestamp"
 SIGNATURE_HEADER = "X-Leadrope-Signature"

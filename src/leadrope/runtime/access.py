@@ -16,10 +16,10 @@ import msgspec
 
 from leadrope import errors, spelling
 from leadrope.confined import real_path
-from leadrope.core import extra_dirs
 from leadrope.core import home as homes
-from leadrope.core.redaction import SHORTEST
-from leadrope.core.secret_names import is_secret_name
+from leadrope.core.request_parts import extra_dirs
+from leadrope.core.secrets.redaction import SHORTEST
+from leadrope.core.secrets.secret_names import is_secret_name
 from leadrope.process.sandbox_values import BASE, SECRETS
 from leadrope.providers.claude_code import env as environments
 from leadrope.runtime import checks

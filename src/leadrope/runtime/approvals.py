@@ -10,7 +10,7 @@ import msgspec
 
 from leadrope.core import actors
 from leadrope.core.events import ApprovalRequested, QuestionRequested, Scope
-from leadrope.core.field_docs import documented
+from leadrope.core.request_parts.field_docs import documented
 from leadrope.runtime import user_code
 
 

@@ -13,8 +13,8 @@ import msgspec
 from leadrope import errors
 from leadrope.core import events
 from leadrope.core.fold import SUSPENDED, TOOL_TIMED_OUT
-from leadrope.core.redaction import Redactor
 from leadrope.core.request import RunRequest
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.policy.decide import Policy
 from leadrope.process.child import Child
 from leadrope.process.sandbox_values import Sight

@@ -19,8 +19,8 @@ from types import TracebackType
 from typing import Literal, Self
 
 from leadrope.core import events
-from leadrope.core.redaction import Secret
-from leadrope.core.usage import Usage
+from leadrope.core.cost.usage import Usage
+from leadrope.core.secrets.redaction import Secret
 from leadrope.net import servers, unix_socket
 from leadrope.runtime import http1, tally
 from leadrope.runtime.budget import Meter

@@ -19,8 +19,8 @@ from collections.abc import Callable
 import msgspec
 
 from leadrope.core import events
-from leadrope.core.prices import Prices, price_hint, why_refused
-from leadrope.core.usage import Usage
+from leadrope.core.cost.prices import Prices, price_hint, why_refused
+from leadrope.core.cost.usage import Usage
 from leadrope.runtime.shared_budget import SharedBudget
 
 

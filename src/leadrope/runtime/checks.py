@@ -7,7 +7,7 @@ from pathlib import Path
 
 from leadrope import errors, spelling
 from leadrope.confined import real_path
-from leadrope.core import extra_dirs
+from leadrope.core.request_parts import extra_dirs
 
 # An agent that may edit its working directory must not be given the machine itself.
 FORBIDDEN = ("/etc", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/sys", "/proc", "/dev", "/boot")

@@ -29,9 +29,10 @@ import msgspec
 
 from leadrope import errors
 from leadrope.core import config as configs
-from leadrope.core import events, extra_dirs
+from leadrope.core import events
 from leadrope.core import home as homes
 from leadrope.core.request import RunRequest
+from leadrope.core.request_parts import extra_dirs
 from leadrope.core.tools import ToolCall
 from leadrope.policy.decide import Facts, Policy, Verdict, decide
 from leadrope.policy.resolve import SHIPPED, EffectivePolicy

@@ -16,8 +16,8 @@ from leadrope import errors
 from leadrope.core import events
 from leadrope.core.context import Context, Reply
 from leadrope.core.request import Limits, RunRequest
+from leadrope.core.request_parts.sequences import SequenceNotStr, as_tuple
 from leadrope.core.result import RunResult
-from leadrope.core.sequences import SequenceNotStr, as_tuple
 from leadrope.providers import base, registry
 from leadrope.providers.registry import DEFAULT_PROVIDER
 from leadrope.runtime.approvals import Approve, Approver

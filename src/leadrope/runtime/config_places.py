@@ -7,7 +7,7 @@ from pathlib import Path
 
 from leadrope import errors, spelling
 from leadrope.core import config as configs
-from leadrope.core import toml_lines
+from leadrope.core.text import toml_lines
 from leadrope.providers.claude_code import locate
 from leadrope.runtime import checks, config_values, saved_agents
 

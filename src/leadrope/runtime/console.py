@@ -18,7 +18,7 @@ import msgspec
 from leadrope import errors, spelling
 from leadrope.core import actors
 from leadrope.core.events import ApprovalRequested, Question, QuestionRequested
-from leadrope.core.redacted_json import clean_value
+from leadrope.core.secrets.redacted_json import clean_value
 from leadrope.runtime import call_preview
 from leadrope.runtime.approvals import Answer
 from leadrope.runtime.shown import clean, exact

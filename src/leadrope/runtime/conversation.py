@@ -24,12 +24,12 @@ import msgspec
 from leadrope import errors
 from leadrope.core import actors, events, home
 from leadrope.core import config as configs
+from leadrope.core.cost.usage import CostLabel, sum_label
 from leadrope.core.fold import Fold
-from leadrope.core.redaction import Redactor
 from leadrope.core.request import Mode, ModeAlias, RunRequest, normal_mode, with_tuples
-from leadrope.core.request_fields import RunFields
+from leadrope.core.request_parts.keywords import RunFields
 from leadrope.core.result import RunResult
-from leadrope.core.usage import CostLabel, sum_label
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.runtime import retries
 from leadrope.runtime.approvals import as_approver
 from leadrope.runtime.budget import Meter

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-from leadrope.core.redaction import Redactor
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.core.tools import ToolCall
 from leadrope.runtime.functions import PREFIX, SERVER, BadArguments, Function, TookTooLong
 from leadrope.version import __version__

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Generic, ParamSpec, TypeVar, get_args, get_or
 import msgspec
 
 from leadrope import errors
-from leadrope.core import typed
+from leadrope.core.output import output_types
 from leadrope.core.tools import KNOWN_TOOLS
 from leadrope.regex import regex
 from leadrope.runtime import user_code
@@ -105,7 +105,7 @@ class Function(Generic[P, R]):
             if name not in known:
                 continue
             try:
-                values[name] = typed.as_strict_type(value, known[name].kind)
+                values[name] = output_types.as_strict_type(value, known[name].kind)
             except ValueError as error:
                 wrong.append(f"{name}: {error}")
         if wrong:
@@ -240,7 +240,7 @@ def _parameters(name: str, function: Callable[..., Any]) -> list[_Parameter]:
                 hint = f"Make a tool of the method of an object: leadrope.tool(thing.{name})."
             raise errors.BadValue("tool", f"{name}: parameter {one.name} has no type", hint=hint)
         kind, text = _described(hints[one.name])
-        schema = typed.schema_of(kind, field=f"tool {name}: parameter {one.name}")
+        schema = output_types.schema_of(kind, field=f"tool {name}: parameter {one.name}")
         if text:
             schema = {**schema, "description": text}
         found.append(_Parameter(name=one.name, kind=kind, schema=schema, is_required=one.default is one.empty))

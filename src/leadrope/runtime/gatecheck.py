@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 
 from leadrope.core import events, home
-from leadrope.core.redaction import Secret
 from leadrope.core.request import Limits, RunRequest
+from leadrope.core.secrets.redaction import Secret
 
 FILE = "gate-checks.json"
 # A fake key: the model is ours, and nothing else is reached.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from leadrope.core import events
-from leadrope.core.redaction import Secret
+from leadrope.core.secrets.redaction import Secret
 from leadrope.policy.resolve import EffectivePolicy
 from leadrope.providers import base
 from leadrope.runtime import held, walls

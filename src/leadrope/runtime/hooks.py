@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from leadrope.core import events
-from leadrope.core.field_docs import documented
+from leadrope.core.request_parts.field_docs import documented
 from leadrope.core.tools import ToolCall
 from leadrope.runtime import user_code
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from leadrope.core import events
 from leadrope.core.fold import Fold
-from leadrope.core.redaction import Redactor
 from leadrope.core.request import RunRequest
 from leadrope.core.result import RunResult
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.process import lines
 from leadrope.runtime.outbox import Outbox
 from leadrope.runtime.retries import Again

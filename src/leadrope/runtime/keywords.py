@@ -15,7 +15,7 @@ from leadrope import errors
 from leadrope.core import config as configs
 from leadrope.core.config import Config
 from leadrope.core.request import RunRequest, with_tuples
-from leadrope.core.request_fields import RunFields
+from leadrope.core.request_parts.keywords import RunFields
 from leadrope.runtime.approvals import Approve, Approver
 from leadrope.runtime.functions import Function
 from leadrope.runtime.hooks import AfterTool, BeforeTool

@@ -11,9 +11,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from leadrope.core import coercion, endings, events, json_in_text, schema, schema_copy
+from leadrope.core import events
+from leadrope.core.output import coercion, json_in_text, schema, schema_copy
 from leadrope.core.request import RunRequest
 from leadrope.core.result import Rung
+from leadrope.core.text import ending_text
 from leadrope.core.tools import ToolCall
 
 OUTPUT_TOOL = "StructuredOutput"
@@ -104,7 +106,9 @@ class Judge:
             self._postponed = turn
             return None
         self._forget()
-        may_try = not found.valid and self._made < self._retries and (not turn.is_error or endings.is_schema_miss(turn))
+        may_try = (
+            not found.valid and self._made < self._retries and (not turn.is_error or ending_text.is_schema_miss(turn))
+        )
         if not may_try or way_out == "ending":
             return Ruling(checked=found)
         told = self._told(found.errors)

@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from leadrope.core.usage import Usage
+from leadrope.core.cost.usage import Usage
 from leadrope.runtime.budget import Meter
 
 # Prose has about four bytes of JSON for a token, code about three. Dense text has fewer, so the estimate takes two.

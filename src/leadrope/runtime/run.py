@@ -25,13 +25,14 @@ from typing import Any, Self, Unpack
 import msgspec
 
 from leadrope import errors
-from leadrope.core import actors, events, extra_dirs, home
+from leadrope.core import actors, events, home
 from leadrope.core import config as configs
-from leadrope.core.agent_sandbox import AgentSandbox
-from leadrope.core.redaction import Redactor
 from leadrope.core.request import RunRequest, check_text, normal_mode
-from leadrope.core.request_secrets import redactor_of
+from leadrope.core.request_parts import extra_dirs
+from leadrope.core.request_parts.agent_sandbox import AgentSandbox
 from leadrope.core.result import RunResult
+from leadrope.core.secrets.redaction import Redactor
+from leadrope.core.secrets.request_secrets import redactor_of
 from leadrope.core.tools import ToolCall
 from leadrope.policy.decide import Policy
 from leadrope.policy.resolve import EffectivePolicy

@@ -17,9 +17,10 @@ import msgspec
 
 from leadrope import errors
 from leadrope.confined import Folder
-from leadrope.core import home, secret_digests
-from leadrope.core.redaction import Redactor
-from leadrope.core.secret_digests import Digest, Finder
+from leadrope.core import home
+from leadrope.core.secrets import secret_digests
+from leadrope.core.secrets.redaction import Redactor
+from leadrope.core.secrets.secret_digests import Digest, Finder
 
 KEY, FILE = "machine.key", "secrets.json"
 VERSION = 1

@@ -17,10 +17,10 @@ import msgspec
 from leadrope import errors
 from leadrope.confined import Folder
 from leadrope.core import events, home
-from leadrope.core.redacted_json import clean_value
-from leadrope.core.redaction import Redactor
+from leadrope.core.cost.usage import sum_label
 from leadrope.core.result import RunResult
-from leadrope.core.usage import sum_label
+from leadrope.core.secrets.redacted_json import clean_value
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.runtime.sessions import TRANSCRIPT, Said, SessionInfo, read_info, write_info
 from leadrope.runtime.shown import clean, describe, one_line
 

@@ -27,11 +27,11 @@ from leadrope import errors
 from leadrope.confined import Folder, Name, is_text, names, real_path
 from leadrope.core import events, home
 from leadrope.core.context import without_heads
-from leadrope.core.redacted_json import clean_json
-from leadrope.core.redaction import redact
+from leadrope.core.cost.usage import CostLabel
 from leadrope.core.request import RunRequest
-from leadrope.core.secret_digests import Finder
-from leadrope.core.usage import CostLabel
+from leadrope.core.secrets.redacted_json import clean_json
+from leadrope.core.secrets.redaction import redact
+from leadrope.core.secrets.secret_digests import Finder
 from leadrope.regex import regex
 from leadrope.runtime import session_secrets
 

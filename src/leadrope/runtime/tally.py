@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from leadrope.core.usage import Usage
+from leadrope.core.cost.usage import Usage
 from leadrope.regex import regex
 
 Told = Callable[[str, str, Usage], None]

@@ -14,7 +14,8 @@ import msgspec
 
 from leadrope import errors
 from leadrope.confined import Folder, real_path
-from leadrope.core import extra_dirs, home
+from leadrope.core import home
+from leadrope.core.request_parts import extra_dirs
 from leadrope.runtime.trust_files import PROJECT, collect
 
 FILE = "trust.json"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from leadrope import spelling
 from leadrope.core import events
-from leadrope.core.usage import Usage
+from leadrope.core.cost.usage import Usage
 from leadrope.providers import base
 from leadrope.runtime.budget import Meter
 

@@ -12,8 +12,9 @@ import msgspec
 
 from leadrope import errors, spelling
 from leadrope.confined import real_path
-from leadrope.core import connections, events, extra_dirs, home
+from leadrope.core import connections, events, home
 from leadrope.core.request import RunRequest, normal_mode
+from leadrope.core.request_parts import extra_dirs
 from leadrope.policy.resolve import SHIPPED, EffectivePolicy
 from leadrope.process import sandbox_git, sandbox_trial
 from leadrope.process.sandbox_values import BASE, MODEL_SOCKET, PROXY_SOCKET, Forward, Sandbox, Sight, Socket

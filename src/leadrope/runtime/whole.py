@@ -6,9 +6,9 @@ import asyncio
 from typing import Any, TypeVar, Unpack, overload
 
 from leadrope import errors
+from leadrope.core.output.output_types import schema_of
 from leadrope.core.request import RunRequest
 from leadrope.core.result import RunResult, TypedResult, with_type
-from leadrope.core.typed import schema_of
 from leadrope.runtime.keywords import RunKeywords
 from leadrope.runtime.run import open_run
 

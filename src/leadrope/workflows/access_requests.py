@@ -10,8 +10,8 @@ import msgspec
 
 from leadrope import errors
 from leadrope.confined import real_path
-from leadrope.core import extra_dirs
 from leadrope.core import home as homes
+from leadrope.core.request_parts import extra_dirs
 from leadrope.runtime import access as accesses
 from leadrope.runtime.access import Access
 from leadrope.workflows import model, templates

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from leadrope.core.usage import Replaced
+from leadrope.core.cost.usage import Replaced
 from leadrope.runs.flows import WHOLE, FlowInfo, UnitOutcome
 from leadrope.workflows import batch_results, model
 from leadrope.workflows.links import links_of

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from leadrope import errors
-from leadrope.core import coercion
+from leadrope.core.output import coercion
 from leadrope.regex import regex
 from leadrope.workflows.problems import nearest
 

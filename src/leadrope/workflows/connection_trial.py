@@ -14,8 +14,8 @@ import msgspec
 from leadrope import errors
 from leadrope.core import config as configs
 from leadrope.core import connections, home
-from leadrope.core.redaction import Redactor
 from leadrope.core.request import McpServer
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.workflows import mcp_client, mcp_process, mcp_wires
 from leadrope.workflows.known_secrets import KnownSecrets
 

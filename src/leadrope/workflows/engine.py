@@ -19,7 +19,7 @@ import msgspec
 
 from leadrope import errors
 from leadrope.core.execution_events import ExecutionEvent, ExecutionQueued
-from leadrope.core.redacted_json import clean_value
+from leadrope.core.secrets.redacted_json import clean_value
 from leadrope.runs import flow_bodies
 from leadrope.runs.flows import FlowInfo, NewFlow, Settled, UnitOutcome
 from leadrope.runtime.approvals import Answer

@@ -20,8 +20,8 @@ from leadrope.core.execution_events import (
     StepAnswered,
     StepEnded,
 )
-from leadrope.core.redaction import SHORTEST, Redactor
-from leadrope.core.request_secrets import ambient_secrets
+from leadrope.core.secrets.redaction import SHORTEST, Redactor
+from leadrope.core.secrets.request_secrets import ambient_secrets
 from leadrope.runs.execution_log import ExecutionLog
 from leadrope.runs.flow_values import FlowInfo
 from leadrope.runs.service import Service

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from leadrope.core.redaction import MASK
+from leadrope.core.secrets.redaction import MASK
 from leadrope.workflows import http_client, media, templates
 from leadrope.workflows.addresses import Target
 from leadrope.workflows.known_secrets import KnownSecrets

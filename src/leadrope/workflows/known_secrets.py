@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from leadrope.core.redaction import MASK, SHORTEST
+from leadrope.core.secrets.redaction import MASK, SHORTEST
 
 
 class KnownSecrets:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from leadrope import errors
-from leadrope.core import rehearsed
+from leadrope.core.text import rehearsal_label
 from leadrope.workflows import model
 from leadrope.workflows.problems import nearest
 from leadrope.workflows.steps import registry
@@ -32,10 +32,10 @@ class Rehearsal:
         """Of the run of a step; above all that the step and the user say."""
         return {
             "base_url": self._server.step_url(key.step, key.item),
-            "credential": rehearsed.KEY,
+            "credential": rehearsal_label.KEY,
             "credential_kind": "api_key",
             "billing": "api_key",
-            "labels": {**labels, **rehearsed.LABELS},
+            "labels": {**labels, **rehearsal_label.LABELS},
         }
 
     def outputs(self, step: str) -> dict[str, Any] | None:
@@ -76,7 +76,7 @@ def check(script: Script, workflows: Iterable[model.Workflow]) -> None:
 
 def refuse_continuing(flow: FlowInfo) -> None:
     """Its model is gone, and the user's own was never meant."""
-    if flow.labels.get(rehearsed.LABEL) == rehearsed.REHEARSAL:
+    if flow.labels.get(rehearsal_label.LABEL) == rehearsal_label.REHEARSAL:
         raise errors.WrongState(
             f"{flow.id[:8]} is a rehearsal, which cannot be continued",
             hint="Start it anew: leadrope flow run … --rehearse SCRIPT.",

@@ -16,7 +16,8 @@ from typing import Any
 
 import msgspec
 
-from leadrope.core import redaction, rehearsed
+from leadrope.core.secrets import redaction
+from leadrope.core.text import rehearsal_label
 from leadrope.regex import regex
 from leadrope.runs.page_entries import span
 from leadrope.runs.page_text import Safe, Writer, joined, tag
@@ -49,7 +50,7 @@ def facts(told: Account) -> list[tuple[str, str]]:
     found = [("outcome", outcome(told)), ("execution", info.id), ("started", _moment(info.created))]
     if told.took_s is not None:
         found.append(("took", span(told.took_s)))
-    if not rehearsed.is_rehearsed(info.labels):
+    if not rehearsal_label.is_rehearsed(info.labels):
         found.append(("cost", f"{money(info.cost_usd)} (estimate at list prices)"))
     found.append(("tokens", f"{info.tokens:,}"))
     retries = sum(step.retries for step in told.steps)
@@ -86,7 +87,7 @@ def next_steps(told: Account) -> list[tuple[str, str]]:
     if told.info.state == "interrupted" or told.outcome == "stopped":
         how = "stopped" if told.outcome == "stopped" else "cut off"
         found.append((f"It was {how}, and can be resumed", f"leadrope flow resume {short}"))
-    if told.outcome == "failed" and told.failed and not rehearsed.is_rehearsed(told.info.labels):
+    if told.outcome == "failed" and told.failed and not rehearsal_label.is_rehearsed(told.info.labels):
         found.append((f"Continue from {told.failed[0].report.id}", f"leadrope flow resume {short}"))
     return found
 
@@ -98,7 +99,7 @@ def state(step: StepAccount) -> str:
 
 def cells(step: StepAccount, told: Account) -> tuple[str, ...]:
     """A row of the table of steps, below `step` and `kind`."""
-    cost = 0.0 if rehearsed.is_rehearsed(told.info.labels) else step.report.cost_usd
+    cost = 0.0 if rehearsal_label.is_rehearsed(told.info.labels) else step.report.cost_usd
     report = step.report
     has_run = step.state in ("succeeded", "degraded", "failed")
     return (

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from leadrope.core.redaction import Secret
+from leadrope.core.secrets.redaction import Secret
 from leadrope.net.resolver import ask_system
 from leadrope.workflows.known_secrets import KnownSecrets
 

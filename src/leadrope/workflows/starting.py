@@ -12,10 +12,10 @@ import msgspec
 
 from leadrope import errors
 from leadrope.confined import real_path
-from leadrope.core import rehearsed
 from leadrope.core.config import Config
-from leadrope.core.redaction import SHORTEST, Redactor
-from leadrope.core.request_secrets import is_secret_name
+from leadrope.core.secrets.redaction import SHORTEST, Redactor
+from leadrope.core.secrets.request_secrets import is_secret_name
+from leadrope.core.text import rehearsal_label
 from leadrope.runs import answers
 from leadrope.runs.execution_queue import Given, NotHere
 from leadrope.runs.flow_values import FlowInfo, FlowTexts, NewFlow
@@ -137,7 +137,7 @@ async def started(
     """
     if rehearsal is not None:
         on_ask = "deny"  # an answer that came later would find no model
-        options["labels"] = {**(options.get("labels") or {}), **rehearsed.LABELS}
+        options["labels"] = {**(options.get("labels") or {}), **rehearsal_label.LABELS}
     new, secrets = prepared(
         service,
         loaded,
@@ -233,7 +233,7 @@ async def carried(service: Service, info: FlowInfo, given: Given | None) -> Asyn
 
     By the texts that are stored with it, whatever became of the files.
     """
-    if info.labels.get(rehearsed.LABEL) == rehearsed.REHEARSAL:
+    if info.labels.get(rehearsal_label.LABEL) == rehearsal_label.REHEARSAL:
         raise NotHere("it is a rehearsal, whose script is gone", hint="Start it anew.")
     texts = service.flows.texts(info.id)
     stored = msgspec.convert(texts.called, CalledTexts)

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from leadrope.core import config as configs
 from leadrope.core import home
-from leadrope.core.redaction import Redactor
 from leadrope.core.request import Billing, RunRequest
-from leadrope.core.secret_names import is_secret_name
+from leadrope.core.secrets.redaction import Redactor
+from leadrope.core.secrets.secret_names import is_secret_name
 from leadrope.runs import stored_environ
 from leadrope.runs.execution_queue import Given, NotHere
 from leadrope.runs.flow_values import FlowTexts

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from leadrope import errors
-from leadrope.core import extra_dirs
-from leadrope.core.redaction import Redactor
-from leadrope.core.request_secrets import is_secret_name
+from leadrope.core.request_parts import extra_dirs
+from leadrope.core.secrets.redaction import Redactor
+from leadrope.core.secrets.request_secrets import is_secret_name
 from leadrope.core.tools import ToolCall, fingerprint
 from leadrope.policy import read_only_folders
 from leadrope.policy.offers import risk_of

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from leadrope import errors
-from leadrope.core.redaction import Redactor
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs import database, flow_bodies, flow_recovery, statements
 from leadrope.runs.flows import WHOLE, FlowFilter, FlowInfo, Flows, NewFlow, Problem, Remark, UnitOutcome
 from leadrope.runs.sqlite import Sqlite

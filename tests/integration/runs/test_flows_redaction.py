@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from leadrope import errors
-from leadrope.core.redaction import MASK, Redactor
+from leadrope.core.secrets.redaction import MASK, Redactor
 from leadrope.runs.flows import Flows, NewFlow, Problem, Remark, UnitOutcome
 from leadrope.runs.sqlite import Sqlite
 from leadrope.runtime.approvals import Answer

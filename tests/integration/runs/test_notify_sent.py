@@ -21,7 +21,7 @@ import pytest
 
 from leadrope.core import events
 from leadrope.core.events import Recorded
-from leadrope.core.redaction import Redactor, Secret
+from leadrope.core.secrets.redaction import Redactor, Secret
 from leadrope.core.tools import ToolCall
 from leadrope.runs import notify, webhook
 

@@ -19,8 +19,8 @@ import pytest
 
 from collector import Listener, listening
 from leadrope import Answer, Secret, errors
-from leadrope.core.redaction import Redactor
 from leadrope.core.request import McpServer
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.rehearsal import write_executable
 from leadrope.runs import database, jsonlog, page, recover
 from leadrope.runs.notify import verify

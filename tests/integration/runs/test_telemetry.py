@@ -19,11 +19,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from leadrope import errors
 from leadrope.core import events, installation
+from leadrope.core.cost.usage import Usage
 from leadrope.core.events import Recorded
-from leadrope.core.redaction import Redactor
 from leadrope.core.result import RunError, RunResult
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.core.tools import ToolCall
-from leadrope.core.usage import Usage
 from leadrope.runs import telemetry
 
 KEY = "sk-ant-api03-planted-planted-planted-0000"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from leadrope.core.redaction import Secret
+from leadrope.core.secrets.redaction import Secret
 from leadrope.runtime.broker import Broker
 from leadrope.runtime.proxy import HostProxy
 

@@ -16,10 +16,10 @@ from leadrope import errors
 from leadrope.cli import ci
 from leadrope.cli.exits import Demands
 from leadrope.core import events
+from leadrope.core.cost.usage import Usage
 from leadrope.core.events import Recorded
 from leadrope.core.result import Denial, RunError, RunResult, Warning_
 from leadrope.core.tools import ToolCall
-from leadrope.core.usage import Usage
 
 KEY = "sk-ant-api03-planted-planted-planted-0000"
 HOSTILE = (

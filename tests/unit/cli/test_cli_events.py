@@ -13,9 +13,10 @@ import pytest
 
 from leadrope.cli import events as cli_events
 from leadrope.cli.main import main
-from leadrope.core import event_schema, events, home
-from leadrope.core.redaction import Redactor
+from leadrope.core import events, home
 from leadrope.core.request import RunRequest
+from leadrope.core.secrets.redaction import Redactor
+from leadrope.core.universal import schemas
 from leadrope.runs import database
 from leadrope.runs.sqlite import Sqlite
 from leadrope.runs.store import NewRun, Progress
@@ -126,7 +127,7 @@ def test_a_universal_export_is_valid_and_keeps_raw_lines_on_request(
     lines = [msgspec.json.encode(recorded).decode() for recorded in records("run1")]
     path = scratch_home / "run1.jsonl"
     path.write_text("\n".join(lines) + "\n")
-    valid = jsonschema_rs.Draft202012Validator(event_schema.packaged_universal().decode())
+    valid = jsonschema_rs.Draft202012Validator(schemas.packaged_universal().decode())
     plain = told(capsys, "events", "run1", "--universal")
     kept = told(capsys, "events", "run1", "--universal", "--raw")
     for line in (*plain, *kept):
@@ -187,9 +188,9 @@ def test_damaged_and_later_lines_of_our_own_log_are_kept(
 
 def test_the_schemas_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["events", "--schema"]) == 0
-    assert capsys.readouterr().out == event_schema.text_of(event_schema.event_schema())
+    assert capsys.readouterr().out == schemas.text_of(schemas.event_schema())
     assert main(["events", "--schema", "--universal"]) == 0
-    assert capsys.readouterr().out == event_schema.text_of(event_schema.universal_schema())
+    assert capsys.readouterr().out == schemas.text_of(schemas.universal_schema())
 
 
 @pytest.mark.parametrize(

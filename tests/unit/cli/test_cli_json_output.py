@@ -8,8 +8,8 @@ import msgspec
 
 from leadrope.cli import json_output
 from leadrope.core import events
+from leadrope.core.cost.usage import ModelShare, Usage
 from leadrope.core.result import RunError, RunResult
-from leadrope.core.usage import ModelShare, Usage
 
 NOISE = 0.00045000000000000004
 

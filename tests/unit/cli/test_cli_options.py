@@ -13,8 +13,8 @@ from leadrope import errors
 from leadrope.cli import options, origins, values
 from leadrope.cli.run import build, command
 from leadrope.core import config as configs
-from leadrope.core.redaction import Secret
 from leadrope.core.request import Limits, McpServer, RunRequest
+from leadrope.core.secrets.redaction import Secret
 
 
 def parse(*args: str) -> dict[str, Any]:

@@ -13,9 +13,9 @@ import pytest
 from leadrope.cli.render import Renderer, ending_lines
 from leadrope.cli.screen import Screen, wants_colour
 from leadrope.core import actors, events
+from leadrope.core.cost.usage import Usage
 from leadrope.core.result import Denial, RunError, RunResult, Warning_
 from leadrope.core.tools import ToolCall
-from leadrope.core.usage import Usage
 
 SESSION = events.SessionStarted(
     session_id="s1",

@@ -15,10 +15,10 @@ from leadrope import errors
 from leadrope.cli import stats
 from leadrope.cli.screen import Style
 from leadrope.cli.table import width_of
-from leadrope.core.redaction import Redactor
+from leadrope.core.cost.usage import CostLabel, Usage
 from leadrope.core.request import RunRequest
 from leadrope.core.result import RunResult
-from leadrope.core.usage import CostLabel, Usage
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs import database
 from leadrope.runs.sqlite import Sqlite
 from leadrope.runs.store import NewRun

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from leadrope.core import models
-from leadrope.core.prices import TABLE
+from leadrope.core.cost.prices import TABLE
 
 TEXT = (Path(__file__).parents[3] / "docs/agents.md").read_text()
 

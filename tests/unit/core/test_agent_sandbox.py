@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from leadrope import RunRequest, errors
-from leadrope.core.agent_sandbox import AgentSandbox
 from leadrope.core.request import check
+from leadrope.core.request_parts.agent_sandbox import AgentSandbox
 from leadrope.core.tools import ToolCall
 from leadrope.policy.decide import Facts, Policy, decide
 from leadrope.policy.resolve import of_rules, rules_of

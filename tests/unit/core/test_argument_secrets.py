@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leadrope.core.argument_secrets import in_address, in_arguments, looks_random
+from leadrope.core.secrets.argument_secrets import in_address, in_arguments, looks_random
 
 KEY = "opensesame-and-more"
 RANDOM = "Zq81kfL0ppW2mmxT"

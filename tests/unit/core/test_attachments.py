@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leadrope import errors
-from leadrope.core import attachments, attachments_image
+from leadrope.core import attachments
 from leadrope.core.attachments import MIB, PIXELS_LIMIT, TEXT_LIMIT, TOTAL_LIMIT
 from leadrope.core.request import RunRequest
+from leadrope.core.request_parts import image_header
 
 
 def chunk(kind: bytes, data: bytes) -> bytes:
@@ -135,15 +136,15 @@ def test_what_cannot_be_sent_is_refused_with_its_name(tmp_path: Path, content: b
     ],
 )
 def test_an_image_tells_its_sides(media_type: str, content: bytes) -> None:
-    assert attachments_image.sides(media_type, content) == (2, 3)
+    assert image_header.sides(media_type, content) == (2, 3)
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=80), st.sampled_from(["image/png", "image/jpeg", "image/gif", "image/webp"]))
 def test_any_bytes_are_an_image_or_refused(content: bytes, media_type: str) -> None:
     try:
-        width, height = attachments_image.sides(media_type, content)
-    except attachments_image.BadImage:
+        width, height = image_header.sides(media_type, content)
+    except image_header.BadImage:
         return
     assert width > 0
     assert height > 0

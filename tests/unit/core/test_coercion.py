@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leadrope.core.coercion import coerce, scalar
-from leadrope.core.schema import NODES_LIMIT, read
+from leadrope.core.output.coercion import coerce, scalar
+from leadrope.core.output.schema import NODES_LIMIT, read
 
 NO = msgspec.UNSET
 

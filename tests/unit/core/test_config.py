@@ -11,8 +11,8 @@ import pytest
 
 from leadrope import errors
 from leadrope.core import config, models
-from leadrope.core.redaction import Secret
 from leadrope.core.request import Limits, McpServer, RunRequest
+from leadrope.core.secrets.redaction import Secret
 
 FULL = """
 forward_env = ["HTTPS_PROXY", "NODE_EXTRA_CA_CERTS"]

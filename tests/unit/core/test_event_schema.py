@@ -9,32 +9,33 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from leadrope.core import event_schema, events, execution_events, universal_types
-from leadrope.core.universal_types import UniversalEvent
+from leadrope.core import events, execution_events
+from leadrope.core.universal import schemas, types
+from leadrope.core.universal.types import UniversalEvent
 
 ROOT = Path(__file__).parents[3]
-RENEW = "renew it with `python -m leadrope.core.event_schema docs`"
+RENEW = "renew it with `python -m leadrope.core.universal.schemas docs`"
 
 
 @pytest.mark.parametrize(
     ("path", "made"),
     [
-        ("docs/events.schema.json", event_schema.event_schema()),
-        ("docs/execution-events.schema.json", event_schema.execution_schema()),
-        ("docs/universal.schema.json", event_schema.universal_schema()),
-        ("src/leadrope/core/universal.schema.json", event_schema.universal_schema()),
+        ("docs/events.schema.json", schemas.event_schema()),
+        ("docs/execution-events.schema.json", schemas.execution_schema()),
+        ("docs/universal.schema.json", schemas.universal_schema()),
+        ("src/leadrope/core/universal/universal.schema.json", schemas.universal_schema()),
     ],
 )
 def test_the_file_is_current(path: str, made: dict[str, Any]) -> None:
-    assert (ROOT / path).read_text() == event_schema.text_of(made), f"{path} is out of date: {RENEW}"
+    assert (ROOT / path).read_text() == schemas.text_of(made), f"{path} is out of date: {RENEW}"
 
 
 @pytest.mark.parametrize(
     ("schema", "union"),
     [
-        (event_schema.event_schema(), events.Event),
-        (event_schema.execution_schema(), execution_events.ExecutionEvent),
-        (event_schema.universal_schema(), UniversalEvent),
+        (schemas.event_schema(), events.Event),
+        (schemas.execution_schema(), execution_events.ExecutionEvent),
+        (schemas.universal_schema(), UniversalEvent),
     ],
 )
 def test_a_schema_is_valid_and_names_every_type_by_a_constant(schema: dict[str, Any], union: Any) -> None:
@@ -46,7 +47,7 @@ def test_a_schema_is_valid_and_names_every_type_by_a_constant(schema: dict[str, 
 
 
 def test_a_line_of_the_log_is_judged() -> None:
-    valid = jsonschema_rs.Draft202012Validator(event_schema.event_schema())
+    valid = jsonschema_rs.Draft202012Validator(schemas.event_schema())
     started = events.SessionStarted(session_id="s", provider="p")
     line = msgspec.to_builtins(events.Recorded("run", 1, 1, 5.0, "agent", started))
     assert valid.is_valid(line)
@@ -59,11 +60,11 @@ def test_a_line_of_the_log_is_judged() -> None:
 def test_the_version_is_written_in_the_first_event() -> None:
     started = msgspec.to_builtins(events.SessionStarted(session_id="s", provider="p"))
     assert started["schema_version"] == events.SCHEMA_VERSION
-    assert event_schema.event_schema()["$id"].endswith(f":{events.SCHEMA_VERSION}")
+    assert schemas.event_schema()["$id"].endswith(f":{events.SCHEMA_VERSION}")
 
 
 def test_the_universal_schema_refuses_what_it_does_not_name() -> None:
-    valid = jsonschema_rs.Draft202012Validator(event_schema.packaged_universal().decode())
+    valid = jsonschema_rs.Draft202012Validator(schemas.packaged_universal().decode())
     line: dict[str, Any] = {
         "type": "turn.started",
         "event_id": "e",
@@ -100,8 +101,8 @@ def test_the_pages_name_everything_that_the_schemas_name() -> None:
         if f"`{kind.__struct_config__.tag}`" not in ours
     ]
     page = (ROOT / "docs/universal.md").read_text()
-    names: set[str] = set(get_args(universal_types.Kind)) | set(universal_types.Item.__struct_fields__)
-    for kind in (*get_args(UniversalEvent), *get_args(universal_types.Part)):
+    names: set[str] = set(get_args(types.Kind)) | set(types.Item.__struct_fields__)
+    for kind in (*get_args(UniversalEvent), *get_args(types.Part)):
         names |= {kind.__struct_config__.tag, *kind.__struct_fields__}
     assert not [name for name in names if f"`{name}`" not in page]
     mapped = page.partition("## From our events")[2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leadrope.core import extra_dirs
+from leadrope.core.request_parts import extra_dirs
 
 
 @pytest.mark.parametrize(

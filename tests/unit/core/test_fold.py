@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from leadrope.core import events
 from leadrope.core import fold as folding
+from leadrope.core.cost.usage import Usage
 from leadrope.core.events import AgentExited, Problem, RunEnding, TurnEnded
 from leadrope.core.fold import Fold, fold
 from leadrope.core.result import ErrorKind, RunResult
 from leadrope.core.tools import ToolCall
-from leadrope.core.usage import Usage
 
 
 def log(*told: events.Event, attempt: int = 1, start: int = 1) -> list[events.Recorded]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from leadrope.core.json_in_text import values_in
+from leadrope.core.output.json_in_text import values_in
 
 
 @pytest.mark.parametrize(

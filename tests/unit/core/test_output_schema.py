@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leadrope import errors
-from leadrope.core import schema_copy
-from leadrope.core.schema import DEPTH_LIMIT, NODES_LIMIT, read
-from leadrope.core.schema_copy import copy_of, is_portable
+from leadrope.core.output import schema_copy
+from leadrope.core.output.schema import DEPTH_LIMIT, NODES_LIMIT, read
+from leadrope.core.output.schema_copy import copy_of, is_portable
 
 INT, STR = {"type": "integer"}, {"type": "string"}
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from leadrope import errors
-from leadrope.core import prices
+from leadrope.core.cost import prices
+from leadrope.core.cost.prices import DEAREST, LIST_DATE, TABLE, Prices, read_prices
+from leadrope.core.cost.usage import Usage
 from leadrope.core.models import TIERS
-from leadrope.core.prices import DEAREST, LIST_DATE, TABLE, Prices, read_prices
-from leadrope.core.usage import Usage
 
 MILLION = 1_000_000
 

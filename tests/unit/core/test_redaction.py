@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from leadrope.core.redaction import MASK, Redactor, Secret, mask, redact
+from leadrope.core.secrets.redaction import MASK, Redactor, Secret, mask, redact
 
 TAIL = "aB3dE6gH9jK2mN5pQ8sT1vW4"
 

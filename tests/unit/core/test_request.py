@@ -9,8 +9,8 @@ import pytest
 
 from leadrope import errors
 from leadrope.core import request as requests
-from leadrope.core.redaction import Secret
 from leadrope.core.request import Limits, McpServer, RunRequest
+from leadrope.core.secrets.redaction import Secret
 
 UUID = "11111111-2222-3333-4444-555555555555"
 

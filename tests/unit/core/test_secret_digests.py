@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadrope.core.redaction import MASK, Redactor
-from leadrope.core.secret_digests import Finder, key_name, of
+from leadrope.core.secrets.redaction import MASK, Redactor
+from leadrope.core.secrets.secret_digests import Finder, key_name, of
 
 KEY = bytes(range(32))
 SECRETS = ["opensesame", "Zq81kfL0ppW2mmxT-and-more", 'a "quoted" one\nof two lines', "pässwörd"]

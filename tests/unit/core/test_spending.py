@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from leadrope.core import events
+from leadrope.core.cost.usage import LlmUsage, ModelShare, Totals, Usage
 from leadrope.core.fold import fold
 from leadrope.core.result import RunResult
-from leadrope.core.usage import LlmUsage, ModelShare, Totals, Usage
 
 FIELDS = (
     *("model", "input_tokens", "uncached_input_tokens", "output_tokens", "total_tokens"),

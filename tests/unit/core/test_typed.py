@@ -13,9 +13,9 @@ import pydantic
 import pytest
 
 from leadrope import RunRequest, RunResult, TypedResult, errors, run_sync, schema_of
+from leadrope.core.output.output_types import as_type
+from leadrope.core.output.schema import read
 from leadrope.core.result import with_type
-from leadrope.core.schema import read
-from leadrope.core.typed import as_type
 
 
 class Item(msgspec.Struct):
@@ -148,7 +148,7 @@ def test_a_type_and_a_schema_are_one_too_many() -> None:
 
 def test_pydantic_is_not_imported_for_other_types() -> None:
     code = (
-        "import sys, dataclasses; from leadrope.core.typed import schema_of, as_type\n"
+        "import sys, dataclasses; from leadrope.core.output.output_types import schema_of, as_type\n"
         "@dataclasses.dataclass\nclass D: n: int\n"
         "schema_of(D), as_type({'n': 1}, D)\n"
         "assert 'pydantic' not in sys.modules and 'jsonschema_rs' not in sys.modules"

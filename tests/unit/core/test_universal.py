@@ -13,13 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leadrope.core import event_schema, events
-from leadrope.core import universal_types as u
+from leadrope.core import events
+from leadrope.core.cost.usage import Usage
 from leadrope.core.fold import fold
 from leadrope.core.result import Denial, RunResult
 from leadrope.core.tools import ToolCall
-from leadrope.core.universal import PROMPT, Universal, universal
-from leadrope.core.usage import Usage
+from leadrope.core.universal import schemas
+from leadrope.core.universal import types as u
+from leadrope.core.universal.conversion import PROMPT, Universal, universal
 
 TYPES = {
     "session.started",
@@ -36,7 +37,7 @@ TYPES = {
     "error",
     "agent.unparsed",
 }
-VALID = jsonschema_rs.Draft202012Validator(event_schema.packaged_universal().decode())
+VALID = jsonschema_rs.Draft202012Validator(schemas.packaged_universal().decode())
 CALL = ToolCall(id="c1", name="Bash", input={"command": "ls"})
 SUB = ToolCall(id="c2", name="Read", input={"file_path": "/a.png"}, agent_id="agent-1")
 USAGE = Usage(input_tokens=3, output_tokens=4)

@@ -13,8 +13,8 @@ import pytest
 
 from leadrope import errors
 from leadrope.core.events import CredentialUsed
-from leadrope.core.redaction import Secret
 from leadrope.core.request import Billing
+from leadrope.core.secrets.redaction import Secret
 from leadrope.providers.claude_code import credentials
 from leadrope.providers.claude_code.credentials import Credential, NothingToForward
 from leadrope.providers.claude_code.locate import AuthStatus

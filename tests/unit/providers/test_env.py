@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from leadrope import errors
-from leadrope.core.redaction import Secret
 from leadrope.core.request import Limits, McpServer, RunRequest
+from leadrope.core.secrets.redaction import Secret
 from leadrope.providers.claude_code import env
 from leadrope.providers.claude_code.credentials import NO_CREDENTIAL, Credential
 from leadrope.providers.claude_code.launch import plan_launch

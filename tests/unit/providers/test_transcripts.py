@@ -15,10 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leadrope.cli import transcripts as files
-from leadrope.core import event_schema, events
-from leadrope.core import universal_types as u
+from leadrope.core import events
 from leadrope.core.fold import fold
-from leadrope.core.universal import PROMPT
+from leadrope.core.universal import schemas
+from leadrope.core.universal import types as u
+from leadrope.core.universal.conversion import PROMPT
 from leadrope.providers.claude_code import transcripts
 from leadrope.providers.claude_code.session_file import AgentFile, read_session
 from leadrope.providers.claude_code.transcripts import Read, form_of, read_stream
@@ -26,8 +27,8 @@ from leadrope.providers.claude_code.transcripts import Read, form_of, read_strea
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 NAMES = sorted(path.name for path in RECORDINGS.iterdir() if path.is_dir())
 SILENT = [name for name in NAMES if not (RECORDINGS / name / "stdout.jsonl").exists()]
-UNIVERSAL = jsonschema_rs.Draft202012Validator(event_schema.packaged_universal().decode())
-OWN = jsonschema_rs.Draft202012Validator(event_schema.event_schema())
+UNIVERSAL = jsonschema_rs.Draft202012Validator(schemas.packaged_universal().decode())
+OWN = jsonschema_rs.Draft202012Validator(schemas.event_schema())
 
 
 def lines_of(name: str) -> list[bytes]:

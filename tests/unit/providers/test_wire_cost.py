@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from leadrope.core import events
-from leadrope.core.usage import Usage
+from leadrope.core.cost.usage import Usage
 from leadrope.providers.claude_code import decode
 from leadrope.runtime.budget import Meter
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from leadrope.core import events
+from leadrope.core.cost.usage import Usage
 from leadrope.core.tools import ToolCall
-from leadrope.core.usage import Usage
 from leadrope.providers.claude_code import decode, parts, signals
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from leadrope import errors
-from leadrope.core.redaction import Redactor, Secret
+from leadrope.core.secrets.redaction import Redactor, Secret
 from leadrope.runs import jsonlog
 
 KEY = "sk-ant-api03-planted-planted-planted-0000"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from leadrope.core.redaction import Redactor
 from leadrope.core.result import RunError, RunResult
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.lost_ends import ROOM, LostEnds, forget, of_owner
 
 

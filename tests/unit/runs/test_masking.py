@@ -21,8 +21,8 @@ from leadrope.core.events import (
     ToolCompleted,
     TurnEnded,
 )
-from leadrope.core.redaction import LONGEST, Redactor
 from leadrope.core.result import RunResult
+from leadrope.core.secrets.redaction import LONGEST, Redactor
 from leadrope.runs.masking import Masking, without_known
 
 KNOWN = "hunter2 of the database"

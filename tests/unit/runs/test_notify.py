@@ -10,7 +10,7 @@ import pytest
 from leadrope import errors
 from leadrope.core import events
 from leadrope.core.events import Recorded
-from leadrope.core.redaction import Redactor
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.core.tools import ToolCall
 from leadrope.runs import notify, webhook
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from leadrope.core import events
+from leadrope.core.cost.usage import ModelShare, Usage
 from leadrope.core.events import Recorded
 from leadrope.core.fold import fold
-from leadrope.core.redaction import Redactor
 from leadrope.core.request import RunRequest
 from leadrope.core.result import RunError, RunResult, Warning_
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.core.tools import ToolCall
-from leadrope.core.usage import ModelShare, Usage
 from leadrope.runs import page_diff
 from leadrope.runs.page import render
 from leadrope.runs.page_text import Writer, markdown, tag

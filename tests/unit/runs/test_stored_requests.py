@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from leadrope.core.redaction import Secret
 from leadrope.core.request import RunRequest
+from leadrope.core.secrets.redaction import Secret
 from leadrope.runs.stored_requests import account_of
 
 ONE, OTHER = "sk-ant-oat01-one", "sk-ant-oat01-other"

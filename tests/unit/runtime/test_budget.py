@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from leadrope import events
-from leadrope.core.prices import Prices, read_prices
-from leadrope.core.usage import Usage
+from leadrope.core.cost.prices import Prices, read_prices
+from leadrope.core.cost.usage import Usage
 from leadrope.runtime.budget import Meter
 
 OPUS = "claude-opus-4-5"  # 5 / 25

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from leadrope import Recorded, Reply, errors, events
+from leadrope.core.cost.usage import Usage
 from leadrope.core.result import Outcome, RunError, RunResult, Warning_
-from leadrope.core.usage import Usage
 from leadrope.runtime.complete import Heard, reply_of
 
 

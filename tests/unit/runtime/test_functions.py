@@ -14,7 +14,7 @@ import pytest
 
 import leadrope
 from leadrope import errors
-from leadrope.core.redaction import Redactor
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.core.tools import ToolCall
 from leadrope.runtime.function_server import FunctionServer
 from leadrope.runtime.functions import BadArguments, Function, as_text, collect, whole_names

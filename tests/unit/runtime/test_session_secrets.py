@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from leadrope.core import home
-from leadrope.core.redaction import Redactor
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.runtime import session_secrets
 from leadrope.runtime.sessions import SessionInfo, Sessions, write_info
 

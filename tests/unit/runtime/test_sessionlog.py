@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from leadrope.core import events
+from leadrope.core.cost.usage import CostLabel
 from leadrope.core.fold import fold
-from leadrope.core.redaction import Redactor
 from leadrope.core.result import RunResult
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.core.tools import ToolCall
-from leadrope.core.usage import CostLabel
 from leadrope.runtime import sessionlog
 from leadrope.runtime.sessionlog import SessionLog
 from leadrope.runtime.sessions import SessionInfo, Sessions, read_info

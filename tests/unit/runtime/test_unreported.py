@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from leadrope.core import events
-from leadrope.core.usage import Usage
+from leadrope.core.cost.usage import Usage
 from leadrope.providers import base
 from leadrope.runtime.budget import Meter
 from leadrope.runtime.unreported import Unreported

@@ -16,8 +16,9 @@ from typing import Any
 import msgspec
 
 from leadrope import errors
-from leadrope.core import extra_dirs, schema, schema_copy
+from leadrope.core.output import schema, schema_copy
 from leadrope.core.request import McpServer, Mode, RunRequest, normal_mode
+from leadrope.core.request_parts import extra_dirs
 from leadrope.core.tools import BASELINE_TOOLS, DEFAULT_TOOLS
 from leadrope.providers.base import LaunchFile
 

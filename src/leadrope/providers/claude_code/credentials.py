@@ -26,7 +26,7 @@ import msgspec
 from leadrope import errors, spelling
 from leadrope.confined import open_named
 from leadrope.core.events import CredentialUsed
-from leadrope.core.redaction import Secret, mask
+from leadrope.core.secrets.redaction import Secret, mask
 from leadrope.providers.claude_code.locate import AuthStatus
 
 Kind = Literal["oauth_token", "api_key", "auth_token", "own_login", "none"]

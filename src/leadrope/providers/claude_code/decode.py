@@ -11,7 +11,7 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from leadrope.core import events
-from leadrope.core.usage import ModelShare, Usage
+from leadrope.core.cost.usage import ModelShare, Usage
 from leadrope.process.lines import Several
 from leadrope.providers.claude_code import failures, parts, signals, system_lines, unreadable, wire
 

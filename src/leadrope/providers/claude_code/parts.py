@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from leadrope.core import events
+from leadrope.core.cost.usage import ModelShare, Usage
 from leadrope.core.tools import ToolCall
-from leadrope.core.usage import ModelShare, Usage
 from leadrope.providers.claude_code import wire
 
 WRONG_INPUT = "value"

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from leadrope.core import events
-from leadrope.core.usage import Usage
+from leadrope.core.cost.usage import Usage
 from leadrope.providers.claude_code import decode, transcripts, unreadable
 from leadrope.providers.claude_code.transcripts import Log, Read, Told, debug
 from leadrope.regex import regex

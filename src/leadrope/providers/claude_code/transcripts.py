@@ -14,7 +14,7 @@ import msgspec
 
 from leadrope.core import actors, events
 from leadrope.core.tools import ToolCall
-from leadrope.core.universal import PROMPT
+from leadrope.core.universal.conversion import PROMPT
 from leadrope.providers.claude_code import decode, signals, unreadable
 
 Form = Literal["stream-json", "session"]

@@ -13,11 +13,13 @@ import msgspec
 from msgspec import Meta
 
 from leadrope import errors, spelling
-from leadrope.core import denials, events, extra_dirs, models, schema
-from leadrope.core.agent_sandbox import Sandbox
+from leadrope.core import denials, events, models
+from leadrope.core.output import schema
 from leadrope.core.request import RunRequest
-from leadrope.core.request_secrets import redactor_of
+from leadrope.core.request_parts import extra_dirs
+from leadrope.core.request_parts.agent_sandbox import Sandbox
 from leadrope.core.result import SCHEMA_RESOLVED_TO_NULL, Denial, RunResult
+from leadrope.core.secrets.request_secrets import redactor_of
 from leadrope.providers import registry
 from leadrope.runs.asking import approval_id
 from leadrope.runs.job import Job

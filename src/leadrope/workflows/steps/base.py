@@ -20,7 +20,7 @@ from leadrope.runs.store import ApprovalKind
 from leadrope.workflows.units import Key
 
 if TYPE_CHECKING:
-    from leadrope.core.redaction import Redactor
+    from leadrope.core.secrets.redaction import Redactor
     from leadrope.runs.service import Service
     from leadrope.runtime.access import Access
     from leadrope.runtime.approvals import Answer, Approver

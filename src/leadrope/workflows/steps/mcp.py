@@ -14,8 +14,8 @@ from msgspec import Meta, structs
 from leadrope import errors
 from leadrope.core import connections
 from leadrope.core import home as homes
-from leadrope.core.redaction import Redactor
 from leadrope.core.request import McpServer
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.core.tools import ToolCall
 from leadrope.regex import regex
 from leadrope.workflows import fits, mcp_client, mcp_process, mcp_wires, templates

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from leadrope.core import json_in_text
+from leadrope.core.output import json_in_text
 from leadrope.workflows import tables
 from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed
 

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from leadrope import errors
-from leadrope.core import json_in_text
+from leadrope.core.output import json_in_text
 from leadrope.workflows import columns as column_types
 from leadrope.workflows import tables, templates
 from leadrope.workflows.columns import Column

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from leadrope.core.events import Event, MessageDelta, Recorded
-from leadrope.core.redaction import Redactor
 from leadrope.core.request import RunRequest
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.sqlite import Sqlite
 from leadrope.runs.store import NewRun, Progress, RunInfo
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from leadrope import errors
-from leadrope.core.redaction import Redactor
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs import approval_names, database, statements
 from leadrope.runs.approval_requests import CallRequest, StepRequest, request_of
 from leadrope.runs.flow_reading import FlowReads

@@ -14,9 +14,9 @@ import pytest
 from leadrope import errors
 from leadrope.core.events import MessageDelta, Recorded
 from leadrope.core.execution_events import ExecutionPaused, StepStarted
-from leadrope.core.redaction import Redactor
 from leadrope.core.request import RunRequest
 from leadrope.core.result import RunResult
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.execution_log import ExecutionLog
 from leadrope.runs.flows import Flows, NewFlow, UnitOutcome
 from leadrope.runs.sqlite import Sqlite

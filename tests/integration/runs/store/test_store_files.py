@@ -17,8 +17,8 @@ import pytest
 from leadrope import errors
 from leadrope.core.events import ToolCompleted
 from leadrope.core.fold import fold
-from leadrope.core.redaction import Redactor
 from leadrope.core.result import RunResult
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs import database, statements
 from leadrope.runs.sqlite import Sqlite
 

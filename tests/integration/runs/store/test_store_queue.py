@@ -11,8 +11,8 @@ import pytest
 
 from leadrope import errors
 from leadrope.core.events import MessageDelta, Recorded
-from leadrope.core.redaction import Redactor
 from leadrope.core.request import RunRequest
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.sqlite import Sqlite
 from leadrope.runs.store import Limits, NewRun, Progress, RunInfo
 

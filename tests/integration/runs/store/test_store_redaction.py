@@ -22,9 +22,9 @@ from leadrope.core.events import (
     ToolCompleted,
     ToolRequested,
 )
-from leadrope.core.redaction import Redactor, Secret
 from leadrope.core.request import McpServer, RunRequest
 from leadrope.core.result import RunError, RunResult
+from leadrope.core.secrets.redaction import Redactor, Secret
 from leadrope.core.tools import ToolCall
 from leadrope.runs.sqlite import Sqlite, ended_event
 from leadrope.runs.store import Approval, NewRun, Progress

@@ -16,8 +16,8 @@ import pytest
 
 from leadrope import errors
 from leadrope.core.events import MessageDelta, RunEnded
-from leadrope.core.redaction import Redactor
 from leadrope.core.result import RunResult
+from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs import database, writer
 from leadrope.runs.bell import Bell
 from leadrope.runs.sqlite import Sqlite, ended_event

@@ -75,7 +75,7 @@ async def test_the_credential_is_swapped_like_for_like(ends: Any, kind: Kind, he
 
 
 async def test_the_token_is_new_for_every_run_and_has_the_shape_of_its_kind(ends: Any) -> None:
-    from leadrope.core.redaction import redact
+    from leadrope.core.secrets.redaction import redact
     from leadrope.providers.claude_code.credentials import kind_of
 
     tokens = {Broker("http://x", Secret(ends.REAL), "oauth_token").token for _ in range(20)}

@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from leadrope.core import events
-from leadrope.core import universal_types as u
 from leadrope.core.events import Recorded
 from leadrope.core.fold import Fold
 from leadrope.core.result import RunResult
 from leadrope.core.tools import ToolCall, class_of, edited_path
-from leadrope.core.universal_types import UniversalEvent
-from leadrope.core.universal_writer import Open, Writer
+from leadrope.core.universal import types as u
+from leadrope.core.universal.types import UniversalEvent
+from leadrope.core.universal.writer import Open, Writer
 
 PROMPT = "prompt"
 """The code of a notice that holds what the agent was asked to do; our events have no word of their own for it."""

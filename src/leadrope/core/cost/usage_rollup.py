@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from leadrope.core import events
-from leadrope.core.usage import (
+from leadrope.core.cost.usage import (
     AttemptUsage,
     CostLabel,
     CostSource,

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from leadrope.core.schema import NODES_LIMIT, Schema, has_more_than
+from leadrope.core.output.schema import NODES_LIMIT, Schema, has_more_than
 from leadrope.regex import regex
 
 DEPTH_LIMIT = 100

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Iterator
 from urllib.parse import unquote, urlsplit
 
-from leadrope.core.secret_names import is_secret_name
+from leadrope.core.secrets.secret_names import is_secret_name
 from leadrope.regex import regex
 
 _OPTION_WORDS = frozenset({"PASS", "PWD", "APIKEY", "AUTH", "AUTHORIZATION", "BEARER", "PAT", "DSN", "COOKIE"})

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from leadrope import errors
-from leadrope.core import schema_flat
+from leadrope.core.output import schema_flat
 
 DEPTH_LIMIT = 200
 """Levels of a schema. Deeper ones are made by machines gone wrong, and a walk over them ends in a RecursionError."""

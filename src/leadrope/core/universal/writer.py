@@ -8,8 +8,8 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from leadrope.core import universal_types as u
-from leadrope.core.universal_types import UniversalEvent
+from leadrope.core.universal import types as u
+from leadrope.core.universal.types import UniversalEvent
 
 _TYPES: dict[str, Any] = {kind.__struct_config__.tag: kind for kind in get_args(UniversalEvent)}
 

@@ -9,8 +9,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from leadrope import errors
-from leadrope.core.toml_lines import dotted
-from leadrope.core.wrong_types import in_words, split, suggest, unknown_key
+from leadrope.core.text.toml_lines import dotted
+from leadrope.core.text.wrong_types import in_words, split, suggest, unknown_key
 
 
 class Subagent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):

@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from leadrope.core.cost.usage import ModelShare, Usage
 from leadrope.core.events import Connection, CredentialUsed, Origin, Problem, Question, Risk, Scope
 from leadrope.core.result import RunResult
 from leadrope.core.tools import ToolCall
-from leadrope.core.usage import ModelShare, Usage
 
 UNIVERSAL_VERSION = 1
 """Of this schema; told in the first line of every export."""

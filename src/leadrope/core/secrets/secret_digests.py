@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from leadrope.core.redaction import MASK
+from leadrope.core.secrets.redaction import MASK
 
 KEY_BYTES = 32
 HEAD = 16

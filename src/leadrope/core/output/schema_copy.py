@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from leadrope.core.schema import Schema
-from leadrope.core.schema_flat import DYNAMIC
+from leadrope.core.output.schema import Schema
+from leadrope.core.output.schema_flat import DYNAMIC
 from leadrope.regex import regex
 
 WRAPPED_IN = "value"

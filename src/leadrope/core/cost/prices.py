@@ -16,9 +16,9 @@ import msgspec
 
 from leadrope import errors
 from leadrope.core import models
-from leadrope.core.toml_lines import dotted
-from leadrope.core.usage import Usage
-from leadrope.core.wrong_types import in_words, split, unknown_key
+from leadrope.core.cost.usage import Usage
+from leadrope.core.text.toml_lines import dotted
+from leadrope.core.text.wrong_types import in_words, split, unknown_key
 from leadrope.regex import regex
 
 LIST_DATE = "2026-11-17"

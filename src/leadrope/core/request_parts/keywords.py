@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
-from leadrope.core.redaction import Secret
 from leadrope.core.request import (
     Billing,
     CredentialKind,
@@ -19,7 +18,8 @@ from leadrope.core.request import (
     Network,
     Walls,
 )
-from leadrope.core.sequences import SequenceNotStr
+from leadrope.core.request_parts.sequences import SequenceNotStr
+from leadrope.core.secrets.redaction import Secret
 
 
 class RunFields(TypedDict, total=False):

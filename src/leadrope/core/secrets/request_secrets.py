@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 
 from leadrope import errors
 from leadrope.core.connections import fill, secrets_of
-from leadrope.core.redaction import Redactor
 from leadrope.core.request import RunRequest
-from leadrope.core.secret_names import is_secret_name as is_secret_name  # noqa: PLC0414  # for those who look here
+from leadrope.core.secrets.redaction import Redactor
+from leadrope.core.secrets.secret_names import is_secret_name as is_secret_name  # noqa: PLC0414  # for those who look here
 
 
 def redactor_of(request: RunRequest, environ: Mapping[str, str] | None = None, launch: Iterable[str] = ()) -> Redactor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from leadrope.core.redaction import Secret
+from leadrope.core.secrets.redaction import Secret
 
 LABEL = "leadrope"
 REHEARSAL = "rehearsal"

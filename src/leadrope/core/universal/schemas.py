@@ -3,7 +3,7 @@
 `docs/events.schema.json`, `docs/execution-events.schema.json` and `docs/universal.schema.json` hold them for those who
 do not run Python; to renew all of them:
 
-    python -m leadrope.core.event_schema docs
+    python -m leadrope.core.universal.schemas docs
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 
 from leadrope.core import execution_events
 from leadrope.core.events import SCHEMA_VERSION, Recorded
-from leadrope.core.universal_types import UNIVERSAL_VERSION, UniversalEvent
+from leadrope.core.universal.types import UNIVERSAL_VERSION, UniversalEvent
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 UNIVERSAL_FILE = "universal.schema.json"

@@ -1,0 +1,1 @@
+"""The universal event schema that several agents share, and the way from our events into it. Pure."""
