@@ -17,9 +17,9 @@ import msgspec
 
 import leadrope
 from leadrope.core.tools import ToolCall
-from leadrope.policy import shell
 from leadrope.policy.decide import Policy, decide
-from leadrope.policy.sources import gather
+from leadrope.policy.files.sources import gather
+from leadrope.policy.shell import reader
 from leadrope.providers.claude_code.locate import bundled
 from leadrope.rehearsal import ModelServer
 from stage import HERE, MeasurementFailed, Stage, tell
@@ -85,7 +85,7 @@ def decisions() -> dict[str, list[float]]:
         for case in cases:
             command = case if isinstance(case, str) else case.get("before", "") * case.get("times", 0) + case["run"]
             call = ToolCall(id="t", name="Bash", input={"command": command})
-            shell._read.cache_clear()  # noqa: SLF001  # a command is read once in a run
+            reader._read.cache_clear()  # noqa: SLF001  # a command is read once in a run
             start = time.perf_counter()
             decide(policy, call)
             times.append(1000 * (time.perf_counter() - start))

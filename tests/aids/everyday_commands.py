@@ -11,10 +11,10 @@ import msgspec
 
 from leadrope.core.request import Mode
 from leadrope.core.tools import ToolCall
-from leadrope.policy import shell
+from leadrope.policy.call_analysis import Facts
 from leadrope.policy.decide import Policy, decide
-from leadrope.policy.look import Facts
-from leadrope.policy.sources import gather
+from leadrope.policy.files.sources import gather
+from leadrope.policy.shell import reader
 from leadrope.runtime.surroundings import Surroundings
 
 DATA = Path(__file__).parents[1] / "data" / "commands"
@@ -83,7 +83,7 @@ def programs(folder: Path, commands: Iterable[str]) -> Path:
     """A folder with every program that the commands name and this machine may not have."""
     folder.mkdir(exist_ok=True)
     for command in commands:
-        for program in shell.read(command).programs:
+        for program in reader.read(command).programs:
             name = program.words[0]
             if name is not None and "/" not in name:
                 (folder / name).touch(mode=0o755)

@@ -16,8 +16,8 @@ import pytest
 
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.core.tools import ToolCall
-from leadrope.policy import sources
 from leadrope.policy.decide import Allow, Ask, Facts, Policy, decide
+from leadrope.policy.files import sources
 from leadrope.policy.resolve import EffectivePolicy
 from leadrope.runtime.access import Access
 from leadrope.runtime.approvals import Answer

@@ -56,7 +56,14 @@ def test_the_wheel_holds_the_whole_package_and_nothing_else(wheel: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "name", ["py.typed", "policy/default.toml", "rehearsal/demo.yaml", "runs/page.css", "core/universal/universal.schema.json"]
+    "name",
+    [
+        "py.typed",
+        "policy/files/default.toml",
+        "rehearsal/demo.yaml",
+        "runs/page.css",
+        "core/universal/universal.schema.json",
+    ],
 )
 def test_data_files_are_in_it(wheel: Path, name: str) -> None:
     assert f"leadrope/{name}" in contents(wheel)

@@ -18,7 +18,7 @@ from leadrope.core import config as configs
 from leadrope.core import home
 from leadrope.core.models import resolve_model
 from leadrope.core.request import RunRequest
-from leadrope.policy.document import Problem
+from leadrope.policy.files.document import Problem
 from leadrope.providers.claude_code import argv, instructions
 from leadrope.runtime import prepare, saved_agents
 from leadrope.runtime.saved_agents import Entry

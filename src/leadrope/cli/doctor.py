@@ -21,7 +21,7 @@ from leadrope.cli import flags, table
 from leadrope.cli.screen import Screen
 from leadrope.core import config as configs
 from leadrope.core import home
-from leadrope.policy import sources
+from leadrope.policy.files import sources
 from leadrope.policy.resolve import EffectivePolicy
 from leadrope.process import command_domain, sandbox_look, sandbox_trial
 from leadrope.providers.claude_code import credentials, locate

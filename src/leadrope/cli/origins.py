@@ -11,7 +11,7 @@ from msgspec import UNSET
 from leadrope import errors, spelling
 from leadrope.cli.options import FLAGS, Flag
 from leadrope.core import config as configs
-from leadrope.policy.document import Problems
+from leadrope.policy.files.document import Problems
 
 
 def named(

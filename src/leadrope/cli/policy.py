@@ -21,11 +21,12 @@ from leadrope.core import config as configs
 from leadrope.core import home
 from leadrope.core.request import normal_mode
 from leadrope.core.tools import ToolCall
-from leadrope.policy import defaults, examples, files, patterns, project, sources
+from leadrope.policy import patterns
+from leadrope.policy.call_analysis import Facts
 from leadrope.policy.decide import Policy, decide
-from leadrope.policy.document import Problem, Problems
-from leadrope.policy.files import PolicyFile
-from leadrope.policy.look import Facts
+from leadrope.policy.files import defaults, examples, policy_file, project, sources
+from leadrope.policy.files.document import Problem, Problems
+from leadrope.policy.files.policy_file import PolicyFile
 from leadrope.policy.resolve import EffectivePolicy
 from leadrope.policy.rules import RULES, Rule
 from leadrope.runtime import saved_agents
@@ -294,11 +295,11 @@ def _readers(file: str | None, cwd: str) -> Iterator[tuple[str, Read]]:
     elif path.name == project.NAME and path.exists():
         yield file, lambda tries: _of_project(path.parent, tries)
     else:
-        yield file, lambda tries: (files.read_policy(path, try_examples=tries),)
+        yield file, lambda tries: (policy_file.read_policy(path, try_examples=tries),)
 
 
 def _of_user(path: Path, tries: bool) -> tuple[PolicyFile, ...]:
-    user = files.read_user(path, try_examples=tries)
+    user = policy_file.read_user(path, try_examples=tries)
     return (user.policy, *user.agents.values())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from leadrope.core.request_parts.agent_sandbox import AgentSandbox
 from leadrope.core.tools import ToolCall
-from leadrope.policy.look import Look
+from leadrope.policy.call_analysis import Look
 
 LEAVES = "dangerouslyDisableSandbox"
 """The field by which a model asks for a command outside of the agent's sandbox."""

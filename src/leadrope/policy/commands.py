@@ -15,9 +15,9 @@ from typing import Literal
 
 import msgspec
 
-from leadrope.policy.programs import tell
-from leadrope.policy.shell import Program, Reading, read
-from leadrope.policy.shell_words import UNKNOWN, UNKNOWN_PATH, known, names
+from leadrope.policy.programs.catalog import tell
+from leadrope.policy.shell.reader import Program, Reading, read
+from leadrope.policy.shell.words import UNKNOWN, UNKNOWN_PATH, known, names
 from leadrope.regex import regex
 
 _TEXT = "text:"

@@ -17,8 +17,8 @@ from leadrope.core.request import Mode
 from leadrope.core.request_parts.agent_sandbox import AgentSandbox
 from leadrope.core.tools import BASELINE_TOOLS, ToolCall, ToolClass
 from leadrope.policy import agent_sandbox, paths, patterns, read_only_folders, web
+from leadrope.policy.call_analysis import SHELL_TOOLS, Facts, Look
 from leadrope.policy.findings import Finding
-from leadrope.policy.look import SHELL_TOOLS, Facts, Look
 from leadrope.policy.resolve import EffectivePolicy
 from leadrope.policy.rules import CHECKS, Rule
 from leadrope.policy.verdicts import Allow, Ask, Deny, Verdict, stricter

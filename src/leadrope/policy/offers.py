@@ -7,9 +7,9 @@ import shlex
 from leadrope.core.events import Risk
 from leadrope.core.tools import ToolCall
 from leadrope.policy import paths, patterns
+from leadrope.policy.call_analysis import Look
 from leadrope.policy.decide import Policy, class_of_call
-from leadrope.policy.look import Look
-from leadrope.policy.shell_words import names
+from leadrope.policy.shell.words import names
 from leadrope.policy.verdicts import Verdict
 from leadrope.regex import regex
 
@@ -29,12 +29,13 @@ _PLAIN = regex(r"[A-Za-z0-9_@./:+-]+")
 
 def risk_of(call: ToolCall, workspace: tuple[str, ...]) -> Risk:
     """How much could go wrong, for the eye of whoever is asked; it decides nothing."""
-    from leadrope.policy import commands, shell  # noqa: PLC0415  # the shell's parser, only where there is a command
+    from leadrope.policy import commands  # noqa: PLC0415  # the shell's parser, only where there is a command
+    from leadrope.policy.shell import reader  # noqa: PLC0415  # the shell's parser, only where there is a command
 
     kind = class_of_call(call, workspace)
     command = call.input.get("command")
     if kind == "command" and isinstance(command, str):
-        return commands.risk(shell.read(command))
+        return commands.risk(reader.read(command))
     if kind == "edit_outside":
         return "high"
     return "low" if kind in ("network", "read") else "medium"

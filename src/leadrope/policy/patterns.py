@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Literal
 from leadrope import errors
 from leadrope.core.tools import KNOWN_TOOLS
 from leadrope.policy import hosts, paths
-from leadrope.policy.look import SHELL_TOOLS, Look
+from leadrope.policy.call_analysis import SHELL_TOOLS, Look
 from leadrope.regex import regex
 
 if TYPE_CHECKING:
     from leadrope.policy.commands import CommandPattern
-    from leadrope.policy.reading import Program, Reading
+    from leadrope.policy.shell.reading import Program, Reading
 
 Kind = Literal["command", "path", "domain", "nothing"]
 Match = Literal["yes", "named", "maybe", "no"]

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from leadrope.core.tools import edited_path
 from leadrope.policy import paths
+from leadrope.policy.call_analysis import SEARCHES, Facts, Look
 from leadrope.policy.findings import Finding
-from leadrope.policy.look import SEARCHES, Facts, Look
 from leadrope.regex import regex
 
 if TYPE_CHECKING:
-    from leadrope.policy.reading import PathWord, Program, Reading
+    from leadrope.policy.shell.reading import PathWord, Program, Reading
 
 _LISTERS = frozenset(("ls", "cd", "pwd", "echo", "printf", "true", "stat", "du", "realpath", "basename", "dirname"))
 # Options that take no value.

@@ -6,8 +6,8 @@ import posixpath
 from collections.abc import Iterator, Sequence
 
 from leadrope.policy import paths
+from leadrope.policy.call_analysis import Look
 from leadrope.policy.findings import Finding
-from leadrope.policy.look import Look
 from leadrope.regex import regex
 
 RULE = "extra_dirs"

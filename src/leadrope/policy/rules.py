@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Literal
 
 from leadrope import errors
 from leadrope.core.request import normal_mode
-from leadrope.policy import hosts, merges, paths, patterns, reach
+from leadrope.policy import hosts, merge_strategies, paths, patterns, reach
+from leadrope.policy.call_analysis import Facts, Look
 from leadrope.policy.findings import Finding
-from leadrope.policy.look import Facts, Look
 from leadrope.policy.patterns import Match
 from leadrope.regex import regex
 
@@ -21,7 +21,7 @@ from leadrope.regex import regex
 _STATEMENT = regex(r"(?:DROP|DELETE|TRUNCATE|ALTER|INSERT|UPDATE|GRANT|REVOKE|CREATE|SELECT) [A-Z]{2,}\b")
 
 
-class Rule(merges.Least):
+class Rule(merge_strategies.Least):
     """A rule has a name (dotted where it stands in a table of its own), a merge, and for many of them a check."""
 
     name: ClassVar[str]
@@ -66,7 +66,7 @@ class MaxToolCalls(Rule):
             yield Finding("deny", f"the run has used its {value} tool calls", value)
 
 
-class DisallowedTools(merges.Union, Rule):
+class DisallowedTools(merge_strategies.Union, Rule):
     name = "disallowed_tools"
     help = "Tool patterns that are denied."
 
@@ -80,7 +80,7 @@ class DisallowedTools(merges.Union, Rule):
         return any(patterns.parse(entry).gates_commands for entry in value)
 
 
-class AllowedTools(merges.Every, Rule):
+class AllowedTools(merge_strategies.Every, Rule):
     name = "allowed_tools"
     help = "The only tool patterns that may be used; each layer's list counts."
 
@@ -97,7 +97,7 @@ class AllowedTools(merges.Every, Rule):
         return False
 
 
-class McpServers(merges.Every, Rule):
+class McpServers(merge_strategies.Every, Rule):
     name = "mcp.allowed_servers"
     help = "The only MCP servers whose tools may be used; an empty list is none."
 
@@ -111,7 +111,7 @@ class McpServers(merges.Every, Rule):
                 yield Finding("deny", f"{tool} belongs to no allowed MCP server ({_listed(entries)})", entries)
 
 
-class McpTools(merges.Every, Rule):
+class McpTools(merge_strategies.Every, Rule):
     name = "mcp.allowed_tools"
     help = "The only MCP tools that may be used, as patterns."
 
@@ -124,7 +124,7 @@ class McpTools(merges.Every, Rule):
                 yield Finding("deny", f"{look.call.name} is not an allowed MCP tool ({_listed(entries)})", entries)
 
 
-class BlockedPaths(merges.Union, Rule):
+class BlockedPaths(merge_strategies.Union, Rule):
     name = "blocked_paths"
     help = "Paths that no call may read or write."
     is_held_by_sandbox = True
@@ -138,7 +138,7 @@ class BlockedPaths(merges.Union, Rule):
             yield from reach.blocked(value, look, facts)
 
 
-class WorkspaceOnly(merges.Strictest, Rule):
+class WorkspaceOnly(merge_strategies.Strictest, Rule):
     name = "workspace_only"
     help = "Deny edits outside of the workspace, links followed."
     is_held_by_sandbox = True
@@ -164,7 +164,7 @@ class MaxFileSize(Rule):
             yield Finding("deny", f"{look.size} bytes are more than a file may get ({value})", value)
 
 
-class Web(merges.Strictest, Rule):
+class Web(merge_strategies.Strictest, Rule):
     name = "web"
     order = ("allow", "ask", "deny")
     help = "WebSearch, and WebFetch to public hosts: allowed in every mode, asked for, or denied."
@@ -174,7 +174,7 @@ class Web(merges.Strictest, Rule):
             yield Finding(value, f"web = {value}: {look.call.name} reaches the network", value)
 
 
-class BlockedHosts(merges.Union, Rule):
+class BlockedHosts(merge_strategies.Union, Rule):
     name = "network.blocked_hosts"
     help = "Hosts, with all hosts below them, that WebFetch and WebSearch may not reach."
 
@@ -194,7 +194,7 @@ class BlockedHosts(merges.Union, Rule):
                     yield Finding("deny", f"{host} is blocked by {entry}", entry)
 
 
-class AllowedHosts(merges.Every, Rule):
+class AllowedHosts(merge_strategies.Every, Rule):
     name = "network.allowed_hosts"
     help = "The only hosts that WebFetch may reach; a WebSearch must limit itself to them (allowed_domains)."
 
@@ -215,7 +215,7 @@ class AllowedHosts(merges.Every, Rule):
                     yield Finding("deny", f"{shown} is not an allowed host ({_listed(entries)})", entries)
 
 
-class BlockedCommands(merges.Union, Rule):
+class BlockedCommands(merge_strategies.Union, Rule):
     name = "blocked_commands"
     help = "Programs and commands that are denied: `rm`, `git push`, `text:DROP TABLE`."
 
@@ -230,7 +230,7 @@ class BlockedCommands(merges.Union, Rule):
         return bool(value)
 
 
-class Destructive(merges.Strictest, Rule):
+class Destructive(merge_strategies.Strictest, Rule):
     name = "destructive"
     order = ("allow", "ask", "deny")
     help = "Commands that wipe a disk, a home or a whole tree, in any spelling."
@@ -251,7 +251,7 @@ class Destructive(merges.Strictest, Rule):
 # -- what is asked for ---------------------------------------------------------------------------------------
 
 
-class RequireApproval(merges.UnionOrAll, Rule):
+class RequireApproval(merge_strategies.UnionOrAll, Rule):
     name = "require_approval"
     help = "Tool patterns and commands that a person must approve; true is every call."
 
@@ -271,7 +271,7 @@ class RequireApproval(merges.UnionOrAll, Rule):
         return any(not patterns.is_tool_pattern(entry) or patterns.parse(entry).gates_commands for entry in value)
 
 
-class ProtectedPaths(merges.Union, Rule):
+class ProtectedPaths(merge_strategies.Union, Rule):
     name = "protected_paths"
     help = "Paths that are written only with approval."
     is_held_by_sandbox = True
@@ -287,7 +287,7 @@ class ProtectedPaths(merges.Union, Rule):
 # -- what is set, and used elsewhere -------------------------------------------------------------------------------
 
 
-class PermissionMode(merges.Union, Rule):
+class PermissionMode(merge_strategies.Union, Rule):
     name = "permission_mode"
     help = "The most that a run's mode may allow: plan, default, edit, sandboxed, full or dontAsk."
     merged_as = "the stricter verdict per class of tool"
@@ -299,13 +299,13 @@ class PermissionMode(merges.Union, Rule):
         normal_mode(value)
 
 
-class OnAsk(merges.Strictest, Rule):
+class OnAsk(merge_strategies.Strictest, Rule):
     name = "on_ask"
     order = ("ask", "deny")
     help = "deny: what would be asked for is denied."
 
 
-class Opaque(merges.Strictest, Rule):
+class Opaque(merge_strategies.Strictest, Rule):
     name = "opaque"
     order = ("sandbox", "ask", "deny")
     help = (
@@ -313,25 +313,25 @@ class Opaque(merges.Strictest, Rule):
     )
 
 
-class Sandbox(merges.Strictest, Rule):
+class Sandbox(merge_strategies.Strictest, Rule):
     name = "sandbox"
     order = ("off", "preferred", "required")
     help = "Whether the agent runs in a sandbox; required: nothing starts without one."
 
 
-class SandboxLevel(merges.Strictest, Rule):
+class SandboxLevel(merge_strategies.Strictest, Rule):
     name = "sandbox_level"
     order = ("workspace", "read-only")
     help = "What the agent may write in the sandbox."
 
 
-class NetworkReach(merges.Strictest, Rule):
+class NetworkReach(merge_strategies.Strictest, Rule):
     name = "network.reach"
     order = ("any", "model-only")
     help = "model-only: the sandbox reaches only the model and the allowed hosts."
 
 
-class Broker(merges.Strictest, Rule):
+class Broker(merge_strategies.Strictest, Rule):
     name = "broker"
     order = (False, "auto", True)
     help = (
@@ -340,13 +340,13 @@ class Broker(merges.Strictest, Rule):
     )
 
 
-class UnknownPrice(merges.Strictest, Rule):
+class UnknownPrice(merge_strategies.Strictest, Rule):
     name = "unknown_price"
     order = ("dearest", "refuse")
     help = "A model without a known price: counted at the most expensive known price, or refused."
 
 
-class WaitForLimit(merges.Strictest, Rule):
+class WaitForLimit(merge_strategies.Strictest, Rule):
     name = "wait_for_limit"
     order = (True, False)
     help = "false: no run waits for the reset of a usage limit; it ends as parked, whatever its caller asked for."
@@ -357,7 +357,7 @@ class MaxBudget(Rule):
     help = "What one run may cost."
 
     def validate(self, value: Any) -> None:
-        if value != merges.NO_LIMIT and not math.isfinite(value):
+        if value != merge_strategies.NO_LIMIT and not math.isfinite(value):
             raise errors.BadValue("budget", f"{value} is not a number", hint='Write "none" for no limit.')
 
 

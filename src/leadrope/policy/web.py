@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from leadrope.net import addresses
 from leadrope.policy import hosts
-from leadrope.policy.look import Facts, Look
+from leadrope.policy.call_analysis import Facts, Look
 
 Lists = tuple[tuple[str, ...], ...]
 

@@ -16,7 +16,7 @@ from leadrope.core import config as configs
 from leadrope.core.request import normal_mode
 from leadrope.core.tools import BASELINE_TOOLS
 from leadrope.policy import patterns
-from leadrope.policy.document import Problem, Problems, suggest
+from leadrope.policy.files.document import Problem, Problems, suggest
 from leadrope.regex import regex
 
 Origin = Literal["config", "user", "repository"]

@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Iterator, Sequence
 from leadrope import spelling
 from leadrope.core.tools import ToolCall
 from leadrope.policy import paths
+from leadrope.policy.call_analysis import Look
 from leadrope.policy.decide import Policy
-from leadrope.policy.look import Look
 from leadrope.process import sandbox_guards
 from leadrope.process.sandbox_values import Sight
 

@@ -14,7 +14,8 @@ from leadrope.core import config as configs
 from leadrope.core import events, home
 from leadrope.core.request import Limits, McpFile, RunRequest, check, normal_mode
 from leadrope.policy import limits as caps
-from leadrope.policy import patterns, sources
+from leadrope.policy import patterns
+from leadrope.policy.files import sources
 from leadrope.policy.resolve import EffectivePolicy
 from leadrope.providers import base
 from leadrope.runtime import checks, connection_programs, saved_agents, trust

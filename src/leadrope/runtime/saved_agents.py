@@ -22,8 +22,9 @@ from leadrope.confined import Folder, is_text, read_named
 from leadrope.core import config as configs
 from leadrope.core import home
 from leadrope.core.request import Limits, RunRequest, check
-from leadrope.policy import files, patterns
-from leadrope.policy.document import Document, Problem, Problems
+from leadrope.policy import patterns
+from leadrope.policy.files import policy_file
+from leadrope.policy.files.document import Document, Problem, Problems
 from leadrope.policy.resolve import rules_of
 from leadrope.runtime import agent_files, config_values, trust
 from leadrope.runtime.agent_files import Origin
@@ -347,7 +348,7 @@ def mistakes(saved: Saved, config: configs.Config, cwd: Path) -> Iterator[Proble
             yield _problem(saved, "tools", error.message, error.hint)
     elif saved.agent.policy is not msgspec.UNSET and not wrong:
         try:
-            files.read_user(Path(saved.source))
+            policy_file.read_user(Path(saved.source))
         except Problems as refused:
             start = f"agents.{saved.name}."
             yield from (problem for problem in refused.problems if problem.where.startswith(start))

@@ -16,7 +16,7 @@ from leadrope.confined import Name, names
 from leadrope.core.tools import ToolCall
 from leadrope.net import addresses, url_secrets
 from leadrope.policy import hosts, paths
-from leadrope.policy.look import SHELL_TOOLS, Facts
+from leadrope.policy.call_analysis import SHELL_TOOLS, Facts
 from leadrope.regex import regex
 from leadrope.runtime import git_guards
 
@@ -164,9 +164,10 @@ class Surroundings:
         command = call.input.get("command")
         if call.name not in SHELL_TOOLS or not isinstance(command, str) or "git" not in command:
             return ()
-        from leadrope.policy import read_only, shell  # noqa: PLC0415  # the shell's parser, only where there is a command
+        from leadrope.policy.programs import read_only  # noqa: PLC0415  # the shell's parser, only where there is a command
+        from leadrope.policy.shell import reader  # noqa: PLC0415  # the shell's parser, only where there is a command
 
-        needed = read_only.reads_only(shell.read(command))
+        needed = read_only.reads_only(reader.read(command))
         if needed is None or not needed.uses_git:
             return ()
         start = Path(self._workspace[0], call.cwd or "")

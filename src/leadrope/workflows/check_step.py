@@ -233,8 +233,8 @@ class StepCheck:
 
     def policy(self, rules: dict[str, Any], path: Path) -> None:
         # 60 ms that only those pay whose file has rules of its own; they are read again when it runs.
+        from leadrope.policy.files.schema import PolicyRules  # noqa: PLC0415
         from leadrope.policy.resolve import rules_of  # noqa: PLC0415
-        from leadrope.policy.schema import PolicyRules  # noqa: PLC0415
 
         found = fits.misfits(rules, msgspec.json.schema(PolicyRules))
         for misfit in found:

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from leadrope.policy.shell import read
+from leadrope.policy.shell.reader import read
 
 DATA = Path(__file__).parents[2] / "data" / "commands"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-from leadrope.policy.shell import Reading, read
+from leadrope.policy.shell.reader import Reading, read
 
 # Read at import: the fixtures remove LEADROPE_* before every test. By hand: a larger count and another seed.
 COUNT = int(os.environ.get("LEADROPE_SHELL_FUZZ", "5000"))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from leadrope.policy.shell import Reading, read
+from leadrope.policy.shell.reader import Reading, read
 
 SEEDS = (31337, 4711, 20261116)
 FULL_COUNT = 20_000

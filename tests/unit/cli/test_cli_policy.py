@@ -12,7 +12,7 @@ import pytest
 from leadrope import errors
 from leadrope.cli.policy import command
 from leadrope.core import home
-from leadrope.policy import defaults
+from leadrope.policy.files import defaults
 
 
 @pytest.fixture

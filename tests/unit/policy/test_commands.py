@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leadrope.policy.commands import CommandPattern, is_destructive, risk
-from leadrope.policy.shell import read
+from leadrope.policy.shell.reader import read
 
 
 def found(pattern: str, command: str) -> bool:

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leadrope.core.request import Limits
-from leadrope.policy import defaults, limits
+from leadrope.policy import limits
+from leadrope.policy.files import defaults
+from leadrope.policy.files.sources import Sources, gather
 from leadrope.policy.resolve import Layer, rules_of, with_defaults
-from leadrope.policy.sources import Sources, gather
 
 CAPS = st.none() | st.just("none") | st.integers(1000, 2_000_000)
 ASKED = st.none() | st.just(0) | st.integers(1, 2000)

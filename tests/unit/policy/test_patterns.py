@@ -11,7 +11,7 @@ import pytest
 from leadrope import errors
 from leadrope.core.tools import KNOWN_TOOLS, ToolCall
 from leadrope.policy import hosts, paths, patterns
-from leadrope.policy.look import Look
+from leadrope.policy.call_analysis import Look
 
 GROUND = paths.Ground(("/ws",), home="/home/me", resolve=os.path.normpath)
 

@@ -12,12 +12,12 @@ import pytest
 
 from leadrope import errors
 from leadrope.core.config import RunDefaults
-from leadrope.policy import defaults, examples, files, sources
-from leadrope.policy.document import Document, Problems
-from leadrope.policy.project import read_project
+from leadrope.policy.files import defaults, examples, policy_file, sources
+from leadrope.policy.files.document import Document, Problems
+from leadrope.policy.files.project import read_project
+from leadrope.policy.files.schema import FILE_KEYS
 from leadrope.policy.resolve import resolve, said
 from leadrope.policy.rules import RULES
-from leadrope.policy.schema import FILE_KEYS
 
 DOCS = (Path(__file__).parents[3] / "docs" / "policy.md").read_text()
 
@@ -31,7 +31,7 @@ def write(folder: Path, name: str, text: str) -> Path:
 
 def refused(path: Path) -> list[str]:
     with pytest.raises(Problems) as found:
-        files.read_policy(path)
+        policy_file.read_policy(path)
     assert isinstance(found.value, errors.BadConfig)
     return [f"{problem} {problem.hint or ''}".removeprefix(str(path)) for problem in found.value.problems]
 
@@ -141,7 +141,7 @@ def test_an_included_file_adds_its_rules_and_examples(tmp_path: Path) -> None:
         '[[policy.examples]]\ncall = "Bash(dd if=a of=b)"\nexpect = "deny"\n',
     )
     path = write(tmp_path, "rules.toml", '[policy]\ninclude = ["team/base.toml"]\nmax_budget_usd = 5\n')
-    policy = files.read_policy(path)
+    policy = policy_file.read_policy(path)
     found = resolve(policy.layers("run"))
     assert (found.blocked_commands, found.max_budget_usd) == (("dd",), 3)
     assert [example.call for example in policy.examples] == ["Bash(dd if=a of=b)"]
@@ -151,7 +151,7 @@ def test_a_problem_in_an_included_file_names_that_file(tmp_path: Path) -> None:
     write(tmp_path, "base.toml", "[policy]\n\n\nmax_budget_usd = -3\n")
     path = write(tmp_path, "rules.toml", '[policy]\ninclude = ["base.toml"]\n')
     with pytest.raises(Problems) as found:
-        files.read_policy(path)
+        policy_file.read_policy(path)
     assert str(found.value.problems[0]).startswith(f"{tmp_path}/base.toml:4: policy.max_budget_usd")
 
 
@@ -160,7 +160,7 @@ def test_files_that_include_each_other_are_refused(tmp_path: Path) -> None:
     write(tmp_path, "b.toml", '[policy]\ninclude = ["c.toml"]\n')
     write(tmp_path, "c.toml", '[policy]\n\ninclude = ["a.toml"]\n')
     with pytest.raises(Problems) as found:
-        files.read_policy(path)
+        policy_file.read_policy(path)
     assert str(found.value.problems[0]) == (
         f"{tmp_path}/c.toml:3: policy.include[0]: the files include each other: a.toml -> b.toml -> c.toml -> a.toml"
     )
@@ -172,7 +172,7 @@ def test_a_file_may_be_included_twice_without_a_circle(tmp_path: Path) -> None:
     write(tmp_path, "base.toml", '[policy]\nblocked_commands = ["dd"]\n')
     write(tmp_path, "b.toml", '[policy]\ninclude = ["base.toml"]\n')
     path = write(tmp_path, "a.toml", '[policy]\ninclude = ["b.toml", "base.toml"]\n')
-    assert resolve(files.read_policy(path).layers("run")).blocked_commands == ("dd",)
+    assert resolve(policy_file.read_policy(path).layers("run")).blocked_commands == ("dd",)
 
 
 # -- the user's configuration ----------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def test_only_the_user_can_drop_the_shipped_lists(tmp_path: Path) -> None:
     assert found.max_budget_usd == 100
     agent = write(tmp_path, "agent.toml", "[agents.a.policy]\ndefaults = false\n")
     with pytest.raises(Problems, match="cannot be said here"):
-        files.read_user(agent)
+        policy_file.read_user(agent)
     run = write(tmp_path, "run.toml", "[policy]\ndefaults = false\n")
     with pytest.raises(Problems, match="cannot be said here"):
         sources.gather(policies=[run])
@@ -213,7 +213,7 @@ def test_only_the_user_can_drop_the_shipped_lists(tmp_path: Path) -> None:
 def test_a_bad_policy_of_an_agent_is_found_with_its_line(tmp_path: Path) -> None:
     config = write(tmp_path, "config.toml", "[run]\n\n[agents.a]\n[agents.a.policy]\nmax_wall_ms = 0\n")
     with pytest.raises(Problems) as found:
-        files.read_user(config)
+        policy_file.read_user(config)
     assert str(found.value.problems[0]) == f"{config}:5: agents.a.policy.max_wall_ms: must be a whole number >= 1"
 
 
@@ -449,7 +449,7 @@ def test_each_key_of_an_example_counts(tmp_path: Path, keys: dict[str, Any], ver
     for expect in ("allow", "ask", "deny"):
         path = write(tmp_path, "rules.toml", f'[[policy.examples]]\nexpect = "{expect}"\n{lines}')
         if expect == verdict:
-            assert len(files.read_policy(path).examples) == 1
+            assert len(policy_file.read_policy(path).examples) == 1
         else:
             assert f"should be {expect}, but is {verdict}" in refused(path)[0]
 
@@ -466,9 +466,9 @@ def test_every_example_of_the_documentation_holds(kind: str, text: str, tmp_path
         write(tmp_path, "leadrope.toml", text)
         assert read_project(tmp_path) is not None
     elif kind == " config":
-        assert files.read_user(write(tmp_path, "config.toml", text)).policy.parts
+        assert policy_file.read_user(write(tmp_path, "config.toml", text)).policy.parts
     else:
-        assert files.read_policy(write(tmp_path, "rules.toml", text)).parts
+        assert policy_file.read_policy(write(tmp_path, "rules.toml", text)).parts
 
 
 @pytest.mark.parametrize("code", re.findall(r"^```python\n(.*?)^```$", DOCS, re.MULTILINE | re.DOTALL))

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from leadrope.policy.read_only import ReadOnly, reads_only
-from leadrope.policy.shell import read
+from leadrope.policy.programs.read_only import ReadOnly, reads_only
+from leadrope.policy.shell.reader import read
 
 DATA = Path(__file__).parents[2] / "data" / "commands" / "read_only.yaml"
 

@@ -9,8 +9,8 @@ import pytest
 
 from leadrope.core.request import Mode
 from leadrope.core.tools import ToolCall
-from leadrope.policy import defaults
 from leadrope.policy.decide import Facts, Policy, decide
+from leadrope.policy.files import defaults
 from leadrope.policy.resolve import Layer, resolve, rules_of
 
 MODES: tuple[Mode, ...] = get_args(Mode)

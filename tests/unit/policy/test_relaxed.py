@@ -16,11 +16,11 @@ import msgspec
 
 from leadrope.core.request import Mode
 from leadrope.core.tools import ToolCall
-from leadrope.policy import defaults
 from leadrope.policy.decide import Facts, Policy, decide
-from leadrope.policy.read_only import reads_only
+from leadrope.policy.files import defaults
+from leadrope.policy.programs.read_only import reads_only
 from leadrope.policy.resolve import Layer, resolve
-from leadrope.policy.shell import read
+from leadrope.policy.shell.reader import read
 
 DATA = Path(__file__).parents[2] / "data" / "commands"
 MODES: tuple[Mode, ...] = ("plan", "default", "edit", "dontAsk", "full")

@@ -10,8 +10,8 @@ import pytest
 
 from leadrope import errors
 from leadrope.core.tools import ToolCall
-from leadrope.policy import defaults, examples
 from leadrope.policy.decide import Facts, Policy, Verdict, decide
+from leadrope.policy.files import defaults, examples
 from leadrope.policy.resolve import Layer, of_rules, resolve, rules_of
 
 HOME = "/home/me"

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from leadrope.policy.commands import risk
-from leadrope.policy.shell import Program, read
+from leadrope.policy.shell.reader import Program, read
 
 
 def programs(command: str) -> list[str]:
@@ -237,8 +237,8 @@ def test_writes(command: str, expected: tuple[str, ...]) -> None:
 
 def test_the_parser_is_loaded_with_the_first_command_only() -> None:
     code = (
-        "import sys; from leadrope.policy import shell, commands; assert 'tree_sitter' not in sys.modules;"
-        "shell.read('ls'); assert 'tree_sitter' in sys.modules"
+        "import sys; from leadrope.policy import commands; from leadrope.policy.shell import reader;"
+        "assert 'tree_sitter' not in sys.modules; reader.read('ls'); assert 'tree_sitter' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

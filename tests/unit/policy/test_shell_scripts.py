@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from leadrope.policy.awk_text import judge_awk
-from leadrope.policy.scripts import judge_sed
+from leadrope.policy.programs.awk import judge_awk
+from leadrope.policy.programs.sed import judge_sed
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import pytest
 
 from leadrope.core.request import Mode
 from leadrope.core.tools import ToolCall
-from leadrope.policy import file_tools, interpreters, programs, read_tables, toolchains, wrappers
 from leadrope.policy.decide import Facts, Policy, decide
-from leadrope.policy.shell_words import names
+from leadrope.policy.programs import catalog, file_tools, interpreters, read_tables, toolchains, wrappers
+from leadrope.policy.shell.words import names
 from leadrope.runtime.surroundings import Surroundings
 
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -42,7 +42,7 @@ PROJECT = {
 
 def known() -> set[str]:
     """Every name in the tables."""
-    found = {*programs._INERT, *programs._RUNNERS, *programs._WRITERS, *toolchains._SPECIAL, *toolchains._GUARDS}
+    found = {*catalog._INERT, *catalog._RUNNERS, *catalog._WRITERS, *toolchains._SPECIAL, *toolchains._GUARDS}
     found |= {*toolchains._GUARDED_RUNNERS, *toolchains._SUBCOMMANDS, *interpreters._INTERPRETERS, *interpreters._AWKS}
     found |= {*wrappers._SHELLS, *wrappers._SPECIAL, *(name.split()[0] for name in wrappers._WRAPPERS)} | {
         "python3",

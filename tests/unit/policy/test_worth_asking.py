@@ -6,9 +6,11 @@ import pytest
 
 from leadrope import errors
 from leadrope.core.tools import ToolCall
-from leadrope.policy import defaults, patterns, wrappers
-from leadrope.policy.look import Look
+from leadrope.policy import patterns
+from leadrope.policy.call_analysis import Look
+from leadrope.policy.files import defaults
 from leadrope.policy.paths import Ground
+from leadrope.policy.programs import wrappers
 from leadrope.policy.rules import BY_NAME
 
 SHIPPED = tuple(

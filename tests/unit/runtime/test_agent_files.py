@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from leadrope.policy.document import Problems
+from leadrope.policy.files.document import Problems
 from leadrope.runtime import agent_files
 from leadrope.runtime.agent_files import Origin
 

@@ -13,7 +13,7 @@ from leadrope import errors
 from leadrope.core import config as configs
 from leadrope.core import home
 from leadrope.core.request import Limits, RunRequest
-from leadrope.policy.document import Problems
+from leadrope.policy.files.document import Problems
 from leadrope.runtime import prepare, saved_agents, trust
 
 MARKDOWN = "---\nname: {name}\ndescription: {about}\n{more}---\n{persona}\n"

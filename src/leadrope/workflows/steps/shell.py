@@ -265,7 +265,7 @@ _INTERPRETERS = (
 
 def _runs_data(text: str) -> bool:
     """A command that would run what it is given on stdin or in a variable: `bash`, `python -`, `eval "$X"`."""
-    from leadrope.policy import shell as reader  # noqa: PLC0415  # its parser costs 30 ms, and most steps need none
+    from leadrope.policy.shell import reader  # noqa: PLC0415  # its parser costs 30 ms, and most steps need none
 
     for program in reader.read(text).programs:
         name = (program.words[0] or "").rpartition("/")[2]

@@ -18,7 +18,7 @@ from leadrope.policy.paths import Ground
 from leadrope.regex import regex
 
 if TYPE_CHECKING:
-    from leadrope.policy.reading import Program, Reading
+    from leadrope.policy.shell.reading import Program, Reading
 
 # Tools whose `command` is a line for bash, and tools that run text which nobody here can read.
 SHELL_TOOLS = ("Bash", "Monitor")
@@ -133,13 +133,13 @@ class Look:
         """What the call would start; None for tools that start nothing by text."""
         if self.call.name not in SHELL_TOOLS + UNREADABLE_TOOLS:
             return None
-        from leadrope.policy import shell  # noqa: PLC0415  # its parser costs 30 ms, and many runs start no command
+        from leadrope.policy.shell import reader  # noqa: PLC0415  # its parser costs 30 ms, and many runs start no command
 
         if self.call.name in UNREADABLE_TOOLS:
-            return shell.Reading(programs=(), opaque=(f"{self.call.name} runs text that is not a shell's",), writes=())
+            return reader.Reading(programs=(), opaque=(f"{self.call.name} runs text that is not a shell's",), writes=())
         if self.command is None:
-            return shell.Reading(programs=(), opaque=("the call has no command",), writes=())
-        return shell.read(self.command)
+            return reader.Reading(programs=(), opaque=("the call has no command",), writes=())
+        return reader.read(self.command)
 
     @functools.cached_property
     def placed(self) -> Reading | None:
@@ -278,7 +278,7 @@ class Look:
             return False
         if re.match(r"/+(?:proc|dev)(?:/|\Z)", self.call.cwd or ""):
             return False  # what is read there is not a file of a project
-        from leadrope.policy.read_only import reads_only  # noqa: PLC0415  # with the tables of programs behind it
+        from leadrope.policy.programs.read_only import reads_only  # noqa: PLC0415  # with the tables of programs behind it
 
         needed = reads_only(reading)
         if needed is None or (needed.uses_git and not facts.git_is_plain):
@@ -344,7 +344,7 @@ class Look:
 
 def _is_shim(path: str) -> bool:
     """Does a version manager stand at this path, and start what a file of the project says?"""
-    from leadrope.policy.read_tables import SHIM_FOLDERS, SHIM_PROGRAMS  # noqa: PLC0415  # only where a command reads
+    from leadrope.policy.programs.read_tables import SHIM_FOLDERS, SHIM_PROGRAMS  # noqa: PLC0415  # only where a command reads
 
     folder, _, name = path.rpartition("/")
     return name in SHIM_PROGRAMS or not SHIM_FOLDERS.isdisjoint(folder.split("/"))

@@ -5,7 +5,7 @@ A list of files that stands in a file (`--files0-from`) is left out: its paths a
 
 from __future__ import annotations
 
-from leadrope.policy.shell_words import names
+from leadrope.policy.shell.words import names
 
 _BY_PROGRAMS = {
     "b2sum": "binary check ignore-missing length quiet status strict tag text warn zero",

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from leadrope.policy.effects import Grammar, Told, Words, is_stream, parse, unknown_options
-from leadrope.policy.shell_words import UNKNOWN, Word, is_name, known
+from leadrope.policy.programs.effects import Grammar, Told, Words, is_stream, parse, unknown_options
+from leadrope.policy.shell.words import UNKNOWN, Word, is_name, known
 from leadrope.regex import regex
 
 

@@ -6,7 +6,7 @@ import posixpath
 import re
 from collections.abc import Sequence
 
-from leadrope.policy.shell_words import UNKNOWN_PATH, Word
+from leadrope.policy.shell.words import UNKNOWN_PATH, Word
 from leadrope.regex import regex
 
 _DELIMITER = regex(r"(?:[\w.-]+|'[\w. -]+'|\"[\w. -]+\"|\\[\w.-]+)\Z")

@@ -13,11 +13,11 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from leadrope.policy.aftermath import Aftermath
-from leadrope.policy.reading import Deletion, PathWord, Program, Reading
-from leadrope.policy.shell_scope import Scope
-from leadrope.policy.shell_tree import MAX_DEPTH, MAX_PROGRAMS, Tree
-from leadrope.policy.shell_words import Variables, Word, known
+from leadrope.policy.programs.side_effects import Aftermath
+from leadrope.policy.shell.reading import Deletion, PathWord, Program, Reading
+from leadrope.policy.shell.scope import Scope
+from leadrope.policy.shell.tree import MAX_DEPTH, MAX_PROGRAMS, Tree
+from leadrope.policy.shell.words import Variables, Word, known
 from leadrope.regex import regex
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from leadrope.policy.scripts import Judged
-from leadrope.policy.shell_words import names
+from leadrope.policy.programs.sed import Judged
+from leadrope.policy.shell.words import names
 from leadrope.regex import regex
 
 _SPACE = regex(r"[ \t\r]+|\\\n|#[^\n]*")

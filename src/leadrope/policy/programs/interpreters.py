@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from leadrope.policy.awk_text import judge_awk
-from leadrope.policy.effects import Grammar, Told, Words, is_stream, other_options, parse, unknown_options
-from leadrope.policy.scripts import judge_sed
-from leadrope.policy.shell_words import UNKNOWN, Word, names
+from leadrope.policy.programs.awk import judge_awk
+from leadrope.policy.programs.effects import Grammar, Told, Words, is_stream, other_options, parse, unknown_options
+from leadrope.policy.programs.sed import judge_sed
+from leadrope.policy.shell.words import UNKNOWN, Word, names
 from leadrope.regex import regex
 
 _PYTHON = Grammar("uBOsSEIqvbdP", "", ("--version", "--help"), (), r"-V|-W(?:ignore|error|default)|-OO")

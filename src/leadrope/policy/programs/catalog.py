@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from leadrope.policy.effects import Grammar, Told, Words, parse
-from leadrope.policy.read_tables import prints_version
-from leadrope.policy.shell_words import UNKNOWN, Word, is_name, is_number, known, names
-from leadrope.policy.toolchains import toolchain
-from leadrope.policy.wrappers import wrapper
+from leadrope.policy.programs.effects import Grammar, Told, Words, parse
+from leadrope.policy.programs.read_tables import prints_version
+from leadrope.policy.programs.toolchains import toolchain
+from leadrope.policy.programs.wrappers import wrapper
+from leadrope.policy.shell.words import UNKNOWN, Word, is_name, is_number, known, names
 from leadrope.regex import regex
 
 # These start nothing whatever their words are, and write nothing that could be run.

@@ -11,8 +11,8 @@ import msgspec
 from leadrope import errors
 from leadrope.core.request import normal_mode
 from leadrope.core.tools import KNOWN_TOOLS, ToolCall
+from leadrope.policy.call_analysis import SHELL_TOOLS, Facts
 from leadrope.policy.decide import Policy, decide
-from leadrope.policy.look import SHELL_TOOLS, Facts
 from leadrope.policy.patterns import parse
 from leadrope.policy.resolve import EffectivePolicy
 from leadrope.policy.verdicts import Verdict, Word

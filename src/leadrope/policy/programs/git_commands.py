@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from leadrope.policy.effects import Grammar, Told, Words, options_used, other_options, parse, unknown_options
-from leadrope.policy.shell_words import UNKNOWN, Word, names
+from leadrope.policy.programs.effects import Grammar, Told, Words, options_used, other_options, parse, unknown_options
+from leadrope.policy.shell.words import UNKNOWN, Word, names
 from leadrope.regex import regex
 
 _PLAIN = names(

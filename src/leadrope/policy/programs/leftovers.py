@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from leadrope.policy.effects import Role
-from leadrope.policy.git_commands import verb_at
-from leadrope.policy.shell_words import Word, names
+from leadrope.policy.programs.effects import Role
+from leadrope.policy.programs.git_commands import verb_at
+from leadrope.policy.shell.words import Word, names
 from leadrope.regex import regex
 
 Leftovers = Literal["nothing", "names", "git", "project", "anything"]

@@ -9,9 +9,9 @@ from urllib.parse import unquote
 
 import msgspec
 
-from leadrope.policy.effects import Words
-from leadrope.policy.reading import PathWord
-from leadrope.policy.shell_words import Word, names
+from leadrope.policy.programs.effects import Words
+from leadrope.policy.shell.reading import PathWord
+from leadrope.policy.shell.words import Word, names
 from leadrope.regex import regex
 
 # Their words are text, numbers or names: nothing is opened because of them.

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from leadrope.policy.document import Document, Key, shown
-from leadrope.policy.files import PolicyFile, Reader
+from leadrope.policy.files.document import Document, Key, shown
+from leadrope.policy.files.policy_file import PolicyFile, Reader
 
 NAME = "leadrope.toml"
 RUN_KEYS = ("model", "fallback_model", "purpose", "effort", "system_prompt", "append_system_prompt")

@@ -13,13 +13,21 @@ from collections.abc import Callable
 
 import msgspec
 
-from leadrope.policy.awk_text import judge_awk
-from leadrope.policy.effects import Grammar, Parsed, Words, parse
-from leadrope.policy.read_options import LONG_OPTIONS
-from leadrope.policy.read_tables import ANY_WORDS, FIND_ACTIONS, FIND_TESTS, GIT, GRAMMARS, PINNED, prints_version
-from leadrope.policy.reading import Program, Reading
-from leadrope.policy.scripts import judge_sed
-from leadrope.policy.shell_words import UNKNOWN, UNKNOWN_PATH, Word, names
+from leadrope.policy.programs.awk import judge_awk
+from leadrope.policy.programs.effects import Grammar, Parsed, Words, parse
+from leadrope.policy.programs.read_options import LONG_OPTIONS
+from leadrope.policy.programs.read_tables import (
+    ANY_WORDS,
+    FIND_ACTIONS,
+    FIND_TESTS,
+    GIT,
+    GRAMMARS,
+    PINNED,
+    prints_version,
+)
+from leadrope.policy.programs.sed import judge_sed
+from leadrope.policy.shell.reading import Program, Reading
+from leadrope.policy.shell.words import UNKNOWN, UNKNOWN_PATH, Word, names
 from leadrope.regex import regex
 
 _BUILTINS = names("echo printf pwd cd true false : test [ type command exit")
@@ -76,7 +84,7 @@ class ReadOnly(msgspec.Struct, frozen=True):
 def reads_only(reading: Reading) -> ReadOnly | None:
     """What the line needs to be a mere read, or None if it may do more than read.
 
-    >>> from leadrope.policy.shell import read
+    >>> from leadrope.policy.shell.reader import read
     >>> reads_only(read("cd src && ls -la | head -5"))
     ReadOnly(programs=('ls', 'head'), uses_git=False, git_folders=(), unset=(), pinned=())
     >>> reads_only(read("ls > files.txt"))

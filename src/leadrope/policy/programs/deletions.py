@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from leadrope.policy.effects import Words
-from leadrope.policy.path_words import path_words
-from leadrope.policy.reading import Deletion, PathWord
-from leadrope.policy.shell_words import UNKNOWN, Word, names
+from leadrope.policy.programs.effects import Words
+from leadrope.policy.shell.path_words import path_words
+from leadrope.policy.shell.reading import Deletion, PathWord
+from leadrope.policy.shell.words import UNKNOWN, Word, names
 
 _REMOVERS = names("rm rmdir unlink shred srm trash trash-put gio-trash rimraf del-cli")
 _STARTERS = names("npx bunx pnpx")

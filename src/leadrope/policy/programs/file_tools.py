@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from leadrope.policy.effects import Grammar, Told, Words, options_used, other_options, parse, unknown_options
-from leadrope.policy.shell_words import UNKNOWN, Word, known, names
+from leadrope.policy.programs.effects import Grammar, Told, Words, options_used, other_options, parse, unknown_options
+from leadrope.policy.shell.words import UNKNOWN, Word, known, names
 from leadrope.regex import regex
 
 _TAR = Grammar(

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from leadrope.policy.shell_words import UNKNOWN, Word, known
+from leadrope.policy.shell.words import UNKNOWN, Word, known
 
 Role = Literal["inert", "builtin", "writer", "runner", "git", "script", "wrapper", "unknown"]
 Words = Sequence[Word]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from leadrope.policy.effects import (
+from leadrope.policy.programs.effects import (
     Grammar,
     Told,
     Words,
@@ -21,11 +21,11 @@ from leadrope.policy.effects import (
     parse,
     unknown_options,
 )
-from leadrope.policy.file_tools import file_tool
-from leadrope.policy.git_commands import git
-from leadrope.policy.interpreters import interpreter
-from leadrope.policy.read_tables import GRAMMARS
-from leadrope.policy.shell_words import UNKNOWN, names
+from leadrope.policy.programs.file_tools import file_tool
+from leadrope.policy.programs.git_commands import git
+from leadrope.policy.programs.interpreters import interpreter
+from leadrope.policy.programs.read_tables import GRAMMARS
+from leadrope.policy.shell.words import UNKNOWN, names
 from leadrope.regex import regex
 
 _MAKE = Grammar(

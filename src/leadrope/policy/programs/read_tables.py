@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from leadrope.policy.effects import Grammar
-from leadrope.policy.shell_words import names
+from leadrope.policy.programs.effects import Grammar
+from leadrope.policy.shell.words import names
 
 # No option of these writes a file, starts a program or changes anything, whichever system they come from. Their long
 # options are in read_options.

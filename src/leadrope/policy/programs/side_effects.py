@@ -14,9 +14,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from leadrope.policy.effects import Role
-from leadrope.policy.leftovers import Leftovers, leftovers
-from leadrope.policy.shell_words import UNKNOWN_PATH, Word, names
+from leadrope.policy.programs.effects import Role
+from leadrope.policy.programs.leftovers import Leftovers, leftovers
+from leadrope.policy.shell.words import UNKNOWN_PATH, Word, names
 from leadrope.regex import regex
 
 # Each write is compared with each program; this bounds the work of a text that is nothing but redirections.

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from leadrope import errors
-from leadrope.policy import defaults, files
-from leadrope.policy.document import Problem, Problems, suggest
-from leadrope.policy.project import ProjectFile, read_project
+from leadrope.policy.files import defaults, policy_file
+from leadrope.policy.files.document import Problem, Problems, suggest
+from leadrope.policy.files.project import ProjectFile, read_project
+from leadrope.policy.files.schema import PolicyRules
 from leadrope.policy.resolve import SHIPPED, EffectivePolicy, Layer, resolve, rules_of, with_defaults, without
-from leadrope.policy.schema import PolicyRules
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,9 +53,9 @@ def gather(
     leadrope.toml, `policies` the files of `--policy`, `values` and each of `more` a policy given in Python. Whatever
     cannot be used is an error, never a missing rule.
     """
-    user = files.UserFile(policy=files.PolicyFile(source=""))
+    user = policy_file.UserFile(policy=policy_file.PolicyFile(source=""))
     if config:
-        user = files.read_user(config, sets_aside=True)
+        user = policy_file.read_user(config, sets_aside=True)
     layers = [*with_defaults(user.policy.parts, defaults.rules(lists=user.policy.defaults))]
     if home is not None and user.policy.defaults:
         layers.append(Layer(SHIPPED, PolicyRules(protected_paths=defaults.own_paths(home, config)), True))
@@ -70,7 +70,7 @@ def gather(
     if project is not None:
         layers += project.policy.layers("project")
     for path in policies:
-        layers += files.read_policy(path).layers(f"run:{path.name}")
+        layers += policy_file.read_policy(path).layers(f"run:{path.name}")
     for rules in (*((values,) if values is not None else ()), *more):
         try:
             layers.append(Layer("run", rules_of(rules), True))

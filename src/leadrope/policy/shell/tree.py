@@ -7,19 +7,19 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from leadrope.policy.deletions import deletions
-from leadrope.policy.path_words import named_by, path_words
-from leadrope.policy.programs import obeys_input, tell
-from leadrope.policy.reading import PathWord
-from leadrope.policy.shell_scope import Scope, document, moved
-from leadrope.policy.shell_words import UNKNOWN, UNKNOWN_PATH, Word, WordReader, is_name, is_number, known, names
-from leadrope.policy.wrappers import only_bash
+from leadrope.policy.programs.catalog import obeys_input, tell
+from leadrope.policy.programs.deletions import deletions
+from leadrope.policy.programs.wrappers import only_bash
+from leadrope.policy.shell.path_words import named_by, path_words
+from leadrope.policy.shell.reading import PathWord
+from leadrope.policy.shell.scope import Scope, document, moved
+from leadrope.policy.shell.words import UNKNOWN, UNKNOWN_PATH, Word, WordReader, is_name, is_number, known, names
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-    from leadrope.policy.effects import Told
-    from leadrope.policy.shell import Scan
+    from leadrope.policy.programs.effects import Told
+    from leadrope.policy.shell.reader import Scan
 
 MAX_PROGRAMS = 200
 # Deeper than any command a person writes; the walk below calls itself about three times per level.

@@ -1,0 +1,1 @@
+"""Policy files: read, checked with file and line, and gathered into layers."""
