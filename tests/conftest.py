@@ -16,7 +16,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from leadrope.process import hold
+from leadrope.process import process_tree
 from leadrope.providers.claude_code.locate import bundled
 from process_tree import descendants
 
@@ -97,7 +97,7 @@ def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     give_up = time.monotonic() + THREAD_END_S
     # Where a busy machine takes its time to kill, a run has its answer before its guardian has ended.
-    while hold.late() and time.monotonic() < give_up:
+    while process_tree.late() and time.monotonic() < give_up:
         time.sleep(0.01)
     left = {pid: name for pid, name in _descendants(os.getpid()).items() if pid not in processes}
     assert not left, f"processes left behind: {left}"

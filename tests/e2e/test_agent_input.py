@@ -17,8 +17,8 @@ import pytest
 from leadrope import events
 from leadrope.core.request import McpServer
 from leadrope.process import child as children
-from leadrope.process import command_domain
 from leadrope.process.lines import Several
+from leadrope.process.sandbox import command_domain
 from leadrope.runtime import trust
 
 NOBODY = 65534

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import pytest
 
 from leadrope import Limits, McpServer, events
-from leadrope.process import command_domain
+from leadrope.process.sandbox import command_domain
 
 SERVER = str(Path(__file__).parents[1] / "data" / "mcp_server.py")
 SECRET = "token-of-the-server-4711"

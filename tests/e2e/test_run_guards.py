@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from leadrope import errors, events
-from leadrope.process import sandbox_trial
+from leadrope.process.sandbox import availability
 
 pytestmark = pytest.mark.skipif(
     shutil.which("bwrap") is None and os.environ.get("CI", "").lower() != "true", reason="bubblewrap is not installed"
@@ -254,9 +254,9 @@ async def test_mode_sandboxed_is_refused_where_there_is_no_sandbox(stage: Any, m
         await stage.play([], mode="sandboxed", walls="off")
     assert 'mode="edit"' in str(refused.value.hint)
     monkeypatch.setattr(
-        sandbox_trial,
+        availability,
         "_known",
-        sandbox_trial.Availability(ok=False, reason="bwrap is not installed", hint="Install it."),
+        availability.Availability(ok=False, reason="bwrap is not installed", hint="Install it."),
     )
     with pytest.raises(errors.SandboxUnavailable, match="bwrap is not installed") as missing:
         await stage.play([], mode="sandboxed")

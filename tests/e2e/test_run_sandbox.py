@@ -14,8 +14,9 @@ import pytest
 
 from leadrope import Limits, events, open_run
 from leadrope.process import child as processes
-from leadrope.process import reaper, sandbox_trial
-from leadrope.process.sandbox_values import MODEL_SOCKET, Forward, Sandbox, Socket
+from leadrope.process import reaper
+from leadrope.process.sandbox import availability
+from leadrope.process.sandbox.values import MODEL_SOCKET, Forward, Sandbox, Socket
 from leadrope.rehearsal import ModelServer
 
 NOBODY = 65534
@@ -49,7 +50,7 @@ def walls(stage: Any, monkeypatch: pytest.MonkeyPatch) -> Walls:
                 path=env["PATH"],
                 **fields,
             )
-            box = sandbox_trial.prepare(spec)
+            box = availability.prepare(spec)
             inside = {**env, **box.env, **(env_inside or {})}
             return await start(argv, env=inside, cwd=cwd, **{**options, "box": box.argv})
 

@@ -23,7 +23,7 @@ from leadrope.core import config as configs
 from leadrope.core import home
 from leadrope.policy.files import sources
 from leadrope.policy.resolve import EffectivePolicy
-from leadrope.process import command_domain, sandbox_look, sandbox_trial
+from leadrope.process.sandbox import availability, command_domain, probe
 from leadrope.providers.claude_code import credentials, locate
 from leadrope.runs import background, database, settings
 from leadrope.runtime import config_places, gatecheck, saved_agents
@@ -249,7 +249,7 @@ async def _sandbox(rules: EffectivePolicy) -> Check:
     missing = [
         package
         for program, package in (("bwrap", "bubblewrap"), ("socat", "socat"))
-        if shutil.which(program, path=sandbox_look.SYSTEM_PATH) is None
+        if shutil.which(program, path=probe.SYSTEM_PATH) is None
     ]
     hint = f"On Debian: apt install {' '.join(missing)}" if missing else None
     if "bubblewrap" in missing:
@@ -259,7 +259,7 @@ async def _sandbox(rules: EffectivePolicy) -> Check:
             message=f"bubblewrap not found: {fate}, and mode sandboxed is refused",
             hint=hint,
         )
-    found = await sandbox_trial.available()
+    found = await availability.available()
     if not found.ok:
         return Check(name="sandbox", status=without, message=f"{fate}; {found.say()}", hint=found.hint)
     if rules.sandbox == "off" and not is_model_only:

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from leadrope import errors
-from leadrope.process import hold, lines, reaper
+from leadrope.process import lines, process_tree, reaper
 from leadrope.process.streams import QUIET_S, Streams
 
 HIGH_WATER = 4 * lines.MIB
@@ -33,7 +33,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     survivors: int
     """What could not be killed in time: in uninterruptible sleep, or of another user."""
     survivor_names: tuple[str, ...] = ()
-    rung: hold.Rung
+    rung: process_tree.Rung
 
 
 class Child:
@@ -43,7 +43,7 @@ class Child:
         loop = asyncio.get_running_loop()
         self._loop = loop
         self._streams = streams
-        self._hold: hold.Hold | None = None
+        self._hold: process_tree.Hold | None = None
         self._exit: asyncio.Future[int] = loop.create_future()
         self._ended: asyncio.Future[Ending] = loop.create_future()
 
@@ -138,7 +138,7 @@ class Child:
         if not self._exit.done():
             self._exit.set_result(code)
 
-    def tree_ended(self, *, leftovers: int, survivors: int, names: str, rung: hold.Rung) -> None:
+    def tree_ended(self, *, leftovers: int, survivors: int, names: str, rung: process_tree.Rung) -> None:
         ending = Ending(
             exit_code=self._exit.result(),
             leftovers_killed=leftovers,
@@ -174,40 +174,40 @@ async def start(
     env = {reaper.TAG: secrets.token_hex(8), **env}
     tag = env[reaper.TAG]
     command = [*box, _resolve(argv[0], env), *argv[1:]]
-    has_guardian = guardian and hold.has_guardian()
+    has_guardian = guardian and process_tree.has_guardian()
     if box and not has_guardian:
         raise errors.SpawnFailed(
             f"{argv[0]} cannot be started in a sandbox without a guardian process",
             hint="Sandboxes need Linux and a Python that is not frozen; run without a sandbox otherwise.",
         )
-    holder: hold.Guarded | hold.Bare
+    holder: process_tree.Guarded | process_tree.Bare
     streams = Streams(
         spool_dir=spool_dir,
         high_water=high_water,
         low_water=low_water,
         on_stderr_line=on_stderr_line,
-        on_process_exited=lambda: holder.exited() if isinstance(holder, hold.Bare) else None,
+        on_process_exited=lambda: holder.exited() if isinstance(holder, process_tree.Bare) else None,
     )
     child = Child(streams)
     holder = (
-        hold.Guarded(child, tag=tag, boxed=bool(box), socket_input=socket_input)
+        process_tree.Guarded(child, tag=tag, boxed=bool(box), socket_input=socket_input)
         if has_guardian
-        else hold.Bare(child, tag=tag)
+        else process_tree.Bare(child, tag=tag)
     )
     child._hold = holder  # noqa: SLF001  # the two know each other: orders go down, reports come up
     try:
         await holder.start(command, env=env, cwd=cwd, streams=streams)
-    except hold.ExecFailed as error:
+    except process_tree.ExecFailed as error:
         await child.end(stop_s=0)
         raise _spawn_error(command[0], cwd, error.errno) from error
-    except hold.BoxFailed as error:
+    except process_tree.BoxFailed as error:
         await child.end(stop_s=0)
         raise errors.SpawnFailed(
             f"the sandbox around {argv[0]} could not be built: "
             + (" | ".join(child.stderr_tail[-3:]) or "bubblewrap said nothing"),
             hint="`leadrope doctor` tries the sandbox; a folder named for the run may be out of its reach.",
         ) from error
-    except hold.GuardianFailed as error:
+    except process_tree.GuardianFailed as error:
         await child.end(stop_s=0)
         raise errors.SpawnFailed(
             f"the guardian of {command[0]} ended before it could start it: "
@@ -217,7 +217,7 @@ async def start(
     except TimeoutError as error:
         await child.end(stop_s=0)
         raise errors.SpawnFailed(
-            f"{command[0]} was not running after {hold.START_S:.0f} s",
+            f"{command[0]} was not running after {process_tree.START_S:.0f} s",
             hint="Look for a machine without free memory, or a binary on a file system that does not answer.",
         ) from error
     except OSError as error:

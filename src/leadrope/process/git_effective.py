@@ -18,7 +18,7 @@ import msgspec
 
 from leadrope import errors
 from leadrope.confined import Folder, names, real_path
-from leadrope.process.sandbox_settings import PATH, Unreadable
+from leadrope.process.sandbox.git_config_copy import PATH, Unreadable
 
 TIMEOUT_S = 2.0
 MOST_BYTES = 4 * 1024 * 1024

@@ -16,8 +16,8 @@ from leadrope.core.tools import ToolCall
 from leadrope.policy import paths
 from leadrope.policy.call_analysis import Look
 from leadrope.policy.decide import Policy
-from leadrope.process import sandbox_guards
-from leadrope.process.sandbox_values import Sight
+from leadrope.process.sandbox import guards
+from leadrope.process.sandbox.values import Sight
 
 TIMEOUT_S = 10.0
 
@@ -89,7 +89,7 @@ async def _change(pid: int, wanted: str, places: Sequence[str]) -> str | None:
     try:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-I", "-S", sandbox_guards.__file__, str(pid), wanted, *places),
+            *("-I", "-S", guards.__file__, str(pid), wanted, *places),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,

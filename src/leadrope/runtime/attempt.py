@@ -17,7 +17,7 @@ from leadrope.core.request import RunRequest
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.policy.decide import Policy
 from leadrope.process.child import Child
-from leadrope.process.sandbox_values import Sight
+from leadrope.process.sandbox.values import Sight
 from leadrope.providers import base
 from leadrope.runtime import answers, hooks, memory, preflight
 from leadrope.runtime.answers import Answers, Replies

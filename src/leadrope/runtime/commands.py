@@ -37,10 +37,12 @@ from leadrope.core.tools import ToolCall
 from leadrope.policy.decide import Facts, Policy, Verdict, decide
 from leadrope.policy.resolve import SHIPPED, EffectivePolicy
 from leadrope.process import child as processes
-from leadrope.process import hold, plain_commands, reaper, rooms, sandbox_programs
-from leadrope.process.room_command import LIMIT_BYTES, Finished, OnOutput
-from leadrope.process.room_errors import NotStarted, RoomGone
-from leadrope.process.sandbox_values import Sight
+from leadrope.process import process_tree, reaper
+from leadrope.process.command_pool import client, plain_commands
+from leadrope.process.command_pool.command import LIMIT_BYTES, Finished, OnOutput
+from leadrope.process.command_pool.failures import NotStarted, RoomGone
+from leadrope.process.sandbox import programs
+from leadrope.process.sandbox.values import Sight
 from leadrope.providers import base
 from leadrope.providers.claude_code import env as environments
 from leadrope.runtime import access as accesses
@@ -126,8 +128,8 @@ class Commands:
         self._access = access or Access()
         self._opening = asyncio.Lock()
         self._place: _Place | None = None
-        self._warming: asyncio.Task[rooms.Room] | None = None
-        self._spare: rooms.Spare | None = None
+        self._warming: asyncio.Task[client.Room] | None = None
+        self._spare: client.Spare | None = None
         self._spare_in: tuple[int, int] | None = None
         self._has_run_plain = False
         self._is_closed = False
@@ -204,7 +206,7 @@ class Commands:
     @property
     def is_walled(self) -> bool:
         """Commands run behind walls. (They are planned at the first question.)"""
-        return hold.has_guardian() and bool(self._planned().built.level)
+        return process_tree.has_guardian() and bool(self._planned().built.level)
 
     @property
     def sight(self) -> Sight | None:
@@ -292,8 +294,8 @@ class Commands:
         if said_by_others or not self.is_walled:
             return False
         try:
-            sandbox_programs.files_of(tuple(sorted(rules.blocked_programs)), self._env["PATH"], must=True)
-        except sandbox_programs.Cannot:
+            programs.files_of(tuple(sorted(rules.blocked_programs)), self._env["PATH"], must=True)
+        except programs.Cannot:
             return False
         return True
 
@@ -385,7 +387,7 @@ class Commands:
             finally:
                 del self._at_work[me]
 
-    async def _begun(self, room: rooms.Room, order: _Order) -> Finished:
+    async def _begun(self, room: client.Room, order: _Order) -> Finished:
         # Taken after the wait: a shell for each that waits would be as many processes as if none waited.
         # Beside others it would save nothing: the processors are busy, and a shell that has waited forks once more.
         spare = self._take_spare(room) if len(self._at_work) == 1 and self._is_plain(order) else None
@@ -406,7 +408,7 @@ class Commands:
             on_output=order.on_output,
         )
 
-    async def _lost_by(self, room: rooms.Room, order: _Order, began_ns: int, others: Sequence[str]) -> tuple[str, ...]:
+    async def _lost_by(self, room: client.Room, order: _Order, began_ns: int, others: Sequence[str]) -> tuple[str, ...]:
         """What it wrote into the sandbox's own folders. Looked at in there, and only where something appeared."""
         if self._lost is None:
             self._lost = LostFiles(self._env["HOME"])
@@ -442,7 +444,7 @@ class Commands:
         is_short = len(script) <= SPARE_SCRIPT_CHARS
         return is_short and not order.env and not order.stdin and order.cwd in (None, self.cwd)
 
-    def _take_spare(self, room: rooms.Room) -> rooms.Spare | None:
+    def _take_spare(self, room: client.Room) -> client.Spare | None:
         """A shell that was started while the command before ran; from the second command on one waits for the next."""
         found, self._spare = self._spare, None
         # A command may have put another folder in the place of the workspace: the shell would wait in the old one.
@@ -490,8 +492,8 @@ class Commands:
             self._warming.add_done_callback(_looked_at)
             await asyncio.sleep(0)
 
-    async def _room(self) -> rooms.Room:
-        if not hold.has_guardian():
+    async def _room(self) -> client.Room:
+        if not process_tree.has_guardian():
             raise errors.SpawnFailed(
                 "commands of workflows need Linux and a Python that is not frozen",
                 hint="Run the workflow on Linux, in WSL or in a container.",
@@ -507,7 +509,7 @@ class Commands:
                 place.room = await self._open(place)
             return place.room
 
-    async def _open(self, place: _Place) -> rooms.Room:
+    async def _open(self, place: _Place) -> client.Room:
         try:
             child = await processes.start(
                 place.launch.argv,
@@ -555,8 +557,8 @@ class Commands:
             tmp, room, private = (run_dir.agent / name for name in ("tmp", "room", "config"))
             for folder in (tmp, room, private):
                 folder.mkdir(mode=0o700)
-            script = rooms.furnish(room)
-            door = rooms.Door(room)
+            script = client.furnish(room)
+            door = client.Door(room)
             launch = base.Launch(
                 argv=(sys.executable, "-IS", "-Xutf8", str(script), str(room)),
                 env={**self._env, "TMPDIR": str(tmp)},
@@ -603,14 +605,14 @@ class _Place:
     """Where the room is, or will be."""
 
     def __init__(
-        self, *, run_dir: RunDir, tmp: Path, door: rooms.Door, launch: base.Launch, built: walls.Built
+        self, *, run_dir: RunDir, tmp: Path, door: client.Door, launch: base.Launch, built: walls.Built
     ) -> None:
         self.run_dir = run_dir
         self.tmp = tmp
         self.door = door
         self.launch = launch
         self.built = built
-        self.room: rooms.Room | None = None
+        self.room: client.Room | None = None
 
     def remove(self) -> None:
         with contextlib.suppress(OSError):
@@ -665,7 +667,7 @@ def _words(argv: Sequence[str]) -> list[str]:
     return words
 
 
-def _looked_at(task: asyncio.Task[rooms.Room]) -> None:
+def _looked_at(task: asyncio.Task[client.Room]) -> None:
     """So that asyncio does not report a failure as forgotten."""
     if not task.cancelled():
         task.exception()

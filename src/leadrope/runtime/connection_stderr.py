@@ -11,8 +11,8 @@ import contextlib
 import os
 from collections.abc import Callable, Mapping
 
-from leadrope.process.command_domain import START_MARK
 from leadrope.process.lines import HeadAndTail
+from leadrope.process.sandbox.command_domain import START_MARK
 
 CHUNK = 64 * 1024
 """One read, which empties a pipe of the usual size; other work of the event loop comes between two of them."""

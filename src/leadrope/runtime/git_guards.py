@@ -16,9 +16,10 @@ import msgspec
 from leadrope import errors
 from leadrope.confined import Folder, real_path
 from leadrope.policy import git_programs
-from leadrope.process import git_effective, sandbox_settings
-from leadrope.process.sandbox_settings import Unreadable
-from leadrope.process.sandbox_values import Sight
+from leadrope.process import git_effective
+from leadrope.process.sandbox import git_config_copy
+from leadrope.process.sandbox.git_config_copy import Unreadable
+from leadrope.process.sandbox.values import Sight
 from leadrope.regex import regex
 
 MOST_SUBMODULES = 16
@@ -41,7 +42,7 @@ class GitNamed(msgspec.Struct, frozen=True, kw_only=True):
 
 def look(roots: Sequence[str], home: str, environ: Mapping[str, str]) -> GitNamed:
     """What the settings of these folders name inside them. Some 4 ms for each folder."""
-    if shutil.which("git", path=sandbox_settings.PATH) is None:
+    if shutil.which("git", path=git_config_copy.PATH) is None:
         return GitNamed()  # nobody would run anything
     found: dict[str, list[str]] = {"files": [], "includes": [], "folders": []}
     problem = ""
@@ -89,9 +90,9 @@ def names_programs(folder: str, home: str, environ: Mapping[str, str], sight: Si
     """
     try:
         for view in (*sight.views, *sight.own_settings) if sight is not None else ():
-            now = sandbox_settings.changed(view)
+            now = git_config_copy.changed(view)
             if now is not None:
-                copied = [(name, value, "") for name, values in sandbox_settings.read(now).items() for value in values]
+                copied = [(name, value, "") for name, values in git_config_copy.read(now).items() for value in values]
                 if any(name.startswith("include") for name, _, _ in copied):
                     return "include.path"
                 if (wrong := git_programs.runs_by_reading(copied)) or (wrong := _hook_setting(copied)):

@@ -14,7 +14,7 @@ from typing import Literal
 
 from leadrope.core import events
 from leadrope.core.tools import ToolCall
-from leadrope.process.sandbox_values import Sight
+from leadrope.process.sandbox.values import Sight
 from leadrope.regex import regex
 
 Exists = Callable[[str], bool]

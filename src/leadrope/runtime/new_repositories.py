@@ -13,7 +13,7 @@ from leadrope import errors
 from leadrope.confined.folder import Folder
 from leadrope.core import events
 from leadrope.policy import git_programs
-from leadrope.process import sandbox_settings
+from leadrope.process.sandbox import git_config_copy
 
 MOST_BYTES = 256 * 1024
 MOST_HOOKS = 1000
@@ -39,7 +39,7 @@ def armed(folder: str) -> str | None:
         return None
     except errors.UnsafeFile as error:
         return f"its git folder {error.reason}"
-    except (OSError, sandbox_settings.Unreadable) as error:
+    except (OSError, git_config_copy.Unreadable) as error:
         return f"its git folder cannot be read: {error}"
 
 
@@ -49,7 +49,7 @@ def _setting(git: Folder) -> str | None:
             return f"it has a {name}"
     if git.kind("config") is None:
         return None
-    settings = sandbox_settings.read(git.read_bytes("config", most=MOST_BYTES))
+    settings = git_config_copy.read(git.read_bytes("config", most=MOST_BYTES))
     return next((f"its setting {name}" for name in settings if git_programs.may_start(name)), None)
 
 

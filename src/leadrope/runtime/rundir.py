@@ -21,7 +21,7 @@ from pathlib import Path
 from leadrope import errors
 from leadrope.confined import Folder
 from leadrope.core import home
-from leadrope.process import sandbox_folders
+from leadrope.process.sandbox import folders as sandbox_folders
 from leadrope.providers import base
 
 PREFIX = "leadrope-run-"

@@ -16,8 +16,8 @@ from leadrope.core import connections, events, home
 from leadrope.core.request import RunRequest, normal_mode
 from leadrope.core.request_parts import extra_dirs
 from leadrope.policy.resolve import SHIPPED, EffectivePolicy
-from leadrope.process import sandbox_git, sandbox_trial
-from leadrope.process.sandbox_values import BASE, MODEL_SOCKET, PROXY_SOCKET, Forward, Sandbox, Sight, Socket
+from leadrope.process.sandbox import availability, git_folders
+from leadrope.process.sandbox.values import BASE, MODEL_SOCKET, PROXY_SOCKET, Forward, Sandbox, Sight, Socket
 from leadrope.providers import base
 from leadrope.runtime import git_guards, new_repositories, sandbox_paths, trust, walls_settings
 
@@ -130,7 +130,7 @@ async def grant(wanted: Wish, *, memory: Path | None = None) -> tuple[Wish, str]
     """
     if wanted.level is None:
         return wanted, ""
-    found = await sandbox_trial.available(whole=wanted.model_only or bool(wanted.inner), memory=memory)
+    found = await availability.available(whole=wanted.model_only or bool(wanted.inner), memory=memory)
     missing = found.reason if not found.ok else ""
     if found.ok and wanted.model_only and not found.model_only:
         missing = "a network of its own does not work here"
@@ -204,7 +204,7 @@ def build(
     gaps = git_guards.fill_gaps(targets.git, work) if granted.level == "workspace" else ()
     spec = _spec(granted, granted.level, request, launch, place, rules, doors, targets)
     try:
-        box = sandbox_trial.prepare(spec)
+        box = availability.prepare(spec)
         lacks = _lacks(granted, targets, box.unmasked)
     except (errors.BadValue, errors.BadDirectory, errors.SandboxUnavailable) as error:
         # A folder that cannot have walls (/tmp itself, say) must not stop a run that would do without them.
@@ -298,8 +298,8 @@ def _disarmed(built: Built, approved: Collection[str]) -> Iterator[events.Notice
     gaps = [path for path in built.gaps if not any(_is_at(wanted, real_path(path)) for wanted in approved)]
     named = "which git's settings name as a program"
     others = "by which git would run with other settings"
-    found = [(named, each) for each in sandbox_git.disarm(gaps)]
-    found += [(others, each) for each in sandbox_git.disarm(built.sight.plantable)]
+    found = [(named, each) for each in git_folders.disarm(gaps)]
+    found += [(others, each) for each in git_folders.disarm(built.sight.plantable)]
     for why, (path, problem) in found:
         now = f"it is now {path}.planted"
         if problem:

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 
 from leadrope.core import events
 from leadrope.policy import git_settings
-from leadrope.process import sandbox_settings
-from leadrope.process.sandbox_settings import View
+from leadrope.process.sandbox import git_config_copy
+from leadrope.process.sandbox.git_config_copy import View
 
 KEPT = "git_settings_kept"
 DROPPED = "git_settings_dropped"
@@ -21,22 +21,22 @@ def settle(views: Sequence[View]) -> Iterator[events.Notice]:
     """Takes a few milliseconds for each setting that was changed, and none where nothing was."""
     for view in views:
         try:
-            now = sandbox_settings.changed(view)
+            now = git_config_copy.changed(view)
             if now is not None:
                 yield from _settle(view, now)
-        except sandbox_settings.Unreadable as error:
+        except git_config_copy.Unreadable as error:
             yield _notice(DROPPED, f"what the agent made of {view.path} cannot be read ({error}); it stays as it was")
 
 
 def _settle(view: View, now: bytes) -> Iterator[events.Notice]:
-    changes = git_settings.judged(sandbox_settings.read(view.was), sandbox_settings.read(now))
+    changes = git_settings.judged(git_config_copy.read(view.was), git_config_copy.read(now))
     kept: list[str] = []
     other: list[str] = []
     for change in (change for change in changes if change.kind == "kept"):
         after = [value for value in change.after if value is not None]
         try:
-            is_done = sandbox_settings.write(view, change.name, before=change.before, after=after)
-        except sandbox_settings.Refused as error:
+            is_done = git_config_copy.write(view, change.name, before=change.before, after=after)
+        except git_config_copy.Refused as error:
             yield _notice(
                 DROPPED,
                 f"{_names([change.name])} of the agent could not be written to {view.path}: {error}; "

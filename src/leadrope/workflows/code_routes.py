@@ -6,7 +6,7 @@ import ast
 
 import msgspec
 
-from leadrope.process import room_code
+from leadrope.process.command_pool import code_runner
 
 
 class Routes(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,9 +21,9 @@ class Routes(msgspec.Struct, frozen=True, kw_only=True):
 def routes(code: str) -> Routes | None:
     """None for code that does not set `next`: a declaration alone, or the function `next()`, does not."""
     tree = ast.parse(code)
-    if not room_code.stores(tree, "next"):
+    if not code_runner.stores(tree, "next"):
         return None
-    nodes = room_code.own_nodes(tree)
+    nodes = code_runner.own_nodes(tree)
     literals: dict[str, None] = {}
     settled: set[int] = set()
     assigned = [node for node in nodes if isinstance(node, ast.Assign | ast.AnnAssign)]

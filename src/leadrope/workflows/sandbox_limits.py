@@ -17,7 +17,7 @@ import msgspec
 
 from leadrope.core import events
 from leadrope.core.tools import ToolCall
-from leadrope.process.sandbox_values import BASE, Sight
+from leadrope.process.sandbox.values import BASE, Sight
 from leadrope.regex import regex
 from leadrope.runtime import held, lost_files
 

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from leadrope.process import child as processes
-from leadrope.process import sandbox_trial
-from leadrope.process.sandbox_values import Sandbox
+from leadrope.process.sandbox import availability
+from leadrope.process.sandbox.values import Sandbox
 
 DATA = Path(__file__).parents[2] / "data" / "commands" / "evil.yaml"
 # The program that the commands start, and how it is seen: it leaves a mark.
@@ -83,7 +83,7 @@ async def test_none_of_the_commands_starts_a_masked_program(tmp_path: Path, is_m
         masked=("evil", f"{root}/bin/evil") if is_masked else (),
         network="model-only",
     )
-    box = sandbox_trial.prepare(spec)
+    box = availability.prepare(spec)
     argv = [python, "-I", "-S", str(root / "driver.py"), str(root)]
     child = await processes.start(
         argv, env={"PATH": spec.path, **box.env}, cwd=str(root), spool_dir=str(run_dir), box=box.argv

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from leadrope.process import sandbox_trial
 from leadrope.process.child import Child, Ending, start
-from leadrope.process.sandbox_values import Sandbox
+from leadrope.process.sandbox import availability
+from leadrope.process.sandbox.values import Sandbox
 
 Starter = Callable[..., Awaitable[Child]]
 
@@ -53,7 +53,7 @@ class Room:
         self.folder = folder
         self.ws, self.run, self.home = folder / "ws", folder / "run", folder / "home"
         self.elsewhere, self.own = folder / "elsewhere", folder / "leadrope"
-        self.box = sandbox_trial.Box()
+        self.box = availability.Box()
         self.config = self.own / "sessions" / "s1" / "config"
         for path in (self.ws, self.run / "tmp", self.home / ".ssh", self.home / ".aws", self.elsewhere, self.config):
             path.mkdir(parents=True)
@@ -92,7 +92,7 @@ class Room:
 
     async def begin(self, script: str, *arguments: str, altered: Callable[[str], str] = str, **fields: Any) -> Child:
         spec = self.spec(**fields)
-        box = self.box = sandbox_trial.prepare(spec)
+        box = self.box = availability.prepare(spec)
         env = {"PATH": spec.path, "HOME": spec.home, "TMPDIR": f"{spec.run_dir}/tmp", **box.env}
         command = ["/bin/bash", "-c", script, "child", *arguments]
         return await start(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from leadrope.process import hold, reaper
+from leadrope.process import process_tree, reaper
 from leadrope.process.child import Child, Ending, start
 
 Starter = Callable[..., Awaitable[Child]]
@@ -121,12 +121,12 @@ async def test_what_cannot_be_killed_is_told_in_time_and_still_killed_later(
     await until(lambda: any(argv.startswith(marker) for argv in survivors().values()))
     pid = next(pid for pid, argv in survivors().items() if argv.startswith(marker))
     traced = Traced(pid, before_exit=True)
-    guardians = [process.pid for process in hold._LATE]
+    guardians = [process.pid for process in process_tree._LATE]
     began = time.monotonic()
     ending = await child.end(stop_s=STOP_S)
     assert time.monotonic() - began < ANSWER_S
     assert (ending.survivors, ending.survivor_names) == (1, ("sleep",))
-    late = [process for process in hold._LATE if process.pid not in guardians]
+    late = [process for process in process_tree._LATE if process.pid not in guardians]
     assert len(late) == 1, "its guardian goes on"
     traced.let_die()
     await until(lambda: late[0].poll() is not None)

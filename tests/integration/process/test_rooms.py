@@ -16,10 +16,10 @@ import pytest
 
 from leadrope import errors
 from leadrope.process import child as processes
-from leadrope.process import rooms
-from leadrope.process.room_command import Finished
-from leadrope.process.room_errors import CommandLost, NotStarted, RoomGone
-from leadrope.process.rooms import Door, Room
+from leadrope.process.command_pool import client
+from leadrope.process.command_pool.client import Door, Room
+from leadrope.process.command_pool.command import Finished
+from leadrope.process.command_pool.failures import CommandLost, NotStarted, RoomGone
 
 Survivors = Callable[[], dict[int, str]]
 Until = Callable[[Callable[[], bool]], Awaitable[None]]
@@ -46,7 +46,7 @@ class Bench:
 async def opened(folder: Path) -> Room:
     inside = folder / "room"
     inside.mkdir(exist_ok=True)
-    script = rooms.furnish(inside)
+    script = client.furnish(inside)
     door = Door(inside)
     argv = [sys.executable, "-IS", "-Xutf8", str(script), str(inside)]
     child = await processes.start(argv, env={"PATH": os.environ["PATH"]}, cwd=str(folder), spool_dir=str(folder))
@@ -125,7 +125,7 @@ async def test_a_hundred_at_once_keep_apart(bench: Bench) -> None:
 
 
 async def test_more_than_the_room_takes_wait_for_their_turn(bench: Bench) -> None:
-    done = await asyncio.gather(*(bench.sh("echo a") for _ in range(rooms.MOST_AT_ONCE + 20)))
+    done = await asyncio.gather(*(bench.sh("echo a") for _ in range(client.MOST_AT_ONCE + 20)))
     assert {one.stdout for one in done} == {b"a\n"}
 
 
@@ -183,7 +183,7 @@ async def test_a_room_that_does_not_come_up_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(errors.SpawnFailed, match="did not come up"):
         await door.open(child)
     await child.end()
-    assert not (inside / "room.sock").exists()
+    assert not (inside / "pool.sock").exists()
 
 
 # -- endings ----------------------------------------------------------------------------------------------------------
@@ -273,7 +273,7 @@ async def test_a_lane_that_was_stopped_is_woken_to_be_ended(bench: Bench) -> Non
 async def test_a_room_that_was_stopped_is_ended_with_all_that_is_in_it(
     tmp_path: Path, survivors: Survivors, marker: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rooms, "UNHEARD_S", 1.0)
+    monkeypatch.setattr(client, "UNHEARD_S", 1.0)
     room = await opened(tmp_path)
     stop = f"{SLEEP} & read _ _ _ room _ </proc/$PPID/stat; kill -STOP $room; wait"
     with pytest.raises(CommandLost):

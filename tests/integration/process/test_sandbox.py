@@ -22,8 +22,8 @@ from typing import Any
 
 import pytest
 
-from leadrope.process import sandbox_trial
-from leadrope.process.sandbox_values import PROXY_SOCKET, Forward, Limits, Socket
+from leadrope.process.sandbox import availability
+from leadrope.process.sandbox.values import PROXY_SOCKET, Forward, Limits, Socket
 
 NOBODY = 65534
 ROOT = os.geteuid() == 0
@@ -302,17 +302,19 @@ async def test_what_is_kept_stays_as_it_is_inside_of_a_writable_workspace(room: 
 
 
 async def test_available_has_really_tried() -> None:
-    found = await sandbox_trial.available()
+    found = await availability.available()
     assert found.ok, found
     assert found.model_only
     assert found.settings
     assert found.caches
     assert found.drops_root == ROOT
     assert found.nested == (not ROOT)
-    assert found is await sandbox_trial.available()
+    assert found is await availability.available()
 
 
-TRY = "import asyncio; from leadrope.process.sandbox_trial import available; print(asyncio.run(available()).say())"
+TRY = (
+    "import asyncio; from leadrope.process.sandbox.availability import available; print(asyncio.run(available()).say())"
+)
 
 
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
@@ -371,16 +373,16 @@ async def test_a_box_that_worked_is_remembered_until_something_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each start of the program would pay for a trial of its own; a memory that fits another machine is not used."""
-    monkeypatch.setattr(sandbox_trial, "_known", None)
-    monkeypatch.setattr(sandbox_trial, "_box", None)
-    assert (await sandbox_trial.available(whole=False, memory=tmp_path)).ok
-    memory = tmp_path / sandbox_trial.MEMORY
+    monkeypatch.setattr(availability, "_known", None)
+    monkeypatch.setattr(availability, "_box", None)
+    assert (await availability.available(whole=False, memory=tmp_path)).ok
+    memory = tmp_path / availability.MEMORY
     known = memory.read_text()
     with monkeypatch.context() as nowhere:
         nowhere.setattr(tempfile, "tempdir", "/no/such/folder")  # no trial could be made
-        nowhere.setattr(sandbox_trial, "_box", None)
-        assert (await sandbox_trial.available(whole=False, memory=tmp_path)).ok
+        nowhere.setattr(availability, "_box", None)
+        assert (await availability.available(whole=False, memory=tmp_path)).ok
     memory.write_text("another machine")
-    monkeypatch.setattr(sandbox_trial, "_box", None)
-    assert (await sandbox_trial.available(whole=False, memory=tmp_path)).ok
+    monkeypatch.setattr(availability, "_box", None)
+    assert (await availability.available(whole=False, memory=tmp_path)).ok
     assert memory.read_text() == known

@@ -17,8 +17,9 @@ import msgspec
 import pytest
 
 from leadrope import errors
-from leadrope.process import guardian, sandbox_trial
+from leadrope.process import guardian
 from leadrope.process.child import Ending, start
+from leadrope.process.sandbox import availability
 
 Survivors = Callable[[], dict[int, str]]
 Until = Callable[[Callable[[], bool]], Awaitable[None]]
@@ -88,12 +89,12 @@ async def test_exit_codes_and_leftovers_are_told(room: Any, script: str, marker:
 async def test_an_agent_that_ends_at_once_is_told_from_a_box_that_failed(room: Any, fault_count: int) -> None:
     for _ in range(fault_count):
         assert (await room.play("exit 9")).code == 9
-    box = sandbox_trial.prepare(room.spec())
+    box = availability.prepare(room.spec())
     shutil.rmtree(room.config)
     with pytest.raises(errors.SpawnFailed, match=rf"could not be built.*{room.config}"):
         await start(["true"], env={"PATH": SYSTEM_PATH}, cwd=str(room.ws), spool_dir=str(room.folder), box=box.argv)
     with pytest.raises(errors.BadDirectory, match=f"{room.config} does not exist"):
-        sandbox_trial.prepare(room.spec())
+        availability.prepare(room.spec())
 
 
 @pytest.mark.fault
@@ -125,9 +126,9 @@ async def test_processes_that_fork_without_pause_end_with_the_namespace(
 SUPERVISOR = """
 import asyncio, sys
 import msgspec
-from leadrope.process import guardian, sandbox_trial
+from leadrope.process import guardian; from leadrope.process.sandbox import availability as sandbox_trial
 from leadrope.process.child import start
-from leadrope.process.sandbox_values import Sandbox
+from leadrope.process.sandbox.values import Sandbox
 
 async def main():
     spec = msgspec.json.decode(sys.argv[1], type=Sandbox)

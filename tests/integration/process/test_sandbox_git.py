@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from leadrope.process import sandbox_git, sandbox_settings, sandbox_trial
+from leadrope.process.sandbox import availability, git_config_copy, git_folders
 
 
 async def repository(room: Any, *, is_worktree: bool) -> Path:
@@ -65,7 +65,7 @@ async def test_settings_can_be_changed_and_the_users_own_file_is_not(room: Any, 
     assert (git / "config").read_bytes() == before
     assert not (git / "config").is_symlink()
     (view,) = (view for view in room.box.sight.views if view.path == str(git / "config"))
-    assert sandbox_settings.changed(view) == (room.ws / "seen").read_bytes()
+    assert git_config_copy.changed(view) == (room.ws / "seen").read_bytes()
 
 
 async def test_each_box_begins_with_the_users_settings(room: Any) -> None:
@@ -73,7 +73,7 @@ async def test_each_box_begins_with_the_users_settings(room: Any) -> None:
     first = await room.play("git config user.name B && git config user.name")
     second = await room.play("git config user.name; git config remote.origin.url | grep -c remote")
     assert (first.out, second.out) == ("B", "A\n1")
-    assert sandbox_settings.changed(room.box.sight.views[0]) is None
+    assert git_config_copy.changed(room.box.sight.views[0]) is None
 
 
 async def test_where_links_cannot_be_mounted_the_settings_are_read_only(room: Any) -> None:
@@ -102,7 +102,7 @@ LEFT: dict[str, Callable[[Path], object]] = {
     "a folder": lambda copy: copy.mkdir(),
     "a pipe": os.mkfifo,
     "nothing": lambda _: None,
-    "too much": lambda copy: copy.write_bytes(b"#" * (sandbox_settings.MOST_BYTES + 1)),
+    "too much": lambda copy: copy.write_bytes(b"#" * (git_config_copy.MOST_BYTES + 1)),
 }
 
 
@@ -110,16 +110,16 @@ LEFT: dict[str, Callable[[Path], object]] = {
 def test_what_is_left_in_place_of_a_copy_is_not_followed(tmp_path: Path, left: str) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "config").write_text("[user]\nname = A\n")
-    (view,) = sandbox_settings.make([str(tmp_path / "config")], str(tmp_path / "run"))
+    (view,) = git_config_copy.make([str(tmp_path / "config")], str(tmp_path / "run"))
     copy = Path(view.link).with_name("config")
     copy.unlink()
     LEFT[left](copy)
-    with pytest.raises(sandbox_settings.Unreadable):
-        sandbox_settings.changed(view)
+    with pytest.raises(git_config_copy.Unreadable):
+        git_config_copy.changed(view)
     copy.parent.rename(tmp_path / "elsewhere")
     copy.parent.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(sandbox_settings.Unreadable):
-        sandbox_settings.changed(view)
+    with pytest.raises(git_config_copy.Unreadable):
+        git_config_copy.changed(view)
 
 
 PLANTS = {
@@ -184,13 +184,13 @@ async def test_what_git_runs_later_cannot_be_planted(room: Any, is_worktree: boo
     script = "echo x > f && git add f && git commit -qm two && git switch -qc topic && git log --format=%s | head -1\n"
     script += "\n".join(f"( {plant.format(git=git)} ) && echo 'PLANTED {name}'" for name, plant in PLANTS.items())
     script += "\n" + "\n".join(f"( {plant.format(git=git)} ) || echo 'FAILED {name}'" for name, plant in COPIES.items())
-    plantable = sandbox_trial.prepare(room.spec()).sight.plantable
+    plantable = availability.prepare(room.spec()).sight.plantable
     before = settings_of(main)
     done = await room.play(f"{script}\n echo {room.ws} > {git}/commondir")
     assert done.out == "two", done
-    now = sandbox_trial.prepare(room.spec()).sight.plantable
+    now = availability.prepare(room.spec()).sight.plantable
     assert f"{git}/commondir" not in now, "what was there before is not taken away"
-    assert list(sandbox_git.disarm(plantable)) == [(f"{git}/commondir", "")]
+    assert list(git_folders.disarm(plantable)) == [(f"{git}/commondir", "")]
     await room.git(("-C", str(room.ws), "status"), ("-C", str(main), "status"), ("-C", str(other), "status"))
     assert not list((main / ".git" / "hooks").iterdir())
     assert settings_of(main) == before
@@ -206,7 +206,7 @@ async def test_settings_that_would_count_later_are_put_aside(room: Any, is_workt
     own = git / "worktrees" / room.ws.name if is_worktree else git
     done = await room.play(f"echo '[core]' > {own}/config.worktree; git status -s; echo over")
     assert done.out == "over", done
-    assert list(sandbox_git.disarm(room.box.sight.plantable)) == [(f"{own}/config.worktree", "")]
+    assert list(git_folders.disarm(room.box.sight.plantable)) == [(f"{own}/config.worktree", "")]
     assert not (own / "config.worktree").exists()
     assert (own / "config.worktree.planted").exists()
 

@@ -17,8 +17,8 @@ import pytest
 
 from leadrope import errors
 from leadrope.core.tools import ToolCall
-from leadrope.process import rooms
-from leadrope.process.room_errors import CommandLost
+from leadrope.process.command_pool import client
+from leadrope.process.command_pool.failures import CommandLost
 from leadrope.runtime.commands import Commands
 
 Survivors = Callable[[], dict[int, str]]
@@ -160,7 +160,7 @@ async def test_a_lost_room_is_opened_again(desk: Desk, survivors: Survivors, mar
 async def test_commands_that_waited_for_their_turn_get_another_room(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rooms, "MOST_AT_ONCE", 1)
+    monkeypatch.setattr(client, "MOST_AT_ONCE", 1)
     async with desk.open() as commands:
         killer = asyncio.create_task(commands.shell("kill -9 -- $(ps -o ppid= $PPID); sleep 9"))
         waiting = [asyncio.create_task(commands.run(["echo", str(n)])) for n in range(5)]

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from leadrope.process import rooms, sandbox_trial
-from leadrope.process.room_errors import CommandLost, RoomGone
+from leadrope.process.command_pool import client
+from leadrope.process.command_pool.failures import CommandLost, RoomGone
+from leadrope.process.sandbox import availability
 from leadrope.runtime.commands import Commands
 
 Until = Callable[[Callable[[], bool]], Awaitable[None]]
@@ -47,7 +48,7 @@ def _environ(folder: Path) -> dict[str, str]:
 
 def _take_walls(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a machine on which boxes do not work."""
-    monkeypatch.setattr(sandbox_trial, "_known", sandbox_trial.Availability(ok=False, reason="not here"))
+    monkeypatch.setattr(availability, "_known", availability.Availability(ok=False, reason="not here"))
 
 
 @pytest.fixture(params=["behind walls", "without walls"])
@@ -131,7 +132,7 @@ async def test_time_and_size_count_for_a_script_that_was_waited_for(commands: Co
 
 
 async def test_what_waits_for_its_turn_has_no_shell_yet(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rooms, "MOST_AT_ONCE", 3)
+    monkeypatch.setattr(client, "MOST_AT_ONCE", 3)
     script = "touch run-$$; sleep 0.02; ls run-* | wc -l; rm run-$$"
     done = await asyncio.gather(*(commands.shell(script) for _ in range(20)))
     assert {int(one.stdout) for one in done} <= {1, 2, 3}
@@ -190,7 +191,7 @@ def _has_ended(wire: socket.socket) -> bool:
 
 
 async def test_nothing_is_started_behind_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: Until) -> None:
-    monkeypatch.setattr(rooms, "MOST_AT_ONCE", 1)
+    monkeypatch.setattr(client, "MOST_AT_ONCE", 1)
     ran = tmp_path / "ran"
     async with Commands(tmp_path, environ=_environ(tmp_path)) as commands:
         running = [asyncio.create_task(commands.shell("echo >>ran; sleep 1000")) for _ in range(3)]

@@ -12,7 +12,7 @@ import pytest
 
 from leadrope import RunRequest
 from leadrope.core.config import Config
-from leadrope.process.sandbox_values import Sight
+from leadrope.process.sandbox.values import Sight
 from leadrope.providers import base
 from leadrope.runtime import prepare, walls
 

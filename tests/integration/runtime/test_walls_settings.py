@@ -12,8 +12,8 @@ import pytest
 
 from hostile_folders import swapping
 from leadrope import events
-from leadrope.process import sandbox_settings
-from leadrope.process.sandbox_settings import View
+from leadrope.process.sandbox import git_config_copy
+from leadrope.process.sandbox.git_config_copy import View
 from leadrope.runtime import walls_settings
 
 NOBODY = 65534
@@ -39,7 +39,7 @@ class Desk:
         self.copy = Path(self.view.link).with_name("config")
 
     def copied(self) -> View:
-        (view,) = sandbox_settings.make([str(self.config)], str(self.run_dir))
+        (view,) = git_config_copy.make([str(self.config)], str(self.run_dir))
         return view
 
     def mine(self, name: str, value: str) -> None:
@@ -197,7 +197,7 @@ def test_a_copy_that_is_none_any_more_is_dropped(desk: Desk, tmp_path: Path, tra
         case "hard link":
             os.link(tmp_path / "other", desk.copy)
         case "large":
-            desk.copy.write_bytes(b"#" * (sandbox_settings.MOST_BYTES + 1))
+            desk.copy.write_bytes(b"#" * (git_config_copy.MOST_BYTES + 1))
     before = desk.config.read_bytes()
     (notice,) = desk.settle()
     assert notice.code == walls_settings.DROPPED

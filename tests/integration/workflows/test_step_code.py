@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from leadrope.process import room_code
+from leadrope.process.command_pool import code_runner
 from leadrope.workflows.problems import BadWorkflow
 from leadrope.workflows.report import FlowResult
 
@@ -107,7 +107,7 @@ async def test_a_traceback_shows_the_lines_of_the_code_and_no_others(shop: Any) 
     told = problem(await shop.run(flow(code), {"x": 1}))
     assert 'File "<code>", line 4, in <module>\n    result = inner(0)' in told.message
     assert 'File "<code>", line 2, in inner\n    return 1 / n' in told.message
-    assert "room_code" not in told.message
+    assert "code_runner" not in told.message
     assert told.message.count("ZeroDivisionError: division by zero") == 1, (
         "the error stands at the top, and there alone"
     )
@@ -226,12 +226,12 @@ async def test_a_name_that_is_no_variable_is_refused(shop: Any) -> None:
 )
 def test_types_are_told_by_their_outer_name(annotation: str, fitting: Any, unfitting: Any) -> None:
     node = ast.parse(annotation, mode="eval").body
-    assert room_code.fits(fitting, node)
-    assert not room_code.fits(unfitting, node)
+    assert code_runner.fits(fitting, node)
+    assert not code_runner.fits(unfitting, node)
 
 
 @pytest.mark.parametrize("annotation", ["Any", "object", "MyType", "np.ndarray", "1 + 1", "lambda: 0"])
 def test_a_type_that_is_not_known_fits_all(annotation: str) -> None:
     node = ast.parse(annotation, mode="eval").body
     values: tuple[Any, ...] = (1, "a", None, [], os)
-    assert all(room_code.fits(value, node) for value in values)
+    assert all(code_runner.fits(value, node) for value in values)

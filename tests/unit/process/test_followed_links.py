@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from leadrope.confined import real_path
-from leadrope.process.sandbox_toolchains import _followed
+from leadrope.process.sandbox.toolchains import _followed
 
 PLACES = ["bin", "etc/alternatives", "opt/tool/bin", "home/u"]
 

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from leadrope.process import plain_commands
+from leadrope.process.command_pool import plain_commands
 
 SIGNS = '$ ` \\ " * ? [a] {a,b} ~ ~x ! ^ & | ; < > ( ) #a =~ a;b a&b $(a)'
 

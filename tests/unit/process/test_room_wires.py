@@ -14,10 +14,10 @@ from typing import Any, cast
 import pytest
 
 from leadrope.process.child import Child
-from leadrope.process.room_command import Command, Ended
-from leadrope.process.room_errors import CommandLost, NotStarted, lane_lost
-from leadrope.process.room_wires import Lane, Wire
-from leadrope.process.rooms import Room
+from leadrope.process.command_pool.channel import Lane, Wire
+from leadrope.process.command_pool.client import Room
+from leadrope.process.command_pool.command import Command, Ended
+from leadrope.process.command_pool.failures import CommandLost, NotStarted, lane_lost
 
 BODY = {"argv": ["true"], "cwd": "/", "env": {}}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from leadrope.process import sandbox_git
+from leadrope.process.sandbox import git_folders
 
 
 @pytest.fixture
@@ -27,11 +27,11 @@ def test_it_is_put_aside(git: Path, tmp_path: Path, kind: str, in_the_way: str) 
     (tmp_path / "outside" / "file").write_text("x")
     put(git / "commondir", kind, tmp_path)
     put(git / "commondir.planted", in_the_way, tmp_path)
-    assert list(sandbox_git.disarm([f"{git}/commondir"])) == [(f"{git}/commondir", "")]
+    assert list(git_folders.disarm([f"{git}/commondir"])) == [(f"{git}/commondir", "")]
     assert not os.path.lexists(git / "commondir")
     assert os.path.lexists(git / "commondir.planted")
     assert (tmp_path / "outside" / "file").read_text() == "x"
-    assert list(sandbox_git.disarm([f"{git}/commondir"])) == []
+    assert list(git_folders.disarm([f"{git}/commondir"])) == []
 
 
 def put(path: Path, kind: str, folder: Path) -> None:
@@ -51,7 +51,7 @@ def test_a_git_folder_that_became_a_link_is_said_and_left(git: Path, tmp_path: P
     git.rename(tmp_path / "moved")
     (tmp_path / "moved" / "commondir").write_text("x")
     git.symlink_to(tmp_path / "moved")
-    ((path, problem),) = sandbox_git.disarm([f"{git}/commondir"])
+    ((path, problem),) = git_folders.disarm([f"{git}/commondir"])
     assert path == f"{git}/commondir"
     assert "is a link, not a folder" in problem
     assert (tmp_path / "moved" / "commondir").exists()
@@ -62,11 +62,11 @@ def test_gaps_are_filled_inside_of_the_git_folder_only(git: Path, tmp_path: Path
     (git / "hooks").symlink_to(tmp_path / "outside" / "hooks")
     (git / "worktrees" / "b").symlink_to(tmp_path / "outside")
     (git / "config.worktree").symlink_to(tmp_path / "outside" / "made")
-    sandbox_git.fill_gaps(str(git))
+    git_folders.fill_gaps(str(git))
     assert list((tmp_path / "outside").iterdir()) == []
     assert (git / "worktrees" / "a" / "config.worktree").read_text() == ""
 
 
 def test_a_pointer_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / ".git")
-    assert sandbox_git.outer_git_dir(str(tmp_path), writable=[str(tmp_path)]) is None
+    assert git_folders.outer_git_dir(str(tmp_path), writable=[str(tmp_path)]) is None

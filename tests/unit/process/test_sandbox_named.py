@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from leadrope.process import sandbox_git, sandbox_programs
-from leadrope.process.sandbox_mounts import sight
-from leadrope.process.sandbox_named import named
-from leadrope.process.sandbox_values import BASE, Machine, Place, Sandbox
+from leadrope.process.sandbox import git_folders
+from leadrope.process.sandbox import programs as sandbox_programs
+from leadrope.process.sandbox.configured_paths import named
+from leadrope.process.sandbox.mounts import sight
+from leadrope.process.sandbox.values import BASE, Machine, Place, Sandbox
 
 
 def file(path: Path, text: str = "") -> Path:
@@ -108,10 +109,10 @@ def test_the_files_that_a_git_configuration_includes_are_known(home: Path) -> No
     )
     work, b, c = (file(home / name) for name in (".gitconfig-work", "b", "c"))
     b.write_text("[INCLUDE]\n  path = c\n[include]\npath = missing\n")
-    assert sandbox_git.included(str(config), str(home)) == (str(work), str(b), str(c))
-    assert sandbox_git.included(str(home / "none"), str(home)) == ()
+    assert git_folders.included(str(config), str(home)) == (str(work), str(b), str(c))
+    assert git_folders.included(str(home / "none"), str(home)) == ()
     c.write_text("[include]\npath = .gitconfig\n")
-    assert len(sandbox_git.included(str(config), str(home))) == 3, "a circle ends"
+    assert len(git_folders.included(str(config), str(home))) == 3, "a circle ends"
 
 
 def test_a_program_that_is_the_shell_can_be_left_as_it_is() -> None:

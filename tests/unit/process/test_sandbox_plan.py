@@ -11,19 +11,11 @@ import msgspec
 import pytest
 
 from leadrope import errors
-from leadrope.process import sandbox_git, sandbox_programs
 from leadrope.process.guardian import FURNITURE
-from leadrope.process.sandbox import plan, variables
-from leadrope.process.sandbox_toolchains import toolchains
-from leadrope.process.sandbox_values import (
-    Forward,
-    Limits,
-    Machine,
-    Place,
-    Sandbox,
-    Socket,
-    User,
-)
+from leadrope.process.sandbox import git_folders, programs
+from leadrope.process.sandbox.command_line import plan, variables
+from leadrope.process.sandbox.toolchains import toolchains
+from leadrope.process.sandbox.values import Forward, Limits, Machine, Place, Sandbox, Socket, User
 
 HOME = "/home/u"
 SPEC = Sandbox(
@@ -297,14 +289,14 @@ def test_a_masked_program_is_found_by_every_name(tmp_path: Path) -> None:
     os.link(one, tmp_path / "b" / "innocent")
     (tmp_path / "b" / "link").symlink_to(one)
     path = f"{tmp_path}/a:{tmp_path}/b"
-    found = sandbox_programs.files_of(("evil",), path)
+    found = programs.files_of(("evil",), path)
     assert {str(one), str(two), str(tmp_path / "b" / "innocent")} == {
-        file for file in found if not file.endswith(sandbox_programs.MULTI_CALL)
+        file for file in found if not file.endswith(programs.MULTI_CALL)
     }
-    assert str(two) in sandbox_programs.files_of((str(two),), path)
-    assert sandbox_programs.files_of((), path) == ()
-    with pytest.raises(sandbox_programs.Cannot):
-        sandbox_programs.files_of(("sh",), path)
+    assert str(two) in programs.files_of((str(two),), path)
+    assert programs.files_of((), path) == ()
+    with pytest.raises(programs.Cannot):
+        programs.files_of(("sh",), path)
 
 
 def git(*words: str) -> None:
@@ -316,14 +308,14 @@ def test_a_worktree_tells_its_repository_and_only_a_real_one(tmp_path: Path) -> 
     git("init", "-q", str(main))
     git("-C", str(main), "commit", "-q", "--allow-empty", "-m", "zero")
     git("-C", str(main), "worktree", "add", "-q", str(tree))
-    found = sandbox_git.outer_git_dir(str(tree), writable=[str(tree)])
+    found = git_folders.outer_git_dir(str(tree), writable=[str(tree)])
     assert found == str(main / ".git")
-    assert str(main / ".git" / "config") in sandbox_git.git_risks(found)
-    assert sandbox_git.outer_git_dir(str(main), writable=[str(main)]) is None
+    assert str(main / ".git" / "config") in git_folders.git_risks(found)
+    assert git_folders.outer_git_dir(str(main), writable=[str(main)]) is None
     # What lies in a writable place needs no door of its own, and must not be believed.
-    assert sandbox_git.outer_git_dir(str(tree), writable=[str(tree), str(main)]) is None
+    assert git_folders.outer_git_dir(str(tree), writable=[str(tree), str(main)]) is None
     (tree / ".git").write_text(f"gitdir: {tmp_path}")
-    assert sandbox_git.outer_git_dir(str(tree), writable=[str(tree)]) is None
+    assert git_folders.outer_git_dir(str(tree), writable=[str(tree)]) is None
 
 
 def test_a_folder_named_worktrees_gives_an_agent_no_way_to_its_parent(tmp_path: Path) -> None:
@@ -336,4 +328,4 @@ def test_a_folder_named_worktrees_gives_an_agent_no_way_to_its_parent(tmp_path: 
     (outer / "HEAD").touch()
     (tree / ".git").write_text(f"gitdir: {tree}")
     (tree / "gitdir").write_text(f"{tree}/.git")
-    assert sandbox_git.outer_git_dir(str(tree), writable=[str(tree)]) is None
+    assert git_folders.outer_git_dir(str(tree), writable=[str(tree)]) is None

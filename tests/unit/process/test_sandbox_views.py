@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from leadrope.process import sandbox_git, sandbox_views
-from leadrope.process.sandbox import plan
-from leadrope.process.sandbox_settings import View
-from leadrope.process.sandbox_toolchains import caches
-from leadrope.process.sandbox_values import Cache, Machine, Place, Sandbox
+from leadrope.process.sandbox import git_config_mount, git_folders
+from leadrope.process.sandbox.command_line import plan
+from leadrope.process.sandbox.git_config_copy import View
+from leadrope.process.sandbox.toolchains import caches
+from leadrope.process.sandbox.values import Cache, Machine, Place, Sandbox
 
 HOME = "/home/u"
 CONFIG = f"{HOME}/project/.git/config"
@@ -33,7 +33,7 @@ LAYERS = [
 def box() -> tuple[list[str], list[str]]:
     """The orders for the guardian, and bubblewrap's command line."""
     script, *words = plan(SPEC, MACHINE)
-    assert script == sandbox_views.__file__
+    assert script == git_config_mount.__file__
     end = words.index("--")
     return words[:end], words[end + 1 :]
 
@@ -67,7 +67,7 @@ def test_what_was_done_is_opened_and_nothing_else(
 ) -> None:
     _, command = box()
     command += ["agent", "--ro-bind", CONFIG, "x"]  # the agent's own words are none of bubblewrap's
-    after = sandbox_views.command_after(command, [LINK, *LAYERS], done)
+    after = git_config_mount.command_after(command, [LINK, *LAYERS], done)
     end = after.index("--")
     assert tuple(how(after[:end], path) for path in (CONFIG, SHOWN.place.real, EXTRA.place.real)) == expected
     assert after[end:] == command[command.index("--") :]
@@ -75,7 +75,7 @@ def test_what_was_done_is_opened_and_nothing_else(
 
 
 def test_signs_in_names_are_escaped() -> None:
-    assert sandbox_views.escaped(r"/a,b:c\d") == r"/a\,b\:c\\d"
+    assert git_config_mount.escaped(r"/a,b:c\d") == r"/a\,b\:c\\d"
 
 
 def test_read_only_walls_have_no_copies() -> None:
@@ -105,7 +105,7 @@ def test_settings_that_are_a_link_have_no_copy(tmp_path: Path) -> None:
     (git / "HEAD").touch()
     (tmp_path / "real").touch()
     (git / "config").symlink_to(tmp_path / "real")
-    assert sandbox_git.git_settings(str(git)) == ()
+    assert git_folders.git_settings(str(git)) == ()
     (git / "config").unlink()
     (git / "config").touch()
-    assert sandbox_git.git_settings(str(git)) == (str(git / "config"),)
+    assert git_folders.git_settings(str(git)) == (str(git / "config"),)

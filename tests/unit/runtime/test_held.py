@@ -8,7 +8,7 @@ import pytest
 
 from leadrope.core import events
 from leadrope.core.tools import ToolCall
-from leadrope.process.sandbox_values import Sight
+from leadrope.process.sandbox.values import Sight
 from leadrope.runtime import held
 
 HOME = "/home/u"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from leadrope.process.sandbox_values import Sight
+from leadrope.process.sandbox.values import Sight
 from leadrope.workflows.sandbox_limits import Command, Limit, Surroundings, limits
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from leadrope import errors, spelling
 from leadrope.core.request import RunRequest, normal_mode
-from leadrope.process.command_domain import Domain
+from leadrope.process.sandbox.command_domain import Domain
 from leadrope.providers.claude_code.credentials import Credential
 from leadrope.regex import regex
 

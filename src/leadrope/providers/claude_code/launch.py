@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from leadrope.core.request import RunRequest
-from leadrope.process.command_domain import Domain
+from leadrope.process.sandbox.command_domain import Domain
 from leadrope.providers.base import LaunchFile
 from leadrope.providers.claude_code.argv import command
 from leadrope.providers.claude_code.credentials import Credential

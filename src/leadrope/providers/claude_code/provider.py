@@ -17,7 +17,7 @@ from leadrope.core import attachments, connections, home
 from leadrope.core.events import Notice
 from leadrope.core.models import TIERS, resolve_model
 from leadrope.core.request import RunRequest
-from leadrope.process import command_domain
+from leadrope.process.sandbox import command_domain
 from leadrope.providers import base
 from leadrope.providers.claude_code import credentials, env, instructions, locate
 from leadrope.providers.claude_code.launch import plan_launch

@@ -24,7 +24,7 @@ from leadrope.workflows import shell_quoting, templates
 from leadrope.workflows.steps.base import Caution, Config, Context, Done, Kind, StepFailed, brief
 
 if TYPE_CHECKING:
-    from leadrope.process.room_command import Finished
+    from leadrope.process.command_pool.command import Finished
 
 MIB = 1024 * 1024
 DEFAULT_BYTES, MOST_BYTES = 10 * MIB, 100 * MIB
@@ -225,7 +225,7 @@ def timed_out(name: str, context: Context, outputs: Mapping[str, Any]) -> StepFa
 
 
 def failed_start(error: errors.LeadropeError, name: str) -> StepFailed:
-    from leadrope.process.room_errors import CommandLost  # noqa: PLC0415  # the kind itself stays cheap to import
+    from leadrope.process.command_pool.failures import CommandLost  # noqa: PLC0415  # the kind itself stays cheap to import
 
     kind = "bad_input" if isinstance(error, errors.RequestError) else error.kind
     return StepFailed(f"`{name}`: {error.message}", kind=kind, hint=error.hint, can_heal=isinstance(error, CommandLost))

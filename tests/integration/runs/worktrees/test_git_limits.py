@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from leadrope import errors
-from leadrope.process import command_domain
+from leadrope.process.sandbox import command_domain
 from leadrope.runs.git import Git
 
 pytestmark = pytest.mark.skipif(bool(command_domain.look().missing), reason="the kernel has no Landlock")

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from leadrope import errors
-from leadrope.process import sandbox_trial
 from leadrope.process.child import start
-from leadrope.process.sandbox_values import Sandbox
+from leadrope.process.sandbox import availability
+from leadrope.process.sandbox.values import Sandbox
 from leadrope.runs import worktree_changes as changes
 from leadrope.runs import worktrees
 from leadrope.runs.worktrees import Worktree
@@ -231,7 +231,7 @@ async def test_a_commit_made_inside_the_walls_is_shown_and_applied(place: Any) -
         binary="/bin/bash",
         path="/usr/local/bin:/usr/bin:/bin",
     )
-    box = sandbox_trial.prepare(spec)
+    box = availability.prepare(spec)
     script = f"""
     echo inside > made && git add made && git commit -qm 'from the box' && git log --format=%s -1
     echo later > later

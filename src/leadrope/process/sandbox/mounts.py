@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from leadrope.process.sandbox_values import Machine, Place, Sandbox, Seen, Sight
+from leadrope.process.sandbox.values import Machine, Place, Sandbox, Seen, Sight
 
 MIB = 1 << 20
 TMP_SIZE = 1024 * MIB

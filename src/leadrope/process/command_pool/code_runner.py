@@ -1,7 +1,7 @@
 """Runs a piece of Python with its inputs and writes down what it gave; a script of the standard library alone.
 
 Forked from the room (`prepare` once, then `run` in each fork), or started by another Python, which may be an older one:
-`python -I room_code.py ANSWER LETTER LIMIT`, two descriptors and a number.
+`python -I code_runner.py ANSWER LETTER LIMIT`, two descriptors and a number.
 
 The letter is {"source": text, "inputs": values by name}, the answer {"value": ...} or {"error": {"kind", "message",
 "detail"}}. Code that sets the variable `next` has its value in the answer too.

@@ -11,8 +11,9 @@ import shlex
 from collections.abc import Iterator
 
 from leadrope import errors
-from leadrope.process import guardian, sandbox_views
-from leadrope.process.sandbox_mounts import (
+from leadrope.process import guardian
+from leadrope.process.sandbox import git_config_mount
+from leadrope.process.sandbox.mounts import (
     MIB,
     SMALL_SIZE,
     TMP_SIZE,
@@ -24,7 +25,7 @@ from leadrope.process.sandbox_mounts import (
     real,
     tmpfs,
 )
-from leadrope.process.sandbox_values import BASE, INSTALL_HINT, Forward, Machine, Sandbox
+from leadrope.process.sandbox.values import BASE, INSTALL_HINT, Forward, Machine, Sandbox
 from leadrope.regex import regex
 
 SHM_SIZE = 256 * MIB
@@ -127,7 +128,7 @@ def _views(machine: Machine) -> Iterator[str]:
     """For the guardian, which does that before it starts bubblewrap."""
     layered = [cache for cache in machine.caches if cache.layer]
     if machine.views or layered:
-        yield sandbox_views.__file__
+        yield git_config_mount.__file__
         for view in machine.views:
             yield from ("link", view.link, view.path)
         for cache in layered:

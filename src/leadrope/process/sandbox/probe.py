@@ -18,18 +18,10 @@ from pathlib import Path
 
 from leadrope import errors
 from leadrope.confined import real_path
-from leadrope.process import reachable, sandbox_git, sandbox_named, sandbox_programs
-from leadrope.process.sandbox_toolchains import caches, toolchains
-from leadrope.process.sandbox_values import (
-    BASE,
-    GIT_IDENTITY,
-    INSTALL_HINT,
-    SECRETS,
-    Machine,
-    Place,
-    Sandbox,
-    User,
-)
+from leadrope.process import reachable
+from leadrope.process.sandbox import configured_paths, git_folders, programs
+from leadrope.process.sandbox.toolchains import caches, toolchains
+from leadrope.process.sandbox.values import BASE, GIT_IDENTITY, INSTALL_HINT, SECRETS, Machine, Place, Sandbox, User
 
 SYSTEM = ("/usr", "/etc", "/opt", "/nix", "/gnu", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 
@@ -59,16 +51,16 @@ def look(spec: Sandbox) -> Machine:
     places = {path: _needed(path) for path in needed}
     writable = [place.real for place in places.values()]
     own = (spec.workspace, *spec.writable, *(path for path in spec.repositories if not _is_only_shown(path, spec)))
-    repositories = sandbox_git.git_dirs(spec.workspace, given=own, writable=writable)
+    repositories = git_folders.git_dirs(spec.workspace, given=own, writable=writable)
     if spec.level == "workspace":
         for folder in repositories:
-            sandbox_git.fill_gaps(folder, writable=writable)
-    risks = [path for folder in repositories for path in sandbox_git.git_risks(folder, writable=writable)]
-    pins = tuple(path for folder in repositories for path in sandbox_git.git_pins(folder, writable=writable))
-    settings = [path for folder in repositories for path in sandbox_git.git_settings(folder, writable=writable)]
+            git_folders.fill_gaps(folder, writable=writable)
+    risks = [path for folder in repositories for path in git_folders.git_risks(folder, writable=writable)]
+    pins = tuple(path for folder in repositories for path in git_folders.git_pins(folder, writable=writable))
+    settings = [path for folder in repositories for path in git_folders.git_settings(folder, writable=writable)]
     protected = (*_protected(spec), *risks)
     agent = tuple(_agent(spec.binary, system))
-    named = sandbox_named.named(
+    named = configured_paths.named(
         spec.programs,
         spec.named,
         path=spec.path,
@@ -76,7 +68,7 @@ def look(spec: Sandbox) -> Machine:
         writable=(*writable, *system),
         taken=BASE,
     )
-    path = ":".join([spec.path, *named.folders, *sandbox_named.interpreter(spec.binary)])
+    path = ":".join([spec.path, *named.folders, *configured_paths.interpreter(spec.binary)])
     chains = (
         *toolchains(path, spec.home, seen=(*system, *links), writable=writable),
         *named.places,
@@ -112,7 +104,7 @@ def look(spec: Sandbox) -> Machine:
         git=(*pins, *_above((*spec.kept, *spec.guarded, *spec.blocked), writable)),
         protected=protected,
         settings=tuple(dict.fromkeys(settings)) if spec.level == "workspace" else (),
-        plantable=sandbox_git.plantable([pin for pin in pins if spec.level == "workspace"]),
+        plantable=git_folders.plantable([pin for pin in pins if spec.level == "workspace"]),
         guarded=tuple(_existing(spec.guarded)),
         blocked=tuple(_existing(spec.blocked)),
         secrets=secrets,
@@ -179,7 +171,7 @@ def _identity(spec: Sandbox) -> Iterator[Place]:
     found = [f"{spec.home}/{name}" for name in GIT_IDENTITY]
     is_theirs = spec.home in (spec.workspace, *spec.writable)  # then an agent could have named anything there
     for file in () if is_theirs else (f"{spec.home}/.gitconfig", f"{spec.home}/.config/git/config"):
-        found += sandbox_git.included(file, spec.home)
+        found += git_folders.included(file, spec.home)
     yield from _existing(tuple(dict.fromkeys(found)))
 
 
@@ -213,7 +205,7 @@ def _above(paths: tuple[str, ...], writable: list[str]) -> tuple[str, ...]:
 def _agent(binary: str, system: tuple[str, ...]) -> Iterator[Place]:
     real = real_path(binary)
     yield Place(name=binary, real=real, is_dir=False)
-    if any(real.startswith(f"{folder}/") for folder in system) or sandbox_named.is_elf(real):
+    if any(real.startswith(f"{folder}/") for folder in system) or configured_paths.is_elf(real):
         return
     # A script: what it is made of lies beside it, up to the root of its package.
     for folder in Path(real).parents[:4]:
@@ -224,8 +216,8 @@ def _agent(binary: str, system: tuple[str, ...]) -> Iterator[Place]:
 
 def _rehearsal(binary: str) -> Iterator[Place]:
     """A scripted agent is played by a module of this package, wherever that is installed."""
-    if not sandbox_named.is_elf(binary):
-        package = str(Path(real_path(__file__)).parents[1])
+    if not configured_paths.is_elf(binary):
+        package = str(Path(real_path(__file__)).parents[2])
         yield Place(name=package, real=package)
 
 
@@ -282,12 +274,12 @@ def _is_reachable(path: str, user: User) -> bool:
 def _masks(spec: Sandbox) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The files to mask, and those of blocked programs that cannot be masked."""
     try:
-        files = sandbox_programs.files_of(spec.masked, spec.path, must=spec.must_mask)
-    except sandbox_programs.Cannot as error:
+        files = programs.files_of(spec.masked, spec.path, must=spec.must_mask)
+    except programs.Cannot as error:
         raise errors.SandboxUnavailable(
             f"the sandbox cannot mask {error.program}: {error}", hint="Block it by a rule instead."
         ) from None
-    return files, () if spec.must_mask else sandbox_programs.shells_of(spec.masked, spec.path)
+    return files, () if spec.must_mask else programs.shells_of(spec.masked, spec.path)
 
 
 def _most(limit: int) -> int | None:

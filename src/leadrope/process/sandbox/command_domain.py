@@ -19,7 +19,8 @@ from pathlib import Path
 
 import msgspec
 
-from leadrope.process import guardian, sandbox_programs
+from leadrope.process import guardian
+from leadrope.process.sandbox import programs
 
 FOLDER = "shells"
 """Below LEADROPE_HOME, which agents in a sandbox do not see; the one folder in it is shown to them read-only."""
@@ -74,7 +75,7 @@ def look(blocked: Iterable[str] = ()) -> Domain:
         return Domain(missing="the kernel has no Landlock, or does not let it be used")
     if version < OLDEST:
         return Domain(version=version, missing=f"Landlock version {version} is too old; Linux 5.19 has version 2")
-    masked = sandbox_programs.files_of(tuple(sorted(blocked)), _SYSTEM_PATH, must=False)
+    masked = programs.files_of(tuple(sorted(blocked)), _SYSTEM_PATH, must=False)
     bash = shutil.which("bash", path=_SYSTEM_PATH)
     if bash is None or os.path.realpath(bash) in masked:
         return Domain(version=version, missing="there is no bash in the folders of the system")

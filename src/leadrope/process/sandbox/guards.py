@@ -1,6 +1,6 @@
 """Makes read-only places of a running sandbox writable, or read-only again, from outside; a script of its own.
 
-    python -I -S sandbox_guards.py PID open|close PATH...
+    python -I -S guards.py PID open|close PATH...
 
 The mounts of a sandbox belong to a user namespace that a process of the same user has made. So that user, outside, may
 enter it and change them; nobody inside may. A process has to be single-threaded to enter, hence a script. It says on

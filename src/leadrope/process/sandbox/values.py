@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from leadrope.process.sandbox_settings import View
+from leadrope.process.sandbox.git_config_copy import View
 
 Level = Literal["workspace", "read-only", "off"]
 Network = Literal["host", "model-only"]
@@ -130,7 +130,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
     kept: tuple[str, ...] = ()
     """Inside of what is writable, and read-only all the same; nor can a folder above them be moved away."""
     guarded: tuple[str, ...] = ()
-    """As `kept`, but the supervisor may open them for one call that a person has approved (`sandbox_guards`)."""
+    """As `kept`, but the supervisor may open them for one call that a person has approved (`guards`)."""
     blocked: tuple[str, ...] = ()
     """Real paths that cannot be read or written in the sandbox, whatever shows the folder around them."""
     repositories: tuple[str, ...] = ()

@@ -10,8 +10,8 @@ import socket
 from collections import deque
 from collections.abc import Callable
 
-from leadrope.process.room_command import Command, Ended
-from leadrope.process.room_errors import not_started
+from leadrope.process.command_pool.command import Command, Ended
+from leadrope.process.command_pool.failures import not_started
 
 FULL_S = 0.005
 """Until a message is sent again for which the kernel had no room."""

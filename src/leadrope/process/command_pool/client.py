@@ -1,7 +1,7 @@
 """The supervisor's side of a room: commands in, what they said and how they ended out. Knows no rule and no walls.
 
 door = Door(folder)                          # before the room is started, so that the walls can show it
-room = await door.open(child)                # the child is `python room.py folder`
+room = await door.open(child)                # the child is `python server.py folder`
 async with room.places:
     done = await room.run({"argv": ["git", "status"], "cwd": "/ws", "env": {"PATH": "/usr/bin"}})
 """
@@ -21,16 +21,18 @@ from pathlib import Path
 from typing import Any
 
 from leadrope import errors
-from leadrope.process import guardian, room, room_code, room_lane
+from leadrope.process import guardian
 from leadrope.process.child import Child
-from leadrope.process.hold import START_S, is_of
-from leadrope.process.room_command import LIMIT_BYTES, Command, Ended, Finished, OnOutput
-from leadrope.process.room_errors import CommandLost, RoomGone, lane_lost, not_started, room_lost
-from leadrope.process.room_wires import Lane, Wire, received
+from leadrope.process.command_pool import code_runner, worker
+from leadrope.process.command_pool import server as room
+from leadrope.process.command_pool.channel import Lane, Wire, received
+from leadrope.process.command_pool.command import LIMIT_BYTES, Command, Ended, Finished, OnOutput
+from leadrope.process.command_pool.failures import CommandLost, RoomGone, lane_lost, not_started, room_lost
+from leadrope.process.process_tree import START_S, is_of
 
 MOST_AT_ONCE = 128
 """More commands wait, where a process may have the usual 1024 descriptors; fewer run where it may have less."""
-UNHEARD_S = room_lane.STOP_S + 2 * guardian.SWEEP_S + 5.0
+UNHEARD_S = worker.STOP_S + 2 * guardian.SWEEP_S + 5.0
 """A lane that was told to stop its command has answered by then, whatever the command does."""
 DESCRIPTORS = 7
 """That one command holds on our side: both ends of two pipes, one end of its input, its script or answer, its lane."""
@@ -44,14 +46,14 @@ def furnish(folder: Path) -> Path:
 
     Compiled where that is possible: it starts faster. A copy, because an installation may lie where walls hide it.
     """
-    for module in (guardian, room_lane, room):
+    for module in (guardian, worker, room):
         source, compiled = str(module.__file__), module.__spec__.cached if module.__spec__ else None
         # Where nothing compiled is written, an old one may lie.
         source = compiled if compiled and is_of(compiled, source) else source
         shutil.copyfile(source, folder / (module.__name__.rpartition(".")[2] + Path(source).suffix))
-    shutil.copyfile(room_code.__file__, folder / "room_code.py")
-    script = folder / "room.pyc"
-    return script if script.exists() else folder / "room.py"
+    shutil.copyfile(code_runner.__file__, folder / "code_runner.py")
+    script = folder / "server.pyc"
+    return script if script.exists() else folder / "server.py"
 
 
 class Door:
@@ -169,7 +171,7 @@ class Room:
         """Runs one command to the end of everything it started, also when it is timed out or this task cancelled.
 
         Whoever calls it has one of the `places`. `body` has `argv` (behind it a `script` of any length, or a `letter`
-        for room_code) or `code`, and `cwd` and `env`, whole.
+        for code_runner) or `code`, and `cwd` and `env`, whole.
         """
         command = self._begin(body, stdin=stdin, limit_bytes=limit_bytes, on_output=on_output)
         return await self.follow(command, timeout_s)

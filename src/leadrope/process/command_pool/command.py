@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from leadrope.process import room_lane
+from leadrope.process.command_pool import worker
 from leadrope.process.streams import QUIET_S
 
 LIMIT_BYTES = 10 * 1024 * 1024
@@ -44,7 +44,7 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
     survivors: int = 0
     """What could not be killed: in uninterruptible sleep, or of another user."""
     answer: bytes = b""
-    """What code has given, in the words of room_code."""
+    """What code has given, in the words of code_runner."""
     has_traces: bool = False
     """While it ran, files appeared in the folders that vanish with the box."""
     lost: tuple[str, ...] = ()
@@ -125,7 +125,7 @@ class Command:
             self._answer = _in_memory(b"")
             handles.append(self._answer)
         text = marshal.dumps(dict(body))
-        if len(text) + _HEAD_BYTES <= room_lane.LONGEST_MESSAGE:
+        if len(text) + _HEAD_BYTES <= worker.LONGEST_MESSAGE:
             return b"RUN %s\n" % self.name.encode() + text, tuple(handles)
         letter = _in_memory(text)
         self._only_sent.append(letter)

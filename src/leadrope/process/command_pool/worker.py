@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, NoReturn
 
-if __name__ == "room_lane":  # beside the script, and not in the package
+if __name__ == "worker":  # beside the script, and not in the package
     import guardian  # type: ignore[import-not-found]
 else:
     from leadrope.process import guardian
@@ -309,7 +309,7 @@ class Lane:
         elif "waits" in self.body:
             more = [(os.POSIX_SPAWN_DUP2, answer[0], 3)]
         elif "letter" in self.body:
-            argv = [*argv, beside("room_code.py"), "3", "4", str(self.body["limit"])]
+            argv = [*argv, beside("code_runner.py"), "3", "4", str(self.body["limit"])]
             letter = self.kept(in_memory(self.body["letter"]))
             more = [(os.POSIX_SPAWN_DUP2, answer[0], 3), (os.POSIX_SPAWN_DUP2, self.kept(high(letter)), 4)]
         return self.spawn(program_of(argv[0], env.get("PATH", os.defpath)), argv, env, more)
@@ -359,7 +359,7 @@ class Lane:
         os._exit(0)
 
     def start_code(self) -> int:
-        code, env = sys.modules["room_code"], self.body["env"]
+        code, env = sys.modules["code_runner"], self.body["env"]
         if code.read_again(self.body["code"]):
             gc.freeze()
         if os.environ != env:  # here, and not in each fork: all pages that a fork writes to are copied

@@ -1,7 +1,7 @@
 """The room: a script that keeps lanes, in each of which commands run one by one; knows nothing of leadrope.
 
-Run as `python -IS -Xutf8 room.py FOLDER`, behind the walls and below the guardian of an agent. It connects to the
-socket in FOLDER. A lane is a fork of it with a wire of its own to the supervisor (see room_lane.py). It is the
+Run as `python -IS -Xutf8 server.py FOLDER`, behind the walls and below the guardian of an agent. It connects to the
+socket in FOLDER. A lane is a fork of it with a wire of its own to the supervisor (see worker.py). It is the
 subreaper of its command: whatever calls setsid or forks twice comes back to it, and is ended and counted before the
 lane tells the end. What a lane holds that is killed itself comes to the room. A command costs no start of a Python, and
 where a lane is idle not even a fork; the room sleeps meanwhile.
@@ -30,14 +30,14 @@ if __name__ == "__main__":
     # Both lie beside this script, where `-I` does not look; a command's own code must not find them.
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120  # pathlib is heavy
     import guardian  # type: ignore[import-not-found]
-    import room_lane as lanes  # type: ignore[import-not-found]
+    import worker as lanes  # type: ignore[import-not-found]
 
     del sys.path[0]
 else:
     from leadrope.process import guardian
-    from leadrope.process import room_lane as lanes
+    from leadrope.process.command_pool import worker as lanes
 
-SOCKET = "room.sock"
+SOCKET = "pool.sock"
 
 
 class Room:
@@ -112,13 +112,13 @@ class Room:
 
     def learn_code(self) -> None:
         """Once, and only where code is run: what all code needs is imported here and shared by every fork."""
-        if "room_code" in sys.modules:
+        if "code_runner" in sys.modules:
             return
         sys.path.insert(0, lanes.beside(""))
-        import room_code  # type: ignore[import-not-found]  # noqa: PLC0415
+        import code_runner  # type: ignore[import-not-found]  # noqa: PLC0415
 
         del sys.path[0]
-        room_code.prepare()
+        code_runner.prepare()
         gc.freeze()
 
     def reap(self) -> None:

@@ -16,11 +16,12 @@ import msgspec
 
 from leadrope import errors
 from leadrope.confined import Folder, names
-from leadrope.process import child, hold, sandbox_folders, sandbox_settings
-from leadrope.process.sandbox import plan, variables
-from leadrope.process.sandbox_look import SYSTEM_PATH, look
-from leadrope.process.sandbox_mounts import sight
-from leadrope.process.sandbox_values import INSTALL_HINT, Cache, Machine, Network, Sandbox, Sight, User
+from leadrope.process import child, process_tree
+from leadrope.process.sandbox import folders, git_config_copy
+from leadrope.process.sandbox.command_line import plan, variables
+from leadrope.process.sandbox.mounts import sight
+from leadrope.process.sandbox.probe import SYSTEM_PATH, look
+from leadrope.process.sandbox.values import INSTALL_HINT, Cache, Machine, Network, Sandbox, Sight, User
 
 _EXIT = 42
 
@@ -108,8 +109,8 @@ def _with_copies(machine: Machine, spec: Sandbox) -> Machine:
     own = {place.name: place.real for place in machine.identity if place.name == f"{spec.home}/.gitconfig"}
     return msgspec.structs.replace(
         machine,
-        views=sandbox_settings.make(machine.settings, spec.run_dir),
-        copies={name: made for name, path in own.items() for made in sandbox_settings.make([path], spec.run_dir)},
+        views=git_config_copy.make(machine.settings, spec.run_dir),
+        copies={name: made for name, path in own.items() for made in git_config_copy.make([path], spec.run_dir)},
         caches=tuple(_layered(cache, spec.run_dir) for cache in machine.caches),
     )
 
@@ -211,7 +212,7 @@ def _remember(file: Path, token: str) -> None:
 async def _try_box() -> Availability:
     if sys.platform != "linux":
         return Availability(ok=False, reason="there is no bubblewrap on this system", hint="Use Linux, or no sandbox.")
-    if not hold.has_guardian() or not hasattr(os, "pidfd_open"):
+    if not process_tree.has_guardian() or not hasattr(os, "pidfd_open"):
         return Availability(ok=False, reason="this Python cannot start a guardian", hint="Use an ordinary Python.")
     try:
         os.close(os.pidfd_open(os.getpid()))
@@ -288,7 +289,7 @@ async def _trial(network: Network, *, first: str = "true") -> _Tried:
     except errors.LeadropeError as error:
         return _Tried(wrong=error)
     finally:
-        sandbox_folders.remove(folder)
+        folders.remove(folder)
 
 
 def _hint(said: str) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from leadrope.confined import names, real_path
 from leadrope.process import reachable
-from leadrope.process.sandbox_values import Cache, Place
+from leadrope.process.sandbox.values import Cache, Place
 
 BIN_NAMES = frozenset({"bin", "sbin", "shims", "libexec", "condabin"})
 # A folder that has one of these beside its bin is an installation, not somebody's project with a few scripts in it.

@@ -17,8 +17,8 @@ import msgspec
 from leadrope import errors
 from leadrope.confined import names, open_named, real_path
 from leadrope.process import reachable
-from leadrope.process.sandbox_toolchains import BIN_NAMES
-from leadrope.process.sandbox_values import Place
+from leadrope.process.sandbox.toolchains import BIN_NAMES
+from leadrope.process.sandbox.values import Place
 
 # A program in one of these is more than its own file: it loads what lies beside it.
 CODE = frozenset(
