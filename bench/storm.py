@@ -18,7 +18,7 @@ from leadrope.providers.claude_code.locate import bundled
 from leadrope.rehearsal import ModelServer
 from leadrope.runs.job import Job
 from leadrope.runs.service import Service
-from leadrope.runtime.approvals import DenyAll
+from leadrope.runtime.gate.approvers import DenyAll
 from stage import MeasurementFailed, Stage, tell
 from tables import Row, Table
 

@@ -32,30 +32,30 @@ if TYPE_CHECKING:
     from leadrope.providers.base import Availability as Availability
     from leadrope.providers.base import Capabilities as Capabilities
     from leadrope.providers.claude_code.locate import check_cli as check_cli
-    from leadrope.runtime.approvals import Answer as Answer
-    from leadrope.runtime.approvals import Approver as Approver
-    from leadrope.runtime.approvals import Callback as Callback
-    from leadrope.runtime.approvals import Caller as Caller
-    from leadrope.runtime.approvals import DenyAll as DenyAll
-    from leadrope.runtime.approvals import Desk as Desk
     from leadrope.runtime.complete import Completer as Completer
     from leadrope.runtime.complete import complete as complete
     from leadrope.runtime.complete import provider as provider
-    from leadrope.runtime.console import Console as Console
+    from leadrope.runtime.connections.functions import Function as Function
+    from leadrope.runtime.connections.functions import tool as tool
     from leadrope.runtime.conversation import Conversation as Conversation
     from leadrope.runtime.conversation import open_conversation as open_conversation
-    from leadrope.runtime.functions import Function as Function
-    from leadrope.runtime.functions import tool as tool
-    from leadrope.runtime.hooks import AskFirst as AskFirst
-    from leadrope.runtime.hooks import DenyCall as DenyCall
-    from leadrope.runtime.hooks import EditCall as EditCall
-    from leadrope.runtime.many import run_many as run_many
+    from leadrope.runtime.embedding.hooks import AskFirst as AskFirst
+    from leadrope.runtime.embedding.hooks import DenyCall as DenyCall
+    from leadrope.runtime.embedding.hooks import EditCall as EditCall
+    from leadrope.runtime.gate.approvers import Answer as Answer
+    from leadrope.runtime.gate.approvers import Approver as Approver
+    from leadrope.runtime.gate.approvers import Callback as Callback
+    from leadrope.runtime.gate.approvers import Caller as Caller
+    from leadrope.runtime.gate.approvers import DenyAll as DenyAll
+    from leadrope.runtime.gate.approvers import Desk as Desk
+    from leadrope.runtime.gate.console import Console as Console
     from leadrope.runtime.run import Run as Run
     from leadrope.runtime.run import open_run as open_run
-    from leadrope.runtime.sessions import SessionInfo as SessionInfo
-    from leadrope.runtime.sessions import Sessions as Sessions
-    from leadrope.runtime.whole import run as run
-    from leadrope.runtime.whole import run_sync as run_sync
+    from leadrope.runtime.run_many import run_many as run_many
+    from leadrope.runtime.run_once import run as run
+    from leadrope.runtime.run_once import run_sync as run_sync
+    from leadrope.runtime.sessions.files import SessionInfo as SessionInfo
+    from leadrope.runtime.sessions.files import Sessions as Sessions
 
 # Imported when first used: `leadrope --version` and `--help` must not pay for the whole library.
 _HOMES = {
@@ -70,19 +70,19 @@ _HOMES = {
     "TypedResult": "leadrope.core.result",
     "schema_of": "leadrope.core.output.output_types",
     "ToolCall": "leadrope.core.tools",
-    "Answer": "leadrope.runtime.approvals",
-    "Approver": "leadrope.runtime.approvals",
-    "Callback": "leadrope.runtime.approvals",
-    "Caller": "leadrope.runtime.approvals",
-    "DenyAll": "leadrope.runtime.approvals",
-    "Desk": "leadrope.runtime.approvals",
+    "Answer": "leadrope.runtime.gate.approvers",
+    "Approver": "leadrope.runtime.gate.approvers",
+    "Callback": "leadrope.runtime.gate.approvers",
+    "Caller": "leadrope.runtime.gate.approvers",
+    "DenyAll": "leadrope.runtime.gate.approvers",
+    "Desk": "leadrope.runtime.gate.approvers",
     "Completer": "leadrope.runtime.complete",
     "Reply": "leadrope.core.context",
-    "Console": "leadrope.runtime.console",
+    "Console": "leadrope.runtime.gate.console",
     "Conversation": "leadrope.runtime.conversation",
     "open_conversation": "leadrope.runtime.conversation",
-    "SessionInfo": "leadrope.runtime.sessions",
-    "Sessions": "leadrope.runtime.sessions",
+    "SessionInfo": "leadrope.runtime.sessions.files",
+    "Sessions": "leadrope.runtime.sessions.files",
     "Context": "leadrope.core.context",
     "Message": "leadrope.core.context",
     "Availability": "leadrope.providers.base",
@@ -90,16 +90,16 @@ _HOMES = {
     "check_cli": "leadrope.providers.claude_code.locate",
     "complete": "leadrope.runtime.complete",
     "provider": "leadrope.runtime.complete",
-    "AskFirst": "leadrope.runtime.hooks",
-    "DenyCall": "leadrope.runtime.hooks",
-    "EditCall": "leadrope.runtime.hooks",
-    "Function": "leadrope.runtime.functions",
-    "tool": "leadrope.runtime.functions",
+    "AskFirst": "leadrope.runtime.embedding.hooks",
+    "DenyCall": "leadrope.runtime.embedding.hooks",
+    "EditCall": "leadrope.runtime.embedding.hooks",
+    "Function": "leadrope.runtime.connections.functions",
+    "tool": "leadrope.runtime.connections.functions",
     "Run": "leadrope.runtime.run",
     "open_run": "leadrope.runtime.run",
-    "run": "leadrope.runtime.whole",
-    "run_many": "leadrope.runtime.many",
-    "run_sync": "leadrope.runtime.whole",
+    "run": "leadrope.runtime.run_once",
+    "run_many": "leadrope.runtime.run_many",
+    "run_sync": "leadrope.runtime.run_once",
 }
 _MODULES = ("errors", "events")
 

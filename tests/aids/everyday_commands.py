@@ -15,7 +15,7 @@ from leadrope.policy.call_analysis import Facts
 from leadrope.policy.decide import Policy, decide
 from leadrope.policy.files.sources import gather
 from leadrope.policy.shell import reader
-from leadrope.runtime.surroundings import Surroundings
+from leadrope.runtime.gate.machine_facts import Surroundings
 
 DATA = Path(__file__).parents[1] / "data" / "commands"
 MODES: tuple[Mode, ...] = get_args(Mode)

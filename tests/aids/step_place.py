@@ -19,8 +19,8 @@ from leadrope.core.tools import ToolCall
 from leadrope.policy.decide import Allow, Ask, Facts, Policy, decide
 from leadrope.policy.files import sources
 from leadrope.policy.resolve import EffectivePolicy
-from leadrope.runtime.access import Access
-from leadrope.runtime.approvals import Answer
+from leadrope.runtime.gate.approvers import Answer
+from leadrope.runtime.sandboxing.access import Access
 from leadrope.workflows import templates
 from leadrope.workflows.rehearsed import Rehearsal
 from leadrope.workflows.steps import registry

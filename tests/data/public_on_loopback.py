@@ -17,7 +17,7 @@ from typing import Any
 
 from leadrope import Answer, RunRequest, Secret, events, open_run
 from leadrope.rehearsal import ModelServer
-from leadrope.runtime.approvals import Callback
+from leadrope.runtime.gate.approvers import Callback
 
 PUBLIC, OTHER = "93.184.216.34", "93.184.216.35"
 _SIOCSIFADDR, _SIOCSIFFLAGS, _UP_AND_RUNNING = 0x8916, 0x8914, 0x41

@@ -19,7 +19,7 @@ from leadrope.core.request import McpServer
 from leadrope.process import child as children
 from leadrope.process.lines import Several
 from leadrope.process.sandbox import command_domain
-from leadrope.runtime import trust
+from leadrope.runtime.trust import trust
 
 NOBODY = 65534
 REACH = Path(__file__).parents[1] / "data" / "agent_input" / "reach.py"

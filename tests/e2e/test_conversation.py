@@ -16,7 +16,7 @@ import pytest
 from leadrope import Limits, Secret, errors, events, open_conversation
 from leadrope.rehearsal import ModelServer
 from leadrope.runtime.conversation import Conversation
-from leadrope.runtime.sessions import Sessions
+from leadrope.runtime.sessions.files import Sessions
 
 OAUTH = Secret("sk-ant-oat-rehearsal-000000000000")
 

@@ -13,8 +13,8 @@ import pytest
 
 from leadrope import RunRequest, Secret, events, open_run
 from leadrope.rehearsal import ModelServer
-from leadrope.runtime.broker import Broker, Kind
-from leadrope.runtime.budget import Meter
+from leadrope.runtime.broker.broker import Broker, Kind
+from leadrope.runtime.limits.budget import Meter
 from leadrope.runtime.run import Run
 
 REAL = "sk-ant-the-real-one-0123456789abcdef"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from leadrope import events
-from leadrope.runtime.approvals import Answer
+from leadrope.runtime.gate.approvers import Answer
 
 needs_bubblewrap = pytest.mark.skipif(
     shutil.which("bwrap") is None and os.environ.get("CI", "").lower() != "true", reason="bubblewrap is not installed"

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from leadrope import errors, events
-from leadrope.runtime.sessions import Sessions
+from leadrope.runtime.sessions.files import Sessions
 
 NOBODY = 65534
 ROOT = os.geteuid() == 0

@@ -13,7 +13,7 @@ import pytest
 
 from leadrope import Limits, Secret, errors, events, open_run
 from leadrope.rehearsal import ModelServer
-from leadrope.runtime.sessions import Sessions
+from leadrope.runtime.sessions.files import Sessions
 
 TOKEN = Secret("sk-ant-oat-rehearsal-000000000000")
 LEAKED = "sk-ant-api03-abcdefghijklmnopqrstuvwx"

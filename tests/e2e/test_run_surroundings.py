@@ -11,7 +11,7 @@ import pytest
 
 from leadrope import events
 from leadrope.providers.claude_code.env import ALLOWED
-from leadrope.runtime import trust
+from leadrope.runtime.trust import trust
 
 OWN = {
     "CLAUDE_CODE_MAX_OUTPUT_TOKENS",

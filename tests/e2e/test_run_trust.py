@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from leadrope import Limits, events
-from leadrope.runtime import trust
+from leadrope.runtime.trust import trust
 
 
 def bash(command: str) -> dict[str, Any]:

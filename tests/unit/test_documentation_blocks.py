@@ -13,7 +13,7 @@ import leadrope
 from leadrope.cli.main import main
 from leadrope.core import config as configs
 from leadrope.runs import settings
-from leadrope.runtime import agent_files
+from leadrope.runtime.agents import agent_files
 from shell_examples import SHELLS, Fence, fences
 
 ROOT = Path(__file__).parents[2]

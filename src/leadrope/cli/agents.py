@@ -20,9 +20,10 @@ from leadrope.core.models import resolve_model
 from leadrope.core.request import RunRequest
 from leadrope.policy.files.document import Problem
 from leadrope.providers.claude_code import argv, instructions
-from leadrope.runtime import prepare, saved_agents
-from leadrope.runtime.saved_agents import Entry
-from leadrope.runtime.shown import clean, one_line
+from leadrope.runtime import prepare
+from leadrope.runtime.agents import saved_agents
+from leadrope.runtime.agents.saved_agents import Entry
+from leadrope.runtime.terminal_text import clean, one_line
 
 _HELP = """Saved agents: a persona with its model, mode, tools and rules, under a name.
 

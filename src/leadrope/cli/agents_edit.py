@@ -15,7 +15,7 @@ from leadrope.confined import real_path
 from leadrope.core import config as configs
 from leadrope.core import home
 from leadrope.regex import regex
-from leadrope.runtime import saved_agents
+from leadrope.runtime.agents import saved_agents
 
 _NAME = regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _FILES = {"system_prompt_file": "system_prompt_file", "append_system_prompt_file": "append_system_prompt_file"}

@@ -15,9 +15,9 @@ from leadrope.core.events import QuestionRequested
 from leadrope.runs.approval_requests import CallRequest, Request, StepRequest, expires, request_of
 from leadrope.runs.forms import Field
 from leadrope.runs.store import Approval
-from leadrope.runtime import call_preview
-from leadrope.runtime.approvals import read_answer
-from leadrope.runtime.shown import clean, describe, exact, one_line, whole_input
+from leadrope.runtime.gate import call_preview
+from leadrope.runtime.gate.approvers import read_answer
+from leadrope.runtime.terminal_text import clean, describe, exact, one_line, whole_input
 
 HEAD = ("ID", "KIND", "STATE", "WAITED", "LEFT", "RISK", "WHAT")
 NO_LIMIT = "no limit"

@@ -16,8 +16,8 @@ from leadrope.core.events import QuestionRequested
 from leadrope.runs.approval_requests import CallRequest, Request, StepRequest, request_of
 from leadrope.runs.service import Service
 from leadrope.runs.store import Approval
-from leadrope.runtime.approvals import Answer
-from leadrope.runtime.shown import exact
+from leadrope.runtime.gate.approvers import Answer
+from leadrope.runtime.terminal_text import exact
 
 _HELP = """List and answer what waits for a person, from any terminal: tool calls, questions, plans, steps of workflows.
 

@@ -12,8 +12,8 @@ from leadrope.cli.screen import Screen
 from leadrope.core import actors, events
 from leadrope.core.tools import ToolCall, class_of
 from leadrope.regex import regex
-from leadrope.runtime.gate import QUESTION_TOOLS
-from leadrope.runtime.shown import clean, describe, one_line
+from leadrope.runtime.gate.gate import QUESTION_TOOLS
+from leadrope.runtime.terminal_text import clean, describe, one_line
 
 SHOWN_AFTER_S = 0.3
 """A call that is done sooner has no line that changes: it would only flicker."""

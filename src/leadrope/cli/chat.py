@@ -28,10 +28,10 @@ from leadrope.core.request import RunRequest, normal_mode
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.masking import Masking, without_known
 from leadrope.runs.service import Service
-from leadrope.runtime import config_values
+from leadrope.runtime.agents import config_values
 from leadrope.runtime.conversation import Conversation, open_conversation
-from leadrope.runtime.sessions import Sessions
-from leadrope.runtime.shown import clean
+from leadrope.runtime.sessions.files import Sessions
+from leadrope.runtime.terminal_text import clean
 
 LABEL = "> "
 

@@ -29,7 +29,7 @@ from leadrope.regex import regex
 from leadrope.runs import page_diff
 from leadrope.runs.page_story import Story
 from leadrope.runs.store import RunInfo
-from leadrope.runtime.shown import clean, describe, one_line
+from leadrope.runtime.terminal_text import clean, describe, one_line
 
 MAX_ANNOTATIONS = 10
 """GitHub shows ten of a kind per step, and drops the rest without a word."""

@@ -117,7 +117,7 @@ def _approvals(_: str) -> Iterator[CompletionItem]:
 
 
 def _sessions(_: str) -> Iterator[CompletionItem]:
-    from leadrope.runtime.sessions import Sessions  # noqa: PLC0415  # only when Tab is pressed
+    from leadrope.runtime.sessions.files import Sessions  # noqa: PLC0415  # only when Tab is pressed
 
     for info in Sessions.of().listing()[:MOST]:
         yield CompletionItem(info.id[:8], help=info.title[:60])
@@ -137,7 +137,7 @@ def _agents(_: str) -> Iterator[CompletionItem]:
     from pathlib import Path  # noqa: PLC0415  # only when Tab is pressed
 
     from leadrope.core import config  # noqa: PLC0415  # the same
-    from leadrope.runtime import saved_agents  # noqa: PLC0415  # the same
+    from leadrope.runtime.agents import saved_agents  # noqa: PLC0415  # the same
 
     environ = dict(os.environ)
     for name in saved_agents.names(config.load(environ), environ, Path.cwd()):

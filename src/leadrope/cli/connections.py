@@ -18,7 +18,7 @@ from leadrope.core import config as configs
 from leadrope.core import connections, home
 from leadrope.core.request import McpServer
 from leadrope.core.secrets.redaction import Redactor
-from leadrope.runtime.shown import clean, one_line
+from leadrope.runtime.terminal_text import clean, one_line
 
 _HELP = """Connections: MCP servers that agents and `mcp` steps can use.
 

@@ -37,7 +37,7 @@ from leadrope.providers.claude_code.locate import find_binary
 from leadrope.rehearsal.model import ModelServer
 from leadrope.runs import places
 from leadrope.runs.service import Service
-from leadrope.runtime.approvals import Answer, Approver, DenyAll
+from leadrope.runtime.gate.approvers import Answer, Approver, DenyAll
 
 PROMPT = "add() in calc.py gives wrong answers. Correct it and run the tests."
 FILES = {

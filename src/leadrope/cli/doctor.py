@@ -26,7 +26,8 @@ from leadrope.policy.resolve import EffectivePolicy
 from leadrope.process.sandbox import availability, command_domain, probe
 from leadrope.providers.claude_code import credentials, locate
 from leadrope.runs import background, database, settings
-from leadrope.runtime import config_places, gatecheck, saved_agents
+from leadrope.runtime.agents import config_paths, saved_agents
+from leadrope.runtime.gate import gate_trial
 from leadrope.version import __version__
 
 Status = Literal["ok", "warning", "failed"]
@@ -153,7 +154,7 @@ def configuration(environ: Mapping[str, str]) -> tuple[configs.Config, Check]:
     except errors.LeadropeError as error:
         return configs.Config(), Check(name="config", status="failed", message=error.message, hint=error.hint)
     here = Path(os.path.realpath("."))
-    for missing in config_places.missing(config, environ, here):
+    for missing in config_paths.missing(config, environ, here):
         return config, Check(name="config", status="failed", message=missing.message, hint=missing.hint)
     wrong = [entry for entry in saved_agents.listing(config, environ, here) if entry.problems]
     if own := [entry for entry in wrong if entry.origin == "config"]:
@@ -202,7 +203,7 @@ async def _program(config: configs.Config, environ: Mapping[str, str]) -> tuple[
 
 async def _gate(binary: str, environ: Mapping[str, str]) -> Check:
     try:
-        wrong = await gatecheck.try_gate("claude-code", binary, environ)
+        wrong = await gate_trial.try_gate("claude-code", binary, environ)
     except errors.LeadropeError as error:
         return Check(name="gate", status="failed", message=error.message, hint=error.hint)
     if wrong is None:

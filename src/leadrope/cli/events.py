@@ -21,7 +21,7 @@ from leadrope.core.execution_events import ExecutionEvent, ExecutionRecord
 from leadrope.core.universal import schemas
 from leadrope.core.universal.types import UniversalEvent
 from leadrope.providers.claude_code.transcripts import Read
-from leadrope.runtime.sessions import LEAST_PREFIX, Sessions
+from leadrope.runtime.sessions.files import LEAST_PREFIX, Sessions
 
 if TYPE_CHECKING:
     from leadrope.runs.reading import Reads

@@ -25,7 +25,7 @@ from leadrope.confined import real_path
 from leadrope.core import actors, home
 from leadrope.core import config as configs
 from leadrope.core.request import Billing
-from leadrope.runtime.shown import clean
+from leadrope.runtime.terminal_text import clean
 from leadrope.workflows import inputs as given_inputs
 from leadrope.workflows import library
 from leadrope.workflows.report import FlowResult
@@ -293,7 +293,7 @@ def resume(
     One that has failed continues from the step that failed, as a new execution with the same inputs; NAME=VALUE
     replaces one of them.
     """
-    from leadrope.runtime.approvals import Answer  # noqa: PLC0415  # the engine, only where it runs
+    from leadrope.runtime.gate.approvers import Answer  # noqa: PLC0415  # the engine, only where it runs
 
     if deny and (approve or choose is not None):
         raise errors.RequestError("--deny was given together with an approval", hint="Give one of the two.")

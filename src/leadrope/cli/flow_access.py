@@ -12,11 +12,11 @@ import click
 from leadrope import errors
 from leadrope.cli import flags, values
 from leadrope.core import home as homes
-from leadrope.runtime.shown import exact
+from leadrope.runtime.terminal_text import exact
 from leadrope.workflows import library
 
 if TYPE_CHECKING:
-    from leadrope.runtime.access import Access
+    from leadrope.runtime.sandboxing.access import Access
     from leadrope.workflows.access_requests import Asked
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -64,7 +64,7 @@ def options(command: F) -> F:
 
 def given(options: Mapping[str, Any], *, environ: Mapping[str, str]) -> Access:
     """What the options say; each refusal names its option."""
-    from leadrope.runtime import access as accesses  # noqa: PLC0415  # only where something runs
+    from leadrope.runtime.sandboxing import access as accesses  # noqa: PLC0415  # only where something runs
 
     own = homes.leadrope_home(environ)
     try:
@@ -109,7 +109,7 @@ def settled(
     `inputs` are those that were given: they need no variable. With `unasked` nobody is asked: it gets a line for each
     thing that the user would have to allow.
     """
-    from leadrope.runtime import access as accesses  # noqa: PLC0415  # only where something runs
+    from leadrope.runtime.sandboxing import access as accesses  # noqa: PLC0415  # only where something runs
     from leadrope.workflows import access_requests  # noqa: PLC0415  # the same
 
     own = homes.leadrope_home(environ)

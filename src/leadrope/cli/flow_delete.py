@@ -10,7 +10,7 @@ import click
 from leadrope import errors
 from leadrope.cli import confirm
 from leadrope.core import home
-from leadrope.runtime.shown import clean
+from leadrope.runtime.terminal_text import clean
 from leadrope.workflows import library
 from leadrope.workflows.problems import nearest
 from leadrope.workflows.steps import registry

@@ -19,7 +19,7 @@ from leadrope.confined import real_path
 from leadrope.core import home
 from leadrope.core.text import rehearsal_label
 from leadrope.runs.flow_values import FlowFilter, FlowInfo
-from leadrope.runtime.shown import clean, one_line
+from leadrope.runtime.terminal_text import clean, one_line
 from leadrope.workflows import library, markdown
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from leadrope import errors, spelling
 from leadrope.cli import flags, table, values
 from leadrope.cli.screen import PIPED_WIDTH, Style, wants_colour
 from leadrope.core import home
-from leadrope.runtime.access import Access
+from leadrope.runtime.sandboxing.access import Access
 from leadrope.workflows import access_requests, library, model
 from leadrope.workflows.markdown import Document, is_workflow_file
 from leadrope.workflows.problems import Problem, nearest

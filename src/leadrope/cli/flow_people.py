@@ -11,9 +11,9 @@ from msgspec import UNSET
 from leadrope import spelling
 from leadrope.runs import forms
 from leadrope.runs.forms import Field
-from leadrope.runtime.approvals import Answer, Approver
-from leadrope.runtime.console import Console, signed
-from leadrope.runtime.shown import exact, one_line, whole_input
+from leadrope.runtime.gate.approvers import Answer, Approver
+from leadrope.runtime.gate.console import Console, signed
+from leadrope.runtime.terminal_text import exact, one_line, whole_input
 from leadrope.workflows.host import People
 from leadrope.workflows.problems import nearest
 from leadrope.workflows.steps.base import Asked

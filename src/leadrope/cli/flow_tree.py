@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from leadrope.cli.screen import Style
 from leadrope.cli.table import cut, width_of
-from leadrope.runtime.shown import clean, one_line
+from leadrope.runtime.terminal_text import clean, one_line
 from leadrope.workflows import links, model
 
 _SHORT = 60

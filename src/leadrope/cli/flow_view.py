@@ -18,7 +18,7 @@ from leadrope.cli.live_lines import LiveLines, seconds
 from leadrope.cli.screen import Screen
 from leadrope.core import execution_events as events
 from leadrope.runs.flow_values import FlowInfo
-from leadrope.runtime.shown import clean, exact, one_line, whole_input
+from leadrope.runtime.terminal_text import clean, exact, one_line, whole_input
 from leadrope.workflows.report import FlowResult, PendingApproval, StepReport, answer_command
 
 WAIT_LINES = 8

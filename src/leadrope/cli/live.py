@@ -23,8 +23,8 @@ from leadrope.runs import jsonlog
 from leadrope.runs.job import Job
 from leadrope.runs.masking import without_known
 from leadrope.runs.service import Service
-from leadrope.runtime.approvals import Answer, Approver, DenyAll
-from leadrope.runtime.console import Console, NoTerminal, open_terminal
+from leadrope.runtime.gate.approvers import Answer, Approver, DenyAll
+from leadrope.runtime.gate.console import Console, NoTerminal, open_terminal
 
 if TYPE_CHECKING:
     from leadrope.cli.prompt import Prompt

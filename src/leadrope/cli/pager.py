@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 
 from leadrope.cli.screen import Style
-from leadrope.runtime.shown import clean
+from leadrope.runtime.terminal_text import clean
 
 _FALLBACK = ("less", "more")
 

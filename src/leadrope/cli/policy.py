@@ -29,7 +29,7 @@ from leadrope.policy.files.document import Problem, Problems
 from leadrope.policy.files.policy_file import PolicyFile
 from leadrope.policy.resolve import EffectivePolicy
 from leadrope.policy.rules import RULES, Rule
-from leadrope.runtime import saved_agents
+from leadrope.runtime.agents import saved_agents
 
 _HELP = """Show, check and try the rules that hold here.
 
@@ -232,7 +232,7 @@ def explain(
 def _explained(call: ToolCall, facts: Facts, workspace: str) -> Facts:
     """With what this machine says about programs, git's settings and folders. No host name is looked up."""
     from leadrope.providers.claude_code.env import passed_on  # noqa: PLC0415  # only for this command
-    from leadrope.runtime.surroundings import Surroundings  # noqa: PLC0415  # only for this command
+    from leadrope.runtime.gate.machine_facts import Surroundings  # noqa: PLC0415  # only for this command
 
     # A GIT_ASKPASS of the terminal (VS Code sets one) does not reach an agent, and must not decide here either.
     config = configs.load(_environ())

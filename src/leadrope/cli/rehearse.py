@@ -15,7 +15,7 @@ from leadrope import errors
 from leadrope.confined import real_path
 from leadrope.core import home
 from leadrope.core.text import rehearsal_label
-from leadrope.runtime.shown import clean
+from leadrope.runtime.terminal_text import clean
 
 if TYPE_CHECKING:
     from leadrope.core.request import RunRequest

@@ -15,7 +15,7 @@ from leadrope.cli.markdown_stream import MarkdownStream
 from leadrope.cli.screen import Screen
 from leadrope.core import events
 from leadrope.core.result import RunResult
-from leadrope.runtime.shown import clean, one_line
+from leadrope.runtime.terminal_text import clean, one_line
 
 _TAIL_KINDS = ("agent_died", "spawn_failed", "malformed_output", "out_of_memory", "empty_output")
 

@@ -10,8 +10,8 @@ from leadrope import errors
 from leadrope.core import home
 from leadrope.core.config import Config
 from leadrope.core.request import Limits, RunRequest
-from leadrope.runtime import saved_agents
-from leadrope.runtime.shown import clean, one_line
+from leadrope.runtime.agents import saved_agents
+from leadrope.runtime.terminal_text import clean, one_line
 
 if TYPE_CHECKING:
     from leadrope.runs.continued import Continued
@@ -29,7 +29,7 @@ def session_named(given: Mapping[str, Any], environ: Mapping[str, str]) -> str |
 
 
 def _last_session(cwd: str | None, environ: Mapping[str, str]) -> str:
-    from leadrope.runtime.sessions import Sessions  # noqa: PLC0415  # only --continue asks for it
+    from leadrope.runtime.sessions.files import Sessions  # noqa: PLC0415  # only --continue asks for it
 
     folder = Path(cwd).expanduser() if cwd is not None else Path.cwd()
     found = Sessions.of(environ).last(folder)

@@ -24,8 +24,8 @@ from leadrope.core import events, home
 from leadrope.core.request import RunRequest, check, check_text
 from leadrope.core.result import RunError, RunResult, not_started
 from leadrope.core.secrets.request_secrets import redactor_of
-from leadrope.runtime import config_values
-from leadrope.runtime.shown import clean
+from leadrope.runtime.agents import config_values
+from leadrope.runtime.terminal_text import clean
 
 if TYPE_CHECKING:
     from leadrope.rehearsal.model import ModelServer
@@ -309,7 +309,7 @@ def _with_session(request: RunRequest, environ: Mapping[str, str]) -> RunRequest
         return request
     from leadrope.runs import database, session_names  # noqa: PLC0415  # only a resumed session needs them
     from leadrope.runs.reading import Reads  # noqa: PLC0415  # the same
-    from leadrope.runtime.sessions import Sessions  # noqa: PLC0415  # the same
+    from leadrope.runtime.sessions.files import Sessions  # noqa: PLC0415  # the same
 
     folder = home.leadrope_home(environ)
     stored = database.path_in(folder)
@@ -407,7 +407,7 @@ def _detach(
     from leadrope.runtime import prepare  # noqa: PLC0415  # only here
 
     if request.resume is not None:
-        from leadrope.runtime.sessions import Sessions  # noqa: PLC0415  # only a resumed session has a folder of its own
+        from leadrope.runtime.sessions.files import Sessions  # noqa: PLC0415  # only a resumed session has a folder of its own
 
         request, notices = Sessions.of().settle(request)
         for notice in notices:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from leadrope import errors
 from leadrope.cli.screen import Screen
 from leadrope.runs.store import Filter, RunInfo
-from leadrope.runtime.shown import clean, one_line
+from leadrope.runtime.terminal_text import clean, one_line
 
 if TYPE_CHECKING:
     from leadrope.runs.service import Service

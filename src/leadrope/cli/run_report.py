@@ -16,7 +16,7 @@ from leadrope.core.text.rehearsal_label import is_rehearsed
 from leadrope.regex import regex
 from leadrope.runs import places
 from leadrope.runs.store import RunInfo, Texts
-from leadrope.runtime.shown import clean, describe, exact, one_line
+from leadrope.runtime.terminal_text import clean, describe, exact, one_line
 
 if TYPE_CHECKING:
     from leadrope.runs.service import Service

@@ -25,7 +25,7 @@ from leadrope.core.text.rehearsal_label import is_rehearsed
 from leadrope.runs import database, detached, leases, places, recover
 from leadrope.runs.service import Service
 from leadrope.runs.store import Filter, RunInfo, State, Truncated
-from leadrope.runtime.shown import clean
+from leadrope.runtime.terminal_text import clean
 
 _HELP = """List, follow and control runs.
 

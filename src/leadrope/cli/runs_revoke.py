@@ -10,7 +10,7 @@ import click
 
 from leadrope import errors
 from leadrope.core import actors
-from leadrope.runtime.shown import describe, exact
+from leadrope.runtime.terminal_text import describe, exact
 
 if TYPE_CHECKING:
     from leadrope.runs.grants import RunGrant

@@ -14,8 +14,8 @@ from leadrope import errors
 from leadrope.cli import flags, json_output, table, values
 from leadrope.cli.screen import PIPED_WIDTH, Screen
 from leadrope.confined import read_named, real_path
-from leadrope.runtime.sessions import SessionInfo, Sessions
-from leadrope.runtime.shown import clean
+from leadrope.runtime.sessions.files import SessionInfo, Sessions
+from leadrope.runtime.terminal_text import clean
 
 _HELP = """List, show, export, import and delete sessions.
 

@@ -18,7 +18,7 @@ from leadrope.cli import flags, json_output
 from leadrope.cli.screen import PIPED_WIDTH, Style, wants_colour
 from leadrope.cli.table import cut, width_of
 from leadrope.core.cost.usage import CostLabel, sum_label
-from leadrope.runtime.shown import clean
+from leadrope.runtime.terminal_text import clean
 
 MAX_DAYS = 3660
 MAX_GAPS = 92

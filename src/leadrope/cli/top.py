@@ -22,7 +22,7 @@ from leadrope.cli.stats import money
 from leadrope.core.cost.usage import sum_label
 from leadrope.runs.service import Service
 from leadrope.runs.store import Filter, RunInfo
-from leadrope.runtime.shown import clean
+from leadrope.runtime.terminal_text import clean
 
 _EPILOG = """\b
 Examples:

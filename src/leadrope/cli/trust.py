@@ -11,9 +11,10 @@ import click
 from leadrope import errors, spelling
 from leadrope.cli import confirm
 from leadrope.core import home
-from leadrope.runtime import checks, trust, trust_effects
-from leadrope.runtime.shown import exact, one_line
-from leadrope.runtime.trust_files import PROJECT
+from leadrope.runtime import working_directory
+from leadrope.runtime.terminal_text import exact, one_line
+from leadrope.runtime.trust import effects, trust
+from leadrope.runtime.trust.files import PROJECT
 
 _HELP = """Trust the settings, hooks, servers and agents of the repository in DIR [default: current directory].
 
@@ -45,7 +46,7 @@ def command(folder: str, *, show: bool, forget: bool, yes: bool) -> int:
 
         return trust_workflow.decide(folder, show=show, forget=forget, yes=yes)
     try:
-        place = checks.working_directory(folder)
+        place = working_directory.working_directory(folder)
     except errors.BadDirectory as error:
         told = error.message.removeprefix("working directory ")
         raise errors.BadValue("DIR", told, hint="Name the folder of a repository.") from None
@@ -84,7 +85,7 @@ def _tell(found: trust.Trust) -> None:
         "changed": "was trusted, but has changed since; its files are ignored until you trust them again",
     }
     click.echo(f"{exact(found.folder)} {words[found.state]}")
-    does = trust_effects.effects(found)
+    does = effects.effects(found)
     # The project's own rules hold without trust, and come last.
     for name in sorted({*found.files, *found.changed}, key=lambda name: (name == PROJECT, name)):
         if name == PROJECT and found.state != "trusted":

@@ -11,7 +11,7 @@ import click
 from leadrope import spelling
 from leadrope.cli import flow_access
 from leadrope.core import home
-from leadrope.runtime.shown import exact
+from leadrope.runtime.terminal_text import exact
 from leadrope.workflows import access_requests, library, trusted_files
 
 

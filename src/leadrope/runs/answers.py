@@ -9,7 +9,7 @@ from leadrope.core.events import QuestionRequested
 from leadrope.runs import forms
 from leadrope.runs.approval_requests import CallRequest, StepRequest, request_of
 from leadrope.runs.store import Approval
-from leadrope.runtime.approvals import Answer
+from leadrope.runtime.gate.approvers import Answer
 
 
 def checked(approval: Approval, answer: Answer) -> Answer:

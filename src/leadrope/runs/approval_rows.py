@@ -14,7 +14,7 @@ from leadrope.core.secrets.redaction import redact
 from leadrope.runs import claims
 from leadrope.runs.statements import sql
 from leadrope.runs.store import Approval, Decided, RunInfo
-from leadrope.runtime.approvals import read_answer
+from leadrope.runtime.gate.approvers import read_answer
 
 T = TypeVar("T")
 ANSWERED = "a person has answered"

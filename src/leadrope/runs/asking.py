@@ -16,8 +16,8 @@ from leadrope.runs.cleaning import as_json
 from leadrope.runs.sqlite import Sqlite
 from leadrope.runs.store import Approval, ApprovalKind, Decided, RunInfo
 from leadrope.runs.waiting import Suspension
-from leadrope.runtime.approvals import Answer, Approver, read_answer
-from leadrope.runtime.pauses import Pauses
+from leadrope.runtime.gate.approvers import Answer, Approver, read_answer
+from leadrope.runtime.limits.pauses import Pauses
 
 EARLY_S = 0.25
 """How long before the gate's own clock the row expires: then nobody is told yes for a call that was denied."""

@@ -17,7 +17,7 @@ from leadrope.core.secrets.redaction import Secret
 from leadrope.runs import database, places, stored_secrets
 from leadrope.runs.reading import Reads
 from leadrope.runs.store import Filter, RunInfo, Texts
-from leadrope.runtime.sessions import Sessions
+from leadrope.runtime.sessions.files import Sessions
 
 LAST = "last"
 _OF_ONE_RUN = (

@@ -12,7 +12,7 @@ from leadrope.core.fold import SUSPENDED
 from leadrope.core.tools import ToolCall, grant_name, subject
 from leadrope.runs.sqlite import Sqlite
 from leadrope.runs.store import RunInfo
-from leadrope.runtime.approvals import read_answer
+from leadrope.runtime.gate.approvers import read_answer
 
 State = Literal["active", "revoked", "ended"]
 

@@ -12,8 +12,8 @@ from leadrope.core.result import RunResult
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.keeper import Keeper, Show
 from leadrope.runs.store import Order, RunInfo
-from leadrope.runtime.approvals import Approver
-from leadrope.runtime.pauses import Pauses
+from leadrope.runtime.gate.approvers import Approver
+from leadrope.runtime.limits.pauses import Pauses
 
 if TYPE_CHECKING:
     from leadrope.runtime.run import Run

@@ -21,7 +21,7 @@ from leadrope.runs.masking import Masking
 from leadrope.runs.observers import Watch
 from leadrope.runs.sqlite import Sqlite
 from leadrope.runs.store import Progress, RunInfo, State
-from leadrope.runtime.shown import describe
+from leadrope.runtime.terminal_text import describe
 
 if TYPE_CHECKING:
     from leadrope.runtime.run import Run

@@ -26,7 +26,7 @@ from leadrope.core.tools import ToolCall
 from leadrope.runs import settings as configured
 from leadrope.runs import webhook
 from leadrope.runs.webhook import verify
-from leadrope.runtime.shown import clean, describe, one_line
+from leadrope.runtime.terminal_text import clean, describe, one_line
 
 __all__ = ["Notifier", "Settings", "Word", "load", "settings", "verify", "word_of", "word_of_step"]
 

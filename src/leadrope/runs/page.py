@@ -24,7 +24,7 @@ from leadrope.runs import page_diff, page_entries
 from leadrope.runs.page_story import Asked, Story
 from leadrope.runs.page_text import Safe, Writer, joined, tag
 from leadrope.runs.store import RunInfo
-from leadrope.runtime.shown import exact
+from leadrope.runtime.terminal_text import exact
 from leadrope.version import __version__
 
 DIFF_LINES = 1500

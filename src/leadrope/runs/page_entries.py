@@ -5,7 +5,7 @@ from __future__ import annotations
 from leadrope.core.tools import ToolCall
 from leadrope.runs.page_story import Asked, Call, Entry, Story
 from leadrope.runs.page_text import Safe, Writer, joined, tag, titled
-from leadrope.runtime.shown import describe, whole_input
+from leadrope.runtime.terminal_text import describe, whole_input
 
 MAX_ENTRIES = 3000
 """Beyond this a browser takes seconds to lay the page out, and nobody reads on."""

@@ -9,7 +9,7 @@ import html
 from collections.abc import Callable, Sequence
 
 from leadrope.regex import regex
-from leadrope.runtime.shown import clean, exact
+from leadrope.runtime.terminal_text import clean, exact
 
 _FENCE = regex(r"[ \t]{0,3}(`{3,}|~{3,})")
 _HEADING = regex(r"(#{1,6})[ \t]+(.{1,400}?)[ \t#]*")

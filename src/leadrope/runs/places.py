@@ -28,7 +28,7 @@ from leadrope.runs import (
 from leadrope.runs.checkpoints import Checkpoint, Plan
 from leadrope.runs.store import Filter, RunInfo
 from leadrope.runs.worktrees import Worktree
-from leadrope.runtime import session_secrets
+from leadrope.runtime.sessions import session_secrets
 
 if TYPE_CHECKING:
     from leadrope.runs.service import Service

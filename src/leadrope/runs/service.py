@@ -66,12 +66,12 @@ from leadrope.runs.sqlite import Sqlite, ended_event
 from leadrope.runs.store import LIVE, RESERVED, Approval, Decided, NewRun, Order, RunInfo, State
 from leadrope.runs.stored_requests import account_of, check_account, placed
 from leadrope.runs.waiting import Suspension
-from leadrope.runtime import session_secrets
-from leadrope.runtime.approvals import Answer, Approve, Approver, DenyAll, as_approver
-from leadrope.runtime.sessions import Sessions
+from leadrope.runtime.gate.approvers import Answer, Approve, Approver, DenyAll, as_approver
+from leadrope.runtime.sessions import session_secrets
+from leadrope.runtime.sessions.files import Sessions
 
 if TYPE_CHECKING:
-    from leadrope.runtime.functions import Function
+    from leadrope.runtime.connections.functions import Function
     from leadrope.runtime.run import Run
 
 Functions = Sequence["Function[..., Any] | Callable[..., Any]"]
@@ -1025,7 +1025,7 @@ class Service(Looks):
 
 
 def _names(functions: Functions) -> list[str]:
-    from leadrope.runtime import functions as functions_of  # noqa: PLC0415  # most runs have none
+    from leadrope.runtime.connections import functions as functions_of  # noqa: PLC0415  # most runs have none
 
     return list(functions_of.collect(functions))
 

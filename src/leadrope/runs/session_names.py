@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from leadrope import errors
 from leadrope.runs.store import RunInfo
-from leadrope.runtime.sessions import LEAST_PREFIX, Sessions
-from leadrope.runtime.shown import clean, one_line
+from leadrope.runtime.sessions.files import LEAST_PREFIX, Sessions
+from leadrope.runtime.terminal_text import clean, one_line
 
 
 def resolve(given: str, sessions: Sessions, runs: Sequence[RunInfo]) -> str:

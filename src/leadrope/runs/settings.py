@@ -21,7 +21,7 @@ from leadrope.core.text.toml_lines import dotted
 from leadrope.core.text.wrong_types import in_words, split, suggest, unknown_key
 from leadrope.runs import worktree_setup
 from leadrope.runs.store import Limits
-from leadrope.runtime import config_values
+from leadrope.runtime.agents import config_values
 
 LONGEST_STORE_WAIT_S = 86400.0
 _T = TypeVar("_T")

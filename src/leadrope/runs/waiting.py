@@ -15,7 +15,7 @@ import msgspec
 from leadrope.core import events
 from leadrope.core.fold import SUSPENDED
 from leadrope.core.request import RunRequest
-from leadrope.runtime.approvals import Answer, read_answer
+from leadrope.runtime.gate.approvers import Answer, read_answer
 
 if TYPE_CHECKING:
     from leadrope.runs.job import Job

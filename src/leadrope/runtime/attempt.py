@@ -19,24 +19,27 @@ from leadrope.policy.decide import Policy
 from leadrope.process.child import Child
 from leadrope.process.sandbox.values import Sight
 from leadrope.providers import base
-from leadrope.runtime import answers, hooks, memory, preflight
-from leadrope.runtime.answers import Answers, Replies
-from leadrope.runtime.approvals import Approver
-from leadrope.runtime.budget import Meter
-from leadrope.runtime.clocks import RunClocks, how_to_raise, why_expired
-from leadrope.runtime.connection_stderr import ConnectionStderr
-from leadrope.runtime.function_server import FunctionServer
-from leadrope.runtime.functions import Function
-from leadrope.runtime.gate import PLAN_TOOL, Gate
-from leadrope.runtime.held import Watch
-from leadrope.runtime.hooks import AfterTool, BeforeTool
-from leadrope.runtime.model_watch import ModelWatch
+from leadrope.runtime import preflight
+from leadrope.runtime.broker.model_watch import ModelWatch
+from leadrope.runtime.broker.reachability import Reach
+from leadrope.runtime.connections.connection_stderr import ConnectionStderr
+from leadrope.runtime.connections.function_server import FunctionServer
+from leadrope.runtime.connections.functions import Function
+from leadrope.runtime.embedding import hooks
+from leadrope.runtime.embedding.hooks import AfterTool, BeforeTool
+from leadrope.runtime.gate import replies
+from leadrope.runtime.gate.approvers import Approver
+from leadrope.runtime.gate.gate import PLAN_TOOL, Gate
+from leadrope.runtime.gate.machine_facts import Surroundings
+from leadrope.runtime.gate.replies import Answers, Replies
+from leadrope.runtime.journal.recording import Recorder
+from leadrope.runtime.limits import memory
+from leadrope.runtime.limits.budget import Meter
+from leadrope.runtime.limits.clocks import RunClocks, how_to_raise, why_expired
+from leadrope.runtime.limits.unreported import Unreported
 from leadrope.runtime.output import Judge, WayOut
 from leadrope.runtime.preflight import Cause, TryGate
-from leadrope.runtime.reachability import Reach
-from leadrope.runtime.recording import Recorder
-from leadrope.runtime.surroundings import Surroundings
-from leadrope.runtime.unreported import Unreported
+from leadrope.runtime.sandboxing.sandbox_violations import Watch
 
 
 class Attempt:
@@ -200,7 +203,7 @@ class Attempt:
         ending = await self._child.end(polite_s=self._limits.exit_s, stop_s=self._limits.stop_s)
         for told in self._judge.left_over() if self._judge and not self._doomed else ():
             self._recorder.record(told)
-        gone = answers.agent_exited(ending, self._child, self._session)
+        gone = replies.agent_exited(ending, self._child, self._session)
         self._recorder.trace("exit code", gone.exit_code)
         self.emit(msgspec.structs.replace(gone, ended_by=self._ended_by, spent_usd=self._meter.spent_usd))
 

@@ -45,14 +45,15 @@ from leadrope.process.sandbox import programs
 from leadrope.process.sandbox.values import Sight
 from leadrope.providers import base
 from leadrope.providers.claude_code import env as environments
-from leadrope.runtime import access as accesses
-from leadrope.runtime import prepare, walls
-from leadrope.runtime.access import Access
-from leadrope.runtime.lost_files import SCRATCH, LostFiles, read_traces
+from leadrope.runtime import prepare
 from leadrope.runtime.rundir import RunDir
+from leadrope.runtime.sandboxing import access as accesses
+from leadrope.runtime.sandboxing import sandboxing
+from leadrope.runtime.sandboxing.access import Access
+from leadrope.runtime.sandboxing.lost_files import SCRATCH, LostFiles, read_traces
 
 if TYPE_CHECKING:
-    from leadrope.runtime.proxy import HostProxy, Refused
+    from leadrope.runtime.broker.proxy import HostProxy, Refused
 
 SPARE_SCRIPT_CHARS = 32_000
 """A longer one is handed over as a file, by the way that takes files."""
@@ -160,13 +161,13 @@ class Commands:
         self.cwd = Path(self._request.cwd or ".")
         self.rules: EffectivePolicy = ready.rules
         self.notices += [notice for notice in ready.notices if notice.code == "project_ignored"]
-        wished = walls.wish(self._request, self.rules)
-        self._granted, missing = await walls.grant(wished, memory=homes.ensure(home))
+        wished = sandboxing.wish(self._request, self.rules)
+        self._granted, missing = await sandboxing.grant(wished, memory=homes.ensure(home))
         if missing:
-            self.notices.append(walls.no_walls(wished, missing))
+            self.notices.append(sandboxing.no_walls(wished, missing))
         lists = self.rules.network_allowed_hosts if self._granted.model_only else ()
-        if hosts := walls.allowed_hosts(lists, self.rules.network_blocked_hosts):
-            from leadrope.runtime.proxy import HostProxy  # noqa: PLC0415  # HTTP, for those who allow hosts
+        if hosts := sandboxing.allowed_hosts(lists, self.rules.network_blocked_hosts):
+            from leadrope.runtime.broker.proxy import HostProxy  # noqa: PLC0415  # HTTP, for those who allow hosts
 
             self._proxy_dir = RunDir()
             proxy = HostProxy(hosts, listen=self._proxy_dir.path / "proxy.sock", on_refused=self._refused)
@@ -539,7 +540,7 @@ class Commands:
         try:
             if place.room is not None:
                 await place.room.close()
-                self.notices += await walls.settled(place.built)
+                self.notices += await sandboxing.settled(place.built)
         finally:
             place.remove()
 
@@ -581,8 +582,8 @@ class Commands:
                 config=self._config,
             )
             proxy = self._proxy.socket_path if self._proxy is not None else None
-            doors = walls.Doors(proxy=proxy)
-            built = walls.build(
+            doors = sandboxing.Doors(proxy=proxy)
+            built = sandboxing.build(
                 self._granted, self._request, launch, where, self.rules, doors, self._targets(launch, where)
             )
         except BaseException:
@@ -592,20 +593,20 @@ class Commands:
             raise
         return _Place(run_dir=run_dir, tmp=tmp, door=door, launch=launch, built=built)
 
-    def _targets(self, launch: base.Launch, where: base.Place) -> walls.Targets | None:
+    def _targets(self, launch: base.Launch, where: base.Place) -> sandboxing.Targets | None:
         """What is blocked is looked for in read-only folders as well."""
         if not launch.shown or self._granted.level is None:
             return None
         shown = (extra_dirs.spell(path, is_read_only=True) for path in launch.shown)
         searched = msgspec.structs.replace(self._request, extra_dirs=(*self._request.extra_dirs, *shown))
-        return walls.search(self._granted, searched, where, self.rules)
+        return sandboxing.search(self._granted, searched, where, self.rules)
 
 
 class _Place:
     """Where the room is, or will be."""
 
     def __init__(
-        self, *, run_dir: RunDir, tmp: Path, door: client.Door, launch: base.Launch, built: walls.Built
+        self, *, run_dir: RunDir, tmp: Path, door: client.Door, launch: base.Launch, built: sandboxing.Built
     ) -> None:
         self.run_dir = run_dir
         self.tmp = tmp

@@ -41,7 +41,7 @@ from leadrope.rehearsal.scenes import (
     Touches,
     Waits,
 )
-from leadrope.runtime.approvals import Answer, Callback
+from leadrope.runtime.gate.approvers import Answer, Callback
 from leadrope.runtime.run import Run, open_run
 from leadrope.runtime.rundir import RunDir
 

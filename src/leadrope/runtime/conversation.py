@@ -31,9 +31,9 @@ from leadrope.core.request_parts.keywords import RunFields
 from leadrope.core.result import RunResult
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.runtime import retries
-from leadrope.runtime.approvals import as_approver
-from leadrope.runtime.budget import Meter
-from leadrope.runtime.keywords import Asked, RunKeywords, RunOptions, read
+from leadrope.runtime.embedding.keywords import Asked, RunKeywords, RunOptions, read
+from leadrope.runtime.gate.approvers import as_approver
+from leadrope.runtime.limits.budget import Meter
 from leadrope.runtime.run import Run, opened
 
 IDLE_CLOSE_S = 600.0

@@ -18,8 +18,11 @@ from leadrope.policy import patterns
 from leadrope.policy.files import sources
 from leadrope.policy.resolve import EffectivePolicy
 from leadrope.providers import base
-from leadrope.runtime import checks, connection_programs, saved_agents, trust
-from leadrope.runtime.trust_files import PROJECT
+from leadrope.runtime import working_directory
+from leadrope.runtime.agents import saved_agents
+from leadrope.runtime.connections import programs
+from leadrope.runtime.trust import trust
+from leadrope.runtime.trust.files import PROJECT
 
 _MOST_MCP_BYTES = 1024 * 1024
 
@@ -51,7 +54,7 @@ def complete(
     _check_grants(request.allow)
     _check_tools("tools", request.tools or ())
     _check_tools("disallowed_tools", request.disallowed_tools)
-    cwd = checks.working_directory(request.cwd)
+    cwd = working_directory.working_directory(request.cwd)
     layers = _layers(request, cwd, environ, leadrope_home)
     limits = _asked_limits(request.limits, environ)
     rules = layers.effective(lifted=caps.lifted(limits))
@@ -59,7 +62,7 @@ def complete(
     request = msgspec.structs.replace(
         _with_project(request, layers),
         cwd=cwd,
-        extra_dirs=tuple(checks.extra_directory(folder, cwd) for folder in request.extra_dirs),
+        extra_dirs=tuple(working_directory.extra_directory(folder, cwd) for folder in request.extra_dirs),
         mode=normal_mode(request.mode),
         limits=caps.capped(_whole_limits(limits, waits=waits), rules),
         wait_for_limit=request.wait_for_limit and rules.wait_for_limit,
@@ -70,7 +73,7 @@ def complete(
     is_trusted = found.state == "trusted"
     if is_trusted:
         request = check(_with_repository(request))
-    missing = connection_programs.missing(request.connections, cwd, environ)
+    missing = programs.missing(request.connections, cwd, environ)
     if missing:
         # The agent would only fail to start them, and be the second to say so.
         there = {name: server for name, server in request.connections.items() if name not in missing}

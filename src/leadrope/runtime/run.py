@@ -39,26 +39,29 @@ from leadrope.policy.resolve import EffectivePolicy
 from leadrope.process import child as processes
 from leadrope.process import reaper
 from leadrope.providers import base, registry
-from leadrope.runtime import functions as functions_of
-from leadrope.runtime import gatecheck, git_guards, prepare, retries, saved_agents, walls
-from leadrope.runtime.approvals import Answer, Approver, as_approver
-from leadrope.runtime.approved_writes import ApprovedWrites
+from leadrope.runtime import prepare, retries
+from leadrope.runtime.agents import saved_agents
 from leadrope.runtime.attempt import Attempt
-from leadrope.runtime.budget import Meter
-from leadrope.runtime.connection_stderr import ConnectionStderr
-from leadrope.runtime.functions import Function
-from leadrope.runtime.gate import BeforeEffect
-from leadrope.runtime.gateway import Gateway
-from leadrope.runtime.hooks import AfterTool, BeforeTool
-from leadrope.runtime.journal import Journal
-from leadrope.runtime.keywords import Asked, RunKeywords, read
-from leadrope.runtime.reachability import Reach
+from leadrope.runtime.broker.gateway import Gateway
+from leadrope.runtime.broker.reachability import Reach
+from leadrope.runtime.connections import functions as functions_of
+from leadrope.runtime.connections.connection_stderr import ConnectionStderr
+from leadrope.runtime.connections.functions import Function
+from leadrope.runtime.embedding.hooks import AfterTool, BeforeTool
+from leadrope.runtime.embedding.keywords import Asked, RunKeywords, read
+from leadrope.runtime.gate import gate_trial
+from leadrope.runtime.gate.approved_writes import ApprovedWrites
+from leadrope.runtime.gate.approvers import Answer, Approver, as_approver
+from leadrope.runtime.gate.gate import BeforeEffect
+from leadrope.runtime.gate.machine_facts import Surroundings
+from leadrope.runtime.journal.journal import Journal
+from leadrope.runtime.journal.watcher import OnEvent, Watcher
+from leadrope.runtime.limits.budget import Meter
+from leadrope.runtime.limits.shared_budget import SharedBudget
 from leadrope.runtime.rundir import RunDir
-from leadrope.runtime.runsession import RunSession, to_resume
-from leadrope.runtime.sessions import Sessions
-from leadrope.runtime.shared_budget import SharedBudget
-from leadrope.runtime.surroundings import Surroundings
-from leadrope.runtime.watcher import OnEvent, Watcher
+from leadrope.runtime.sandboxing import git_guards, sandboxing
+from leadrope.runtime.sessions.files import Sessions
+from leadrope.runtime.sessions.run_session import RunSession, to_resume
 
 ConfigSource = configs.Config | None | msgspec.UnsetType
 """The configuration of a run: a value, None for no file at all; unset: the one that the environment names."""
@@ -172,8 +175,8 @@ class Run:
         """It was ended by `suspend`: it has no result yet, and another process continues it."""
         self._prompts: deque[str] = deque([request.prompt])
         self._attempt: Attempt | None = None
-        self._walls = walls.Built()
-        self._targets: walls.Targets
+        self._walls = sandboxing.Built()
+        self._targets: sandboxing.Targets
         self._launch: base.Launch | None = None
         self._connection_stderr: ConnectionStderr | None = None
         self._task: asyncio.Task[None] | None = None
@@ -446,10 +449,10 @@ class Run:
         """The only start of an agent in this package."""
         fresh = msgspec.structs.replace(self._place, launch_dir=self._run_dir.new_launch())
         self._place = prepare.looked_again(fresh, self.request, self._journal.record)
-        wished = walls.wish(self.request, self._rules)
-        wanted, missing = await walls.grant(wished, memory=self._place.home)
+        wished = sandboxing.wish(self.request, self._rules)
+        wanted, missing = await sandboxing.grant(wished, memory=self._place.home)
         if missing:
-            self._journal.record(walls.no_walls(wished, missing))
+            self._journal.record(sandboxing.no_walls(wished, missing))
         await self._gateway.open_doors(wanted, self._rules)
         self._launch = launch = await self._prepare(with_broker=wanted.model_only)
         self._place.config.prices.require(launch.model)
@@ -468,8 +471,8 @@ class Run:
         self._journal.tell(f"start {' '.join(launch.argv)}")
         if launch.credential:
             self._journal.tell(f"credential {launch.credential.source} {launch.credential.masked}")
-        self._targets = await asyncio.to_thread(walls.search, wanted, self.request, self._place, self._rules)
-        self._walls = walls.build(
+        self._targets = await asyncio.to_thread(sandboxing.search, wanted, self.request, self._place, self._rules)
+        self._walls = sandboxing.build(
             wanted, self.request, launch, self._place, self._rules, self._gateway.doors, self._targets
         )
         self._session.open_log(self.request, launch)
@@ -663,7 +666,7 @@ class Run:
         finally:
             self._attempt = None
             self._close_connection_stderr()
-            for notice in await walls.settled(self._walls, writes.paths):
+            for notice in await sandboxing.settled(self._walls, writes.paths):
                 self._journal.record(notice)
         return attempt
 
@@ -679,11 +682,11 @@ class Run:
     async def _try_gate(self, version: str) -> str | None:
         """Why this untested version cannot be used, or None; asked once per version and home."""
         place, name = self._place, self.request.provider
-        if gatecheck.passed(place.home, name, version):
+        if gate_trial.passed(place.home, name, version):
             return None
-        wrong = await gatecheck.try_gate(name, self._launch.argv[0] if self._launch else "", self._environ)
+        wrong = await gate_trial.try_gate(name, self._launch.argv[0] if self._launch else "", self._environ)
         if wrong is None:
-            gatecheck.remember(place.home, name, version)
+            gate_trial.remember(place.home, name, version)
         return wrong
 
     # -- after it -----------------------------------------------------------------------------------------------------

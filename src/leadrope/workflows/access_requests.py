@@ -12,8 +12,8 @@ from leadrope import errors
 from leadrope.confined import real_path
 from leadrope.core import home as homes
 from leadrope.core.request_parts import extra_dirs
-from leadrope.runtime import access as accesses
-from leadrope.runtime.access import Access
+from leadrope.runtime.sandboxing import access as accesses
+from leadrope.runtime.sandboxing.access import Access
 from leadrope.workflows import model, templates
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from leadrope import errors
 from leadrope.core import config as configs
-from leadrope.runtime.access import Access
 from leadrope.runtime.commands import Commands
+from leadrope.runtime.sandboxing.access import Access
 from leadrope.workflows import model
 
 KINDS = ("shell", "code")

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from leadrope import errors
 from leadrope.core import actors
 from leadrope.runs import forms
-from leadrope.runtime.approvals import Answer
+from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows import model
 from leadrope.workflows.problems import nearest
 from leadrope.workflows.steps import approval

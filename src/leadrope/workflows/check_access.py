@@ -20,7 +20,7 @@ def look(workflow: Workflow, findings: Findings) -> None:
     asked += [(one.env, ("inputs", one.name, "env")) for one in workflow.inputs if one.env]
     if not asked:
         return
-    from leadrope.runtime.access import check_asked_variable  # noqa: PLC0415  # few workflows ask for any
+    from leadrope.runtime.sandboxing.access import check_asked_variable  # noqa: PLC0415  # few workflows ask for any
 
     for name, path in asked:
         try:

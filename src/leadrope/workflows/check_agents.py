@@ -21,7 +21,7 @@ def names_agents(document: Document) -> bool:
 
 def look(document: Document, *, leadrope_home: Path, workspace: Path) -> tuple[Problem, ...]:
     """One problem for each step whose agent is unknown, not trusted, or has a mistake."""
-    from leadrope.runtime import saved_agents  # noqa: PLC0415  # only those pay for it whose steps name agents
+    from leadrope.runtime.agents import saved_agents  # noqa: PLC0415  # only those pay for it whose steps name agents
 
     environ = {**os.environ, "LEADROPE_HOME": str(leadrope_home)}
     findings = Findings(document.places)

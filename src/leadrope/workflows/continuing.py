@@ -12,7 +12,7 @@ import msgspec
 from leadrope import errors
 from leadrope.runs.flow_values import FlowInfo, FlowTexts
 from leadrope.runs.service import Service
-from leadrope.runtime.access import Access
+from leadrope.runtime.sandboxing.access import Access
 from leadrope.workflows import library, starting, surroundings
 from leadrope.workflows.engine import Flow
 from leadrope.workflows.rehearsed import refuse_continuing

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from leadrope.regex import regex
 from leadrope.runs.page_text import Safe, joined, tag
-from leadrope.runtime.shown import clean
+from leadrope.runtime.terminal_text import clean
 from leadrope.workflows import tables
 
 _FENCE = regex(r" {0,3}(`{3,}|~{3,})")

@@ -7,7 +7,7 @@ import unicodedata
 
 import msgspec
 
-from leadrope.runtime.shown import clean
+from leadrope.runtime.terminal_text import clean
 from leadrope.workflows import model
 from leadrope.workflows.links import Kind, Links
 

@@ -13,7 +13,7 @@ from leadrope.confined import real_path
 from leadrope.core.tools import ToolCall
 from leadrope.runs.flow_values import FlowInfo, UnitOutcome
 from leadrope.runs.service import Service
-from leadrope.runtime.access import Access
+from leadrope.runtime.sandboxing.access import Access
 from leadrope.workflows import auto_approval, model, outcomes, starting, templates
 from leadrope.workflows.host import Host
 from leadrope.workflows.library import Loaded

@@ -22,7 +22,7 @@ from leadrope.core.execution_events import ExecutionEvent, ExecutionQueued
 from leadrope.core.secrets.redacted_json import clean_value
 from leadrope.runs import flow_bodies
 from leadrope.runs.flows import FlowInfo, NewFlow, Settled, UnitOutcome
-from leadrope.runtime.approvals import Answer
+from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows import (
     access_requests,
     batch_results,

@@ -25,10 +25,10 @@ from leadrope.core.secrets.request_secrets import ambient_secrets
 from leadrope.runs.execution_log import ExecutionLog
 from leadrope.runs.flow_values import FlowInfo
 from leadrope.runs.service import Service
-from leadrope.runtime import access as accesses
-from leadrope.runtime.access import Access
-from leadrope.runtime.approvals import Answer, Approver
 from leadrope.runtime.commands import Commands
+from leadrope.runtime.gate.approvers import Answer, Approver
+from leadrope.runtime.sandboxing import access as accesses
+from leadrope.runtime.sandboxing.access import Access
 from leadrope.workflows import library
 from leadrope.workflows.called import CalledTexts
 from leadrope.workflows.gate import Gate

@@ -20,7 +20,7 @@ from typing import TypeVar
 import msgspec
 
 from leadrope.regex import regex
-from leadrope.runtime import http1
+from leadrope.runtime.broker import http1
 from leadrope.version import __version__
 from leadrope.workflows.addresses import Target
 

@@ -22,9 +22,10 @@ from leadrope.process import child as processes
 from leadrope.process import reaper
 from leadrope.providers import base
 from leadrope.providers.claude_code import env as environments
-from leadrope.runtime import prepare, walls
-from leadrope.runtime.proxy import HostProxy
+from leadrope.runtime import prepare
+from leadrope.runtime.broker.proxy import HostProxy
 from leadrope.runtime.rundir import RunDir
+from leadrope.runtime.sandboxing import sandboxing
 
 LEAVE_S = 1.0
 """For a server to end by itself when its input is closed; most do at once."""
@@ -46,12 +47,12 @@ async def open_server(
     ready = prepare.complete(request, config, environ, home)
     # What a trusted repository wishes for its agents is none of this server's business.
     request = msgspec.structs.replace(ready.request, connections={name: server})
-    granted, _ = await walls.grant(walls.wish(request, ready.rules), memory=homes.ensure(home))
+    granted, _ = await sandboxing.grant(sandboxing.wish(request, ready.rules), memory=homes.ensure(home))
     run_dir = RunDir()
     try:
         async with contextlib.AsyncExitStack() as stack:
             lists = ready.rules.network_allowed_hosts if granted.model_only else ()
-            hosts = walls.allowed_hosts(lists, ready.rules.network_blocked_hosts)
+            hosts = sandboxing.allowed_hosts(lists, ready.rules.network_blocked_hosts)
             proxy = None
             if hosts:
                 proxy = run_dir.path / "proxy.sock"
@@ -67,7 +68,7 @@ async def open_server(
                 launch_dir=run_dir.path,  # unused: no provider plans this start
                 config=config,
             )
-            built = walls.build(granted, request, launch, place, ready.rules, walls.Doors(proxy=proxy))
+            built = sandboxing.build(granted, request, launch, place, ready.rules, sandboxing.Doors(proxy=proxy))
             child = await processes.start(
                 launch.argv,
                 env={**launch.env, **built.env, reaper.TAG: place.run_id},
@@ -81,7 +82,7 @@ async def open_server(
                 polite_s = LEAVE_S
             finally:
                 await child.end(polite_s=polite_s)
-                await walls.settled(built)
+                await sandboxing.settled(built)
     finally:
         run_dir.remove()
 

@@ -21,7 +21,7 @@ from leadrope.core.text import rehearsal_label
 from leadrope.regex import regex
 from leadrope.runs.page_entries import span
 from leadrope.runs.page_text import Safe, Writer, joined, tag
-from leadrope.runtime.shown import clean, one_line
+from leadrope.runtime.terminal_text import clean, one_line
 from leadrope.version import __version__
 from leadrope.workflows.account import Account, Child, StepAccount
 from leadrope.workflows.report import answer_command

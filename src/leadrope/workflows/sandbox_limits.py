@@ -19,7 +19,7 @@ from leadrope.core import events
 from leadrope.core.tools import ToolCall
 from leadrope.process.sandbox.values import BASE, Sight
 from leadrope.regex import regex
-from leadrope.runtime import held, lost_files
+from leadrope.runtime.sandboxing import lost_files, sandbox_violations
 
 Kind = Literal["lost", "hidden", "refused", "network", "login"]
 
@@ -125,7 +125,7 @@ def _limits(command: Command, around: Surroundings) -> Iterator[Limit]:
 def _refusals(command: Command, sight: Sight, known: set[str]) -> Iterator[Limit]:
     call = ToolCall(id="step", name="Bash", input={"command": command.text})
     done = events.ToolCompleted(call_id="step", text=command.said, is_error=command.has_failed)
-    for one in held.look(call, done, sight):
+    for one in sandbox_violations.look(call, done, sight):
         if one.target in known:
             continue
         known.add(one.target)

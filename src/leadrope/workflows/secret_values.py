@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import quote, quote_plus
 
 from leadrope import errors
-from leadrope.runtime import access as accesses
+from leadrope.runtime.sandboxing import access as accesses
 from leadrope.workflows.steps.base import StepFailed
 
 

@@ -10,7 +10,7 @@ import asyncio
 import collections
 from collections.abc import Awaitable, Callable
 
-from leadrope.runtime.approvals import Answer
+from leadrope.runtime.gate.approvers import Answer
 
 Ask = Callable[[], Awaitable[Answer]]
 

@@ -21,8 +21,8 @@ from leadrope.runs.execution_queue import Given, NotHere
 from leadrope.runs.flow_values import FlowInfo, FlowTexts, NewFlow
 from leadrope.runs.service import Service
 from leadrope.runs.store import Approval
-from leadrope.runtime.access import Access
-from leadrope.runtime.approvals import Answer
+from leadrope.runtime.gate.approvers import Answer
+from leadrope.runtime.sandboxing.access import Access
 from leadrope.workflows import (
     access_requests,
     beside,

@@ -22,7 +22,7 @@ from leadrope.runs import stored_environ
 from leadrope.runs.execution_queue import Given, NotHere
 from leadrope.runs.flow_values import FlowTexts
 from leadrope.runs.stored_requests import account_of
-from leadrope.runtime.access import Access
+from leadrope.runtime.sandboxing.access import Access
 from leadrope.workflows import model
 from leadrope.workflows.steps import registry
 

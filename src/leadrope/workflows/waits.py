@@ -13,7 +13,7 @@ from leadrope.core.execution_events import StepAnswered, StepAsked
 from leadrope.runs import answers, flow_bodies
 from leadrope.runs.flows import FlowInfo
 from leadrope.runs.store import Approval, Decided
-from leadrope.runtime.approvals import Answer, read_answer
+from leadrope.runtime.gate.approvers import Answer, read_answer
 from leadrope.workflows.host import Host
 from leadrope.workflows.report import PendingApproval, pending_of
 from leadrope.workflows.steps.base import Asked, Parked, StepFailed

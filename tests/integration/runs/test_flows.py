@@ -22,7 +22,7 @@ from leadrope.runs import database, flow_bodies, flow_recovery, statements
 from leadrope.runs.flows import WHOLE, FlowFilter, FlowInfo, Flows, NewFlow, Problem, Remark, UnitOutcome
 from leadrope.runs.sqlite import Sqlite
 from leadrope.runs.store import Approval
-from leadrope.runtime.approvals import Answer
+from leadrope.runtime.gate.approvers import Answer
 
 PROGRAM = Path(__file__).parents[2] / "data" / "flow_process.py"
 NONE = Redactor()

@@ -16,7 +16,7 @@ from leadrope import errors
 from leadrope.core.secrets.redaction import MASK, Redactor
 from leadrope.runs.flows import Flows, NewFlow, Problem, Remark, UnitOutcome
 from leadrope.runs.sqlite import Sqlite
-from leadrope.runtime.approvals import Answer
+from leadrope.runtime.gate.approvers import Answer
 
 KNOWN = 'a "known"\\ pass phrase'
 SHAPED = "sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789"

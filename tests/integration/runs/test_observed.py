@@ -88,7 +88,7 @@ async def test_a_signed_word_tells_that_a_run_waits(yard: Any, listener: Listene
 
 
 async def test_nobody_is_called_to_a_run_that_has_said_no_already(yard: Any, listener: Listener) -> None:
-    from leadrope.runtime.approvals import DenyAll
+    from leadrope.runtime.gate.approvers import DenyAll
 
     agent = yard.agent("a", [BASH, {"text": "done"}, *CLOSE])
     async with watched(yard, listener) as service:

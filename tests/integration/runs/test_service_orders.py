@@ -13,7 +13,7 @@ import pytest
 from leadrope import Answer, Secret, errors, events
 from leadrope.runs.service import Service
 from leadrope.runs.store import Filter
-from leadrope.runtime.approvals import Callback
+from leadrope.runtime.gate.approvers import Callback
 
 CLOSE: list[dict[str, Any]] = [{"result": True}, {"await_eof": True}]
 

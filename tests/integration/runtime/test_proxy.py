@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from leadrope import errors
-from leadrope.runtime import http1, walls
-from leadrope.runtime.proxy import HostProxy, Refused
+from leadrope.runtime.broker import http1
+from leadrope.runtime.broker.proxy import HostProxy, Refused
+from leadrope.runtime.sandboxing import sandboxing
 
 HERE = "127.0.0.1"
 
@@ -218,7 +219,7 @@ def test_the_proxy_reaches_what_the_gate_lets_be_fetched(
     lists: tuple[tuple[str, ...], ...], blocked: tuple[str, ...], expected: tuple[str, ...]
 ) -> None:
     """`example.com` is that host alone, as in the policy; a narrower list of another layer narrows."""
-    assert walls.allowed_hosts(lists, blocked) == expected
+    assert sandboxing.allowed_hosts(lists, blocked) == expected
 
 
 async def test_a_name_that_changes_its_address_is_judged_each_time() -> None:

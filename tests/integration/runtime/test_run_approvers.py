@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from leadrope import Answer, events
-from leadrope.runtime.approvals import as_approver
+from leadrope.runtime.gate.approvers import as_approver
 
 if TYPE_CHECKING:
     from tests.integration.runtime.conftest import Stage
@@ -140,7 +140,7 @@ def test_a_program_ends_while_its_approver_still_waits(tmp_path: Any) -> None:
 
     code = (
         "import asyncio, time\n"
-        "from leadrope.runtime import user_code\n"
+        "from leadrope.runtime.embedding import user_code\n"
         "async def main():\n"
         "    try:\n"
         "        await asyncio.wait_for(user_code.call(time.sleep, 600, name='x'), 0.2)\n"

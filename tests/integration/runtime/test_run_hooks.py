@@ -194,7 +194,7 @@ async def test_every_event_is_shown_once_and_in_order(stage: Stage, is_async: bo
 async def test_an_observer_that_never_returns_does_not_hold_the_end(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leadrope.runtime.watcher.FINISH_S", 0.2)
+    monkeypatch.setattr("leadrope.runtime.journal.watcher.FINISH_S", 0.2)
     release = threading.Event()
     played = await play(stage, on_event=lambda _: release.wait(60))
     assert played.result.outcome == "succeeded"

@@ -14,7 +14,8 @@ import pytest
 from leadrope import Limits, Recorded, RunRequest, RunResult, Secret, events, open_run
 from leadrope.process import reaper
 from leadrope.rehearsal import write_executable
-from leadrope.runtime import memory, retries
+from leadrope.runtime import retries
+from leadrope.runtime.limits import memory
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is watched on Linux alone")
 

@@ -18,7 +18,7 @@ from leadrope.core import config
 from leadrope.core.config import named_by
 from leadrope.core.fold import _HINTS
 from leadrope.core.result import RunResult
-from leadrope.runtime import saved_agents
+from leadrope.runtime.agents import saved_agents
 
 if TYPE_CHECKING:
     from tests.integration.runtime.conftest import Stage

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from leadrope.core.secrets.redaction import Secret
-from leadrope.runtime.broker import Broker
-from leadrope.runtime.proxy import HostProxy
+from leadrope.runtime.broker.broker import Broker
+from leadrope.runtime.broker.proxy import HostProxy
 
 
 def proxy(path: Path) -> AbstractAsyncContextManager[Any]:

@@ -14,7 +14,8 @@ from leadrope import RunRequest
 from leadrope.core.config import Config
 from leadrope.process.sandbox.values import Sight
 from leadrope.providers import base
-from leadrope.runtime import prepare, walls
+from leadrope.runtime import prepare
+from leadrope.runtime.sandboxing import sandboxing
 
 pytestmark = pytest.mark.skipif(
     shutil.which("bwrap") is None and os.environ.get("CI", "").lower() != "true", reason="bubblewrap is not installed"
@@ -52,8 +53,8 @@ class Site:
             model="m",
         )
         start = msgspec.structs.replace(start, **launch)
-        wanted = walls.wish(ready.request, ready.rules)
-        return walls.build(wanted, ready.request, start, place, ready.rules, walls.Doors()).sight
+        wanted = sandboxing.wish(ready.request, ready.rules)
+        return sandboxing.build(wanted, ready.request, start, place, ready.rules, sandboxing.Doors()).sight
 
 
 @pytest.fixture

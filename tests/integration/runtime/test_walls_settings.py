@@ -14,7 +14,7 @@ from hostile_folders import swapping
 from leadrope import events
 from leadrope.process.sandbox import git_config_copy
 from leadrope.process.sandbox.git_config_copy import View
-from leadrope.runtime import walls_settings
+from leadrope.runtime.sandboxing import git_config_changes
 
 NOBODY = 65534
 
@@ -49,7 +49,7 @@ class Desk:
         git("config", "--file", str(self.copy), *words)
 
     def settle(self) -> list[events.Notice]:
-        return list(walls_settings.settle([self.view]))
+        return list(git_config_changes.settle([self.view]))
 
     def value(self, name: str) -> list[str]:
         done = subprocess.run(
@@ -76,8 +76,8 @@ def test_harmless_settings_are_kept_and_the_rest_is_named(desk: Desk) -> None:
     desk.agent("core.hooksPath", "evil")
     desk.agent("remote.origin.url", "https://evil.example/it.git")
     kept, dropped = desk.settle()
-    assert (kept.code, kept.level) == (walls_settings.KEPT, "info")
-    assert (dropped.code, dropped.level) == (walls_settings.DROPPED, "warning")
+    assert (kept.code, kept.level) == (git_config_changes.KEPT, "info")
+    assert (dropped.code, dropped.level) == (git_config_changes.DROPPED, "warning")
     for name in ("user.name", "remote.fork.url", "branch.main.remote", "branch.main.merge"):
         assert name in kept.message
     for name in ("core.fsmonitor", "core.hookspath", "remote.origin.url"):
@@ -128,7 +128,7 @@ def test_two_runs_do_not_undo_each_other(desk: Desk) -> None:
     second = desk.copied()
     desk.agent("branch.a.remote", "origin")
     git("config", "--file", second.link, "branch.b.remote", "origin")
-    list(walls_settings.settle([desk.view, second]))
+    list(git_config_changes.settle([desk.view, second]))
     assert (desk.value("branch.a.remote"), desk.value("branch.b.remote")) == (["origin"], ["origin"])
 
 
@@ -136,7 +136,7 @@ def test_a_lock_that_was_left_stops_it_with_a_word(desk: Desk) -> None:
     desk.agent("user.name", "B")
     desk.lock.symlink_to("/tmp/evil")
     (told,) = desk.settle()
-    assert told.code == walls_settings.DROPPED
+    assert told.code == git_config_changes.DROPPED
     assert "could not lock config file" in told.message
     assert desk.value("user.name") == []
 
@@ -146,7 +146,7 @@ def test_what_git_cannot_read_is_dropped_as_a_whole(desk: Desk, text: str) -> No
     before = desk.config.read_bytes()
     desk.copy.write_text(f"[user]\nname = B\n{text}")
     told = desk.settle()
-    assert [notice.code for notice in told] == [walls_settings.DROPPED]
+    assert [notice.code for notice in told] == [git_config_changes.DROPPED]
     assert desk.config.read_bytes() == before
 
 
@@ -177,7 +177,7 @@ def test_root_leaves_the_file_to_its_owner() -> None:
         desk.view = desk.copied()
         desk.copy = Path(desk.view.link).with_name("config")
         desk.agent("user.name", "B")
-        assert [notice.code for notice in desk.settle()] == [walls_settings.KEPT]
+        assert [notice.code for notice in desk.settle()] == [git_config_changes.KEPT]
         found = desk.config.stat()
         assert (found.st_uid, found.st_gid) == (NOBODY, NOBODY)
         assert desk.value("user.name") == ["B"]
@@ -200,7 +200,7 @@ def test_a_copy_that_is_none_any_more_is_dropped(desk: Desk, tmp_path: Path, tra
             desk.copy.write_bytes(b"#" * (git_config_copy.MOST_BYTES + 1))
     before = desk.config.read_bytes()
     (notice,) = desk.settle()
-    assert notice.code == walls_settings.DROPPED
+    assert notice.code == git_config_changes.DROPPED
     assert desk.config.read_bytes() == before
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from leadrope.core.execution_events import ExecutionEvent, ExecutionRecord
 from leadrope.runs.service import Service
-from leadrope.runtime.approvals import Answer
+from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows import library, starting
 from leadrope.workflows.engine import Flow
 from leadrope.workflows.report import FlowResult

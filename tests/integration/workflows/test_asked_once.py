@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from leadrope.runtime.approvals import Answer
+from leadrope.runtime.gate.approvers import Answer
 
 YES, NO = Answer(approved=True, by="me"), Answer(approved=False, by="me", reason="not this")
 ITEMS = list(range(12))

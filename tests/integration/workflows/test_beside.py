@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from leadrope import errors
-from leadrope.runtime.approvals import Answer
+from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows import beside, library, markdown
 
 FLOW = """# Files

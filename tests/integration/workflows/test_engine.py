@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from leadrope.core import execution_events
-from leadrope.runtime.approvals import Answer
+from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows.host import Host
 from leadrope.workflows.problems import BadWorkflow
 from leadrope.workflows.report import FlowResult

@@ -9,7 +9,7 @@ import pytest
 
 from leadrope import errors
 from leadrope.core import execution_events
-from leadrope.runtime.approvals import Answer
+from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows.report import FlowResult
 
 
@@ -75,7 +75,7 @@ result = [good, [one["index"] for one in all], [one["item"]["n"] for one in all 
 ### told
 - source: ${tell.result}
 """
-    from leadrope.runtime.approvals import Answer
+    from leadrope.runtime.gate.approvers import Answer
 
     waiting = await shop.run(text)
     assert waiting.outcome == "waiting"

@@ -14,7 +14,7 @@ from collector import Listener, listening
 from leadrope.core import execution_events as events
 from leadrope.core.execution_events import ExecutionRecord
 from leadrope.runs.notify import verify
-from leadrope.runtime.approvals import Answer
+from leadrope.runtime.gate.approvers import Answer
 
 SIGNED_WITH = "0123456789abcdef0123456789abcdef"
 SECRET = "hunter2-of-the-house"

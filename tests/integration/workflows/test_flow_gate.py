@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from leadrope.runtime.approvals import Answer
+from leadrope.runtime.gate.approvers import Answer
 
 SETTINGS = "\n## Settings\n\n- policy: {blocked_commands: [touch]}\n"
 

@@ -11,7 +11,7 @@ import pytest
 
 from leadrope import errors
 from leadrope.core import execution_events
-from leadrope.runtime.approvals import Answer
+from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows import library, starting
 from leadrope.workflows.report import FlowResult
 

@@ -9,7 +9,7 @@ import pytest
 
 from leadrope import errors
 from leadrope.core import execution_events
-from leadrope.runtime.approvals import Answer
+from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows.report import FlowResult
 
 RULE = "\n## Settings\n\n- policy: {require_approval: ['Bash(touch *)']}\n"

@@ -10,7 +10,7 @@ import pytest
 from leadrope import errors
 from leadrope.core import config as configs
 from leadrope.core.execution_events import StepEnded, StepProgress
-from leadrope.runtime.approvals import Answer
+from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows import library, surroundings
 from leadrope.workflows.report import FlowResult
 

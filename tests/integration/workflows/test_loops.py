@@ -11,7 +11,7 @@ import pytest
 
 from leadrope import errors
 from leadrope.core.execution_events import StepProgress
-from leadrope.runtime.approvals import Answer
+from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows import library
 
 COUNT = """## Inputs

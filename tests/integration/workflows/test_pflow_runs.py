@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 from http_peer import Seen, answer, serving
-from leadrope.runtime.approvals import Answer
+from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows import library
 from leadrope.workflows.report import FlowResult
 

@@ -14,7 +14,7 @@ from leadrope.core import attachments
 from leadrope.core.request import RunRequest
 from leadrope.providers.claude_code import credentials, failures
 from leadrope.runs.service import Service
-from leadrope.runtime.access import Access, SharedFolder
+from leadrope.runtime.sandboxing.access import Access, SharedFolder
 from leadrope.workflows.steps import agent
 from leadrope.workflows.steps.base import StepFailed
 from scripted_doors import asked_of

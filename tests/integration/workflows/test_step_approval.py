@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from leadrope.runtime.approvals import Answer
+from leadrope.runtime.gate.approvers import Answer
 
 INPUT = "## Inputs\n### version\n- default: 1.4.0\n## Steps\n### count\n- type: code\n- code: result = [1, 2]\n"
 

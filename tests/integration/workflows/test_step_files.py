@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from leadrope.runtime.approvals import Answer
+from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows.steps import registry
 from step_place import Here, do, outputs_of, refused
 

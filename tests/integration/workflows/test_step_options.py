@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from leadrope.core import execution_events
-from leadrope.runtime.approvals import Answer
+from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows.model import Retry
 from leadrope.workflows.report import FlowResult
 from leadrope.workflows.steps.base import Asked

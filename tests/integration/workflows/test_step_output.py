@@ -15,7 +15,7 @@ import pytest
 
 from leadrope import errors
 from leadrope.runs.service import Service
-from leadrope.runtime.approvals import Answer
+from leadrope.runtime.gate.approvers import Answer
 from step_place import Here, do, refused
 
 

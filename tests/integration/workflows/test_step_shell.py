@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from leadrope.runtime.approvals import Answer
+from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows import templates
 from leadrope.workflows.problems import BadWorkflow
 from leadrope.workflows.report import FlowResult

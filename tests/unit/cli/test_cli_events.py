@@ -20,7 +20,7 @@ from leadrope.core.universal import schemas
 from leadrope.runs import database
 from leadrope.runs.sqlite import Sqlite
 from leadrope.runs.store import NewRun, Progress
-from leadrope.runtime.sessions import SessionInfo, write_info
+from leadrope.runtime.sessions.files import SessionInfo, write_info
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 SMOKE = RECORDINGS / "smoke-bash" / "stdout.jsonl"

@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from leadrope.cli.flow_people import Answers, NotOffered, title_of, typed
 from leadrope.runs.forms import Field
-from leadrope.runtime.approvals import Answer
+from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows.steps.base import Asked
 
 COLOURS = ("red", "Dark blue")

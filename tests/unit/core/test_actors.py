@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from leadrope.core import actors, events
-from leadrope.runtime.approvals import Answer, read_answer
+from leadrope.runtime.gate.approvers import Answer, read_answer
 
 
 @pytest.mark.parametrize(

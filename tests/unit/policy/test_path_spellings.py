@@ -12,7 +12,7 @@ import pytest
 from leadrope.core.tools import ToolCall
 from leadrope.policy.decide import Facts, Policy, Verdict, decide
 from leadrope.policy.files.sources import gather
-from leadrope.runtime.surroundings import Surroundings
+from leadrope.runtime.gate.machine_facts import Surroundings
 
 PROD = {"blocked_paths": ["config/prod/"]}
 

@@ -295,7 +295,7 @@ def test_what_deletes_nothing_does_not(command: str) -> None:
 
 
 def test_a_link_that_lies_in_a_folder_is_seen(tmp_path: Path) -> None:
-    from leadrope.runtime.surroundings import Surroundings  # the one test that needs a disk
+    from leadrope.runtime.gate.machine_facts import Surroundings  # the one test that needs a disk
 
     ws = tmp_path / "ws"
     (ws / "config" / "prod").mkdir(parents=True)
@@ -312,10 +312,10 @@ def test_a_link_that_lies_in_a_folder_is_seen(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_too_large_may_hold_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from leadrope.runtime import surroundings
+    from leadrope.runtime.gate import machine_facts
 
-    monkeypatch.setattr(surroundings, "MOST_ENTRIES", 3)
+    monkeypatch.setattr(machine_facts, "MOST_ENTRIES", 3)
     for name in "abcd":
         (tmp_path / name).write_text("")
-    around = surroundings.Surroundings(workspace=(str(tmp_path),))
+    around = machine_facts.Surroundings(workspace=(str(tmp_path),))
     assert around.finds(str(tmp_path), (".env",)) == str(tmp_path)

@@ -13,7 +13,7 @@ from leadrope.core.tools import ToolCall
 from leadrope.policy.decide import Facts, Policy, decide
 from leadrope.policy.programs import catalog, file_tools, interpreters, read_tables, toolchains, wrappers
 from leadrope.policy.shell.words import names
-from leadrope.runtime.surroundings import Surroundings
+from leadrope.runtime.gate.machine_facts import Surroundings
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 # Programs of the tables whose `--version` stays a question, by the reason.

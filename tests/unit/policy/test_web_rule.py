@@ -11,7 +11,7 @@ from leadrope.core.request import Mode
 from leadrope.core.tools import ToolCall
 from leadrope.policy.decide import Facts, Policy, Verdict, decide
 from leadrope.policy.resolve import Layer, resolve, rules_of
-from leadrope.runtime.surroundings import Surroundings
+from leadrope.runtime.gate.machine_facts import Surroundings
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 

@@ -10,7 +10,7 @@ import pytest
 from leadrope.core import events
 from leadrope.core.cost.usage import Usage
 from leadrope.providers.claude_code import decode
-from leadrope.runtime.budget import Meter
+from leadrope.runtime.limits.budget import Meter
 
 TOKENS = {"input_tokens": 100_000, "output_tokens": 0}
 SONNET = "claude-sonnet-4-5-20250929"

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from leadrope.policy.files.document import Problems
-from leadrope.runtime import agent_files
-from leadrope.runtime.agent_files import Origin
+from leadrope.runtime.agents import agent_files
+from leadrope.runtime.agents.agent_files import Origin
 
 BASELINE = ["WebSearch", "WebFetch"]
 

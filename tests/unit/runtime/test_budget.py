@@ -13,7 +13,7 @@ import pytest
 from leadrope import events
 from leadrope.core.cost.prices import Prices, read_prices
 from leadrope.core.cost.usage import Usage
-from leadrope.runtime.budget import Meter
+from leadrope.runtime.limits.budget import Meter
 
 OPUS = "claude-opus-4-5"  # 5 / 25
 HAIKU = "claude-haiku-4-5"  # 1 / 5

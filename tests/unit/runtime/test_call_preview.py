@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadrope.runtime.call_preview import LEAST_ROWS, MOST_BYTES, Present, fit, look_at, parts, preview
+from leadrope.runtime.gate.call_preview import LEAST_ROWS, MOST_BYTES, Present, fit, look_at, parts, preview
 
 EDIT = {"file_path": "/w/a.py", "old_string": "x = 1", "new_string": "x = 2"}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from leadrope import McpServer, errors
-from leadrope.runtime import connection_programs
+from leadrope.runtime.connections import programs
 
 
 @pytest.fixture
@@ -34,13 +34,13 @@ def tools(tmp_path: Path) -> Path:
 )
 def test_a_program_that_is_there_is_found(tools: Path, server: McpServer) -> None:
     environ = {"PATH": "/usr/bin:/bin", "TOOLS": str(tools)}
-    assert connection_programs.missing({"docs": server}, str(tools.parent), environ) == {}
+    assert programs.missing({"docs": server}, str(tools.parent), environ) == {}
 
 
 def test_a_missing_program_is_named_as_it_is_written(tools: Path) -> None:
     environ = {"PATH": "/usr/bin:/bin", "TOOLS": str(tools)}
     server = McpServer(command="${TOOLS}/other", required=False)
-    (notice,) = connection_programs.missing({"docs": server}, str(tools), environ).values()
+    (notice,) = programs.missing({"docs": server}, str(tools), environ).values()
     assert notice.message == "connection docs could not be made: the program '${TOOLS}/other' was not found"
     with pytest.raises(errors.BadValue, match=r"connections\.docs: the program 'server' was not found on PATH"):
-        connection_programs.missing({"docs": McpServer(command="server")}, str(tools), environ)
+        programs.missing({"docs": McpServer(command="server")}, str(tools), environ)

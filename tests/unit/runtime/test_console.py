@@ -15,8 +15,8 @@ import pytest
 
 from leadrope.core.events import ApprovalRequested, Option, Question, QuestionRequested
 from leadrope.core.tools import ToolCall
-from leadrope.runtime.approvals import Answer, Approver
-from leadrope.runtime.console import MOST_ROWS, Console, chosen, signed
+from leadrope.runtime.gate.approvers import Answer, Approver
+from leadrope.runtime.gate.console import MOST_ROWS, Console, chosen, signed
 
 
 class Person:

@@ -16,8 +16,8 @@ import leadrope
 from leadrope import errors
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.core.tools import ToolCall
-from leadrope.runtime.function_server import FunctionServer
-from leadrope.runtime.functions import BadArguments, Function, as_text, collect, whole_names
+from leadrope.runtime.connections.function_server import FunctionServer
+from leadrope.runtime.connections.functions import BadArguments, Function, as_text, collect, whole_names
 
 
 class Item(msgspec.Struct):

@@ -9,7 +9,7 @@ import pytest
 from leadrope.core import events
 from leadrope.core.tools import ToolCall
 from leadrope.process.sandbox.values import Sight
-from leadrope.runtime import held
+from leadrope.runtime.sandboxing import sandbox_violations
 
 HOME = "/home/u"
 SIGHT = Sight(
@@ -35,7 +35,7 @@ def seen(
 ) -> list[tuple[str, str]]:
     call = ToolCall(id="c1", name=name, input=given)
     done = events.ToolCompleted(call_id="c1", text=text, is_error=is_error)
-    found = held.look(call, done, sight, exists=OUTSIDE.__contains__)
+    found = sandbox_violations.look(call, done, sight, exists=OUTSIDE.__contains__)
     assert all(event.call_id == "c1" and event.message for event in found)
     return [(event.kind, event.target) for event in found]
 
@@ -127,24 +127,24 @@ def test_without_a_network_a_host_that_was_not_reached_is_told(command: str, tex
 
 def test_one_call_tells_a_few_and_a_run_tells_each_once() -> None:
     text = "\n".join(f"touch: cannot touch '/usr/{number}': Read-only file system" for number in range(1000))
-    assert len(seen("Bash", {"command": "x"}, text)) == held.MOST_PER_CALL
-    watch = held.Watch(SIGHT, exists=OUTSIDE.__contains__)
+    assert len(seen("Bash", {"command": "x"}, text)) == sandbox_violations.MOST_PER_CALL
+    watch = sandbox_violations.Watch(SIGHT, exists=OUTSIDE.__contains__)
     counts = []
     for number in ("1", "2"):
         watch.requested(ToolCall(id=number, name="Bash", input={"command": "x"}))
         counts.append(len(watch.completed(events.ToolCompleted(call_id=number, text=text, is_error=True))))
-    assert counts == [held.MOST_PER_CALL, 0]
+    assert counts == [sandbox_violations.MOST_PER_CALL, 0]
 
 
 def test_without_walls_nothing_is_told_and_nothing_is_kept() -> None:
     for sight in (None, Sight()):
-        watch = held.Watch(sight)
+        watch = sandbox_violations.Watch(sight)
         watch.requested(ToolCall(id="1", name="Bash", input={"command": "x"}))
         done = events.ToolCompleted(call_id="1", text="/usr/x: Read-only file system", is_error=True)
         assert watch.completed(done) == ()
 
 
 def test_a_call_that_never_ran_held_nothing() -> None:
-    watch = held.Watch(SIGHT)
+    watch = sandbox_violations.Watch(SIGHT)
     watch.requested(ToolCall(id="1", name="Write", input={"file_path": "/etc/x"}))
     assert watch.completed(events.ToolCompleted(call_id="1", is_error=True, executed=False, text="EROFS")) == ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leadrope.runtime.lost_files import SLACK_NS, LostFiles, Named, Trace, named_in, read_traces
+from leadrope.runtime.sandboxing.lost_files import SLACK_NS, LostFiles, Named, Trace, named_in, read_traces
 
 HOME = "/home/u"
 START = 10 * SLACK_NS

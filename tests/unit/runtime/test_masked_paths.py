@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from leadrope.runtime import sandbox_paths
-from leadrope.runtime.sandbox_paths import Area, Found, find
+from leadrope.runtime.sandboxing import policy_paths
+from leadrope.runtime.sandboxing.policy_paths import Area, Found, find
 
 
 def search(root: Path, *, blocked: tuple[str, ...] = (), protected: tuple[str, ...] = ()) -> Found:
@@ -63,7 +63,7 @@ def test_installed_packages_are_not_searched_for_what_is_protected_but_for_what_
 
 
 def test_too_many_paths_are_said(root: Path) -> None:
-    make(root, *(f"{number}.pem" for number in range(sandbox_paths.MOST_PATHS)))
+    make(root, *(f"{number}.pem" for number in range(policy_paths.MOST_PATHS)))
     assert search(root, blocked=("*.pem",)).problem == ""
     make(root, "one-more.pem")
     assert "201 paths match" in search(root, blocked=("*.pem",)).problem
@@ -74,4 +74,4 @@ def test_a_pattern_that_means_everything_is_said(root: Path) -> None:
 
 
 def test_the_limits_are_those_that_the_documentation_names() -> None:
-    assert (sandbox_paths.MOST_PATHS, sandbox_paths.MOST_ENTRIES) == (200, 1_000_000)
+    assert (policy_paths.MOST_PATHS, policy_paths.MOST_ENTRIES) == (200, 1_000_000)

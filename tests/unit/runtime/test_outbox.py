@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from leadrope.core import events
-from leadrope.runtime.outbox import Outbox
+from leadrope.runtime.journal.outbox import Outbox
 
 
 def batch(*numbers: int) -> list[events.Recorded]:

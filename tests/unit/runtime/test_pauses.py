@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from leadrope.core.request import Limits
-from leadrope.runtime.clocks import RunClocks
-from leadrope.runtime.pauses import Patience, Pauses
+from leadrope.runtime.limits.clocks import RunClocks
+from leadrope.runtime.limits.pauses import Patience, Pauses
 
 SHORT_S = 0.05
 

@@ -15,7 +15,8 @@ from leadrope.core.config import Config
 from leadrope.core.tools import ToolCall
 from leadrope.policy.decide import Facts, Policy, decide
 from leadrope.runs import worktrees
-from leadrope.runtime import prepare, trust
+from leadrope.runtime import prepare
+from leadrope.runtime.trust import trust
 
 
 def prepared(tmp_path: Path, policy: dict[str, Any], *, waits: bool = False, **fields: Any) -> prepare.Prepared:

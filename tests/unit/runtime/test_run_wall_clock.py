@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from leadrope.core.request import Limits
-from leadrope.runtime.clocks import RunClocks
+from leadrope.runtime.limits.clocks import RunClocks
 
 
 async def test_what_earlier_attempts_took_is_gone() -> None:

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from hostile_folders import deep_tree
-from leadrope.runtime.sandbox_paths import Area, find
+from leadrope.runtime.sandboxing.policy_paths import Area, find
 
 
 def test_hard_links_are_found_beside_a_tree_that_is_deeper_than_a_path(tmp_path: Path) -> None:

@@ -14,7 +14,9 @@ from leadrope.core import config as configs
 from leadrope.core import home
 from leadrope.core.request import Limits, RunRequest
 from leadrope.policy.files.document import Problems
-from leadrope.runtime import prepare, saved_agents, trust
+from leadrope.runtime import prepare
+from leadrope.runtime.agents import saved_agents
+from leadrope.runtime.trust import trust
 
 MARKDOWN = "---\nname: {name}\ndescription: {about}\n{more}---\n{persona}\n"
 

@@ -10,8 +10,8 @@ import pytest
 
 from leadrope.core import home
 from leadrope.core.secrets.redaction import Redactor
-from leadrope.runtime import session_secrets
-from leadrope.runtime.sessions import SessionInfo, Sessions, write_info
+from leadrope.runtime.sessions import session_secrets
+from leadrope.runtime.sessions.files import SessionInfo, Sessions, write_info
 
 A, B = (f"{char * 8}-0000-4000-8000-000000000000" for char in "ab")
 SECRET, OTHER = "opensesame-one", 'second "secret"\nof two lines'

@@ -15,9 +15,9 @@ from leadrope.core.fold import fold
 from leadrope.core.result import RunResult
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.core.tools import ToolCall
-from leadrope.runtime import sessionlog
-from leadrope.runtime.sessionlog import SessionLog
-from leadrope.runtime.sessions import SessionInfo, Sessions, read_info
+from leadrope.runtime.sessions import log
+from leadrope.runtime.sessions.files import SessionInfo, Sessions, read_info
+from leadrope.runtime.sessions.log import SessionLog
 
 SECRET = "hunter2hunter2"
 
@@ -81,10 +81,10 @@ async def test_what_was_said_in_its_order(place: Place) -> None:
 
 
 async def test_long_texts_are_cut(place: Place) -> None:
-    place.take(events.MessageCompleted(text="x" * (sessionlog.LONG_TEXT + 10)))
+    place.take(events.MessageCompleted(text="x" * (log.LONG_TEXT + 10)))
     place.log.flush()
     ((_, text),) = place.said
-    assert text == "x" * sessionlog.LONG_TEXT + "… (10 more characters)"
+    assert text == "x" * log.LONG_TEXT + "… (10 more characters)"
 
 
 async def test_of_a_flood_the_newest_is_kept_and_the_rest_counted(place: Place) -> None:
@@ -102,7 +102,7 @@ async def test_of_a_flood_the_newest_is_kept_and_the_rest_counted(place: Place) 
 
 async def test_deltas_push_nothing_out(place: Place) -> None:
     place.take(events.MessageCompleted(text="first"))
-    place.take(*(events.MessageDelta(text="x") for _ in range(2 * sessionlog.MOST_WAITING)))
+    place.take(*(events.MessageDelta(text="x") for _ in range(2 * log.MOST_WAITING)))
     place.log.flush()
     assert place.said == [("assistant", "first")]
 
@@ -115,17 +115,17 @@ async def test_large_lines_are_shortened_at_once(place: Place, until: Any) -> No
 
         __slots__ = ("__weakref__",)
 
-    text = Text("x" * (2 * sessionlog.LONG_TEXT))
+    text = Text("x" * (2 * log.LONG_TEXT))
     alive = weakref.ref(text)
-    place.take(events.MessageCompleted(text=text), weight=sessionlog.MOST_LARGE + 1)
+    place.take(events.MessageCompleted(text=text), weight=log.MOST_LARGE + 1)
     del text
     assert alive() is None
     await until(lambda: len(place.said) == 1)
-    assert place.said[0][1].endswith(f"… ({sessionlog.LONG_TEXT:,} more characters)")
+    assert place.said[0][1].endswith(f"… ({log.LONG_TEXT:,} more characters)")
 
 
 async def test_a_talk_without_end_does_not_fill_the_disk(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessionlog, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(log, "MOST_BYTES", 10_000)
     for _ in range(50):
         place.take(events.MessageCompleted(text="x" * 1000))
         place.log.flush()
@@ -151,9 +151,9 @@ async def test_a_turn_is_written_with_its_end_and_the_rest_by_the_timer(
         events.TurnEnded(turn=1, is_error=False, reason="success", text="x", steps=1),
     )
     assert place.said == [], "not inside of the batch"
-    monkeypatch.setattr(sessionlog, "FLUSH_S", 3600)
+    monkeypatch.setattr(log, "FLUSH_S", 3600)
     await until(lambda: len(place.said) == 1)
-    monkeypatch.setattr(sessionlog, "FLUSH_S", 0.01)
+    monkeypatch.setattr(log, "FLUSH_S", 0.01)
     place.take(events.MessageCompleted(text="y"))
     await until(lambda: len(place.said) == 2)
 
@@ -191,7 +191,7 @@ async def test_session_json_adds_up(place: Place) -> None:
     info = read_info(place.folder)
     assert info is not None
     assert info.title.startswith("use [redacted] please")
-    assert len(info.title) <= sessionlog.TITLE
+    assert len(info.title) <= log.TITLE
     assert (info.cwd, info.model, info.turns, info.cost_usd) == ("/b", "m", 3, 0.75)
     assert (info.outcome, info.rebuilt, info.runs) == ("failed", 1, ("abc",))
     assert msgspec.json.decode((place.folder / "session.json").read_bytes())["id"] == "s"

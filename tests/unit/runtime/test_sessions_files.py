@@ -10,9 +10,8 @@ import pytest
 
 from leadrope import RunRequest, errors
 from leadrope.core import home
-from leadrope.runtime import session_secrets
-from leadrope.runtime import sessions as files
-from leadrope.runtime.sessions import Export, ExportLine, Said, SessionInfo, Sessions, rebuilt_prompt
+from leadrope.runtime.sessions import files, session_secrets
+from leadrope.runtime.sessions.files import Export, ExportLine, Said, SessionInfo, Sessions, rebuilt_prompt
 
 A, B = "aaaa1111-0000-4000-8000-000000000000", "aaaa2222-0000-4000-8000-000000000000"
 

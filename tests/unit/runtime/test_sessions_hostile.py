@@ -12,9 +12,8 @@ import pytest
 
 from leadrope import RunRequest
 from leadrope.core import home
-from leadrope.runtime import session_secrets
-from leadrope.runtime import sessions as files
-from leadrope.runtime.sessions import ExportLine, Said, SessionInfo, Sessions
+from leadrope.runtime.sessions import files, session_secrets
+from leadrope.runtime.sessions.files import ExportLine, Said, SessionInfo, Sessions
 
 ID = "aaaa1111-0000-4000-8000-000000000000"
 SECRET = b'{"the key": "of the user"}\n'

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadrope.core.tools import ToolCall
-from leadrope.runtime.shown import clean, describe, exact, one_line, relative, whole_input
+from leadrope.runtime.terminal_text import clean, describe, exact, one_line, relative, whole_input
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from leadrope.runtime.trace_lines import without_pieces
+from leadrope.runtime.journal.trace_lines import without_pieces
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from leadrope.runtime import trust
+from leadrope.runtime.trust import trust
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from hostile_folders import deep_tree
 from leadrope import errors
-from leadrope.runtime import trust, trust_files
+from leadrope.runtime.trust import files, trust
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def hook(repo: Path, command: str) -> None:
 
 
 def names(folder: Path, user_home: Path | None = None) -> list[str]:
-    return sorted(trust_files.collect(folder, user_home).files)
+    return sorted(files.collect(folder, user_home).files)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_rules_and_files_of_others_start_nothing(tmp_path: Path, repo: Path) -> 
 def test_a_folder_that_is_a_link_counts_with_what_is_in_it(repo: Path) -> None:
     (repo / ".claude" / "agents").symlink_to("../tools")
     (repo / ".claude" / "again").symlink_to(".")
-    found = trust_files.collect(repo)
+    found = files.collect(repo)
     assert list(found.files) == [".claude/agents/check.py"]
     assert sorted(found.folders) == [f"{repo}/.claude", f"{repo}/tools"]
 
@@ -114,11 +114,11 @@ def test_what_cannot_be_watched_cannot_be_trusted(tmp_path: Path, repo: Path, wh
     """Else a yes would hold whatever becomes of it."""
     (repo / ".claude" / "settings.json").write_text("{}")
     if what == "many":
-        for number in range(trust_files.MOST_FILES):
+        for number in range(files.MOST_FILES):
             (repo / ".claude" / str(number)).touch()
     elif what == "large":
         with (repo / ".claude" / "big").open("wb") as file:
-            file.truncate(trust_files.MOST_BYTES + 1)
+            file.truncate(files.MOST_BYTES + 1)
     else:
         (repo / ".claude").rename(repo / "other")
         (repo / ".claude").symlink_to("other")
@@ -130,7 +130,7 @@ def test_what_cannot_be_watched_cannot_be_trusted(tmp_path: Path, repo: Path, wh
 
 def test_a_pipe_is_not_waited_for(repo: Path) -> None:
     os.mkfifo(repo / ".claude" / "settings.json")
-    assert trust_files.collect(repo).files == {".claude/settings.json": "no file"}
+    assert files.collect(repo).files == {".claude/settings.json": "no file"}
 
 
 def test_what_must_stay_as_it_is_are_whole_folders_and_the_files_that_are_named(tmp_path: Path, repo: Path) -> None:
@@ -143,6 +143,6 @@ def test_what_must_stay_as_it_is_are_whole_folders_and_the_files_that_are_named(
 
 def test_a_tree_that_is_too_deep_is_not_trusted(repo: Path) -> None:
     with deep_tree(repo / ".claude", 1200):
-        found = trust_files.collect(repo)
+        found = files.collect(repo)
     assert "more than 64 folders deep" in found.problem
     assert len(found.files) < 100

@@ -9,8 +9,8 @@ import pytest
 from leadrope.core import events
 from leadrope.core.cost.usage import Usage
 from leadrope.providers import base
-from leadrope.runtime.budget import Meter
-from leadrope.runtime.unreported import Unreported
+from leadrope.runtime.limits.budget import Meter
+from leadrope.runtime.limits.unreported import Unreported
 
 OPUS = "claude-opus-4-5"
 

@@ -1,8 +1,8 @@
 """Private copies of git's settings for a box, and what is taken back from them; which changes those are, others judge.
 
 The agent gets a copy of each file (`git_config_mount` says how). The user's own file is never in its hands, so nothing
-is to be put right if leadrope is killed; only what the agent has set is lost then. The copy is read back as something that
-a stranger wrote: by its place under the run's folder, without following a link, and by git's own reader.
+is to be put right if leadrope is killed; only what the agent has set is lost then. The copy is read back as something
+that a stranger wrote: by its place under the run's folder, without following a link, and by git's own reader.
 """
 
 from __future__ import annotations

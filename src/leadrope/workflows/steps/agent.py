@@ -24,9 +24,10 @@ from leadrope.providers import registry
 from leadrope.runs.asking import approval_id
 from leadrope.runs.job import Job
 from leadrope.runs.masking import without_known
-from leadrope.runtime import checks, saved_agents
-from leadrope.runtime.access import Access
+from leadrope.runtime import working_directory
+from leadrope.runtime.agents import saved_agents
 from leadrope.runtime.retries import HEALABLE, MAX_TURNS
+from leadrope.runtime.sandboxing.access import Access
 from leadrope.workflows import access_requests, file_calls, places, step_runs, templates
 from leadrope.workflows.problems import nearest
 from leadrope.workflows.steps.base import (
@@ -146,7 +147,7 @@ def mistakes(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     cwd = known.get("cwd")
     if isinstance(cwd, str) and cwd.startswith("/") and "\0" not in cwd:
         try:
-            checks.refuse_system(cwd, os.path.realpath(cwd))
+            working_directory.refuse_system(cwd, os.path.realpath(cwd))
         except errors.BadDirectory as error:
             yield "cwd", as_mistake(error)
 
@@ -161,7 +162,7 @@ def _tool_mistakes(known: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _no_pattern(entry: str) -> str | None:
     from leadrope.policy import patterns  # noqa: PLC0415  # only those pay for it whose file has lists of tools
-    from leadrope.runtime import agent_files  # noqa: PLC0415  # the same
+    from leadrope.runtime.agents import agent_files  # noqa: PLC0415  # the same
 
     try:
         patterns.parse(agent_files.own_form(entry))
@@ -266,7 +267,7 @@ def _folder(name: str, context: Context, parameter: str, *, is_read_only: bool =
     asked = access_requests.outside(text, context.workspace, context.environ)
     folder = access_requests.folder_of(name, context.workspace, context.environ)
     if asked is not None and context.access.lacks(Access(folders=(asked,))).folders:
-        checks.extra_directory(str(folder), str(context.workspace))
+        working_directory.extra_directory(str(folder), str(context.workspace))
         raise StepFailed(
             f"{parameter} of {context.key.step!r} is {asked}, a folder that this workflow was not given",
             kind="bad_input",

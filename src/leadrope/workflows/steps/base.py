@@ -22,9 +22,9 @@ from leadrope.workflows.units import Key
 if TYPE_CHECKING:
     from leadrope.core.secrets.redaction import Redactor
     from leadrope.runs.service import Service
-    from leadrope.runtime.access import Access
-    from leadrope.runtime.approvals import Answer, Approver
     from leadrope.runtime.commands import Commands
+    from leadrope.runtime.gate.approvers import Answer, Approver
+    from leadrope.runtime.sandboxing.access import Access
     from leadrope.workflows.rehearsed import Rehearsal
 
 C = TypeVar("C", bound=msgspec.Struct)

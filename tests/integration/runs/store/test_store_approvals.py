@@ -18,7 +18,7 @@ from leadrope.runs.approval_requests import CallRequest, StepRequest, request_of
 from leadrope.runs.flow_reading import FlowReads
 from leadrope.runs.flows import Flows, NewFlow, UnitOutcome
 from leadrope.runs.sqlite import Sqlite
-from leadrope.runtime.approvals import Answer, read_answer
+from leadrope.runtime.gate.approvers import Answer, read_answer
 
 CALL = {"type": "approval.requested", "call": {"id": "t", "name": "Bash", "input": {"command": "make"}}}
 QUESTION = {"type": "question.requested", "question_id": "q", "kind": "question", "questions": [{"question": "Why?"}]}

@@ -13,8 +13,8 @@ import pytest
 
 from leadrope import Secret
 from leadrope.rehearsal import ModelServer
-from leadrope.runtime import http1
-from leadrope.runtime.broker import Broker, Kind
+from leadrope.runtime.broker import http1
+from leadrope.runtime.broker.broker import Broker, Kind
 
 REAL = "sk-ant-the-real-key-0000000000000000"
 ASK: dict[str, Any] = {

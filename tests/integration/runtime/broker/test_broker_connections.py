@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from leadrope import Secret
-from leadrope.runtime import exchange, http1
-from leadrope.runtime.broker import Broker
-from leadrope.runtime.budget import Meter
+from leadrope.runtime.broker import broker_connection, http1
+from leadrope.runtime.broker.broker import Broker
+from leadrope.runtime.limits.budget import Meter
 
 
 async def test_connections_are_kept_on_both_sides(ends: Any) -> None:
@@ -158,5 +158,5 @@ async def test_a_body_that_is_too_large_for_the_server_gets_its_answer(ends: Any
         Broker(url, Secret(ends.REAL), "api_key") as broker,
         ends.calling(broker.url) as caller,
     ):
-        await caller.say(broker, bytes(64 * 1024), content_length=str(exchange._HELD_BODY * 2))
+        await caller.say(broker, bytes(64 * 1024), content_length=str(broker_connection._HELD_BODY * 2))
         assert (await caller.hear()).status == 413

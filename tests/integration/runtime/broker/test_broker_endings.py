@@ -11,9 +11,9 @@ import pytest
 
 from leadrope import Secret
 from leadrope.rehearsal import ModelServer
-from leadrope.runtime import http1
-from leadrope.runtime.broker import Broker
-from leadrope.runtime.budget import Meter
+from leadrope.runtime.broker import http1
+from leadrope.runtime.broker.broker import Broker
+from leadrope.runtime.limits.budget import Meter
 
 
 @pytest.mark.parametrize("fault", ["cut", "bad_sse"])

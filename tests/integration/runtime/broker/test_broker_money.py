@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from leadrope import Secret, events
-from leadrope.runtime import http1
-from leadrope.runtime.broker import Broker
-from leadrope.runtime.budget import Meter
+from leadrope.runtime.broker import http1
+from leadrope.runtime.broker.broker import Broker
+from leadrope.runtime.limits.budget import Meter
 
 
 async def test_answers_are_metered_by_agent_whether_they_stream_or_not(ends: Any) -> None:

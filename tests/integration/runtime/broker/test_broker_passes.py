@@ -10,8 +10,8 @@ import pytest
 
 from leadrope import Secret
 from leadrope.rehearsal import ModelServer
-from leadrope.runtime import http1
-from leadrope.runtime.broker import BEHIND_SOCKET, Broker, Kind
+from leadrope.runtime.broker import http1
+from leadrope.runtime.broker.broker import BEHIND_SOCKET, Broker, Kind
 
 
 async def test_an_answer_arrives_as_it_was_sent(ends: Any) -> None:

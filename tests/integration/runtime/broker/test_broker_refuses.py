@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from leadrope import Secret, events
-from leadrope.runtime import http1
-from leadrope.runtime.broker import Broker
-from leadrope.runtime.budget import Meter
+from leadrope.runtime.broker import http1
+from leadrope.runtime.broker.broker import Broker
+from leadrope.runtime.limits.budget import Meter
 
 
 @pytest.mark.parametrize(

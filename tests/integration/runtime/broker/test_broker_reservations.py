@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from leadrope import Secret, events
-from leadrope.runtime import http1
-from leadrope.runtime.broker import Broker
-from leadrope.runtime.budget import Meter
+from leadrope.runtime.broker import http1
+from leadrope.runtime.broker.broker import Broker
+from leadrope.runtime.limits.budget import Meter
 
 OPUS = "claude-opus-4-5"
 TOKENS = 27_600

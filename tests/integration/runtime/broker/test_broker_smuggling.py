@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from leadrope import Secret
-from leadrope.runtime import http1
-from leadrope.runtime.broker import Broker
-from leadrope.runtime.budget import Meter
+from leadrope.runtime.broker import http1
+from leadrope.runtime.broker.broker import Broker
+from leadrope.runtime.limits.budget import Meter
 
 REAL = "sk-ant-the-real-key-0000000000000000"
 SMUGGLED = b"POST /v1/messages/batches HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"

@@ -1,0 +1,276 @@
+"""A broker between the agent and its model: the agent holds a token of this run, and only the broker the credential.
+
+    async with Broker("https://api.anthropic.com", credential, "api_key", meter=meter) as broker:
+        ...  # start the agent with base_url=broker.url and credential=Secret(broker.token)
+
+It lives in the supervisor's own loop and dies with the run. Bodies pass through piece by piece and are never kept or
+logged; of an answer only the counts of tokens are read. Whether the budget is reached is the meter's to say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+from leadrope.core import events
+from leadrope.core.cost.usage import Usage
+from leadrope.core.secrets.redaction import Secret
+from leadrope.net import servers, unix_socket
+from leadrope.runtime.broker import http1
+from leadrope.runtime.broker import token_counter as tally
+from leadrope.runtime.broker.broker_connection import Client, Exchange, Passing, Refusal
+from leadrope.runtime.broker.reachability import Reach, Trouble
+from leadrope.runtime.broker.upstream import Unreachable, Upstream
+from leadrope.runtime.limits.budget import Meter
+from leadrope.runtime.limits.reservations import Reservations, estimate
+
+Kind = Literal["api_key", "oauth_token", "auth_token"]
+
+MESSAGES = "/v1/messages"
+PATHS = frozenset({MESSAGES, "/v1/messages/count_tokens"})
+"""All that the agent asks of its model while nonessential traffic is off."""
+AGENT_HEADER = "x-claude-code-agent-id"
+BEHIND_SOCKET = "http://127.0.0.1:8899"
+"""The address to give an agent that reaches us over a unix socket: it is asked for one, and never connects to it."""
+
+# The agent itself keeps a handful of connections; more than this is something that loops.
+_MOST_CLIENTS = 256
+# Newer Pythons wait here for every connection to be gone. All were aborted before this, which takes a turn of the loop;
+# one that came in that very moment must not keep the run from ending.
+_CLOSE_S = 2.0
+# The same beginnings as the real ones have, so that everything that recognises a key or a token recognises these.
+_TOKEN_STARTS: dict[Kind, str] = {
+    "api_key": "sk-ant-leadrope-",
+    "oauth_token": "sk-ant-oat01-leadrope-",
+    "auth_token": "sk-ant-leadrope-",
+}
+
+
+# Some servers take another method or path from these than from the request line that was judged.
+_OVERRIDES = (
+    *("x-http-method-override", "x-http-method", "x-method-override", "x-original-method", "x-forwarded-method"),
+    *("x-original-url", "x-original-uri", "x-rewrite-url", "x-rewrite-uri", "x-override-url", "x-forwarded-uri"),
+    *("x-forwarded-path", "x-forwarded-prefix"),
+)
+_WAITS = (
+    "requests wait for one another: what those in flight may cost, and what is left of the budget, do not let all of"
+    " them pass at once"
+)
+
+
+class Broker:
+    """`url` (or `socket_path`) and `token` are what the agent is given; the credential never leaves but upstream."""
+
+    def __init__(
+        self,
+        upstream_url: str,
+        credential: Secret,
+        kind: Kind,
+        *,
+        meter: Meter | None = None,
+        listen: Path | None = None,
+        notify: Callable[[events.Notice], None] | None = None,
+        proxy: str | None = None,
+        ca_file: str | None = None,
+        reach: Reach | None = None,
+    ) -> None:
+        """`listen` is the path of a unix socket; without it a free port of 127.0.0.1 is taken.
+
+        `reach` is told whether connections can be made; without it that is a notice.
+        """
+        self.token = _TOKEN_STARTS[kind] + secrets.token_urlsafe(32)
+        self.url = ""
+        self.socket_path = listen
+        self.requests = 0
+        """Requests that were passed on."""
+        self.upstream = Upstream(upstream_url, proxy=proxy, ca_file=ca_file)
+        self._credential = credential
+        self._header = "x-api-key" if kind == "api_key" else "authorization"
+        self._prefix = "" if kind == "api_key" else "Bearer "
+        self._expected = (self._prefix + self.token).encode()
+        self._meter = meter
+        if meter is not None:
+            meter.sees_requests = True
+        self._reservations = Reservations(meter) if meter is not None else None
+        self._notify = notify
+        self._reach = reach
+        if reach is not None:
+            reach.look = self._look
+        self._server: asyncio.Server | None = None
+        self._clients: set[asyncio.Task[None]] = set()
+        self._owners: dict[str, int] = {}
+        """Which request a message id came with."""
+        self._complaints: dict[str, str] = {}
+        """By code, the last one that the run was told of."""
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        if self.socket_path is not None:
+            self._server = await loop.create_unix_server(self._protocol, sock=unix_socket.bound(self.socket_path))
+            self.url = BEHIND_SOCKET
+        else:
+            self._server = await loop.create_server(self._protocol, "127.0.0.1", 0)
+            self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        self.upstream.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End every connection on both sides. What an answer has cost until now is counted."""
+        server, self._server = self._server, None
+        if server is None:
+            return
+        await servers.stop_accepting(server)
+        clients = list(self._clients)
+        for task in clients:
+            task.cancel()
+        await asyncio.gather(*clients, return_exceptions=True)
+        await self.upstream.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_S):
+                await server.wait_closed()
+        if self.socket_path is not None:
+            self.socket_path.unlink(missing_ok=True)
+
+    # -- connections of the agent's -----------------------------------------------------------------------------------
+
+    def _protocol(self) -> Client:
+        return Client(asyncio.StreamReader(limit=http1.HEAD_LIMIT), self._connected)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is None or self._server is None or len(self._clients) >= _MOST_CLIENTS:
+            writer.transport.abort()
+            return
+        self._clients.add(task)
+        exchange = Exchange(self, reader, writer)
+        try:
+            while await exchange.serve():
+                pass
+            writer.close()
+        except (ConnectionError, http1.Closed, http1.BadHttp, TimeoutError):
+            # Cut on one side, so it is cut on the other: an answer that lacks its end must not look whole.
+            writer.transport.abort()
+        except asyncio.CancelledError:
+            writer.transport.abort()  # only close() cancels, and it waits for this task
+        finally:
+            self._clients.discard(task)
+
+    # -- for the exchange ---------------------------------------------------------------------------------------------
+
+    def refuse(self, request: http1.RequestHead) -> Refusal | None:
+        """Why this request goes nowhere: the token first, so that nobody without it learns anything else."""
+        given = http1.values(request.headers, self._header)
+        if len(given) != 1 or not hmac.compare_digest(given[0].encode("latin-1"), self._expected):
+            return Refusal(
+                status=401,
+                type="authentication_error",
+                message="leadrope: this is not the token of this run",
+                is_final=True,
+            )
+        path = _path(request)
+        if request.method != "POST" or path not in PATHS:
+            return Refusal(
+                status=404,
+                type="not_found_error",
+                message=f"leadrope: {request.method} {path[:200]} does not pass; only the model's own paths do",
+            )
+        return self._refuse_spending() if self._meter is not None and self._meter.is_over else None
+
+    def _refuse_spending(self) -> Refusal:
+        reason = self._meter.reason if self._meter is not None else ""
+        return Refusal(status=402, type="billing_error", message=f"leadrope: {reason}", is_final=True)
+
+    async def admit(self, request: http1.RequestHead, body: bytes | None) -> Passing | Refusal:
+        """Wait until what this request may cost fits beside what those in flight may cost, or until it is alone."""
+        passing = Passing(request=request)
+        if self._reservations is not None and self._meter is not None and _path(request) == MESSAGES:
+            passing.estimate = estimate(body, self._meter)
+            if not self._reservations.fits_now(passing.estimate.usd):
+                self.complain("budget_reserved", _WAITS, level="info")
+            passing.reservation = await self._reservations.admit(passing.estimate.usd)
+            if passing.reservation is None:
+                return self._refuse_spending()
+        self.requests += 1
+        passing.number = self.requests
+        return passing
+
+    def swapped(self, request: http1.RequestHead) -> http1.Headers:
+        """The request's headers as the model's server shall see them; those that we do not know stay as they are."""
+        dropped = ("host", "accept-encoding", "x-api-key", "authorization", "expect", *_OVERRIDES)
+        return [
+            ("Host", self.upstream.authority),
+            *http1.end_to_end(request.headers, *dropped),
+            # A compressed answer could not be metered without unpacking it.
+            ("Accept-Encoding", "identity"),
+            (self._header, self._prefix + self._credential.reveal()),
+        ]
+
+    def tally(self, passing: Passing, answer: http1.AnswerHead) -> tally.Tally | None:
+        """Who counts this answer, if it is one that costs something."""
+        if self._meter is None or not 200 <= answer.status < 300 or _path(passing.request) != MESSAGES:
+            return None
+
+        def told(message_id: str, model: str, usage: Usage) -> None:
+            self._count(passing, message_id, model, usage)
+
+        expected = tally.Expected(model=passing.estimate.model, prompt=passing.estimate.prompt)
+        kind = (http1.first(answer.headers, "content-type") or "").lower()
+        make = tally.StreamTally if kind.startswith("text/event-stream") else tally.WholeTally
+        return make(told, expected)
+
+    def hung_up(self, passing: Passing) -> None:
+        """The model has read the prompt, whether or not anybody waits for its answer."""
+        if self._meter is not None and _path(passing.request) == MESSAGES:
+            self._count(passing, "", passing.estimate.model, passing.estimate.prompt)
+
+    def _count(self, passing: Passing, message_id: str, model: str, usage: Usage) -> None:
+        if self._meter is None:
+            return
+        # A gateway may give every answer the same id, or none; each request is still paid for.
+        if not message_id or self._owners.setdefault(message_id, passing.number) != passing.number:
+            message_id = f"{message_id} of request {passing.number}".strip()
+        agent_id = (http1.first(passing.request.headers, AGENT_HEADER) or "")[:200] or None
+        self._meter.count(message_id, model, usage, agent_id)
+        if passing.reservation is not None:
+            passing.reservation.counted(self._meter.cost_of(message_id))
+
+    def cannot_meter(self, answer: http1.AnswerHead) -> bool:
+        packed = http1.tokens(answer.headers, "content-encoding") - {"identity"}
+        return bool(packed) and self._meter is not None and self._meter.cap_usd is not None
+
+    def reached(self, problem: Unreachable | None) -> bool:
+        if self._reach is None:
+            return False
+        if problem is None:
+            self._reach.reached()
+        else:
+            self._reach.failed(Trouble(self.upstream.authority, str(problem)))
+        return True
+
+    async def _look(self) -> Trouble | None:
+        try:
+            self.upstream.give(await self.upstream.take(fresh=True))
+        except Unreachable as error:
+            return Trouble(self.upstream.authority, str(error))
+        return None
+
+    def complain(self, code: str, message: str, *, level: Literal["info", "warning"] = "warning") -> None:
+        """Tell the run once; the agent's own retries would say the same thing ten times."""
+        if self._notify is not None and message != self._complaints.get(code):
+            self._complaints[code] = message
+            self._notify(events.Notice(level=level, code=code, message=message))
+
+
+def _path(request: http1.RequestHead) -> str:
+    return request.target.partition("?")[0]

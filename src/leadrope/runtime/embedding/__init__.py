@@ -1,0 +1,1 @@
+"""Code of the program that uses leadrope: its keywords, hooks and functions."""

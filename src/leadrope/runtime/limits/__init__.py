@@ -1,0 +1,1 @@
+"""Clocks, budgets and memory of one run."""

@@ -1,0 +1,436 @@
+"""Whether a run has walls, how high, and what of the machine is inside; the building itself is process/sandbox's."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from leadrope import errors, spelling
+from leadrope.confined import real_path
+from leadrope.core import connections, events, home
+from leadrope.core.request import RunRequest, normal_mode
+from leadrope.core.request_parts import extra_dirs
+from leadrope.policy.resolve import SHIPPED, EffectivePolicy
+from leadrope.process.sandbox import availability, git_folders
+from leadrope.process.sandbox.values import BASE, MODEL_SOCKET, PROXY_SOCKET, Forward, Sandbox, Sight, Socket
+from leadrope.providers import base
+from leadrope.runtime.sandboxing import git_config_changes, git_guards, new_repositories, policy_paths
+from leadrope.runtime.trust import trust
+
+Level = Literal["workspace", "read-only"]
+PROXY_PORT = 8898
+MODEL_PORT = 8899
+MOST_TOLD = 12
+"""Paths in one notice."""
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """What request and policy together ask for."""
+
+    level: Level | None
+    """None: no walls."""
+    is_required: bool = False
+    """Without them nothing is started."""
+    is_asked: bool = False
+    """Somebody said so, be it only as a preference; the shipped policy is nobody."""
+    must_hold: bool = False
+    """Mode `sandboxed`: nothing is started unless the sandbox holds all that the policy blocks and protects."""
+    model_only: bool = False
+    inner: Literal["", "whole", "weak"] = ""
+    """The agent is to build a sandbox of its own inside; `weak`: one without a /proc of its own."""
+
+
+class Doors(msgspec.Struct, frozen=True, kw_only=True):
+    """The ways out of a run that reaches nothing else: sockets of ours outside of the box."""
+
+    model: Path | None = None
+    proxy: Path | None = None
+    token: str = ""
+    """By which the proxy knows the agent itself from its commands."""
+
+
+class Targets(msgspec.Struct, frozen=True, kw_only=True):
+    """Which paths of this machine the policy and git's settings mean."""
+
+    area: policy_paths.Area
+    found: policy_paths.Found = policy_paths.Found()
+    git: git_guards.GitNamed = git_guards.GitNamed()
+
+
+class Built(msgspec.Struct, frozen=True, kw_only=True):
+    argv: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    level: str = ""
+    """Empty: there are no walls."""
+    holds: bool = False
+    """They are there, and everything that the policy blocks or protects is masked or read-only in them."""
+    sight: Sight = Sight()
+    targets: Targets | None = None
+    """What was protected when the agent started; what is protected when it has ended is compared with that."""
+    gaps: tuple[str, ...] = ()
+    """Programs that git's settings name and that did not exist when the agent started."""
+    notices: tuple[events.Notice, ...] = ()
+    """What the user should know about these walls, or about there being none."""
+
+
+def wish(request: RunRequest, rules: EffectivePolicy) -> Wish:
+    """The stricter of both; a request that turns the walls off where they are required is refused."""
+    must_hold = _is_sandboxed_mode(request, rules)
+    model_only = must_hold or "model-only" in (request.network, rules.network_reach)
+    if request.walls == "off":
+        if must_hold:
+            raise errors.BadValue("walls", "mode sandboxed needs the sandbox", hint=_other_mode())
+        if rules.sandbox == "required" or model_only:
+            hint = f"Leave {spelling.option('walls')} out, or change the policy."
+            raise errors.BadValue("walls", "the policy requires a sandbox", hint=hint)
+        return Wish(level=None)
+    if request.walls is None and rules.sandbox == "off" and not model_only:
+        return Wish(level=None)
+    level: Level = "read-only" if "read-only" in (request.walls, rules.sandbox_level) else "workspace"
+    is_required = request.walls is not None or rules.sandbox == "required" or model_only
+    is_asked = is_required or rules.origin.get("sandbox") != SHIPPED
+    return Wish(
+        level=level,
+        is_required=is_required,
+        is_asked=is_asked,
+        must_hold=must_hold,
+        model_only=model_only,
+        inner=_inner(request),
+    )
+
+
+def _other_mode() -> str:
+    return f"Use {spelling.option('mode', 'edit')}, which works without a sandbox and asks for commands."
+
+
+def _is_sandboxed_mode(request: RunRequest, rules: EffectivePolicy) -> bool:
+    """The run's own mode, or a layer's where the run's own would allow more."""
+    mode = normal_mode(request.mode)
+    return mode == "sandboxed" or (mode == "full" and "sandboxed" in rules.permission_mode)
+
+
+def _inner(request: RunRequest) -> Literal["", "whole", "weak"]:
+    """Root that becomes another user cannot give that user a fresh /proc: there only a weak one can be nested."""
+    told = request.sandbox or {}
+    if not told.get("enabled"):
+        return ""
+    is_weak = bool(told.get("enableWeakerNestedSandbox")) and _is_anothers(request.cwd or ".")
+    return "weak" if is_weak else "whole"
+
+
+async def grant(wanted: Wish, *, memory: Path | None = None) -> tuple[Wish, str]:
+    """The wish as far as this machine can grant it, and what it cannot; a requirement that it cannot is an error.
+
+    Not every machine lets the agent build a sandbox of its own inside. It is the one that the caller has named, so
+    walls that are only preferred make way for it. `memory` is where it is kept that boxes work here.
+    """
+    if wanted.level is None:
+        return wanted, ""
+    found = await availability.available(whole=wanted.model_only or bool(wanted.inner), memory=memory)
+    missing = found.reason if not found.ok else ""
+    if found.ok and wanted.model_only and not found.model_only:
+        missing = "a network of its own does not work here"
+    if found.ok and wanted.inner == "whole" and not found.nested:
+        missing = MAKES_WAY
+        if wanted.is_required:
+            raise errors.BadValue(
+                "sandbox",
+                "the agent's own sandbox does not work inside leadrope's sandbox here",
+                hint="Use one of the two: drop `sandbox`, or switch leadrope's off. Where root works for another user, "
+                "enableWeakerNestedSandbox lets both stand.",
+            )
+    if not missing:
+        return wanted, ""
+    if wanted.must_hold:
+        raise _no_mode(missing, found.hint)
+    if wanted.is_required:
+        raise errors.SandboxUnavailable(f"the sandbox that this run needs cannot be built: {missing}", hint=found.hint)
+    return msgspec.structs.replace(wanted, level=None), missing
+
+
+MAKES_WAY = (
+    "the agent's own sandbox does not work inside leadrope's here, so that leadrope's makes way for it; it holds "
+    "commands alone, and neither edits nor the agent itself"
+)
+
+
+def _no_mode(reason: str, hint: str | None = None) -> errors.SandboxUnavailable:
+    told = f"mode sandboxed needs a sandbox that holds: {reason}"
+    return errors.SandboxUnavailable(told, hint=f"{_other_mode()} {hint or ''}".strip())
+
+
+def no_walls(wanted: Wish, missing: str) -> events.Notice:
+    """Told at every run: as a warning to those who asked for a sandbox of either kind, else in passing."""
+    return events.Notice(
+        level="warning" if wanted.is_asked or missing == MAKES_WAY else "info",
+        code="no_walls",
+        message=f"the agent runs without a sandbox: {missing}",
+    )
+
+
+def search(granted: Wish, request: RunRequest, place: base.Place, rules: EffectivePolicy) -> Targets:
+    """Which paths are to be masked or guarded. Reads only; takes 5 ms, and 2.5 more for each 1,000 files."""
+    roots = tuple(real_path(folder) for folder in (request.cwd or ".", *extra_dirs.paths(request.extra_dirs)))
+    user_home = real_path(home.user_home(place.environ))
+    area = policy_paths.Area(roots=roots, home=user_home, blocked=rules.blocked_paths, protected=rules.protected_paths)
+    found = policy_paths.Found()
+    if own := next((root for root in roots if root in BASE), None):
+        # No sandbox can be built around it, and looking through all of /tmp would take minutes.
+        found = policy_paths.Found(problem=f"a sandbox has its own {own}")
+    elif granted.level is not None:
+        found = policy_paths.find(area)
+    return Targets(area=area, found=found, git=git_guards.look(roots, user_home, place.environ))
+
+
+def build(
+    granted: Wish,
+    request: RunRequest,
+    launch: base.Launch,
+    place: base.Place,
+    rules: EffectivePolicy,
+    doors: Doors,
+    targets: Targets | None = None,
+) -> Built:
+    """Everything that `launch` names exists by now; so do the sockets."""
+    if granted.level is None:
+        _refuse_root(launch.cwd)
+        return Built()
+    targets = targets or search(granted, request, place, rules)
+    work = tuple(real_path(folder) for folder in (launch.cwd, *extra_dirs.writable(request.extra_dirs)))
+    gaps = git_guards.fill_gaps(targets.git, work) if granted.level == "workspace" else ()
+    spec = _spec(granted, granted.level, request, launch, place, rules, doors, targets)
+    try:
+        box = availability.prepare(spec)
+        lacks = _lacks(granted, targets, box.unmasked)
+    except (errors.BadValue, errors.BadDirectory, errors.SandboxUnavailable) as error:
+        # A folder that cannot have walls (/tmp itself, say) must not stop a run that would do without them.
+        if granted.must_hold:
+            raise _no_mode(error.message, error.hint) from None
+        if granted.is_required:
+            raise
+        _refuse_root(launch.cwd)
+        return Built(notices=(no_walls(granted, error.message),))
+    except OSError as error:
+        # Never without a sandbox for this: an agent could bring it about, by taking away the right to read a folder.
+        raise errors.BadDirectory(
+            f"no sandbox can be built around {launch.cwd}: {error.filename or 'a folder'}: {error.strerror or error}",
+            hint="Look at the permissions of the workspace and of its extra folders.",
+        ) from None
+    told = tuple(
+        events.Notice(
+            level="warning", code="hidden_by_walls", message=f"{path} is named in the settings, and hidden from agents"
+        )
+        for path in box.unshown
+    )
+    if lacks:
+        message = f"the sandbox is there, but does not hold everything: {lacks}; what a command may do is asked for"
+        told = (*told, events.Notice(level="warning", code="sandbox_incomplete", message=message))
+    return Built(
+        argv=box.argv,
+        env={**box.env, **_addresses(doors, launch)},
+        level=granted.level,
+        holds=not lacks,
+        sight=box.sight,
+        targets=targets,
+        gaps=gaps,
+        notices=told,
+    )
+
+
+def _lacks(granted: Wish, targets: Targets, unmasked: tuple[str, ...]) -> str:
+    """What this sandbox cannot hold; where that was required it is an error."""
+    lacks = targets.found.problem or targets.git.problem
+    if unmasked:
+        lacks = f"{unmasked[0]} is a blocked program and the system's shell too"
+    is_blocked = bool(targets.found.problem and targets.area.blocked)
+    if lacks and (granted.must_hold or (granted.is_required and is_blocked)):
+        raise errors.SandboxUnavailable(
+            f"the sandbox cannot mask what the policy blocks or protects: {lacks}",
+            hint="Name such paths without wildcards and from the workspace on, or work in a smaller folder.",
+        )
+    return lacks
+
+
+async def settled(built: Built, approved: Collection[str] = ()) -> list[events.Notice]:
+    """After the agent's end: what it left for the user's own programs to run, as far as it may stay.
+
+    `approved` are the paths that calls were allowed to write.
+    """
+    notices = [*_disarmed(built, approved), *await asyncio.to_thread(lambda: list(_made(built, approved)))]
+    if built.sight.views:
+        notices += await asyncio.to_thread(lambda: list(git_config_changes.settle(built.sight.views)))
+    return notices
+
+
+def _made(built: Built, approved: Collection[str]) -> Iterator[events.Notice]:
+    """Protected paths that were missing at the start cannot be made read-only; a program may have made them."""
+    if built.targets is None or built.level != "workspace":
+        return
+    area = msgspec.structs.replace(built.targets.area, blocked=())
+    known = {*built.targets.found.protected, *built.targets.git.paths}
+    found = policy_paths.find(area)
+    new = [path for path in found.protected if path not in known]
+    old = set(_repositories(built.targets.found))
+    yield from new_repositories.told(path for path in _repositories(found) if path not in old)
+    unapproved = [path for path in new if not any(_is_at(wanted, path) for wanted in approved)]
+    if unapproved:
+        more = f" and {len(unapproved) - MOST_TOLD} more" if len(unapproved) > MOST_TOLD else ""
+        message = (
+            "commands of the agent made protected paths that did not exist before, and nobody was asked: "
+            f"{', '.join(unapproved[:MOST_TOLD])}{more}; look at them before your own programs do"
+        )
+        yield events.Notice(level="warning", code="protected_made", message=message)
+
+
+def _repositories(found: policy_paths.Found) -> tuple[str, ...]:
+    return (*found.git_roots, *found.repositories, *found.linked)
+
+
+def _is_at(path: str, place: str) -> bool:
+    return path == place or path.startswith(f"{place}/")
+
+
+def _disarmed(built: Built, approved: Collection[str]) -> Iterator[events.Notice]:
+    gaps = [path for path in built.gaps if not any(_is_at(wanted, real_path(path)) for wanted in approved)]
+    named = "which git's settings name as a program"
+    others = "by which git would run with other settings"
+    found = [(named, each) for each in git_folders.disarm(gaps)]
+    found += [(others, each) for each in git_folders.disarm(built.sight.plantable)]
+    for why, (path, problem) in found:
+        now = f"it is now {path}.planted"
+        if problem:
+            now = f"it cannot be renamed ({problem}): remove it before you use git there"
+        yield events.Notice(
+            level="warning",
+            code="git_planted",
+            message=f"the agent made {path}, {why}; {now}",
+        )
+
+
+def _spec(
+    granted: Wish,
+    level: Level,
+    request: RunRequest,
+    launch: base.Launch,
+    place: base.Place,
+    rules: EffectivePolicy,
+    doors: Doors,
+    targets: Targets,
+) -> Sandbox:
+    sockets = [Socket(outside=str(doors.model))] if doors.model else []
+    forwards = [Forward(port=MODEL_PORT, socket=MODEL_SOCKET)] if doors.model else []
+    if doors.proxy:
+        sockets.append(Socket(outside=str(doors.proxy), inside=PROXY_SOCKET))
+        forwards.append(Forward(port=PROXY_PORT, socket=PROXY_SOCKET))
+    # An agent that is told no home would take the user's from the system's list of users.
+    user_home = Path(launch.env.get("HOME") or home.user_home(place.environ))
+    own: tuple[Path, ...] = ()
+    if launch.config_dir is None:  # it logs in by itself, in the user's own folder or where he has put that
+        elsewhere = launch.env.get("CLAUDE_CONFIG_DIR")
+        own = (Path(elsewhere),) if elsewhere else (user_home / ".claude", user_home / ".claude.json")
+    servers = connections.fill(request.connections, place.environ).servers.values()
+    # An agent that is a script of an interpreter. No other word of its argv: they hold texts of the repository.
+    script = [word for word in launch.argv[1:4] if Path(word).is_absolute() and Path(word).is_file()][:1]
+    # The agent notices changes of the settings that it has read, and starts what stands there then.
+    given_to = (place.home, launch.cwd, request.extra_dirs, home.user_home(place.environ))
+    kept = [path for found in trust.of_run(*given_to) for path in found.kept()] if place.is_trusted else []
+    added = extra_dirs.read_only(request.extra_dirs)
+    given = {name: launch.env[name] for name in (*place.config.forward_env, *request.variables) if name in launch.env}
+    return Sandbox(
+        level=level,
+        workspace=launch.cwd,
+        run_dir=str(place.run_dir),
+        config_dir=launch.config_dir,
+        login=tuple(str(path) for path in own if path.exists()),
+        home=str(user_home),
+        kept=tuple(kept),
+        guarded=(*targets.found.protected, *filter(os.path.lexists, map(real_path, targets.git.paths))),
+        blocked=targets.found.blocked,
+        repositories=targets.found.repositories,
+        hidden=_own_folders(place),
+        binary=launch.argv[0],
+        path=launch.env.get("PATH", ""),
+        programs=(*launch.argv[: len(script)], *(server.command for server in servers if server.command)),
+        named=(
+            *script,
+            *(word for server in servers for word in (*server.args, *server.env.values())),
+            *given.values(),
+        ),
+        readable=tuple(dict.fromkeys((*launch.shown, *added, *(str(Path(file.path).parent) for file in launch.files)))),
+        writable=extra_dirs.writable(request.extra_dirs),
+        opened=launch.opened,
+        masked=tuple(sorted(rules.blocked_programs)),
+        must_mask=granted.is_required,
+        network="model-only" if granted.model_only else "host",
+        sockets=tuple(sockets),
+        forwards=tuple(forwards),
+    )
+
+
+def _addresses(doors: Doors, launch: base.Launch) -> dict[str, str]:
+    """Where the agent and its commands find the doors."""
+    env: dict[str, str] = {}
+    if doors.model:
+        env |= {"ANTHROPIC_UNIX_SOCKET": MODEL_SOCKET, "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{MODEL_PORT}"}
+    if doors.proxy:
+        from leadrope.runtime.broker.proxy import USER  # noqa: PLC0415  # a run without a network of its own needs it
+
+        # Only where commands cannot look it up: they are started without it.
+        known = f"{USER}:{doors.token}@" if doors.token and launch.commands_apart else ""
+        address = f"http://{known}127.0.0.1:{PROXY_PORT}"
+        env |= {"HTTP_PROXY": address, "HTTPS_PROXY": address, "http_proxy": address, "https_proxy": address}
+    return env
+
+
+def _is_anothers(workspace: str) -> bool:
+    """Root is to work in a folder of another user."""
+    return hasattr(os, "geteuid") and os.geteuid() == 0 and Path(workspace).stat().st_uid != 0
+
+
+def _refuse_root(workspace: str) -> None:
+    """Behind walls root becomes the owner of the workspace. Without them nothing here can, and what an agent of root
+    leaves in another's folder that other one will run.
+    """
+    if _is_anothers(workspace):
+        owner = Path(workspace).stat().st_uid
+        raise errors.BadDirectory(
+            f"{workspace} belongs to user {owner}, and without a sandbox the agent would work there as root",
+            hint=f"Run leadrope as that user (`setpriv --reuid {owner} --clear-groups leadrope ...`, or a container's "
+            f"--user {owner}), install bubblewrap so that the sandbox can do it, or give the folder to root.",
+        )
+
+
+def _own_folders(place: base.Place) -> tuple[str, ...]:
+    """Leadrope's database, keys and settings are not there for the agent; nor is a login that it does not use."""
+    folders = [str(place.home)]
+    config = Path(place.config.source)
+    if config.is_absolute() and config.is_file():
+        # A folder of ours as a whole; one where the user has put the file is his, and may be the workspace itself.
+        own = config.parent if config.parent.name == "leadrope" else config
+        folders.append(real_path(own))
+    login = place.environ.get("CLAUDE_CONFIG_DIR")
+    if login and Path(login).is_dir():  # where that login is used, it is put back
+        folders.append(real_path(login))
+    return tuple(folders)
+
+
+def allowed_hosts(lists: tuple[tuple[str, ...], ...], blocked: Iterable[str] = ()) -> tuple[str, ...]:
+    """What every layer's list admits and none blocks, as the proxy writes it: for every port. The same hosts that the
+    gate lets WebFetch reach.
+    """
+    entries = dict.fromkeys(entry for entries in lists for entry in entries)
+    common = [entry for entry in entries if all(any(_covers(wide, entry) for wide in other) for other in lists)]
+    return (*(f"{_host(entry)}:*" for entry in common), *(f"!{_host(entry)}" for entry in blocked)) if common else ()
+
+
+def _covers(wide: str, entry: str) -> bool:
+    return wide == entry or (wide.startswith("*.") and entry.removeprefix("*").endswith(wide[1:]))
+
+
+def _host(entry: str) -> str:
+    return f"[{entry}]" if ":" in entry else entry

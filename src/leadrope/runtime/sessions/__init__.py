@@ -1,0 +1,1 @@
+"""Sessions as files: found, resumed, exported, and kept without secrets."""
