@@ -23,9 +23,10 @@ from leadrope import RunRequest
 from leadrope.core.events import Event, MessageDelta, Recorded, ToolCompleted, ToolRequested
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.core.tools import ToolCall
-from leadrope.runs import database, feed
+from leadrope.runs import feed
 from leadrope.runs.sqlite import Sqlite
 from leadrope.runs.store import Filter, NewRun, Progress, RunInfo
+from leadrope.storage import database
 from stage import MeasurementFailed, Stage, tell
 from tables import Row, Table
 

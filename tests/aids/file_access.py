@@ -150,7 +150,7 @@ def _is_of_the_kernel(node: ast.expr) -> bool:
 
 
 def accesses_below(package: Path, *, without: frozenset[str]) -> dict[str, list[Access]]:
-    """By module, as `runs/database.py`; `without` are folders that may do this."""
+    """By module, as `storage/database.py`; `without` are folders that may do this."""
     return {
         path.relative_to(package).as_posix(): accesses(path.read_text(encoding="utf-8"))
         for path in sorted(package.rglob("*.py"))

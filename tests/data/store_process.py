@@ -15,7 +15,8 @@ from leadrope.core.events import MessageDelta, Recorded
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.core.request import RunRequest
 from leadrope.core.result import RunResult
-from leadrope.runs import database, feed, leases, statements
+from leadrope.storage import database, statements
+from leadrope.runs import feed, leases
 from leadrope.runs.sqlite import Sqlite
 from leadrope.runs.store import Limits, NewRun, Progress, RunInfo, State
 

@@ -16,8 +16,9 @@ import pytest
 
 from leadrope.process import reaper
 from leadrope.rehearsal import ModelServer
-from leadrope.runs import database, leases
+from leadrope.runs import leases
 from leadrope.runs.reading import Reads
+from leadrope.storage import database
 
 T = TypeVar("T")
 KEY = "sk-ant-rehearsal-0000000000000000"

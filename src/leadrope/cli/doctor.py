@@ -25,9 +25,11 @@ from leadrope.policy.files import sources
 from leadrope.policy.resolve import EffectivePolicy
 from leadrope.process.sandbox import availability, command_domain, probe
 from leadrope.providers.claude_code import credentials, locate
-from leadrope.runs import background, database, settings
+from leadrope.runs import background, settings
 from leadrope.runtime.agents import config_paths, saved_agents
 from leadrope.runtime.gate import gate_trial
+from leadrope.storage import database
+from leadrope.storage.statements import migrations
 from leadrope.version import __version__
 
 Status = Literal["ok", "warning", "failed"]
@@ -118,7 +120,7 @@ def _home(environ: Mapping[str, str]) -> tuple[dict[str, str], Check]:
         with tempfile.TemporaryFile(dir=folder):
             pass
         if database.path_in(folder).exists():
-            database.try_(database.path_in(folder))
+            database.try_(database.path_in(folder), migrations())
         return home.load_env(folder), _room(folder, background.free_bytes(folder))
     except errors.LeadropeError as error:
         return {}, Check(name="home", status="failed", message=error.message, hint=error.hint)

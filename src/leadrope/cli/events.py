@@ -85,9 +85,9 @@ def command(
 
 def _execution(target: str, leadrope_home: Path) -> list[ExecutionRecord] | None:
     """The events of the one execution whose id begins so; None where a file or a run may be meant."""
-    from leadrope.runs import database  # noqa: PLC0415  # as below
     from leadrope.runs.flow_reading import FlowReads  # noqa: PLC0415
     from leadrope.runs.reading import Reads  # noqa: PLC0415
+    from leadrope.storage import database  # noqa: PLC0415  # as below
 
     stored = database.path_in(leadrope_home)
     if target == LAST or Path(target).expanduser().is_file() or not stored.is_file():
@@ -110,8 +110,8 @@ def found(target: str, leadrope_home: Path) -> Iterator[list[Iterable[Read]]]:
         yield [read_file(path)]
         return
     # SQLite and the service's values are for those who have runs to look at.
-    from leadrope.runs import database  # noqa: PLC0415
     from leadrope.runs.reading import Reads  # noqa: PLC0415
+    from leadrope.storage import database  # noqa: PLC0415
 
     stored = database.path_in(leadrope_home)
     if not stored.is_file():

@@ -307,9 +307,10 @@ def _with_session(request: RunRequest, environ: Mapping[str, str]) -> RunRequest
     """The session of --resume or --fork by its whole id; they take the ids of runs too."""
     if request.resume is None or request.provider != "claude-code":
         return request
-    from leadrope.runs import database, session_names  # noqa: PLC0415  # only a resumed session needs them
+    from leadrope.runs import session_names  # noqa: PLC0415  # only a resumed session needs them
     from leadrope.runs.reading import Reads  # noqa: PLC0415  # the same
     from leadrope.runtime.sessions.files import Sessions  # noqa: PLC0415  # the same
+    from leadrope.storage import database  # noqa: PLC0415  # only a resumed session needs them
 
     folder = home.leadrope_home(environ)
     stored = database.path_in(folder)

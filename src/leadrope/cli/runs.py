@@ -22,10 +22,11 @@ from leadrope.core import home
 from leadrope.core.result import Outcome
 from leadrope.core.secrets.request_secrets import redactor_of
 from leadrope.core.text.rehearsal_label import is_rehearsed
-from leadrope.runs import database, detached, leases, places, recover
+from leadrope.runs import detached, leases, places, recover
 from leadrope.runs.service import Service
 from leadrope.runs.store import Filter, RunInfo, State, Truncated
 from leadrope.runtime.terminal_text import clean
+from leadrope.storage import database
 
 _HELP = """List, follow and control runs.
 

@@ -12,9 +12,9 @@ from leadrope import errors
 from leadrope.core import actors
 from leadrope.core.secrets.redaction import redact
 from leadrope.runs import claims
-from leadrope.runs.statements import sql
 from leadrope.runs.store import Approval, Decided, RunInfo
 from leadrope.runtime.gate.approvers import read_answer
+from leadrope.storage.statements import sql
 
 T = TypeVar("T")
 ANSWERED = "a person has answered"

@@ -6,8 +6,8 @@ import sqlite3
 from typing import Any
 
 from leadrope import errors
-from leadrope.runs.statements import sql
 from leadrope.runs.store import RunInfo
+from leadrope.storage.statements import sql
 
 
 def claimed(run: RunInfo) -> dict[str, Any]:

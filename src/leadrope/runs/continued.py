@@ -14,10 +14,11 @@ from leadrope.core import home
 from leadrope.core.config import Config
 from leadrope.core.request import RunRequest
 from leadrope.core.secrets.redaction import Secret
-from leadrope.runs import database, places, stored_secrets
+from leadrope.runs import places, stored_secrets
 from leadrope.runs.reading import Reads
 from leadrope.runs.store import Filter, RunInfo, Texts
 from leadrope.runtime.sessions.files import Sessions
+from leadrope.storage import database
 
 LAST = "last"
 _OF_ONE_RUN = (

@@ -27,10 +27,12 @@ from leadrope import errors, spelling
 from leadrope.core import home
 from leadrope.core.request import RunRequest
 from leadrope.core.secrets.redaction import Redactor, Secret
-from leadrope.runs import background, database, jsonlog, leases
+from leadrope.runs import background, jsonlog, leases
 from leadrope.runs.execution_queue import Given
 from leadrope.runs.flow_values import FlowInfo, NewFlow
 from leadrope.runs.service import Service
+from leadrope.storage import database
+from leadrope.storage.statements import migrations
 
 log = logging.getLogger("leadrope.detached")
 
@@ -137,7 +139,9 @@ def _hand_in(leadrope_home: Path, told: Handover, environ: Mapping[str, str]) ->
                 background.require_room(leadrope_home)
                 process = background.start(leadrope_home, environ)
             if process.poll() or time.monotonic() > give_up:
-                database.try_(database.path_in(leadrope_home))  # most often this is why, and says so itself
+                database.try_(
+                    database.path_in(leadrope_home), migrations()
+                )  # most often this is why, and says so itself
                 raise errors.StoreError(
                     "the background process did not take it", hint=f"See {background.log_path(leadrope_home)}."
                 ) from None

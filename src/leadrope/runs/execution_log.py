@@ -27,7 +27,7 @@ from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.cleaning import as_json
 from leadrope.runs.flow_values import FlowInfo
 from leadrope.runs.sqlite import PACK_BYTES, Sqlite
-from leadrope.runs.statements import sql
+from leadrope.storage.statements import sql
 
 log = logging.getLogger("leadrope.runs")
 

@@ -16,8 +16,8 @@ from leadrope.runs.cleaning import as_json
 from leadrope.runs.flow_reading import CACHE_S, FlowReads
 from leadrope.runs.flow_values import DatasetInfo
 from leadrope.runs.sqlite import Sqlite
-from leadrope.runs.statements import sql
-from leadrope.runs.writer import BATCH_EVENTS
+from leadrope.storage.statements import sql
+from leadrope.storage.writer import BATCH_EVENTS
 
 MOST_CACHED = 2000
 MOST_CACHED_BYTES = 256 * 1024 * 1024

@@ -11,7 +11,7 @@ import msgspec
 from leadrope.core import execution_events as events
 from leadrope.runs import execution_log
 from leadrope.runs.sqlite import Sqlite
-from leadrope.runs.statements import sql
+from leadrope.storage.statements import sql
 
 MOST_TAKEOVERS = 10
 """Claims in a row without a finished unit: an execution that takes its owner down each time must not do so for ever."""

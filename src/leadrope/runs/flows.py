@@ -48,9 +48,9 @@ from leadrope.runs.flow_values import (
     UnitStatus,
 )
 from leadrope.runs.sqlite import Sqlite
-from leadrope.runs.statements import sql
 from leadrope.runs.store import Approval, ApprovalKind
-from leadrope.runs.writer import BATCH_EVENTS
+from leadrope.storage.statements import sql
+from leadrope.storage.writer import BATCH_EVENTS
 
 __all__ = [
     "WHOLE",

@@ -19,10 +19,10 @@ from leadrope.core.cost.usage import CostLabel
 from leadrope.core.events import Event, Recorded, Unrecognised, decoder
 from leadrope.core.request import RunRequest
 from leadrope.core.result import RunResult
-from leadrope.runs import database
 from leadrope.runs.approval_rows import ApprovalReads
-from leadrope.runs.statements import sql
 from leadrope.runs.store import Artifact, Filter, Owner, RunInfo, Texts
+from leadrope.storage import database
+from leadrope.storage.statements import migrations, sql
 
 T = TypeVar("T")
 PAGE_BYTES = 4 * 1024 * 1024
@@ -57,7 +57,7 @@ class Reads(ApprovalReads):
     def open_read_only(self, reason: errors.LeadropeError | None = None) -> None:
         """Read a store that cannot be written, by one connection for all threads; raises `reason` if that fails."""
         try:
-            self._shared = database.open_to_read(self.path)
+            self._shared = database.open_to_read(self.path, migrations())
         except errors.StoreError as error:
             if reason is None:
                 raise

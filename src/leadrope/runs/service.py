@@ -35,14 +35,12 @@ from leadrope.core.secrets.request_secrets import redactor_of
 from leadrope.runs import (
     answers,
     background,
-    database,
     feed,
     grants,
     jsonlog,
     leases,
     lost_ends,
     orders,
-    patience,
     recover,
     session_names,
     settings,
@@ -61,7 +59,6 @@ from leadrope.runs.job import Job
 from leadrope.runs.keeper import Keeper, Show
 from leadrope.runs.looks import FUNCTIONS, Looks
 from leadrope.runs.observers import Observers
-from leadrope.runs.patience import Patience
 from leadrope.runs.sqlite import Sqlite, ended_event
 from leadrope.runs.store import LIVE, RESERVED, Approval, Decided, NewRun, Order, RunInfo, State
 from leadrope.runs.stored_requests import account_of, check_account, placed
@@ -69,6 +66,8 @@ from leadrope.runs.waiting import Suspension
 from leadrope.runtime.gate.approvers import Answer, Approve, Approver, DenyAll, as_approver
 from leadrope.runtime.sessions import session_secrets
 from leadrope.runtime.sessions.files import Sessions
+from leadrope.storage import database, patience
+from leadrope.storage.patience import Patience
 
 if TYPE_CHECKING:
     from leadrope.runtime.connections.functions import Function

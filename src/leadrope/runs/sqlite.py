@@ -21,15 +21,16 @@ from leadrope.core.events import Event, Recorded, RunEnded
 from leadrope.core.result import RunResult
 from leadrope.core.secrets.redaction import Redactor, redact
 from leadrope.core.secrets.request_secrets import redactor_of
-from leadrope.runs import claims, database
-from leadrope.runs import patience as patiences
+from leadrope.runs import claims
 from leadrope.runs.approval_rows import ApprovalWrites
-from leadrope.runs.bell import Bell
 from leadrope.runs.cleaning import as_json
 from leadrope.runs.reading import Reads
-from leadrope.runs.statements import sql
 from leadrope.runs.store import LIVE, RESERVED, Limits, NewRun, Order, Owner, Progress, RunInfo, State
-from leadrope.runs.writer import BATCH_S, Then, Writer
+from leadrope.storage import database
+from leadrope.storage import patience as patiences
+from leadrope.storage.change_notifier import Bell
+from leadrope.storage.statements import migrations, sql
+from leadrope.storage.writer import BATCH_S, Then, Writer
 
 T = TypeVar("T")
 PACK_BYTES = 4096
@@ -47,7 +48,9 @@ class Sqlite(ApprovalWrites, Reads):
         super().__init__(path)
         self.bell = Bell(self.data_version)
         self._busy_s: float | None = None
-        self._writer = Writer(path, lambda: database.open_(path, busy_s=self._busy_s), on_change=self.bell.ring)
+        self._writer = Writer(
+            path, lambda: database.open_(path, migrations(), busy_s=self._busy_s), on_change=self.bell.ring
+        )
         self._inode: int | None = None
         self._reminded: asyncio.AbstractEventLoop | None = None
 

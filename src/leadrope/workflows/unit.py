@@ -21,11 +21,11 @@ from leadrope.policy import read_only_folders
 from leadrope.policy.offers import risk_of
 from leadrope.policy.verdicts import Allow, Deny, Verdict
 from leadrope.runs.cleaning import as_json
-from leadrope.runs.patience import is_of_the_store
 from leadrope.runs.service import Service
 from leadrope.runtime.commands import Commands
 from leadrope.runtime.gate.approvers import Answer, Approver, DenyAll
 from leadrope.runtime.sandboxing.access import Access
+from leadrope.storage.patience import is_of_the_store
 from leadrope.workflows import auto_approval, fits, links, model, routing, templates
 from leadrope.workflows.host import Host
 from leadrope.workflows.secret_values import spellings

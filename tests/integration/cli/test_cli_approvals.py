@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from leadrope.core import actors
-from leadrope.runs import database
+from leadrope.storage import database
 
 ME = actors.system_user()
 SHIP = """### ask

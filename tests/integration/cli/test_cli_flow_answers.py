@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from leadrope.runs import database
+from leadrope.storage import database
 
 ASKS = """### ask
 

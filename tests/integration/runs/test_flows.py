@@ -18,11 +18,12 @@ import pytest
 
 from leadrope import errors
 from leadrope.core.secrets.redaction import Redactor
-from leadrope.runs import database, flow_bodies, flow_recovery, statements
+from leadrope.runs import flow_bodies, flow_recovery
 from leadrope.runs.flows import WHOLE, FlowFilter, FlowInfo, Flows, NewFlow, Problem, Remark, UnitOutcome
 from leadrope.runs.sqlite import Sqlite
 from leadrope.runs.store import Approval
 from leadrope.runtime.gate.approvers import Answer
+from leadrope.storage import database, statements
 
 PROGRAM = Path(__file__).parents[2] / "data" / "flow_process.py"
 NONE = Redactor()
@@ -755,7 +756,7 @@ def test_rows_are_read_by_position() -> None:
 
 def test_no_statement_reads_every_flow_or_outcome(path: Path) -> None:
     text = (Path(statements.__file__).parent / "sql" / "flows.sql").read_text()
-    with contextlib.closing(database.open_(path)) as db:
+    with contextlib.closing(database.open_(path, statements.migrations())) as db:
         for name, statement in statements.parse(text).items():
             names: Any = dict.fromkeys(re.findall(r":(\w+)", statement), 1) or (1,) * statement.count("?")
             steps = [row[3] for row in db.execute(f"explain query plan {statement}", names)]

@@ -22,9 +22,10 @@ from leadrope import Answer, Secret, errors
 from leadrope.core.request import McpServer
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.rehearsal import write_executable
-from leadrope.runs import database, jsonlog, page, recover
+from leadrope.runs import jsonlog, page, recover
 from leadrope.runs.notify import verify
 from leadrope.runs.service import Service
+from leadrope.storage import database
 
 CLOSE: list[dict[str, Any]] = [{"result": True}, {"await_eof": True}]
 SIGNED_WITH = "0123456789abcdef0123456789abcdef"

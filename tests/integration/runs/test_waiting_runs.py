@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 import pytest
 
 from leadrope.process import reaper
-from leadrope.runs import database, leases
+from leadrope.runs import leases
 from leadrope.runs.reading import Reads
+from leadrope.storage import database
 
 CLOSE: list[dict[str, Any]] = [{"result": True}, {"await_eof": True}]
 T = TypeVar("T")

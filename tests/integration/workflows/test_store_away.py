@@ -12,7 +12,7 @@ import pytest
 
 from leadrope import errors
 from leadrope.core import execution_events
-from leadrope.runs import database
+from leadrope.storage import database
 
 
 @contextlib.contextmanager

@@ -17,10 +17,10 @@ from leadrope.core import events, home
 from leadrope.core.request import RunRequest
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.core.universal import schemas
-from leadrope.runs import database
 from leadrope.runs.sqlite import Sqlite
 from leadrope.runs.store import NewRun, Progress
 from leadrope.runtime.sessions.files import SessionInfo, write_info
+from leadrope.storage import database
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 SMOKE = RECORDINGS / "smoke-bash" / "stdout.jsonl"

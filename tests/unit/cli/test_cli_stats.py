@@ -19,9 +19,9 @@ from leadrope.core.cost.usage import CostLabel, Usage
 from leadrope.core.request import RunRequest
 from leadrope.core.result import RunResult
 from leadrope.core.secrets.redaction import Redactor
-from leadrope.runs import database
 from leadrope.runs.sqlite import Sqlite
 from leadrope.runs.store import NewRun
+from leadrope.storage import database
 
 MIXED: CostLabel = "partly API-equivalent estimate"
 ROWS: list[stats.Spent] = [

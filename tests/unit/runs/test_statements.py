@@ -12,8 +12,8 @@ import aiosql
 import msgspec
 import pytest
 
-from leadrope.runs import database, statements
 from leadrope.runs.store import RunInfo
+from leadrope.storage import database, statements
 
 NAMES = sorted(statements._all())
 

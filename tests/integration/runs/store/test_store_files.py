@@ -19,8 +19,8 @@ from leadrope.core.events import ToolCompleted
 from leadrope.core.fold import fold
 from leadrope.core.result import RunResult
 from leadrope.core.secrets.redaction import Redactor
-from leadrope.runs import database, statements
 from leadrope.runs.sqlite import Sqlite
+from leadrope.storage import database, statements
 
 BWRAP = shutil.which("bwrap")
 needs_bwrap = pytest.mark.skipif(BWRAP is None, reason="bubblewrap makes the small disk")
@@ -105,7 +105,7 @@ def foreign(path: Path) -> None:
 
 
 def newer(path: Path) -> None:
-    with contextlib.closing(database.open_(path)) as db:
+    with contextlib.closing(database.open_(path, statements.migrations())) as db:
         db.execute("pragma user_version = 999")
 
 
@@ -160,7 +160,7 @@ def test_a_file_that_is_not_ours_to_open_stays_as_it_is(path: Path, make: Any, t
 
 async def test_a_damaged_page_is_told_by_whoever_meets_it(path: Path) -> None:
     """Not found at the start: to read the whole file then would take as long as the file is large."""
-    with contextlib.closing(database.open_(path)) as db:
+    with contextlib.closing(database.open_(path, statements.migrations())) as db:
         db.execute("insert into runs (id, created, state, title, labels) values ('run', 1, 'running', 't', '{}')")
         page = db.execute("select rootpage from sqlite_schema where name = 'events'").fetchone()[0]
         size = db.execute("pragma page_size").fetchone()[0]
@@ -206,7 +206,7 @@ NOW = statements.migrations()[-1][0]
 BACKUP = f"leadrope.db.v{NOW}.bak"
 
 
-def made_before(path: Path, migrations: database.Migrations | None = None) -> None:
+def made_before(path: Path, migrations: database.Migrations) -> None:
     with contextlib.closing(database.open_(path, migrations)) as db:
         db.execute("insert into runs (id, created, state, title, labels) values ('old', 1, 'ended', 't', '{}')")
 
@@ -257,7 +257,7 @@ async def test_an_end_without_a_word_before_it_says_what_the_cost_is_called(stor
 
 
 def test_an_older_database_is_upgraded_and_kept_beside(path: Path) -> None:
-    made_before(path)
+    made_before(path, statements.migrations())
     second = (
         NOW + 1,
         "alter table runs add column colour text;\n\n-- the last word\nupdate runs set colour = 'green';\n",
@@ -268,30 +268,30 @@ def test_an_older_database_is_upgraded_and_kept_beside(path: Path) -> None:
         assert db.execute("pragma user_version").fetchone() == (NOW + 2,)
     backup = path.with_name(BACKUP)
     assert stat.S_IMODE(backup.stat().st_mode) == 0o600
-    with contextlib.closing(database.open_(backup)) as db:
+    with contextlib.closing(database.open_(backup, statements.migrations())) as db:
         assert db.execute("pragma user_version").fetchone() == (NOW,)
         assert db.execute("select id from runs").fetchall() == [("old",)]
         assert db.execute("pragma integrity_check").fetchone() == ("ok",)
     # This version refuses what the later one wrote.
     with pytest.raises(errors.StoreUnreadable, match="newer leadrope"):
-        database.open_(path)
+        database.open_(path, statements.migrations())
 
 
 def test_an_upgrade_that_fails_leaves_everything_as_it_was(path: Path) -> None:
-    made_before(path)
+    made_before(path, statements.migrations())
     wrong = (NOW + 1, "alter table runs add column colour text;\nupdate cats set name = 'x';\n")
     with pytest.raises(errors.StoreError, match="no such table: cats"):
         database.open_(path, [*statements.migrations(), wrong])
-    with contextlib.closing(database.open_(path)) as db:
+    with contextlib.closing(database.open_(path, statements.migrations())) as db:
         assert "colour" not in [row[1] for row in db.execute("pragma table_info(runs)")]
         assert db.execute("select id from runs").fetchall() == [("old",)]
 
 
 async def test_a_process_that_dies_within_an_upgrade_leaves_the_old_version(path: Path, start: Any) -> None:
-    made_before(path)
+    made_before(path, statements.migrations())
     child = await start("die_in_upgrade", path)
     assert await child.process.wait() == -9
-    with contextlib.closing(database.open_(path)) as db:
+    with contextlib.closing(database.open_(path, statements.migrations())) as db:
         assert db.execute("pragma user_version").fetchone() == (NOW,)
         assert db.execute("pragma integrity_check").fetchone() == ("ok",)
         assert "colour" not in [row[1] for row in db.execute("pragma table_info(runs)")]
@@ -299,7 +299,7 @@ async def test_a_process_that_dies_within_an_upgrade_leaves_the_old_version(path
 
 
 async def test_processes_that_upgrade_at_once(path: Path, start: Any) -> None:
-    made_before(path)
+    made_before(path, statements.migrations())
     children = [await start("upgrade", path) for _ in range(4)]
     for child in children:
         assert await child.said() == ["ready"]

@@ -18,11 +18,11 @@ from leadrope import errors
 from leadrope.core.events import MessageDelta, RunEnded
 from leadrope.core.result import RunResult
 from leadrope.core.secrets.redaction import Redactor
-from leadrope.runs import database, writer
-from leadrope.runs.bell import Bell
 from leadrope.runs.sqlite import Sqlite, ended_event
 from leadrope.runs.store import Limits
-from leadrope.runs.writer import Writer
+from leadrope.storage import database, statements, writer
+from leadrope.storage.change_notifier import Bell
+from leadrope.storage.writer import Writer
 
 
 def whole(path: Path, run_id: str) -> list[int]:
@@ -164,7 +164,7 @@ class Bench:
 
     @staticmethod
     def _connect(path: Path) -> sqlite3.Connection:
-        connection = database.open_(path)
+        connection = database.open_(path, statements.migrations())
         connection.execute("create table marks (word text unique)")
         return connection
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from leadrope import errors
 from leadrope.core import home
-from leadrope.runs import statements
 
 NAME = "leadrope.db"
 APPLICATION = 0x1EAD409E
@@ -54,12 +53,11 @@ def connect(path: Path, *, read_only: bool = False, mode: str = "rw") -> sqlite3
     return connection
 
 
-def open_(path: Path, migrations: Migrations | None = None, *, busy_s: float | None = None) -> sqlite3.Connection:
+def open_(path: Path, migrations: Migrations, *, busy_s: float | None = None) -> sqlite3.Connection:
     """The writing connection: the file exists, is ours, and has the schema of this version.
 
     `busy_s`: how long a process that holds it is waited for.
     """
-    migrations = statements.migrations() if migrations is None else migrations
     home.ensure(path.parent)
     with contextlib.suppress(FileExistsError):
         _made_private(path)
@@ -81,12 +79,12 @@ def open_(path: Path, migrations: Migrations | None = None, *, busy_s: float | N
     return connection
 
 
-def try_(path: Path, *, busy_s: float = 1.0) -> None:
+def try_(path: Path, migrations: Migrations, *, busy_s: float = 1.0) -> None:
     """Raise what keeps the store from being used, if anything does."""
-    open_(path, busy_s=busy_s).close()
+    open_(path, migrations, busy_s=busy_s).close()
 
 
-def open_to_read(path: Path) -> sqlite3.Connection:
+def open_to_read(path: Path, migrations: Migrations) -> sqlite3.Connection:
     """A connection to a store that cannot be written: the disk is full or read-only, or it is another user's.
 
     Readers share a small file beside the database. Where it is missing and cannot be made, the database is read by this
@@ -96,7 +94,7 @@ def open_to_read(path: Path) -> sqlite3.Connection:
     problem: sqlite3.Error | None = None
     for query, is_alone in tries:
         try:
-            return _read_by(path, query, is_alone=is_alone)
+            return _read_by(path, query, migrations, is_alone=is_alone)
         except sqlite3.Error as error:
             problem = problem or error
     if problem is None:
@@ -104,7 +102,7 @@ def open_to_read(path: Path) -> sqlite3.Connection:
     raise named(problem, path) from problem
 
 
-def _read_by(path: Path, query: str, *, is_alone: bool) -> sqlite3.Connection:
+def _read_by(path: Path, query: str, migrations: Migrations, *, is_alone: bool) -> sqlite3.Connection:
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?{query}", uri=True, isolation_level=None, timeout=5.0, check_same_thread=False
     )
@@ -113,7 +111,6 @@ def _read_by(path: Path, query: str, *, is_alone: bool) -> sqlite3.Connection:
             connection.execute("pragma locking_mode = exclusive")
         connection.execute("pragma temp_store = memory")
         connection.execute("pragma query_only = on")
-        migrations = statements.migrations()
         _check(connection, path, migrations)
         if (version := _number(connection, "user_version")) < migrations[-1][0]:
             raise errors.StoreUnreadable(

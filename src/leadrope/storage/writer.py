@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from leadrope import errors
-from leadrope.runs import database
+from leadrope.storage import database
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], Any]
