@@ -24,8 +24,8 @@ from leadrope.core.events import Event, MessageDelta, Recorded, ToolCompleted, T
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.core.tools import ToolCall
 from leadrope.runs import feed
-from leadrope.runs.sqlite import Sqlite
-from leadrope.runs.store import Filter, NewRun, Progress, RunInfo
+from leadrope.runs.records.sqlite import Sqlite
+from leadrope.runs.records.values import Filter, NewRun, Progress, RunInfo
 from leadrope.storage import database
 from stage import MeasurementFailed, Stage, tell
 from tables import Row, Table

@@ -11,7 +11,7 @@ from typing import Any
 
 from leadrope import errors
 from leadrope.core.secrets.redaction import Redactor
-from leadrope.runs.flows import NewFlow, UnitOutcome
+from leadrope.runs.executions.journal import NewFlow, UnitOutcome
 from leadrope.runs.service import Service
 
 

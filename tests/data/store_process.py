@@ -15,10 +15,11 @@ from leadrope.core.events import MessageDelta, Recorded
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.core.request import RunRequest
 from leadrope.core.result import RunResult
-from leadrope.storage import database, statements
+from leadrope.storage import database
+from leadrope.runs.records import statements
 from leadrope.runs import feed, leases
-from leadrope.runs.sqlite import Sqlite
-from leadrope.runs.store import Limits, NewRun, Progress, RunInfo, State
+from leadrope.runs.records.sqlite import Sqlite
+from leadrope.runs.records.values import Limits, NewRun, Progress, RunInfo, State
 
 NEXT = statements.migrations()[-1][0] + 1
 SECOND = "alter table runs add column colour text not null default 'grey';\nupdate runs set colour = 'green';\n"

@@ -16,7 +16,7 @@ import pytest
 
 from leadrope.rehearsal import ModelServer
 from leadrope.runs import leases
-from leadrope.runs.reading import Reads
+from leadrope.runs.records.reading import Reads
 from leadrope.storage import database
 
 T = TypeVar("T")

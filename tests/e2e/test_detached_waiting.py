@@ -17,7 +17,7 @@ import pytest
 from leadrope.process import reaper
 from leadrope.rehearsal import ModelServer
 from leadrope.runs import leases
-from leadrope.runs.reading import Reads
+from leadrope.runs.records.reading import Reads
 from leadrope.storage import database
 
 T = TypeVar("T")

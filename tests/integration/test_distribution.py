@@ -61,7 +61,7 @@ def test_the_wheel_holds_the_whole_package_and_nothing_else(wheel: Path) -> None
         "py.typed",
         "policy/files/default.toml",
         "rehearsal/demo.yaml",
-        "runs/page.css",
+        "runs/page/page.css",
         "core/universal/universal.schema.json",
     ],
 )

@@ -12,9 +12,9 @@ from msgspec import UNSET
 
 from leadrope.cli import table
 from leadrope.core.events import QuestionRequested
-from leadrope.runs.approval_requests import CallRequest, Request, StepRequest, expires, request_of
-from leadrope.runs.forms import Field
-from leadrope.runs.store import Approval
+from leadrope.runs.approvals.forms import Field
+from leadrope.runs.approvals.requests import CallRequest, Request, StepRequest, expires, request_of
+from leadrope.runs.records.values import Approval
 from leadrope.runtime.gate import call_preview
 from leadrope.runtime.gate.approvers import read_answer
 from leadrope.runtime.terminal_text import clean, describe, exact, one_line, whole_input

@@ -13,9 +13,9 @@ from leadrope.cli.runs import has_store, with_service
 from leadrope.cli.screen import Screen
 from leadrope.core import actors
 from leadrope.core.events import QuestionRequested
-from leadrope.runs.approval_requests import CallRequest, Request, StepRequest, request_of
+from leadrope.runs.approvals.requests import CallRequest, Request, StepRequest, request_of
+from leadrope.runs.records.values import Approval
 from leadrope.runs.service import Service
-from leadrope.runs.store import Approval
 from leadrope.runtime.gate.approvers import Answer
 from leadrope.runtime.terminal_text import exact
 

@@ -26,7 +26,7 @@ from leadrope.core import config as configs
 from leadrope.core import events, home
 from leadrope.core.request import RunRequest, normal_mode
 from leadrope.core.secrets.redaction import Redactor
-from leadrope.runs.masking import Masking, without_known
+from leadrope.runs.records.masking import Masking, without_known
 from leadrope.runs.service import Service
 from leadrope.runtime.agents import config_values
 from leadrope.runtime.conversation import Conversation, open_conversation

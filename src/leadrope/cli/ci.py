@@ -26,9 +26,9 @@ from leadrope.core.events import MessageDelta, Recorded, ThinkingDelta
 from leadrope.core.result import RunResult
 from leadrope.core.secrets import redaction
 from leadrope.regex import regex
-from leadrope.runs import page_diff
-from leadrope.runs.page_story import Story
-from leadrope.runs.store import RunInfo
+from leadrope.runs.page import diff
+from leadrope.runs.page.story import Story
+from leadrope.runs.records.values import RunInfo
 from leadrope.runtime.terminal_text import clean, describe, one_line
 
 MAX_ANNOTATIONS = 10
@@ -55,7 +55,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     tools: int = 0
     asked: int = 0
     denials: tuple[str, ...] = ()
-    files: tuple[page_diff.FileChange, ...] = ()
+    files: tuple[diff.FileChange, ...] = ()
     text: str = ""
     error: str = ""
     hint: str = ""

@@ -94,8 +94,8 @@ def _words(module: str, name: str) -> Offer:
 
 def _runs(_: str) -> Iterator[CompletionItem]:
     from leadrope.cli.runs import has_store, with_service  # noqa: PLC0415  # only when Tab is pressed
+    from leadrope.runs.records.values import Filter  # noqa: PLC0415  # the same
     from leadrope.runs.service import Service  # noqa: PLC0415  # the same
-    from leadrope.runs.store import Filter  # noqa: PLC0415  # the same
 
     async def newest(service: Service) -> list[CompletionItem]:
         return [

@@ -35,8 +35,8 @@ from leadrope.core.result import RunResult
 from leadrope.core.text import rehearsal_label
 from leadrope.providers.claude_code.locate import find_binary
 from leadrope.rehearsal.model import ModelServer
-from leadrope.runs import places
 from leadrope.runs.service import Service
+from leadrope.runs.workspace import run_workspace
 from leadrope.runtime.gate.approvers import Answer, Approver, DenyAll
 
 PROMPT = "add() in calc.py gives wrong answers. Correct it and run the tests."
@@ -211,7 +211,7 @@ def _keep_changes(place: Scene) -> live.Ending:
         if result.outcome == "stopped":
             return []
         changes = "\n".join([*_diff(place.repository), ""])
-        await service.store.add_artifact(service.get(run_id), places.CHANGES, "text/x-diff", changes.encode())
+        await service.store.add_artifact(service.get(run_id), run_workspace.CHANGES, "text/x-diff", changes.encode())
         return []
 
     return keep

@@ -24,8 +24,8 @@ from leadrope.providers.claude_code.transcripts import Read
 from leadrope.runtime.sessions.files import LEAST_PREFIX, Sessions
 
 if TYPE_CHECKING:
-    from leadrope.runs.reading import Reads
-    from leadrope.runs.store import RunInfo
+    from leadrope.runs.records.reading import Reads
+    from leadrope.runs.records.values import RunInfo
 
 PAGE = 500
 LAST = "last"
@@ -85,8 +85,8 @@ def command(
 
 def _execution(target: str, leadrope_home: Path) -> list[ExecutionRecord] | None:
     """The events of the one execution whose id begins so; None where a file or a run may be meant."""
-    from leadrope.runs.flow_reading import FlowReads  # noqa: PLC0415
-    from leadrope.runs.reading import Reads  # noqa: PLC0415
+    from leadrope.runs.executions.reading import FlowReads  # noqa: PLC0415
+    from leadrope.runs.records.reading import Reads  # noqa: PLC0415
     from leadrope.storage import database  # noqa: PLC0415  # as below
 
     stored = database.path_in(leadrope_home)
@@ -110,7 +110,7 @@ def found(target: str, leadrope_home: Path) -> Iterator[list[Iterable[Read]]]:
         yield [read_file(path)]
         return
     # SQLite and the service's values are for those who have runs to look at.
-    from leadrope.runs.reading import Reads  # noqa: PLC0415
+    from leadrope.runs.records.reading import Reads  # noqa: PLC0415
     from leadrope.storage import database  # noqa: PLC0415
 
     stored = database.path_in(leadrope_home)
@@ -157,7 +157,7 @@ def find(target: str, store: Reads, sessions: Sessions) -> list[RunInfo]:
 
 def _newest(store: Reads) -> RunInfo:
     """Of this folder; of all, where this one has none."""
-    from leadrope.runs.store import Filter  # noqa: PLC0415
+    from leadrope.runs.records.values import Filter  # noqa: PLC0415
 
     for cwd in (str(Path.cwd()), None):
         if rows := store.listing(Filter(cwd=cwd, limit=1)):
@@ -168,7 +168,7 @@ def _newest(store: Reads) -> RunInfo:
 
 def _rows(store: Reads) -> list[RunInfo]:
     """All runs, oldest first."""
-    from leadrope.runs.store import Filter  # noqa: PLC0415
+    from leadrope.runs.records.values import Filter  # noqa: PLC0415
 
     pages: list[list[RunInfo]] = []
     page = store.listing(Filter(limit=PAGE))

@@ -11,7 +11,7 @@ import click
 from leadrope.core import actors
 
 if TYPE_CHECKING:
-    from leadrope.runs.flow_values import FlowInfo
+    from leadrope.runs.executions.values import FlowInfo
     from leadrope.runs.service import Service
 
 LOOK_S = 2.0
@@ -30,7 +30,7 @@ def stop(executions: tuple[str, ...], reason: str) -> int:
     """
     from leadrope.cli.flow_names import named  # noqa: PLC0415  # not needed for --help
     from leadrope.cli.runs import with_service  # noqa: PLC0415  # the same
-    from leadrope.runs.execution_controls import BY_A_PERSON  # noqa: PLC0415  # the same
+    from leadrope.runs.executions.controls import BY_A_PERSON  # noqa: PLC0415  # the same
 
     async def act(service: Service) -> int:
         for name in executions:

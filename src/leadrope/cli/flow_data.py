@@ -16,7 +16,7 @@ from leadrope import errors, spelling
 from leadrope.cli import flags, table
 from leadrope.cli.flow_looks import style, width
 from leadrope.regex import regex
-from leadrope.runs.flow_values import Dataset, DatasetInfo
+from leadrope.runs.executions.values import Dataset, DatasetInfo
 from leadrope.runtime.terminal_text import clean, one_line
 from leadrope.workflows import tables
 from leadrope.workflows.problems import nearest

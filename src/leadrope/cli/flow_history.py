@@ -18,7 +18,7 @@ from leadrope.cli.screen import Screen
 from leadrope.confined import real_path
 from leadrope.core import home
 from leadrope.core.text import rehearsal_label
-from leadrope.runs.flow_values import FlowFilter, FlowInfo
+from leadrope.runs.executions.values import FlowFilter, FlowInfo
 from leadrope.runtime.terminal_text import clean, one_line
 from leadrope.workflows import library, markdown
 

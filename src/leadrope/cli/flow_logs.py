@@ -14,7 +14,7 @@ from leadrope.core.text import rehearsal_label
 
 if TYPE_CHECKING:
     from leadrope.cli.flow_view import FlowView
-    from leadrope.runs.flow_values import FlowInfo
+    from leadrope.runs.executions.values import FlowInfo
     from leadrope.runs.service import Service
     from leadrope.workflows.report import FlowResult
 

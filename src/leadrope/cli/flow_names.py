@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from leadrope import errors
-from leadrope.runs.flow_values import FlowFilter, FlowInfo
+from leadrope.runs.executions.values import FlowFilter, FlowInfo
 from leadrope.runs.service import Service
 
 

@@ -9,8 +9,8 @@ import msgspec
 from msgspec import UNSET
 
 from leadrope import spelling
-from leadrope.runs import forms
-from leadrope.runs.forms import Field
+from leadrope.runs.approvals import forms
+from leadrope.runs.approvals.forms import Field
 from leadrope.runtime.gate.approvers import Answer, Approver
 from leadrope.runtime.gate.console import Console, signed
 from leadrope.runtime.terminal_text import exact, one_line, whole_input

@@ -17,7 +17,7 @@ from leadrope.cli import json_output, table
 from leadrope.cli.live_lines import LiveLines, seconds
 from leadrope.cli.screen import Screen
 from leadrope.core import execution_events as events
-from leadrope.runs.flow_values import FlowInfo
+from leadrope.runs.executions.values import FlowInfo
 from leadrope.runtime.terminal_text import clean, exact, one_line, whole_input
 from leadrope.workflows.report import FlowResult, PendingApproval, StepReport, answer_command
 

@@ -19,9 +19,9 @@ from leadrope.core.config import Config
 from leadrope.core.events import ApprovalRequested, Event, QuestionRequested, Recorded, SessionStarted
 from leadrope.core.request import RunRequest
 from leadrope.core.result import RunResult
-from leadrope.runs import jsonlog
 from leadrope.runs.job import Job
-from leadrope.runs.masking import without_known
+from leadrope.runs.observe import jsonlog
+from leadrope.runs.records.masking import without_known
 from leadrope.runs.service import Service
 from leadrope.runtime.gate.approvers import Answer, Approver, DenyAll
 from leadrope.runtime.gate.console import Console, NoTerminal, open_terminal

@@ -23,15 +23,15 @@ async def lines(service: Service, run_id: str, result: RunResult, width: int) ->
 
 
 async def _parts(service: Service, run_id: str, result: RunResult) -> list[str]:
-    from leadrope.runs import places  # noqa: PLC0415  # workflows without agents do not need it
+    from leadrope.runs.workspace import run_workspace  # noqa: PLC0415  # workflows without agents do not need it
 
     run = service.get(run_id)
     name = run_names.short(service, run.id)
     texts = service.texts(run.id)
     parts = [f"run {run.id[:8]}"]
-    changed = len(await places.changed_files(service, run))
+    changed = len(await run_workspace.changed_files(service, run))
     files = f"{changed} file{'' if changed == 1 else 's'} changed"
-    if places.tree_of(texts.place) is not None:
+    if run_workspace.tree_of(texts.place) is not None:
         parts.append(f"{files} in its worktree" if changed else "nothing changed in its worktree")
         parts.append(f"leadrope runs diff {name} (or apply, discard)" if changed else f"leadrope runs discard {name}")
     elif changed:

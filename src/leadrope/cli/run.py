@@ -308,7 +308,7 @@ def _with_session(request: RunRequest, environ: Mapping[str, str]) -> RunRequest
     if request.resume is None or request.provider != "claude-code":
         return request
     from leadrope.runs import session_names  # noqa: PLC0415  # only a resumed session needs them
-    from leadrope.runs.reading import Reads  # noqa: PLC0415  # the same
+    from leadrope.runs.records.reading import Reads  # noqa: PLC0415  # the same
     from leadrope.runtime.sessions.files import Sessions  # noqa: PLC0415  # the same
     from leadrope.storage import database  # noqa: PLC0415  # only a resumed session needs them
 
@@ -404,7 +404,7 @@ def _detach(
     environ: Mapping[str, str],
 ) -> int:
     from leadrope.runs import detached  # noqa: PLC0415  # only here
-    from leadrope.runs.stored_requests import placed  # noqa: PLC0415  # only here
+    from leadrope.runs.records.stored_requests import placed  # noqa: PLC0415  # only here
     from leadrope.runtime import prepare  # noqa: PLC0415  # only here
 
     if request.resume is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from leadrope import errors
 from leadrope.cli.screen import Screen
-from leadrope.runs.store import Filter, RunInfo
+from leadrope.runs.records.values import Filter, RunInfo
 from leadrope.runtime.terminal_text import clean, one_line
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from leadrope.core.request import normal_mode
 from leadrope.core.result import RunResult
 from leadrope.core.text.rehearsal_label import is_rehearsed
 from leadrope.regex import regex
-from leadrope.runs import places
-from leadrope.runs.store import RunInfo, Texts
+from leadrope.runs.records.values import RunInfo, Texts
+from leadrope.runs.workspace import run_workspace
 from leadrope.runtime.terminal_text import clean, describe, exact, one_line
 
 if TYPE_CHECKING:
@@ -111,15 +111,15 @@ def _requests(result: RunResult | None) -> str:
 
 async def _changes(service: Service, run: RunInfo, texts: Texts) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
-    tree = places.tree_of(texts.place)
+    tree = run_workspace.tree_of(texts.place)
     if tree is not None:
         found += [("worktree", clean(tree.path)), ("branch", clean(tree.branch))]
     try:
-        paths = await places.changed_files(service, run)
+        paths = await run_workspace.changed_files(service, run)
     except (errors.LeadropeError, OSError) as error:
         return [*found, ("files", f"not known: {error}")]
     if not paths:
-        none = places.none_changed(texts.place)
+        none = run_workspace.none_changed(texts.place)
         return [*found, *([("files", clean(none))] if none and run.state == "ended" else [])]
     named = ", ".join(clean(path) for path in paths[:NAMED])
     more = f" and {len(paths) - NAMED} more" if len(paths) > NAMED else ""

@@ -22,9 +22,10 @@ from leadrope.core import home
 from leadrope.core.result import Outcome
 from leadrope.core.secrets.request_secrets import redactor_of
 from leadrope.core.text.rehearsal_label import is_rehearsed
-from leadrope.runs import detached, leases, places, recover
+from leadrope.runs import detached, leases, recover
+from leadrope.runs.records.values import Filter, RunInfo, State, Truncated
 from leadrope.runs.service import Service
-from leadrope.runs.store import Filter, RunInfo, State, Truncated
+from leadrope.runs.workspace import run_workspace
 from leadrope.runtime.terminal_text import clean
 from leadrope.storage import database
 
@@ -285,7 +286,7 @@ def _lines_of(run: str | None) -> bytes:
 
 def page_of(run: str | None) -> bytes:
     """A run as one HTML page."""
-    from leadrope.runs import page  # noqa: PLC0415  # only for this
+    from leadrope.runs.page import page  # noqa: PLC0415  # only for this
 
     async def look(service: Service) -> bytes:
         row = run_names.named(service, run)
@@ -300,10 +301,10 @@ def page_of(run: str | None) -> bytes:
 
 async def _folder_diff(service: Service, row: RunInfo, place: dict[str, Any]) -> str | None:
     """Of a worktree, as git tells it; a page without it shows the agent's own edits."""
-    if places.tree_of(place) is None:
+    if run_workspace.tree_of(place) is None:
         return None
     try:
-        return await places.readable_diff(service, row)
+        return await run_workspace.readable_diff(service, row)
     except (errors.LeadropeError, OSError) as error:
         click.echo(f"the worktree's changes cannot be read: {error}", err=True)
         return None
@@ -429,7 +430,7 @@ def _tell(text: str) -> None:
 async def _again(service: Service, row: RunInfo, prompt: str | None) -> int:
     configs.load({**home.load_env(service.home), **os.environ})  # what cannot start is told here
     _, request = service.again(row.id, prompt=prompt)
-    place = places.of_next(service.texts(row.id).place, is_resumed=prompt is not None)
+    place = run_workspace.of_next(service.texts(row.id).place, is_resumed=prompt is not None)
     new = await asyncio.to_thread(
         detached.hand_over, service.home, request, dict(os.environ), tell=_tell, parent=row.id, place=place
     )
@@ -445,7 +446,7 @@ def delete(runs: tuple[str, ...]) -> int:
 
     async def act(service: Service) -> int:
         for run in runs:
-            await places.forget(service, service.get(run))
+            await run_workspace.forget(service, service.get(run))
         return await service.delete(runs)
 
     click.echo(f"{with_service(act)} deleted")
@@ -471,13 +472,13 @@ def prune(days: float | None, keep: int | None, dry_run: bool) -> int:
         newest = service.settings.keep_runs if keep is None else keep
         found = recover.stale(service.store, keep_s=keep_s, keep_runs=newest)
         flows = service.flows.stale(keep_s=keep_s, keep_flows=newest)
-        found = [row for row in found if not places.has_work(service, row)]
+        found = [row for row in found if not run_workspace.has_work(service, row)]
         if not dry_run:
             for row in found:
-                await places.forget(service, row)
+                await run_workspace.forget(service, row)
             await service.delete([row.id for row in found])
             await service.flows.delete(flows)
-            for told in await places.sweep(service):
+            for told in await run_workspace.sweep(service):
                 click.echo(f"removed the {told}, whose run is gone")
             await service.store.shrink()
         return len(found), len(flows)
@@ -503,10 +504,10 @@ def diff(run: str | None, stat: bool, no_pager: bool) -> int:
 
     async def look(service: Service) -> tuple[str, str]:
         row = run_names.named(service, run)
-        none = places.none_changed(service.texts(row.id).place)
+        none = run_workspace.none_changed(service.texts(row.id).place)
         if stat:
-            return "".join(f"{path}\n" for path in await places.changed_files(service, row)), none
-        return await places.diff(service, row), none
+            return "".join(f"{path}\n" for path in await run_workspace.changed_files(service, row)), none
+        return await run_workspace.diff(service, row), none
 
     changes, none = with_service(look, reads=True)
     if not changes:
@@ -525,7 +526,7 @@ def apply(run: str | None, commits: bool) -> int:
     """Apply the changes of a run's worktree to the repository that it came from."""
 
     async def act(service: Service) -> str:
-        return await places.apply(service, run_names.named(service, run, changes=True), commits=commits)
+        return await run_workspace.apply(service, run_names.named(service, run, changes=True), commits=commits)
 
     click.echo(with_service(act))
     return 0
@@ -537,7 +538,7 @@ def discard(run: str | None) -> int:
     """Delete a run's worktree and its branch, with everything in them."""
 
     async def act(service: Service) -> str:
-        return await places.discard(service, run_names.named(service, run, changes=True))
+        return await run_workspace.discard(service, run_names.named(service, run, changes=True))
 
     click.echo(with_service(act))
     return 0
@@ -551,7 +552,9 @@ def undo(run: str | None, dry_run: bool, force: bool) -> int:
     """Restore the files as they were before the run's first edit."""
 
     async def act(service: Service) -> str:
-        return await places.undo(service, run_names.named(service, run, changes=True), dry_run=dry_run, force=force)
+        return await run_workspace.undo(
+            service, run_names.named(service, run, changes=True), dry_run=dry_run, force=force
+        )
 
     click.echo(with_service(act))
     return 0

@@ -20,8 +20,8 @@ from leadrope.cli.runs import cost, with_service
 from leadrope.cli.screen import Screen
 from leadrope.cli.stats import money
 from leadrope.core.cost.usage import sum_label
+from leadrope.runs.records.values import Filter, RunInfo
 from leadrope.runs.service import Service
-from leadrope.runs.store import Filter, RunInfo
 from leadrope.runtime.terminal_text import clean
 
 _EPILOG = """\b

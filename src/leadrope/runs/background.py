@@ -17,9 +17,10 @@ import msgspec
 
 from leadrope import errors
 from leadrope.core import home
-from leadrope.runs import leases, stored_environ
-from leadrope.runs.flow_reading import FlowReads
-from leadrope.runs.reading import Reads
+from leadrope.runs import leases
+from leadrope.runs.executions.reading import FlowReads
+from leadrope.runs.records import stored_environ
+from leadrope.runs.records.reading import Reads
 
 FOLDER = "background"
 WORKING = ("background", "server")

@@ -6,9 +6,9 @@ import datetime as dt
 
 import msgspec
 
-from leadrope.runs.reading import Reads
+from leadrope.runs.records.reading import Reads
+from leadrope.runs.records.values import RunInfo
 from leadrope.runs.settings import Budgets
-from leadrope.runs.store import RunInfo
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):

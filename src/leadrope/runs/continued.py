@@ -14,9 +14,10 @@ from leadrope.core import home
 from leadrope.core.config import Config
 from leadrope.core.request import RunRequest
 from leadrope.core.secrets.redaction import Secret
-from leadrope.runs import places, stored_secrets
-from leadrope.runs.reading import Reads
-from leadrope.runs.store import Filter, RunInfo, Texts
+from leadrope.runs.records import stored_secrets
+from leadrope.runs.records.reading import Reads
+from leadrope.runs.records.values import Filter, RunInfo, Texts
+from leadrope.runs.workspace import run_workspace
 from leadrope.runtime.sessions.files import Sessions
 from leadrope.storage import database
 
@@ -65,12 +66,12 @@ class Continued(msgspec.Struct, frozen=True, kw_only=True):
 
     def place(self) -> dict[str, Any]:
         """For a run that continues it: the same worktree."""
-        return places.of_next(self.texts.place, is_resumed=True)
+        return run_workspace.of_next(self.texts.place, is_resumed=True)
 
     @property
     def worktree(self) -> str | None:
         """The folder in its worktree, if that is still there."""
-        tree = places.tree_of(self.texts.place)
+        tree = run_workspace.tree_of(self.texts.place)
         return tree.cwd if tree is not None and Path(tree.cwd).is_dir() else None
 
     @property

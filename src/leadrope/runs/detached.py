@@ -27,12 +27,13 @@ from leadrope import errors, spelling
 from leadrope.core import home
 from leadrope.core.request import RunRequest
 from leadrope.core.secrets.redaction import Redactor, Secret
-from leadrope.runs import background, jsonlog, leases
-from leadrope.runs.execution_queue import Given
-from leadrope.runs.flow_values import FlowInfo, NewFlow
+from leadrope.runs import background, leases
+from leadrope.runs.executions.queue import Given
+from leadrope.runs.executions.values import FlowInfo, NewFlow
+from leadrope.runs.observe import jsonlog
+from leadrope.runs.records.statements import migrations
 from leadrope.runs.service import Service
 from leadrope.storage import database
-from leadrope.storage.statements import migrations
 
 log = logging.getLogger("leadrope.detached")
 

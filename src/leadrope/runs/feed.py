@@ -9,10 +9,10 @@ from collections.abc import AsyncGenerator
 
 from leadrope.core.events import Recorded
 from leadrope.core.execution_events import ExecutionRecord, ExecutionStarted
-from leadrope.runs.flow_values import ExecutionTruncated, FlowInfo
-from leadrope.runs.flows import Flows
-from leadrope.runs.sqlite import Sqlite
-from leadrope.runs.store import Truncated
+from leadrope.runs.executions.journal import Flows
+from leadrope.runs.executions.values import ExecutionTruncated, FlowInfo
+from leadrope.runs.records.sqlite import Sqlite
+from leadrope.runs.records.values import Truncated
 
 PAGE = 500
 QUIET_S = 5.0

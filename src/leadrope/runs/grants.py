@@ -10,8 +10,8 @@ import msgspec
 from leadrope.core import events
 from leadrope.core.fold import SUSPENDED
 from leadrope.core.tools import ToolCall, grant_name, subject
-from leadrope.runs.sqlite import Sqlite
-from leadrope.runs.store import RunInfo
+from leadrope.runs.records.sqlite import Sqlite
+from leadrope.runs.records.values import RunInfo
 from leadrope.runtime.gate.approvers import read_answer
 
 State = Literal["active", "revoked", "ended"]

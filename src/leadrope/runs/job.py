@@ -10,8 +10,8 @@ from leadrope.core import events
 from leadrope.core.config import Config
 from leadrope.core.result import RunResult
 from leadrope.core.secrets.redaction import Redactor
-from leadrope.runs.keeper import Keeper, Show
-from leadrope.runs.store import Order, RunInfo
+from leadrope.runs.records.values import Order, RunInfo
+from leadrope.runs.run_recorder import Keeper, Show
 from leadrope.runtime.gate.approvers import Approver
 from leadrope.runtime.limits.pauses import Pauses
 

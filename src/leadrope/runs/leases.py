@@ -12,7 +12,7 @@ from pathlib import Path
 
 from leadrope import errors
 from leadrope.core import home
-from leadrope.runs.store import Owner
+from leadrope.runs.records.values import Owner
 
 FOLDER = "owners"
 

@@ -22,9 +22,12 @@ from leadrope.core.request import RunRequest
 from leadrope.core.result import RunError, RunResult
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.process import reaper
-from leadrope.runs import flow_recovery, leases, lost_ends, waiting
-from leadrope.runs.sqlite import Sqlite, ended_event
-from leadrope.runs.store import RESERVED, Filter, RunInfo
+from leadrope.runs import leases
+from leadrope.runs.approvals import waiting
+from leadrope.runs.executions import recovery
+from leadrope.runs.records import lost_ends
+from leadrope.runs.records.sqlite import Sqlite, ended_event
+from leadrope.runs.records.values import RESERVED, Filter, RunInfo
 
 log = logging.getLogger("leadrope.runs")
 
@@ -63,7 +66,7 @@ async def reconcile(store: Sqlite, leadrope_home: Path) -> list[Reconciled]:
         left = store.flows_without_owner()
         for flow_id, _ in left:
             await asyncio.to_thread(reaper.kill_tagged, flow_id)  # before anybody may go on with it
-        await flow_recovery.abandon(store, left)
+        await recovery.abandon(store, left)
         for run_id in store.reserved_in_vain():
             run = store.get(run_id)
             result = stopped(run, all_events(store, run), "its workflow has ended")

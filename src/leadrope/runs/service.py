@@ -32,37 +32,25 @@ from leadrope.core.request import RunRequest, check_text
 from leadrope.core.result import RunResult, not_started
 from leadrope.core.secrets.redaction import Redactor, redact
 from leadrope.core.secrets.request_secrets import redactor_of
-from leadrope.runs import (
-    answers,
-    background,
-    feed,
-    grants,
-    jsonlog,
-    leases,
-    lost_ends,
-    orders,
-    recover,
-    session_names,
-    settings,
-    stored_environ,
-    stored_secrets,
-    waiting,
-)
-from leadrope.runs.asking import StoredApprover
+from leadrope.runs import background, feed, grants, leases, recover, run_controls, session_names, settings
+from leadrope.runs.approvals import answers, waiting
+from leadrope.runs.approvals.stored_approver import StoredApprover
+from leadrope.runs.approvals.waiting import Suspension
 from leadrope.runs.budgets import held_by, remaining
-from leadrope.runs.execution_controls import ExecutionControls
-from leadrope.runs.execution_log import WatchRecord
-from leadrope.runs.execution_queue import Carry, ExecutionQueue
-from leadrope.runs.flow_values import ExecutionTruncated, FlowInfo
-from leadrope.runs.flows import Flows
+from leadrope.runs.executions.controls import ExecutionControls
+from leadrope.runs.executions.journal import Flows
+from leadrope.runs.executions.log import WatchRecord
+from leadrope.runs.executions.queue import Carry, ExecutionQueue
+from leadrope.runs.executions.values import ExecutionTruncated, FlowInfo
 from leadrope.runs.job import Job
-from leadrope.runs.keeper import Keeper, Show
-from leadrope.runs.looks import FUNCTIONS, Looks
-from leadrope.runs.observers import Observers
-from leadrope.runs.sqlite import Sqlite, ended_event
-from leadrope.runs.store import LIVE, RESERVED, Approval, Decided, NewRun, Order, RunInfo, State
-from leadrope.runs.stored_requests import account_of, check_account, placed
-from leadrope.runs.waiting import Suspension
+from leadrope.runs.observe import jsonlog
+from leadrope.runs.observe.observers import Observers
+from leadrope.runs.queries import FUNCTIONS, Looks
+from leadrope.runs.records import lost_ends, stored_environ, stored_secrets
+from leadrope.runs.records.sqlite import Sqlite, ended_event
+from leadrope.runs.records.stored_requests import account_of, check_account, placed
+from leadrope.runs.records.values import LIVE, RESERVED, Approval, Decided, NewRun, Order, RunInfo, State
+from leadrope.runs.run_recorder import Keeper, Show
 from leadrope.runtime.gate.approvers import Answer, Approve, Approver, DenyAll, as_approver
 from leadrope.runtime.sessions import session_secrets
 from leadrope.runtime.sessions.files import Sessions
@@ -604,9 +592,9 @@ class Service(Looks):
         try:
             earlier = recover.all_events(self.store, run) if run.last_seq else []
             environ = self._environ_of(run)
-            from leadrope.runs import places  # noqa: PLC0415  # workflows without agents do not need it
+            from leadrope.runs.workspace import run_workspace  # noqa: PLC0415  # workflows without agents do not need it
 
-            place = places.Place(self, run, environ)
+            place = run_workspace.Place(self, run, environ)
             request = await place.enter(self._request(run, earlier))
             is_alone = isinstance(job.approver, DenyAll)
             job.waits = bool(self.store.texts(run.id).place.get("waits")) and not is_alone
@@ -639,7 +627,7 @@ class Service(Looks):
                 job.started(opened)
                 self._spawn(self._snapshot(run, opened))
                 for order in job.later:
-                    self._spawn(orders.carry_out(self.store, job, order))
+                    self._spawn(run_controls.carry_out(self.store, job, order))
                 await (keeper.stored(opened) if job.is_read else keeper.keep(opened))
                 result = await opened.result()
             redactor = opened.redactor
@@ -798,9 +786,9 @@ class Service(Looks):
         try:
             if self.store.texts(job.id).place.get("waits") or self.store.get(job.id).last_seq:
                 return False
-            from leadrope.runs import places  # noqa: PLC0415  # the same
+            from leadrope.runs.workspace import run_workspace  # noqa: PLC0415  # the same
 
-            await places.forget(self, job.info)
+            await run_workspace.forget(self, job.info)
             return await self.store.forget_unstarted(job.id)
         except (errors.StoreError, errors.GitFailed, errors.UnsafeFile, OSError) as error:
             log.debug("run %s could not be forgotten: %s", job.id[:8], error)
@@ -898,9 +886,9 @@ class Service(Looks):
         if job is None:
             return
         if order.kind == "stop" and not job.is_taken:
-            await self.stop(job.id, orders.reason_of(order))
+            await self.stop(job.id, run_controls.reason_of(order))
         else:
-            await orders.carry_out(self.store, job, order)
+            await run_controls.carry_out(self.store, job, order)
 
     async def order(self, run_id: str, kind: str, **body: Any) -> None:
         """Ask the run's owner, whoever that is."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leadrope import errors
-from leadrope.runs.store import RunInfo
+from leadrope.runs.records.values import RunInfo
 from leadrope.runtime.sessions.files import LEAST_PREFIX, Sessions
 from leadrope.runtime.terminal_text import clean, one_line
 

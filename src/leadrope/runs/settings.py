@@ -19,8 +19,8 @@ from leadrope.confined import real_path
 from leadrope.core import config as configs
 from leadrope.core.text.toml_lines import dotted
 from leadrope.core.text.wrong_types import in_words, split, suggest, unknown_key
-from leadrope.runs import worktree_setup
-from leadrope.runs.store import Limits
+from leadrope.runs.records.values import Limits
+from leadrope.runs.workspace import worktree_setup
 from leadrope.runtime.agents import config_values
 
 LONGEST_STORE_WAIT_S = 86400.0

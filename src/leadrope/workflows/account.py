@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from leadrope.core.cost.usage import Replaced
-from leadrope.runs.flows import WHOLE, FlowInfo, UnitOutcome
+from leadrope.runs.executions.journal import WHOLE, FlowInfo, UnitOutcome
 from leadrope.workflows import batch_results, model
 from leadrope.workflows.links import links_of
 from leadrope.workflows.plan import Outcome, Plan, plan

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from leadrope import errors
 from leadrope.core import actors
-from leadrope.runs import forms
+from leadrope.runs.approvals import forms
 from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows import model
 from leadrope.workflows.problems import nearest

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from leadrope.runs.flow_values import UnitOutcome
+from leadrope.runs.executions.values import UnitOutcome
 from leadrope.workflows import model, templates
 
 _NOT_RUN = {"kind": "not_run", "message": "it was not run, because another item failed", "hint": None}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from leadrope import errors
-from leadrope.runs.execution_queue import Given, NotHere
-from leadrope.runs.flow_values import FlowInfo
+from leadrope.runs.executions.queue import Given, NotHere
+from leadrope.runs.executions.values import FlowInfo
 from leadrope.runs.service import Service
 from leadrope.workflows import starting
 

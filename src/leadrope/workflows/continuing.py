@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from leadrope import errors
-from leadrope.runs.flow_values import FlowInfo, FlowTexts
+from leadrope.runs.executions.values import FlowInfo, FlowTexts
 from leadrope.runs.service import Service
 from leadrope.runtime.sandboxing.access import Access
 from leadrope.workflows import library, starting, surroundings

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from leadrope.core.execution_events import ExecutionPaused, ExecutionUnpaused
-from leadrope.runs.flow_values import FlowInfo
-from leadrope.runs.store import Filter
+from leadrope.runs.executions.values import FlowInfo
+from leadrope.runs.records.values import Filter
 from leadrope.workflows.host import Host
 
 

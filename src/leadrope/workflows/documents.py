@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from leadrope.regex import regex
-from leadrope.runs.page_text import Safe, joined, tag
+from leadrope.runs.page.text import Safe, joined, tag
 from leadrope.runtime.terminal_text import clean
 from leadrope.workflows import tables
 

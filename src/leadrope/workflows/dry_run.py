@@ -11,7 +11,7 @@ import msgspec
 from leadrope import errors
 from leadrope.confined import real_path
 from leadrope.core.tools import ToolCall
-from leadrope.runs.flow_values import FlowInfo, UnitOutcome
+from leadrope.runs.executions.values import FlowInfo, UnitOutcome
 from leadrope.runs.service import Service
 from leadrope.runtime.sandboxing.access import Access
 from leadrope.workflows import auto_approval, model, outcomes, starting, templates

@@ -20,8 +20,8 @@ import msgspec
 from leadrope import errors
 from leadrope.core.execution_events import ExecutionEvent, ExecutionQueued
 from leadrope.core.secrets.redacted_json import clean_value
-from leadrope.runs import flow_bodies
-from leadrope.runs.flows import FlowInfo, NewFlow, Settled, UnitOutcome
+from leadrope.runs.executions import bodies
+from leadrope.runs.executions.journal import FlowInfo, NewFlow, Settled, UnitOutcome
 from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows import (
     access_requests,
@@ -484,7 +484,7 @@ class Flow:
         return sum(cost for key, cost in self._live_usd.items() if key.step == step)
 
     def begins(self, key: Key, given: Mapping[str, Any]) -> None:
-        inputs = flow_bodies.excerpt(given, self.host.redactor)
+        inputs = bodies.excerpt(given, self.host.redactor)
         self.host.service.flows.begin_soon(self.info, key, inputs)
         if key.iteration > 0 and key.item is None:
             self._teller.acts(key, "")  # whoever watches sees which turn it is

@@ -22,8 +22,8 @@ from leadrope.core.execution_events import (
 )
 from leadrope.core.secrets.redaction import SHORTEST, Redactor
 from leadrope.core.secrets.request_secrets import ambient_secrets
-from leadrope.runs.execution_log import ExecutionLog
-from leadrope.runs.flow_values import FlowInfo
+from leadrope.runs.executions.log import ExecutionLog
+from leadrope.runs.executions.values import FlowInfo
 from leadrope.runs.service import Service
 from leadrope.runtime.commands import Commands
 from leadrope.runtime.gate.approvers import Answer, Approver

@@ -13,7 +13,7 @@ from leadrope import errors
 from leadrope.confined import Folder, open_named, real_path
 from leadrope.core import home as homes
 from leadrope.regex import regex
-from leadrope.runs.flow_values import NewFlow
+from leadrope.runs.executions.values import NewFlow
 from leadrope.workflows import beside, check_agents, markdown, model
 from leadrope.workflows import inputs as given_inputs
 from leadrope.workflows.check import check_document

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from leadrope import errors
-from leadrope.runs.flow_values import WHOLE, FlowTexts, UnitStatus
-from leadrope.runs.flows import Problem, Remark, UnitOutcome
+from leadrope.runs.executions.journal import Problem, Remark, UnitOutcome
+from leadrope.runs.executions.values import WHOLE, FlowTexts, UnitStatus
 from leadrope.workflows import model
 from leadrope.workflows.plan import Outcome
 from leadrope.workflows.report import FlowResult

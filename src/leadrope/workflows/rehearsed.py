@@ -15,7 +15,7 @@ from leadrope.workflows.steps.base import StepFailed
 if TYPE_CHECKING:
     from leadrope.rehearsal.model import ModelServer
     from leadrope.rehearsal.script import Script
-    from leadrope.runs.flow_values import FlowInfo
+    from leadrope.runs.executions.values import FlowInfo
     from leadrope.workflows.units import Key
 
 _ASK_A_MODEL = ("agent", "claude-code", "llm")

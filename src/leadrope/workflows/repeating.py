@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from leadrope.runs.flows import Remark, UnitOutcome
+from leadrope.runs.executions.journal import Remark, UnitOutcome
 from leadrope.workflows import batch_results, looping, model, templates
 from leadrope.workflows.plan import Outcome
 from leadrope.workflows.steps.base import Parked, StepFailed, brief

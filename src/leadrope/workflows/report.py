@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from leadrope.runs.approval_requests import StepRequest
-from leadrope.runs.forms import Field
-from leadrope.runs.store import Approval, ApprovalKind
+from leadrope.runs.approvals.forms import Field
+from leadrope.runs.approvals.requests import StepRequest
+from leadrope.runs.records.values import Approval, ApprovalKind
 from leadrope.workflows.steps.base import Caution
 
 FlowOutcome = Literal["succeeded", "degraded", "failed", "stopped", "waiting"]

@@ -19,8 +19,8 @@ import msgspec
 from leadrope.core.secrets import redaction
 from leadrope.core.text import rehearsal_label
 from leadrope.regex import regex
-from leadrope.runs.page_entries import span
-from leadrope.runs.page_text import Safe, Writer, joined, tag
+from leadrope.runs.page.entries import span
+from leadrope.runs.page.text import Safe, Writer, joined, tag
 from leadrope.runtime.terminal_text import clean, one_line
 from leadrope.version import __version__
 from leadrope.workflows.account import Account, Child, StepAccount
@@ -255,7 +255,7 @@ def _plain(text: str) -> str:
 def page(told: Account, *, redact: Redact = redaction.redact) -> str:
     """HTML that loads nothing."""
     write = Writer(redact)
-    style = resources.files("leadrope.runs").joinpath("page.css").read_text(encoding="utf-8") + _STYLE
+    style = resources.files("leadrope.runs.page").joinpath("page.css").read_text(encoding="utf-8") + _STYLE
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     title = write.line(told.title, 100) or "Workflow"

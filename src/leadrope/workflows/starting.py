@@ -16,11 +16,11 @@ from leadrope.core.config import Config
 from leadrope.core.secrets.redaction import SHORTEST, Redactor
 from leadrope.core.secrets.request_secrets import is_secret_name
 from leadrope.core.text import rehearsal_label
-from leadrope.runs import answers
-from leadrope.runs.execution_queue import Given, NotHere
-from leadrope.runs.flow_values import FlowInfo, FlowTexts, NewFlow
+from leadrope.runs.approvals import answers
+from leadrope.runs.executions.queue import Given, NotHere
+from leadrope.runs.executions.values import FlowInfo, FlowTexts, NewFlow
+from leadrope.runs.records.values import Approval
 from leadrope.runs.service import Service
-from leadrope.runs.store import Approval
 from leadrope.runtime.gate.approvers import Answer
 from leadrope.runtime.sandboxing.access import Access
 from leadrope.workflows import (

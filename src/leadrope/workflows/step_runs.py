@@ -16,8 +16,8 @@ from leadrope.core.events import Recorded
 from leadrope.core.request import RunRequest
 from leadrope.core.result import RunResult
 from leadrope.core.secrets.request_secrets import redactor_of
+from leadrope.runs.records.values import RunInfo
 from leadrope.runs.recover import GO_ON
-from leadrope.runs.store import RunInfo
 
 if TYPE_CHECKING:
     from leadrope.runs.job import Job

@@ -18,10 +18,10 @@ from leadrope.core import home
 from leadrope.core.request import Billing, RunRequest
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.core.secrets.secret_names import is_secret_name
-from leadrope.runs import stored_environ
-from leadrope.runs.execution_queue import Given, NotHere
-from leadrope.runs.flow_values import FlowTexts
-from leadrope.runs.stored_requests import account_of
+from leadrope.runs.executions.queue import Given, NotHere
+from leadrope.runs.executions.values import FlowTexts
+from leadrope.runs.records import stored_environ
+from leadrope.runs.records.stored_requests import account_of
 from leadrope.runtime.sandboxing.access import Access
 from leadrope.workflows import model
 from leadrope.workflows.steps import registry

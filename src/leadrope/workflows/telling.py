@@ -8,7 +8,7 @@ import msgspec
 
 from leadrope.core import execution_events as events
 from leadrope.core.execution_events import ExecutionEvent
-from leadrope.runs.flow_values import FlowInfo, UnitOutcome
+from leadrope.runs.executions.values import FlowInfo, UnitOutcome
 from leadrope.workflows import model
 from leadrope.workflows.pacing import Pace
 from leadrope.workflows.report import FlowResult

@@ -20,7 +20,7 @@ from leadrope.core.tools import ToolCall, fingerprint
 from leadrope.policy import read_only_folders
 from leadrope.policy.offers import risk_of
 from leadrope.policy.verdicts import Allow, Deny, Verdict
-from leadrope.runs.cleaning import as_json
+from leadrope.runs.records.redacted_rows import as_json
 from leadrope.runs.service import Service
 from leadrope.runtime.commands import Commands
 from leadrope.runtime.gate.approvers import Answer, Approver, DenyAll

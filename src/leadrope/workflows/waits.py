@@ -10,9 +10,10 @@ import msgspec
 from leadrope import errors
 from leadrope.core import actors
 from leadrope.core.execution_events import StepAnswered, StepAsked
-from leadrope.runs import answers, flow_bodies
-from leadrope.runs.flows import FlowInfo
-from leadrope.runs.store import Approval, Decided
+from leadrope.runs.approvals import answers
+from leadrope.runs.executions import bodies
+from leadrope.runs.executions.journal import FlowInfo
+from leadrope.runs.records.values import Approval, Decided
 from leadrope.runtime.gate.approvers import Answer, read_answer
 from leadrope.workflows.host import Host
 from leadrope.workflows.report import PendingApproval, pending_of
@@ -87,7 +88,7 @@ class Waits:
         self._host.tell(self._event(key, approval_id, asked, run_id))
 
     def _event(self, key: Key, approval_id: str, asked: Asked, run_id: str = "") -> StepAsked:
-        values = flow_bodies.excerpt(asked.values, self._host.redactor)
+        values = bodies.excerpt(asked.values, self._host.redactor)
         return StepAsked(
             execution=self._execution,
             step=key.step,
@@ -97,7 +98,7 @@ class Waits:
             kind=asked.kind,
             title=asked.title,
             detail=self._host.cut(asked.detail),
-            values=flow_bodies.read_excerpt(values.body, "values"),
+            values=bodies.read_excerpt(values.body, "values"),
             choices=asked.choices,
             fields=tuple(field.name for field in asked.fields if field.is_needed),
             reason=self._host.cut(asked.reason),

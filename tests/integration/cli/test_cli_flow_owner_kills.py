@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from leadrope.rehearsal import ModelServer
-from leadrope.runs.flow_reading import FlowReads
-from leadrope.runs.reading import Reads
+from leadrope.runs.executions.reading import FlowReads
+from leadrope.runs.records.reading import Reads
 
 KILLS = 5
 """Of the owners of one execution."""

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from leadrope.runs import leases
-from leadrope.runs.reading import Reads
+from leadrope.runs.records.reading import Reads
 from leadrope.storage import database
 
 CLOSE: list[dict[str, Any]] = [{"result": True}, {"await_eof": True}]

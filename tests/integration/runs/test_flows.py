@@ -18,12 +18,13 @@ import pytest
 
 from leadrope import errors
 from leadrope.core.secrets.redaction import Redactor
-from leadrope.runs import flow_bodies, flow_recovery
-from leadrope.runs.flows import WHOLE, FlowFilter, FlowInfo, Flows, NewFlow, Problem, Remark, UnitOutcome
-from leadrope.runs.sqlite import Sqlite
-from leadrope.runs.store import Approval
+from leadrope.runs.executions import bodies, recovery
+from leadrope.runs.executions.journal import WHOLE, FlowFilter, FlowInfo, Flows, NewFlow, Problem, Remark, UnitOutcome
+from leadrope.runs.records import statements
+from leadrope.runs.records.sqlite import Sqlite
+from leadrope.runs.records.values import Approval
 from leadrope.runtime.gate.approvers import Answer
-from leadrope.storage import database, statements
+from leadrope.storage import database
 
 PROGRAM = Path(__file__).parents[2] / "data" / "flow_process.py"
 NONE = Redactor()
@@ -272,7 +273,7 @@ async def test_outputs_that_are_no_json(flows: Flows, value: Any) -> None:
 
 async def test_outputs_are_bounded(flows: Flows, monkeypatch: pytest.MonkeyPatch) -> None:
     flow = await added(flows)
-    large = unit(outputs={"v": "x" * flow_bodies.MOST_BYTES})
+    large = unit(outputs={"v": "x" * bodies.MOST_BYTES})
     with pytest.raises(errors.TooLarge, match=r"outputs of one: 16,7.* bytes of JSON are more than the 16,777,216"):
         await flows.settle(flow, large, NONE)
     with pytest.raises(errors.TooLarge, match="result"):
@@ -463,11 +464,11 @@ async def test_cached_outputs_are_found_by_their_key(flows: Flows) -> None:
 
 
 async def test_the_cache_is_bounded(flows: Flows, store: Sqlite, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leadrope.runs.flow_data.MOST_CACHED", 5)
+    monkeypatch.setattr("leadrope.runs.executions.datasets.MOST_CACHED", 5)
     for number in range(8):
         await flows.cache_put(str(number), "t", {"n": number}, NONE)
     assert [flows.cache_get(str(number)) is not None for number in range(8)] == [False] * 3 + [True] * 5
-    monkeypatch.setattr("leadrope.runs.flow_data.MOST_CACHED_BYTES", 25_000)
+    monkeypatch.setattr("leadrope.runs.executions.datasets.MOST_CACHED_BYTES", 25_000)
     for number in range(8, 12):
         await flows.cache_put(str(number), "t", {"n": "x" * 10_000}, NONE)
     assert [flows.cache_get(str(number)) is not None for number in range(7, 12)] == [False, False, False, True, True]
@@ -653,7 +654,7 @@ async def test_a_process_that_lost_a_flow_can_write_nothing_more_to_it(
     zombie = await start("zombie", "held", "inside")
     async with yard.service() as service:
         owner = service.flows.get("held").owner
-        await flow_recovery.abandon(service.store, [("held", owner)])
+        await recovery.abandon(service.store, [("held", owner)])
         mine = Flows(service.store, lambda: owner) if is_same_owner else service.flows
         taken = await mine.claim("held")
         assert (taken.epoch, service.flows.get("inside").state) == (2, "interrupted")
@@ -703,7 +704,7 @@ async def test_a_file_of_the_fourth_version_keeps_its_flows_with_all_that_belong
         after = counts(path)
         assert {name: after[name] for name in before} == before
         assert (await flows.claim("b")).epoch == 1
-        await flow_recovery.abandon(store, [("a", "gone"), ("b", "me")])
+        await recovery.abandon(store, [("a", "gone"), ("b", "me")])
         assert await flows.delete(["a"]) == 1
         assert [flow.id for flow in flows.listing()] == ["c"], "those inside are deleted along"
     with contextlib.closing(sqlite3.connect(path)) as db:

@@ -14,8 +14,8 @@ import pytest
 
 from leadrope import errors
 from leadrope.core.secrets.redaction import MASK, Redactor
-from leadrope.runs.flows import Flows, NewFlow, Problem, Remark, UnitOutcome
-from leadrope.runs.sqlite import Sqlite
+from leadrope.runs.executions.journal import Flows, NewFlow, Problem, Remark, UnitOutcome
+from leadrope.runs.records.sqlite import Sqlite
 from leadrope.runtime.gate.approvers import Answer
 
 KNOWN = 'a "known"\\ pass phrase'

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from leadrope import errors
-from leadrope.runs import git_folder
-from leadrope.runs.git import Git
+from leadrope.runs.workspace import git_folder
+from leadrope.runs.workspace.git import Git
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux says where a process sleeps")
 

@@ -22,8 +22,10 @@ from leadrope import Answer, Secret, errors
 from leadrope.core.request import McpServer
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.rehearsal import write_executable
-from leadrope.runs import jsonlog, page, recover
-from leadrope.runs.notify import verify
+from leadrope.runs import recover
+from leadrope.runs.observe import jsonlog
+from leadrope.runs.observe.notify import verify
+from leadrope.runs.page import page
 from leadrope.runs.service import Service
 from leadrope.storage import database
 

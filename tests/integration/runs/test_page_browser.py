@@ -9,8 +9,8 @@ from leadrope.core.events import Recorded
 from leadrope.core.request import RunRequest
 from leadrope.core.result import RunResult
 from leadrope.core.tools import ToolCall
-from leadrope.runs.page import render
-from leadrope.runs.store import RunInfo
+from leadrope.runs.page.page import render
+from leadrope.runs.records.values import RunInfo
 from real_browser import browser, opened
 
 HOSTILE = (

@@ -20,8 +20,8 @@ from leadrope import Answer, events
 from leadrope.core.fold import fold
 from leadrope.process import reaper
 from leadrope.runs import leases, recover
+from leadrope.runs.records.values import LIVE, Filter
 from leadrope.runs.service import Service
-from leadrope.runs.store import LIVE, Filter
 
 CLOSE: list[dict[str, Any]] = [{"result": True}, {"await_eof": True}]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from leadrope.runs.store import Filter
+from leadrope.runs.records.values import Filter
 
 END: list[dict[str, Any]] = [{"text": "x"}, {"result": True}, {"await_eof": True}]
 

@@ -13,9 +13,10 @@ import pytest
 
 from leadrope import Answer, errors, events, open_conversation
 from leadrope.core.fold import fold
-from leadrope.runs import places, recover
+from leadrope.runs import recover
+from leadrope.runs.records.values import Filter
 from leadrope.runs.service import Service
-from leadrope.runs.store import Filter
+from leadrope.runs.workspace import run_workspace
 
 CLOSE: list[dict[str, Any]] = [{"result": True}, {"await_eof": True}]
 
@@ -280,7 +281,7 @@ async def test_prune_keeps_what_it_must(yard: Any) -> None:
         assert len(recover.stale(service.store, keep_s=0, keep_runs=2)) == 1
         stale = recover.stale(service.store, keep_s=0, keep_runs=0)
         assert {row.id for row in stale} == {job.id for job in old}
-        assert [row.id for row in stale if places.has_work(service, row)] == [old[0].id]
+        assert [row.id for row in stale if run_workspace.has_work(service, row)] == [old[0].id]
         with pytest.raises(errors.WrongState, match="has not ended"):
             await service.delete([living.id])
         assert await service.delete([row.id for row in stale]) == 3

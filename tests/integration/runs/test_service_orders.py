@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from leadrope import Answer, Secret, errors, events
+from leadrope.runs.records.values import Filter
 from leadrope.runs.service import Service
-from leadrope.runs.store import Filter
 from leadrope.runtime.gate.approvers import Callback
 
 CLOSE: list[dict[str, Any]] = [{"result": True}, {"await_eof": True}]

@@ -24,7 +24,7 @@ from leadrope.core.events import Recorded
 from leadrope.core.result import RunError, RunResult
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.core.tools import ToolCall
-from leadrope.runs import telemetry
+from leadrope.runs.observe import telemetry
 
 KEY = "sk-ant-api03-planted-planted-planted-0000"
 START = 1_767_000_000.0
@@ -362,7 +362,7 @@ def test_only_the_users_own_config_is_read(tmp_path: Any, monkeypatch: pytest.Mo
 def test_without_the_extra_a_run_goes_on_and_off_costs_no_import() -> None:
     script = (
         "import sys, logging; logging.basicConfig()\n"
-        "from leadrope.runs import telemetry\n"
+        "from leadrope.runs.observe import telemetry\n"
         "assert not [name for name in sys.modules if name.startswith('opentelemetry')], 'imported although off'\n"
         "sys.modules['opentelemetry'] = None\n"
         "found = telemetry.settings({'OTEL_EXPORTER_OTLP_ENDPOINT': 'http://127.0.0.1:9'})\n"

@@ -15,7 +15,7 @@ import pytest
 
 from leadrope.process import reaper
 from leadrope.runs import leases
-from leadrope.runs.reading import Reads
+from leadrope.runs.records.reading import Reads
 from leadrope.storage import database
 
 CLOSE: list[dict[str, Any]] = [{"result": True}, {"await_eof": True}]

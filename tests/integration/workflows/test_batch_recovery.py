@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from leadrope.runs.flows import FlowFilter
+from leadrope.runs.executions.journal import FlowFilter
 from leadrope.runs.service import Service
 from leadrope.workflows.journal_chunks import MOST_UNWRITTEN
 

@@ -13,7 +13,7 @@ import pytest
 from collector import Listener, listening
 from leadrope.core import execution_events as events
 from leadrope.core.execution_events import ExecutionRecord
-from leadrope.runs.notify import verify
+from leadrope.runs.observe.notify import verify
 from leadrope.runtime.gate.approvers import Answer
 
 SIGNED_WITH = "0123456789abcdef0123456789abcdef"

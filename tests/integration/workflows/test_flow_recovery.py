@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from leadrope.runs.flow_values import FlowFilter
+from leadrope.runs.executions.values import FlowFilter
 from leadrope.runs.service import Service
 from leadrope.workflows.report import FlowResult
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from leadrope.runs.flow_values import FlowFilter
+from leadrope.runs.executions.values import FlowFilter
 from leadrope.runs.service import Service
 
 TURNS, INNER = 2, 2

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from leadrope.runs.flow_values import FlowInfo, Problem, Remark, UnitOutcome
+from leadrope.runs.executions.values import FlowInfo, Problem, Remark, UnitOutcome
 from leadrope.workflows import account, drawing, library, report_page
 from real_browser import Browser, browser, opened
 

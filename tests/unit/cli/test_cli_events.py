@@ -17,8 +17,8 @@ from leadrope.core import events, home
 from leadrope.core.request import RunRequest
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.core.universal import schemas
-from leadrope.runs.sqlite import Sqlite
-from leadrope.runs.store import NewRun, Progress
+from leadrope.runs.records.sqlite import Sqlite
+from leadrope.runs.records.values import NewRun, Progress
 from leadrope.runtime.sessions.files import SessionInfo, write_info
 from leadrope.storage import database
 

@@ -19,8 +19,8 @@ from leadrope.core.cost.usage import CostLabel, Usage
 from leadrope.core.request import RunRequest
 from leadrope.core.result import RunResult
 from leadrope.core.secrets.redaction import Redactor
-from leadrope.runs.sqlite import Sqlite
-from leadrope.runs.store import NewRun
+from leadrope.runs.records.sqlite import Sqlite
+from leadrope.runs.records.values import NewRun
 from leadrope.storage import database
 
 MIXED: CostLabel = "partly API-equivalent estimate"

@@ -9,10 +9,10 @@ import pytest
 
 from leadrope import Answer, errors, events
 from leadrope.core.tools import ToolCall
-from leadrope.runs import answers
-from leadrope.runs.approval_requests import CallRequest, StepRequest
-from leadrope.runs.forms import Field
-from leadrope.runs.store import Approval
+from leadrope.runs.approvals import answers
+from leadrope.runs.approvals.forms import Field
+from leadrope.runs.approvals.requests import CallRequest, StepRequest
+from leadrope.runs.records.values import Approval
 
 CALL = events.ApprovalRequested(
     approval_id="approval-1",

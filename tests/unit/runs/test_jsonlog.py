@@ -12,7 +12,7 @@ import pytest
 
 from leadrope import errors
 from leadrope.core.secrets.redaction import Redactor, Secret
-from leadrope.runs import jsonlog
+from leadrope.runs.observe import jsonlog
 
 KEY = "sk-ant-api03-planted-planted-planted-0000"
 

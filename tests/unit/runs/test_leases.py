@@ -15,7 +15,7 @@ import pytest
 
 from leadrope import errors
 from leadrope.runs import leases
-from leadrope.runs.store import Owner
+from leadrope.runs.records.values import Owner
 
 PROGRAM = Path(__file__).parents[2] / "data" / "store_process.py"
 

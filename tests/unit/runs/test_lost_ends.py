@@ -6,7 +6,7 @@ from pathlib import Path
 
 from leadrope.core.result import RunError, RunResult
 from leadrope.core.secrets.redaction import Redactor
-from leadrope.runs.lost_ends import ROOM, LostEnds, forget, of_owner
+from leadrope.runs.records.lost_ends import ROOM, LostEnds, forget, of_owner
 
 
 def ended(run_id: str, outcome: str = "succeeded", error: RunError | None = None) -> RunResult:

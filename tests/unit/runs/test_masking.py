@@ -23,7 +23,7 @@ from leadrope.core.events import (
 )
 from leadrope.core.result import RunResult
 from leadrope.core.secrets.redaction import LONGEST, Redactor
-from leadrope.runs.masking import Masking, without_known
+from leadrope.runs.records.masking import Masking, without_known
 
 KNOWN = "hunter2 of the database"
 SECRETS = {

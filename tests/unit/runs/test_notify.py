@@ -12,7 +12,7 @@ from leadrope.core import events
 from leadrope.core.events import Recorded
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.core.tools import ToolCall
-from leadrope.runs import notify, webhook
+from leadrope.runs.observe import notify, webhook
 
 SECRET = "0123456789abcdef0123456789abcdef"
 KEY = "sk-ant-api03-planted-planted-planted-0000"

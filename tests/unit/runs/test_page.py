@@ -19,10 +19,10 @@ from leadrope.core.request import RunRequest
 from leadrope.core.result import RunError, RunResult, Warning_
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.core.tools import ToolCall
-from leadrope.runs import page_diff
-from leadrope.runs.page import render
-from leadrope.runs.page_text import Writer, markdown, tag
-from leadrope.runs.store import RunInfo
+from leadrope.runs.page import diff as page_diff
+from leadrope.runs.page.page import render
+from leadrope.runs.page.text import Writer, markdown, tag
+from leadrope.runs.records.values import RunInfo
 
 KEY = "sk-ant-api03-planted-planted-planted-0000"
 ALLOWED = {
@@ -275,7 +275,7 @@ def test_edits_become_diffs_and_what_was_denied_or_failed_does_not() -> None:
         *(allowed(denied, decision="deny"), events.ToolCompleted(call_id="t6", is_error=True, executed=False)),
         allowed(unsure),
     )
-    from leadrope.runs.page_story import Story
+    from leadrope.runs.page.story import Story
 
     changes = {change.path: change for change in Story(found).changes(str)}
     assert changes["/ws/a.py"].lines == (" a", "-b", "+B", " c")

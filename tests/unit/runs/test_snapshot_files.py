@@ -9,7 +9,7 @@ import pytest
 
 from hostile_folders import deep_tree
 from leadrope import errors
-from leadrope.runs.snapshots import Files
+from leadrope.runs.workspace.snapshots import Files
 
 
 def test_a_tree_that_is_deeper_than_pythons_stack(tmp_path: Path) -> None:

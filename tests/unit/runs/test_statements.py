@@ -12,8 +12,9 @@ import aiosql
 import msgspec
 import pytest
 
-from leadrope.runs.store import RunInfo
-from leadrope.storage import database, statements
+from leadrope.runs.records import statements
+from leadrope.runs.records.values import RunInfo
+from leadrope.storage import database
 
 NAMES = sorted(statements._all())
 
@@ -64,7 +65,7 @@ def test_a_mark_behind_a_name_is_not_part_of_it() -> None:
 
 @pytest.mark.parametrize("file", statements.FILES)
 def test_the_files_are_aiosqls_and_it_reads_the_same_out_of_them(file: str) -> None:
-    text = (files("leadrope.runs") / "sql" / file).read_text()
+    text = (files("leadrope.runs.records") / "sql" / file).read_text()
     theirs = aiosql.from_str(text, "sqlite3", mandatory_parameters=False)
     ours = statements.parse(text)
     assert {name for name in theirs.available_queries if not name.endswith("_cursor")} == set(ours)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from leadrope.runs import stored_environ
+from leadrope.runs.records import stored_environ
 
 HOME = Path("/home/ann/.local/share/leadrope")
 

@@ -10,7 +10,7 @@ import pytest
 
 from leadrope.core.request import RunRequest
 from leadrope.core.secrets.redaction import Secret
-from leadrope.runs.stored_requests import account_of
+from leadrope.runs.records.stored_requests import account_of
 
 ONE, OTHER = "sk-ant-oat01-one", "sk-ant-oat01-other"
 TOKEN = "CLAUDE_CODE_OAUTH_TOKEN"

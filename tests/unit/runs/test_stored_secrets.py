@@ -13,8 +13,8 @@ from leadrope.core import config as configs
 from leadrope.core.request import McpServer, RunRequest
 from leadrope.core.secrets.redaction import Redactor, Secret
 from leadrope.core.secrets.request_secrets import redactor_of
-from leadrope.runs import stored_secrets
-from leadrope.runs.cleaning import as_json
+from leadrope.runs.records import stored_secrets
+from leadrope.runs.records.redacted_rows import as_json
 
 VALUE = "s3cret-value-12345"
 CONFIG = configs.parse(

@@ -8,7 +8,7 @@ from itertools import islice
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadrope.runs.sqlite import turns
+from leadrope.runs.records.sqlite import turns
 
 Waiting = list[tuple[int, str, str, int, str | None]]
 

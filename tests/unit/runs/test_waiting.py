@@ -10,8 +10,8 @@ import pytest
 from leadrope import Answer, RunRequest, events
 from leadrope.core.fold import SUSPENDED, fold
 from leadrope.core.tools import ToolCall
-from leadrope.runs import waiting
-from leadrope.runs.store import Approval
+from leadrope.runs.approvals import waiting
+from leadrope.runs.records.values import Approval
 
 CALL = ToolCall(id="t1", name="Bash", input={"command": "make"})
 

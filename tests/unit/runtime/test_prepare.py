@@ -14,7 +14,7 @@ from leadrope.core import config
 from leadrope.core.config import Config
 from leadrope.core.tools import ToolCall
 from leadrope.policy.decide import Facts, Policy, decide
-from leadrope.runs import worktrees
+from leadrope.runs.workspace import worktrees
 from leadrope.runtime import prepare
 from leadrope.runtime.trust import trust
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from leadrope.runs.flows import WHOLE, FlowInfo, Problem, Remark, UnitOutcome
+from leadrope.runs.executions.journal import WHOLE, FlowInfo, Problem, Remark, UnitOutcome
 from leadrope.workflows import library, report_page
 from leadrope.workflows.account import Account, Child, account
 from leadrope.workflows.outcomes import recordable

@@ -21,9 +21,9 @@ from leadrope.core.request_parts.agent_sandbox import Sandbox
 from leadrope.core.result import SCHEMA_RESOLVED_TO_NULL, Denial, RunResult
 from leadrope.core.secrets.request_secrets import redactor_of
 from leadrope.providers import registry
-from leadrope.runs.asking import approval_id
+from leadrope.runs.approvals.stored_approver import approval_id
 from leadrope.runs.job import Job
-from leadrope.runs.masking import without_known
+from leadrope.runs.records.masking import without_known
 from leadrope.runtime import working_directory
 from leadrope.runtime.agents import saved_agents
 from leadrope.runtime.retries import HEALABLE, MAX_TURNS

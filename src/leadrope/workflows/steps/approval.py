@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from leadrope.runs import forms
+from leadrope.runs.approvals import forms
 from leadrope.workflows import templates
 from leadrope.workflows.steps.base import Asked, Config, Context, Done, Kind, StepFailed
 

@@ -15,8 +15,8 @@ import msgspec
 from leadrope import errors
 from leadrope.core.events import Risk
 from leadrope.core.tools import ToolCall
-from leadrope.runs.forms import Field
-from leadrope.runs.store import ApprovalKind
+from leadrope.runs.approvals.forms import Field
+from leadrope.runs.records.values import ApprovalKind
 from leadrope.workflows.units import Key
 
 if TYPE_CHECKING:

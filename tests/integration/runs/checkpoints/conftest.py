@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from leadrope.runs import checkpoints
-from leadrope.runs.checkpoints import Checkpoint, Plan
+from leadrope.runs.workspace import checkpoints
+from leadrope.runs.workspace.checkpoints import Checkpoint, Plan
 
 ODD_NAMES = ("two words", "line\nend", "ümläut-✓", "-dash", "quote\"'", "a\\b", "*", ":(top)x")
 RUN = "run-1"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from leadrope import errors
-from leadrope.runs import checkpoints, copies
+from leadrope.runs.workspace import checkpoints, file_backups
 
 # -- without git -------------------------------------------------------------------------------------------------------
 
@@ -60,7 +60,7 @@ async def test_copies_refuse_later_changes_links_and_what_is_too_large(
     (ws / "a").write_text("a\n")
     (ws / "dir").mkdir()
     (ws / "dir" / "b").write_text("b\n")
-    monkeypatch.setattr(copies, "MOST_FILE", 100)
+    monkeypatch.setattr(file_backups, "MOST_FILE", 100)
     (ws / "large").write_bytes(bytes(1000))
     checkpoint = await ground.take()
     for name in ("out/file", "file-link", "../outside/file", "/etc/hostname", "large", "..", "."):
@@ -88,7 +88,7 @@ async def test_a_list_that_a_crash_has_cut_still_serves(bare_ground: Any) -> Non
     (bare_ground.ws / "a").write_text("a\n")
     checkpoint = await bare_ground.take()
     checkpoints.remember(checkpoint, "a")
-    with (checkpoint.copies.folder / copies.LIST).open("ab") as file:
+    with (checkpoint.copies.folder / file_backups.LIST).open("ab") as file:
         file.write(b'{"path":"b","sta')
     (bare_ground.ws / "a").write_text("changed\n")
     assert (await bare_ground.undo(await bare_ground.close(checkpoint))).restored == ("a",)

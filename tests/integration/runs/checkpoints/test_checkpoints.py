@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from leadrope import errors
-from leadrope.runs import checkpoints, snapshots
-from leadrope.runs.checkpoints import Checkpoint
+from leadrope.runs.workspace import checkpoints, snapshots
+from leadrope.runs.workspace.checkpoints import Checkpoint
 
 
 async def test_a_checkpoint_touches_nothing_of_the_users(ground: Any) -> None:

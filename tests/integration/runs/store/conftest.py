@@ -13,8 +13,8 @@ import pytest
 from leadrope.core.events import Event, MessageDelta, Recorded
 from leadrope.core.request import RunRequest
 from leadrope.core.secrets.redaction import Redactor
-from leadrope.runs.sqlite import Sqlite
-from leadrope.runs.store import NewRun, Progress, RunInfo
+from leadrope.runs.records.sqlite import Sqlite
+from leadrope.runs.records.values import NewRun, Progress, RunInfo
 
 PROGRAM = Path(__file__).parents[3] / "data" / "store_process.py"
 

@@ -13,13 +13,14 @@ import pytest
 
 from leadrope import errors
 from leadrope.core.secrets.redaction import Redactor
-from leadrope.runs import approval_names
-from leadrope.runs.approval_requests import CallRequest, StepRequest, request_of
-from leadrope.runs.flow_reading import FlowReads
-from leadrope.runs.flows import Flows, NewFlow, UnitOutcome
-from leadrope.runs.sqlite import Sqlite
+from leadrope.runs.approvals import names as approval_names
+from leadrope.runs.approvals.requests import CallRequest, StepRequest, request_of
+from leadrope.runs.executions.journal import Flows, NewFlow, UnitOutcome
+from leadrope.runs.executions.reading import FlowReads
+from leadrope.runs.records import statements
+from leadrope.runs.records.sqlite import Sqlite
 from leadrope.runtime.gate.approvers import Answer, read_answer
-from leadrope.storage import database, statements
+from leadrope.storage import database
 
 CALL = {"type": "approval.requested", "call": {"id": "t", "name": "Bash", "input": {"command": "make"}}}
 QUESTION = {"type": "question.requested", "question_id": "q", "kind": "question", "questions": [{"question": "Why?"}]}

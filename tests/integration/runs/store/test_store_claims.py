@@ -17,10 +17,10 @@ from leadrope.core.execution_events import ExecutionPaused, StepStarted
 from leadrope.core.request import RunRequest
 from leadrope.core.result import RunResult
 from leadrope.core.secrets.redaction import Redactor
-from leadrope.runs.execution_log import ExecutionLog
-from leadrope.runs.flows import Flows, NewFlow, UnitOutcome
-from leadrope.runs.sqlite import Sqlite
-from leadrope.runs.store import Approval, Limits, NewRun, Progress, RunInfo
+from leadrope.runs.executions.journal import Flows, NewFlow, UnitOutcome
+from leadrope.runs.executions.log import ExecutionLog
+from leadrope.runs.records.sqlite import Sqlite
+from leadrope.runs.records.values import Approval, Limits, NewRun, Progress, RunInfo
 
 NONE = Redactor()
 LIMITS = Limits(running=9, starting=9, queued=9)

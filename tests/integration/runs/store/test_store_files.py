@@ -19,8 +19,9 @@ from leadrope.core.events import ToolCompleted
 from leadrope.core.fold import fold
 from leadrope.core.result import RunResult
 from leadrope.core.secrets.redaction import Redactor
-from leadrope.runs.sqlite import Sqlite
-from leadrope.storage import database, statements
+from leadrope.runs.records import statements
+from leadrope.runs.records.sqlite import Sqlite
+from leadrope.storage import database
 
 BWRAP = shutil.which("bwrap")
 needs_bwrap = pytest.mark.skipif(BWRAP is None, reason="bubblewrap makes the small disk")
@@ -217,7 +218,7 @@ def test_a_database_of_every_version_before_becomes_one_of_now(path: Path, versi
     with Sqlite(path) as store:
         assert [row.id for row in store.listing()] == ["old"]
     new = path.with_name("new") / "leadrope.db"
-    made_before(new)
+    made_before(new, statements.migrations())
     schema = "select type, name, sql from sqlite_schema where name not like 'sqlite_%' order by name"
     with contextlib.closing(sqlite3.connect(path)) as db, contextlib.closing(sqlite3.connect(new)) as other:
         assert db.execute("pragma user_version").fetchone() == (NOW,)

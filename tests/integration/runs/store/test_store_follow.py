@@ -12,9 +12,10 @@ import pytest
 
 from leadrope import errors
 from leadrope.core.events import MessageDelta, Recorded, ToolCompleted, Unrecognised
-from leadrope.runs import feed, reading
-from leadrope.runs.sqlite import Sqlite
-from leadrope.runs.store import Truncated
+from leadrope.runs import feed
+from leadrope.runs.records import reading
+from leadrope.runs.records.sqlite import Sqlite
+from leadrope.runs.records.values import Truncated
 
 BURST = 20_000
 

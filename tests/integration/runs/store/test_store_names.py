@@ -10,7 +10,7 @@ import pytest
 from leadrope import errors
 from leadrope.core.request import RunRequest
 from leadrope.runs import session_names
-from leadrope.runs.sqlite import Sqlite
+from leadrope.runs.records.sqlite import Sqlite
 from leadrope.runtime.sessions.files import SessionInfo, Sessions, write_info
 
 ONE, TWO = "11111111-aaaa-4000-8000-000000000001", "11112222-aaaa-4000-8000-000000000002"

@@ -13,8 +13,8 @@ from leadrope import errors
 from leadrope.core.events import MessageDelta, Recorded
 from leadrope.core.request import RunRequest
 from leadrope.core.secrets.redaction import Redactor
-from leadrope.runs.sqlite import Sqlite
-from leadrope.runs.store import Limits, NewRun, Progress, RunInfo
+from leadrope.runs.records.sqlite import Sqlite
+from leadrope.runs.records.values import Limits, NewRun, Progress, RunInfo
 
 MANY = Limits(running=100, starting=100, queued=100)
 
@@ -146,7 +146,7 @@ async def test_a_claim_that_finds_nothing_wakes_nobody(store: Sqlite) -> None:
 
 
 async def test_labels_are_found_by_whatever_name(store: Sqlite) -> None:
-    from leadrope.runs.store import Filter
+    from leadrope.runs.records.values import Filter
 
     names = ["plain", 'with "quotes"', "with.dots", "with \\ and 'more", "ünï"]
     for number, name in enumerate(names):

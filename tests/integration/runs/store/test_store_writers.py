@@ -18,9 +18,10 @@ from leadrope import errors
 from leadrope.core.events import MessageDelta, RunEnded
 from leadrope.core.result import RunResult
 from leadrope.core.secrets.redaction import Redactor
-from leadrope.runs.sqlite import Sqlite, ended_event
-from leadrope.runs.store import Limits
-from leadrope.storage import database, statements, writer
+from leadrope.runs.records import statements
+from leadrope.runs.records.sqlite import Sqlite, ended_event
+from leadrope.runs.records.values import Limits
+from leadrope.storage import database, writer
 from leadrope.storage.change_notifier import Bell
 from leadrope.storage.writer import Writer
 

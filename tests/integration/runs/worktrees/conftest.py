@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from leadrope.runs import worktree_changes as changes
-from leadrope.runs import worktrees
-from leadrope.runs.worktrees import Worktree
+from leadrope.runs.workspace import worktree_changes as changes
+from leadrope.runs.workspace import worktrees
+from leadrope.runs.workspace.worktrees import Worktree
 
 RUN = "0123456789abcdef0123456789abcdef"
 ODD_NAMES = ("two words", "line\nend", "ümläut-✓", "-dash", "quote\"'", "a\\b", "*", ":(top)x")

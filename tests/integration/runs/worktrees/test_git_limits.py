@@ -10,7 +10,7 @@ import pytest
 
 from leadrope import errors
 from leadrope.process.sandbox import command_domain
-from leadrope.runs.git import Git
+from leadrope.runs.workspace.git import Git
 
 pytestmark = pytest.mark.skipif(bool(command_domain.look().missing), reason="the kernel has no Landlock")
 

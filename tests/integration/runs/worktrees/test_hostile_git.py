@@ -15,7 +15,7 @@ import pytest
 
 from hostile_folders import Outside
 from leadrope import errors
-from leadrope.runs import checkpoints
+from leadrope.runs.workspace import checkpoints
 
 LIMIT_S = 60.0
 

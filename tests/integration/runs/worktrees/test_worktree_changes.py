@@ -15,9 +15,9 @@ from leadrope import errors
 from leadrope.process.child import start
 from leadrope.process.sandbox import availability
 from leadrope.process.sandbox.values import Sandbox
-from leadrope.runs import worktree_changes as changes
-from leadrope.runs import worktrees
-from leadrope.runs.worktrees import Worktree
+from leadrope.runs.workspace import worktree_changes as changes
+from leadrope.runs.workspace import worktrees
+from leadrope.runs.workspace.worktrees import Worktree
 
 # -- what changed ------------------------------------------------------------------------------------------------------
 

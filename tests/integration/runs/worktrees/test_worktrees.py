@@ -14,10 +14,10 @@ import msgspec
 import pytest
 
 from leadrope import errors
-from leadrope.runs import git as gits
-from leadrope.runs import worktree_changes as changes
-from leadrope.runs import worktree_setup, worktrees
-from leadrope.runs.worktrees import Worktree
+from leadrope.runs.workspace import git as gits
+from leadrope.runs.workspace import worktree_changes as changes
+from leadrope.runs.workspace import worktree_setup, worktrees
+from leadrope.runs.workspace.worktrees import Worktree
 
 # -- making one --------------------------------------------------------------------------------------------------------
 

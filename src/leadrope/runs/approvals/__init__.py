@@ -1,0 +1,1 @@
+"""Approvals: everything that a person is asked, by runs and by steps of workflows, in one table."""

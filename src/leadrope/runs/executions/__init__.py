@@ -1,0 +1,1 @@
+"""Executions of workflows in the store: journal, queue, events and controls."""

@@ -1,0 +1,1 @@
+"""Those who look on: notifications, webhooks, traces and log lines."""

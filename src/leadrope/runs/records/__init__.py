@@ -1,0 +1,1 @@
+"""Runs in the store: their tables, values and SQL."""

@@ -1,0 +1,487 @@
+"""The run store in one SQLite file: its writes, all through one thread. Starts nothing, decides nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+import time
+import zlib
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import msgspec
+
+from leadrope import errors
+from leadrope.core import actors
+from leadrope.core.events import Event, Recorded, RunEnded
+from leadrope.core.result import RunResult
+from leadrope.core.secrets.redaction import Redactor, redact
+from leadrope.core.secrets.request_secrets import redactor_of
+from leadrope.runs.approvals.rows import ApprovalWrites
+from leadrope.runs.records import claims
+from leadrope.runs.records.reading import Reads
+from leadrope.runs.records.redacted_rows import as_json
+from leadrope.runs.records.statements import migrations, sql
+from leadrope.runs.records.values import LIVE, RESERVED, Limits, NewRun, Order, Owner, Progress, RunInfo, State
+from leadrope.storage import database
+from leadrope.storage import patience as patiences
+from leadrope.storage.change_notifier import Bell
+from leadrope.storage.writer import BATCH_S, Then, Writer
+
+T = TypeVar("T")
+PACK_BYTES = 4096
+"""Bodies above this are deflated: tool output and whole files, which shrink to a third or less."""
+
+_encode = msgspec.json.Encoder().encode
+_object = msgspec.json.Decoder(dict[str, Any])
+_SHAPES = Redactor()
+
+
+class Sqlite(ApprovalWrites, Reads):
+    """`with Sqlite(path) as store`; several processes may have the same file open."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.bell = Bell(self.data_version)
+        self._busy_s: float | None = None
+        self._writer = Writer(
+            path, lambda: database.open_(path, migrations(), busy_s=self._busy_s), on_change=self.bell.ring
+        )
+        self._inode: int | None = None
+        self._reminded: asyncio.AbstractEventLoop | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def start(self, busy_s: float | None = None) -> None:
+        """`busy_s`: how long another process that holds the store is waited for."""
+        self._busy_s = busy_s
+        self._writer.start()
+        self._inode = self.path.stat().st_ino
+
+    def open_read_only(self, reason: errors.LeadropeError | None = None) -> None:
+        """For looking alone: every write raises `reason`."""
+        self._writer.refuse(reason or errors.StoreError(f"the run store {self.path} is open for reading only"))
+        super().open_read_only(reason)
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._writer.close()
+        super().close()
+
+    @property
+    def is_removed(self) -> bool:
+        """Somebody has deleted the file, or put another one in its place: what is written now, nobody reads."""
+        try:
+            return self._inode not in (None, self.path.stat().st_ino)
+        except FileNotFoundError:
+            return True
+
+    def hurry(self) -> None:
+        """Wait for other processes for a moment only; see `Writer.hurry`."""
+        self._writer.hurry()
+
+    async def write(
+        self,
+        work: Callable[[sqlite3.Connection], T],
+        *,
+        weight: int = 0,
+        durable: bool = True,
+        then: Then | None = None,
+    ) -> T:
+        """A task with patience tries it again for as long as the store is full or locked; `then` hears how it ended."""
+        patience = patiences.current()
+        if patience is None:
+            return await self._writer.do(work, weight=weight, durable=durable, then=then)
+        first = True
+        with contextlib.ExitStack() as stack:
+            while True:
+                try:
+                    done = await self._writer.do(work, weight=weight, durable=durable, then=_if_written(then))
+                except (errors.StoreFull, errors.StoreBusy) as error:
+                    if first:
+                        stack.enter_context(patience.holding())
+                        first = False
+                    try:
+                        is_worth_waiting = await patience.is_worth_waiting(error)
+                    except asyncio.CancelledError:
+                        _tell(then, error)
+                        raise
+                    if not is_worth_waiting:
+                        _tell(then, error)
+                        raise
+                except Exception as error:
+                    _tell(then, error)
+                    raise
+                else:
+                    patience.over()
+                    return done
+
+    def write_later(self, work: Callable[[sqlite3.Connection], object], then: Then | None = None) -> None:
+        """With what is written next, or in a moment; nobody waits for it. A failure is told to `then`."""
+        self._writer.later(work, then)
+        loop = asyncio.get_running_loop()
+        if self._reminded is not loop:
+            self._reminded = loop
+            loop.call_later(BATCH_S, self._remind)
+
+    def _remind(self) -> None:
+        self._reminded = None
+        self._writer.hand_in_later()
+
+    async def add_run(self, new: NewRun, limits: Limits | None = None, *, redactor: Redactor | None = None) -> RunInfo:
+        """`redactor`: of somebody who knows more secrets than the request itself holds."""
+        request = msgspec.structs.replace(new.request, credential=None)
+        redactor = redactor or redactor_of(new.request)
+        values = {
+            "id": new.id,
+            "created": time.time(),
+            "state": new.state,
+            "owner": new.owner,
+            "epoch": int(new.state in LIVE),
+            "attempt": 1,
+            "priority": new.priority,
+            "lane": redactor.clean(new.lane),
+            "account": new.account,
+            "not_before": new.not_before,
+            "note": redactor.clean(new.note),
+            "title": redactor.clean(new.title) or _title(redactor.clean(request.prompt)),
+            "cwd": request.cwd or "",
+            "provider": request.provider,
+            "agent": request.agent or "",
+            "model": request.model or "",
+            "session_id": request.session_id or (request.resume if not request.fork else None),
+            "parent": new.parent,
+            "labels": as_json(request.labels, redactor),
+        }
+        texts = {
+            "request": as_json(request, redactor),
+            "policy": as_json(new.policy, redactor),
+            "place": as_json(new.place, redactor),
+        }
+
+        def work(db: sqlite3.Connection) -> None:
+            if limits is not None:
+                waiting = db.execute(sql("queue_length")).fetchone()[0]
+                if waiting >= limits.queued:
+                    raise errors.QueueFull(
+                        f"{waiting} runs wait already, and no more than {limits.queued} may",
+                        hint="Wait for some to end (`leadrope runs list`), or raise `queued` in [service].",
+                    )
+            n = db.execute(sql("add_run"), values).fetchone()[0]
+            db.execute(sql("add_texts"), {"run": n, **texts})
+
+        await self.write(work)
+        return self.get(new.id)
+
+    async def append(
+        self,
+        run: RunInfo,
+        records: Sequence[Recorded],
+        progress: Progress,
+        redactor: Redactor,
+        *,
+        durable: bool = False,
+    ) -> None:
+        """Events in their order, each once: what is there already is passed over, a gap is refused."""
+        last = records[-1].seq if records else 0
+        values = {
+            **claims.claimed(run),
+            "state": progress.state,
+            "last_seq": last,
+            "attempt": progress.attempt,
+            "cost_usd": progress.cost_usd,
+            "cost_label": progress.cost_label,
+            "cwd": progress.cwd,
+            "tokens": progress.tokens,
+            "model": progress.model,
+            "session_id": progress.session_id,
+            "last_action": redactor.clean(progress.last_action),
+            "started": time.time(),
+        }
+
+        def work(db: sqlite3.Connection) -> None:
+            have, state, attempt = _place(db, run)
+            if state != "ended":
+                claims.check(db, run)
+            if attempt > progress.attempt or state == "queued":
+                raise errors.NotOwner(f"run {run.id} is another owner's now: it is {state}, at attempt {attempt}")
+            new = [record for record in records if record.seq > have]
+            if new:
+                if state == "ended":
+                    raise errors.WrongState(f"run {run.id} has ended, and event {new[0].seq} came after that")
+                if new[0].seq != have + 1:
+                    raise errors.StoreError(f"run {run.id}: event {new[0].seq} came after {have}; one is missing")
+                db.executemany(sql("add_event"), _event_rows(run.n, new, redactor))
+            values["last_seq"] = max(have, last)
+            db.execute(sql("set_progress"), values)
+
+        await self.write(work, weight=len(records), durable=durable)
+
+    async def add_event(self, run: RunInfo, event: Event, redactor: Redactor) -> bool:
+        """An event of a run that waits without an owner, after all that it has; False when it has one, or has ended."""
+
+        def work(db: sqlite3.Connection) -> bool:
+            have, state, attempt = _place(db, run)
+            row = {"n": run.n, "last_seq": have + 1}
+            if state not in ("waiting", "queued") or not db.execute(sql("extend_unowned"), row).rowcount:
+                return False
+            added = Recorded(run.id, attempt, have + 1, time.time(), "supervisor", event)
+            db.executemany(sql("add_event"), _event_rows(run.n, [added], redactor))
+            return True
+
+        return await self.write(work)
+
+    async def set_state(self, run: RunInfo, state: str, note: str = "") -> None:
+        await self._write_claimed(run, "set_state", {"state": state, "note": redact(note)})
+
+    async def end_run(
+        self,
+        run: RunInfo,
+        result: RunResult,
+        redactor: Redactor,
+        *,
+        last: Recorded | None = None,
+        note: str = "",
+        only: Sequence[State] = (),
+        unowned: bool = False,
+    ) -> bool:
+        """The outcome, and its event where it is not stored yet; False when the run had ended before.
+
+        `only`: False, too, when the run is in no state of these any more; `unowned`: or when it has an owner.
+        """
+        text = as_json(result, redactor)
+        values = {
+            **claims.claimed(run),
+            "outcome": result.outcome,
+            "ended": time.time(),
+            "note": redact(note),
+            "error_kind": result.error.kind if result.error else None,
+            "cost_usd": result.cost_usd,
+            "cost_label": result.totals.cost_label if result.totals else None,
+            "tokens": result.usage.total_tokens,
+            "session_id": result.session_id,
+        }
+
+        def work(db: sqlite3.Connection) -> bool:
+            have, state, _ = _place(db, run)
+            if state == "ended" or (only and state not in only):
+                return False
+            if unowned and db.execute("select owner from runs where n = ?", (run.n,)).fetchone()[0] is not None:
+                return False
+            claims.check(db, run)
+            values["last_seq"] = have
+            if last is not None and db.execute(sql("last_type"), {"run": run.n}).fetchone() != ("run.ended",):
+                # Numbered here: what its owner still wrote may have come between.
+                values["last_seq"] = have + 1
+                db.executemany(
+                    sql("add_event"), _event_rows(run.n, [msgspec.structs.replace(last, seq=have + 1)], redactor)
+                )
+            db.execute(sql("end_run"), values)
+            db.execute(sql("set_result"), {"n": run.n, "result": text})
+            now = {"run": run.n, "state": "withdrawn", "decided": time.time(), "by": actors.LEADROPE, "attempt": 2**31}
+            db.execute(sql("close_approvals"), {**now, "reason": "the run has ended"})
+            db.execute(sql("drop_orders"), {"run": run.n})
+            if result.session_id:
+                session = {"id": result.session_id, "run": run.id, "cwd": run.cwd, "used": time.time()}
+                db.execute(sql("remember_session"), session)
+            return True
+
+        return await self.write(work)
+
+    async def requeue(
+        self, run: RunInfo, *, attempt: int, note: str, not_before: float = 0.0, owner: str | None = None
+    ) -> None:
+        """`owner`: the only one who may take it up again."""
+        values = {"attempt": attempt, "note": redact(note), "not_before": not_before, "next": owner}
+        await self._write_claimed(run, "requeue", values)
+
+    async def adopt(self, run: RunInfo, execution_id: str, owner: str) -> bool:
+        """Give a run that is reserved for an execution to the owner of that; False when it is not so any more."""
+        values = {"n": run.n, "next": owner, "reserved": RESERVED + execution_id}
+        return await self.write(lambda db: db.execute(sql("adopt_run"), values).rowcount == 1)
+
+    async def wake(self, run: RunInfo) -> bool:
+        """Let a run that waits for a time, and for no owner, start at once; False when it does not wait like that."""
+        return await self.write(lambda db: db.execute(sql("wake"), {"n": run.n}).rowcount == 1)
+
+    async def park(self, run: RunInfo, *, until: float, note: str) -> None:
+        await self._write_claimed(run, "park", {"not_before": until, "note": redact(note)})
+
+    async def set_policy(self, run: RunInfo, policy: Any, redactor: Redactor) -> None:
+        """The rules that hold for it, when all layers have spoken; before its start it has the request's own."""
+        await self._write_claimed(run, "set_policy", {"policy": as_json(policy, redactor)}, durable=False)
+
+    async def set_place(self, run: RunInfo, place: dict[str, Any]) -> None:
+        await self._write_claimed(run, "set_place", {"place": as_json(place, _SHAPES)})
+
+    async def _write_claimed(
+        self, run: RunInfo, statement: str, values: Mapping[str, Any], *, durable: bool = True
+    ) -> None:
+        """What only whoever has the run may write: the row has the owner and the epoch that `run` says."""
+
+        def work(db: sqlite3.Connection) -> None:
+            claims.check(db, run)
+            db.execute(sql(statement), {**claims.claimed(run), **values})
+
+        await self.write(work, durable=durable)
+
+    async def claim(self, owner: str, limits: Limits, *, only: Iterable[str] | None = None) -> RunInfo | None:
+        """The next run whose turn it is, now this owner's; None when none may start. `only` these, if given.
+
+        A run that was queued with an owner waits for that one. Runs that are not for the asker keep their turn: the
+        asker gets one of its own where there is room for it behind all that come first.
+        """
+        wanted = None if only is None else frozenset(only)
+        if not self._rows("waiting_now", now=time.time()):
+            return None  # without the write lock: this is asked after every change
+
+        def work(db: sqlite3.Connection) -> str | None:
+            now = time.time()
+            db.execute(sql("due_parked"), {"now": now})
+            lanes: Counter[str] = Counter()
+            starting = 0
+            for lane, count, starts in db.execute(sql("running_by_lane")):
+                lanes[lane] = count
+                starting += starts
+            room = min(limits.running - lanes.total(), limits.starting - starting)
+            if room <= 0:
+                return None
+            for n, run_id, is_for in islice(turns(db.execute(sql("queued"), {"now": now}), lanes), room):
+                if is_for in (None, owner) and (wanted is None or run_id in wanted):
+                    db.execute(sql("claim"), {"n": n, "owner": owner, "now": now})
+                    return run_id
+            return None
+
+        taken = await self.write(work)
+        return self.get(taken) if taken else None
+
+    async def hold_account(self, account: str, until: float, note: str) -> None:
+        values = {"account": account, "until": until, "note": redact(note)}
+        await self.write(lambda db: db.execute(sql("hold_account"), values))
+
+    async def add_owner(self, owner: Owner) -> None:
+        await self.write(lambda db: db.execute(sql("add_owner"), msgspec.structs.asdict(owner)))
+
+    async def drop_owner(self, owner_id: str) -> None:
+        await self.write(lambda db: db.execute(sql("drop_owner"), {"id": owner_id}))
+
+    async def suspend(self, run: RunInfo, *, attempt: int) -> bool:
+        """Without an owner until all that it has asked is answered; False when that is so already, and it is queued."""
+
+        def work(db: sqlite3.Connection) -> bool:
+            claims.check(db, run)
+            if db.execute(sql("suspend"), claims.claimed(run)).rowcount:
+                return True
+            note = {"note": "it was answered", "not_before": 0.0, "next": None}
+            db.execute(sql("requeue"), {**claims.claimed(run), "attempt": attempt + 1, **note})
+            return False
+
+        return await self.write(work)
+
+    async def add_order(self, run: RunInfo, kind: str, body: dict[str, Any]) -> None:
+        values = {"run": run.n, "kind": kind, "body": as_json(body, _SHAPES), "created": time.time()}
+        await self.write(lambda db: db.execute(sql("add_order"), values))
+
+    async def take_orders(self, owner: str) -> list[Order]:
+        """What others want of this owner's runs, each once."""
+        if not self._rows("open_orders", owner=owner):
+            return []
+
+        def work(db: sqlite3.Connection) -> list[Order]:
+            rows = db.execute(sql("open_orders"), {"owner": owner}).fetchall()
+            return [
+                Order(n=n, run_id=run_id, kind=kind, body=_object.decode(body))
+                for n, run_id, kind, body in rows
+                if db.execute(sql("take_order"), {"n": n}).rowcount
+            ]
+
+        return await self.write(work)
+
+    async def add_artifact(self, run: RunInfo, name: str, kind: str, body: bytes) -> None:
+        values = {"name": name, "kind": kind, "created": time.time(), "body": body}
+        await self._write_claimed(run, "add_artifact", values)
+
+    async def shrink(self) -> None:
+        """Give the room of what was deleted back to the disk."""
+        await self.write(lambda db: db.execute("pragma incremental_vacuum"))
+        await self.write(lambda db: db.execute("pragma optimize"))
+
+    async def forget_unstarted(self, run_id: str) -> bool:
+        """Delete a run that never came to its first event."""
+        return await self.write(lambda db: db.execute(sql("forget_unstarted"), {"id": run_id}).rowcount == 1)
+
+    async def delete_run(self, run_id: str) -> bool:
+        return await self.write(lambda db: db.execute(sql("delete_run"), {"id": run_id}).rowcount == 1)
+
+
+def _if_written(then: Then | None) -> Then | None:
+    """A work that failed may be tried again: only its last failure is told."""
+    return None if then is None else lambda error: then(None) if error is None else None
+
+
+def _tell(then: Then | None, error: BaseException) -> None:
+    if then is not None:
+        then(error)
+
+
+def _event_rows(n: int, records: Sequence[Recorded], redactor: Redactor) -> list[tuple[Any, ...]]:
+    """Cleaned all at once: bodies are JSON, so a line break stands between two of them and in none."""
+    bodies = [_encode(record.event) for record in records]
+    text = b"\n".join(bodies).decode()
+    if redactor.clean(text) != text:
+        bodies = [as_json(record.event, redactor).encode() for record in records]
+    # By position, in the order of the columns of `add_event`.
+    return [
+        (
+            n,
+            record.seq,
+            record.attempt,
+            record.time,
+            record.source,
+            record.event.__struct_config__.tag,
+            packed := int(len(body) > PACK_BYTES),
+            zlib.compress(body, 1) if packed else body,
+        )
+        for record, body in zip(records, bodies, strict=True)
+    ]
+
+
+def turns(
+    waiting: Iterable[tuple[int, str, str, int, str | None]], running: Mapping[str, int]
+) -> Iterator[tuple[int, str, str | None]]:
+    """Waiting runs in the order in which they would start: by priority, then from the lane with the fewest."""
+    lanes: dict[tuple[int, str], deque[tuple[int, str, str | None]]] = {}
+    for n, run_id, lane, priority, owner in waiting:
+        lanes.setdefault((-priority, lane), deque()).append((n, run_id, owner))
+    counts = Counter(running)
+    while lanes:
+        first = min(lanes, key=lambda key: (key[0], counts[key[1]], lanes[key][0][0]))
+        yield lanes[first].popleft()
+        counts[first[1]] += 1
+        if not lanes[first]:
+            del lanes[first]
+
+
+def ended_event(run_id: str, attempt: int, seq: int, result: RunResult) -> Recorded:
+    return Recorded(run_id, attempt, seq, time.time(), "supervisor", RunEnded(result=result))
+
+
+def _place(db: sqlite3.Connection, run: RunInfo) -> tuple[int, str, int]:
+    """How far its log goes, its state, and its attempt."""
+    row = db.execute(sql("place_of"), {"run": run.n}).fetchone()
+    if row is None:
+        raise errors.UnknownRun(f"run {run.id} was deleted")
+    return int(row[0]), str(row[1]), int(row[2])
+
+
+def _title(prompt: str) -> str:
+    line = " ".join(prompt.split())
+    return line if len(line) <= 80 else line[:79] + "…"
