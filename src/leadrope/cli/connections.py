@@ -105,7 +105,7 @@ def test(names: tuple[str, ...], timeout_s: float, output: str) -> int:
 @_OUTPUT
 def tools(name: str, timeout_s: float, output: str) -> int:
     """List the tools of a connection. With -o json each has the JSON Schema of its parameters."""
-    from leadrope.workflows import connection_trial  # noqa: PLC0415  # starts processes
+    from leadrope.workflows.tools import connection_trial  # noqa: PLC0415  # starts processes
 
     config, environ = _read()
     server = _known(config, name)
@@ -143,7 +143,7 @@ def _known(config: configs.Config, name: str) -> McpServer:
 def _tried(
     name: str, server: McpServer, environ: dict[str, str], config: configs.Config, timeout_s: float
 ) -> dict[str, Any]:
-    from leadrope.workflows import connection_trial  # noqa: PLC0415  # starts processes
+    from leadrope.workflows.tools import connection_trial  # noqa: PLC0415  # starts processes
 
     began = time.monotonic()
     row: dict[str, Any] = {"name": name, "ok": True, "tools": 0, "error": "", "hint": ""}

@@ -28,11 +28,11 @@ from leadrope.core.request import Billing
 from leadrope.runtime.terminal_text import clean
 from leadrope.workflows import inputs as given_inputs
 from leadrope.workflows import library
-from leadrope.workflows.report import FlowResult
+from leadrope.workflows.views.report import FlowResult
 
 if TYPE_CHECKING:
     from leadrope.rehearsal.model import ModelServer
-    from leadrope.workflows.surroundings import Overrides
+    from leadrope.workflows.start.surroundings import Overrides
 
 _HELP = """Workflows: Markdown files whose steps are agents, commands, requests, files and people.
 
@@ -194,7 +194,7 @@ def run(workflow: str, inputs: tuple[str, ...], **given: Any) -> int:
     again: dict[str, Any] = {"only": given["only"], "begin_at": given["begin_at"], "is_forced": bool(given["force"])}
     again["uses_cache"] = not given["no_cache"]
     if given["auto_approve"]:
-        from leadrope.workflows import auto_approval  # noqa: PLC0415  # only here
+        from leadrope.workflows.start import auto_approval  # noqa: PLC0415  # only here
 
         again["auto_approved"] = auto_approval.read(loaded.workflow, given["auto_approve"])
     if given["dry_run"]:
@@ -215,15 +215,15 @@ def run(workflow: str, inputs: tuple[str, ...], **given: Any) -> int:
 
     @contextlib.asynccontextmanager
     async def begin(service: Any, **more: Any) -> AsyncIterator[Any]:
-        from leadrope.workflows import starting  # noqa: PLC0415  # the engine, only where it runs
+        from leadrope.workflows.start import start  # noqa: PLC0415  # the engine, only where it runs
 
         if server is not None:
-            from leadrope.workflows.rehearsed import Rehearsal  # noqa: PLC0415  # the same
+            from leadrope.workflows.start.rehearsed import Rehearsal  # noqa: PLC0415  # the same
 
             more |= {"rehearsal": Rehearsal(server), "on_ask": "deny"}
         async with (
             server or contextlib.nullcontext(),
-            starting.started(
+            start.started(
                 service,
                 loaded,
                 told,
@@ -247,7 +247,7 @@ def _rehearsed(name: str, loaded: library.Loaded, folder: Path, own: Path) -> Mo
     """The server of a script that fits the workflow; not started yet."""
     from leadrope.rehearsal.model import ModelServer  # noqa: PLC0415  # only rehearsals need it
     from leadrope.rehearsal.script import BadScript  # noqa: PLC0415  # the same
-    from leadrope.workflows import called, rehearsed  # noqa: PLC0415  # the same
+    from leadrope.workflows.start import called, rehearsed  # noqa: PLC0415  # the same
 
     script = rehearse.read(name, folder)
     texts = called.gather(loaded.workflow, Path(loaded.file).parent if loaded.file else folder, own)
@@ -311,10 +311,10 @@ def resume(
 
     @contextlib.asynccontextmanager
     async def begin(service: Any, **more: Any) -> AsyncIterator[Any]:
-        from leadrope.workflows import continuing, starting  # noqa: PLC0415  # the engine, only where it runs
+        from leadrope.workflows.start import continuing, start  # noqa: PLC0415  # the engine, only where it runs
 
         if given["output"] not in flow_result.FORMATS:
-            flow_result.check_name(starting.workflow_of(service, name), given["output"])
+            flow_result.check_name(start.workflow_of(service, name), given["output"])
         failed = continuing.failed(service, name) if answer is None else None
         if failed is not None:
             taken: dict[str, Any] = {
@@ -332,7 +332,7 @@ def resume(
                 hint="Leave them out, or start the workflow anew with `leadrope flow run`.",
             )
         which = service.approval(name).id if answer is not None else name
-        async with starting.resumed(
+        async with start.resumed(
             service,
             which,
             environ=environ,
@@ -377,7 +377,7 @@ def _ahead_of(
     loaded: library.Loaded, folder: Path, environ: Mapping[str, str], config: configs.Config, access: Any
 ) -> Opening | None:
     """What can be started before the engine is loaded."""
-    from leadrope.workflows import ahead  # noqa: PLC0415  # only where something runs
+    from leadrope.workflows.start import prewarm as ahead  # noqa: PLC0415  # only where something runs
 
     if not ahead.begins_with_a_command(loaded.workflow):
         return None
@@ -513,7 +513,7 @@ def exit_code(result: FlowResult, *, strict: bool = False) -> int:
 
 def _surroundings(given: Mapping[str, Any]) -> tuple[dict[str, str], configs.Config, Overrides]:
     """The environment, the user's configuration, and what was given for this execution, which is in it."""
-    from leadrope.workflows.surroundings import Overrides  # noqa: PLC0415  # only where something runs
+    from leadrope.workflows.start.surroundings import Overrides  # noqa: PLC0415  # only where something runs
 
     if given.get("rehearse"):
         environ, config = rehearse.environ(), configs.Config()

@@ -17,7 +17,7 @@ from leadrope.workflows import library
 
 if TYPE_CHECKING:
     from leadrope.runtime.sandboxing.access import Access
-    from leadrope.workflows.access_requests import Asked
+    from leadrope.workflows.start.access_requests import Asked
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -110,7 +110,7 @@ def settled(
     thing that the user would have to allow.
     """
     from leadrope.runtime.sandboxing import access as accesses  # noqa: PLC0415  # only where something runs
-    from leadrope.workflows import access_requests  # noqa: PLC0415  # the same
+    from leadrope.workflows.start import access_requests  # noqa: PLC0415  # the same
 
     own = homes.leadrope_home(environ)
     asked = access_requests.asked_by(loaded.workflow, workspace=workspace, environ=environ, leadrope_home=own)
@@ -133,7 +133,7 @@ def settled(
 
 def _confirmed(loaded: library.Loaded, asked: Asked, own: Path, unasked: list[str] | None) -> None:
     """Returns if the user has said yes to this file, now or before."""
-    from leadrope.workflows import trusted_files  # noqa: PLC0415  # few workflows ask for more
+    from leadrope.workflows.start import trusted_files  # noqa: PLC0415  # few workflows ask for more
 
     if loaded.file and trusted_files.covers(own, loaded.file, loaded.digest, asked):
         return
@@ -168,7 +168,7 @@ def lines(asked: Asked) -> list[str]:
 
 
 def _flags(asked: Asked) -> str:
-    from leadrope.workflows import access_requests  # noqa: PLC0415  # few workflows ask for more
+    from leadrope.workflows.start import access_requests  # noqa: PLC0415  # few workflows ask for more
 
     words = [access_requests.flags(asked.access), *(f"{name}=VALUE" for name in asked.inputs)]
     return " ".join(word for word in words if word)

@@ -18,8 +18,8 @@ from leadrope.cli.flow_looks import style, width
 from leadrope.regex import regex
 from leadrope.runs.executions.values import Dataset, DatasetInfo
 from leadrope.runtime.terminal_text import clean, one_line
-from leadrope.workflows import tables
 from leadrope.workflows.problems import nearest
+from leadrope.workflows.tools import tables
 
 if TYPE_CHECKING:
     from leadrope.runs.service import Service

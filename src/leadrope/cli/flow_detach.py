@@ -16,8 +16,8 @@ from leadrope.core import home
 from leadrope.core.config import Config
 from leadrope.runs import detached
 from leadrope.runs.service import Service
-from leadrope.workflows import starting, surroundings
 from leadrope.workflows.library import Loaded
+from leadrope.workflows.start import start, surroundings
 
 
 def run(
@@ -32,7 +32,7 @@ def run(
     """The id of the execution on standard output, once it is stored."""
 
     async def prepare(service: Service) -> tuple[Any, list[str]]:
-        return starting.prepared(service, loaded, values, workspace=folder, environ=environ, config=config, **options)
+        return start.prepared(service, loaded, values, workspace=folder, environ=environ, config=config, **options)
 
     new, secrets = with_service(prepare, needs_config=True)
     new = msgspec.structs.replace(new, priority=given["priority"])

@@ -14,9 +14,9 @@ from leadrope.cli.live_lines import seconds
 from leadrope.cli.runs import with_service
 from leadrope.core.config import Config
 from leadrope.runs.service import Service
-from leadrope.workflows import dry_run
-from leadrope.workflows.dry_run import DryRun, PlannedStep
 from leadrope.workflows.library import Loaded
+from leadrope.workflows.start import dry_run
+from leadrope.workflows.start.dry_run import DryRun, PlannedStep
 
 
 def run(

@@ -20,11 +20,12 @@ from leadrope.core import home
 from leadrope.core.text import rehearsal_label
 from leadrope.runs.executions.values import FlowFilter, FlowInfo
 from leadrope.runtime.terminal_text import clean, one_line
-from leadrope.workflows import library, markdown
+from leadrope.workflows import library
+from leadrope.workflows.language import markdown
 
 if TYPE_CHECKING:
     from leadrope.runs.service import Service
-    from leadrope.workflows.report import PendingApproval
+    from leadrope.workflows.views.report import PendingApproval
 
 _NONE_YET = "Nothing was run yet. `leadrope flow run FILE` runs a workflow, `leadrope flow list` shows what there is."
 _AS_JSON = flags.output("text", "json", help="json: one object per line.")
@@ -272,7 +273,7 @@ def _why(result: object) -> str:
 
 def approvals_of(service: Service, flow: FlowInfo) -> list[PendingApproval]:
     """What a person is asked now, also by the workflows that it has called."""
-    from leadrope.workflows.report import pending_of  # noqa: PLC0415  # only where something waits
+    from leadrope.workflows.views.report import pending_of  # noqa: PLC0415  # only where something waits
 
     if flow.state == "ended":
         return []
@@ -302,8 +303,8 @@ def report(execution: str, html: bool, out: str | None, output: str) -> int:
     waits for, or a workflow, which means its last execution.
     """
     from leadrope.cli.runs import has_store, with_service  # noqa: PLC0415  # not needed for --help
-    from leadrope.workflows import report_page  # noqa: PLC0415  # only for this
-    from leadrope.workflows.account import Account, account, child_of  # noqa: PLC0415  # the same
+    from leadrope.workflows.views import report_page  # noqa: PLC0415  # only for this
+    from leadrope.workflows.views.execution_report import Account, account, child_of  # noqa: PLC0415  # the same
 
     if not has_store():
         raise errors.UnknownRun(f"there is no workflow run {execution!r}", hint=_NONE_YET)

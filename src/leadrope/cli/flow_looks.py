@@ -18,9 +18,10 @@ from leadrope.cli import flags, table, values
 from leadrope.cli.screen import PIPED_WIDTH, Style, wants_colour
 from leadrope.core import home
 from leadrope.runtime.sandboxing.access import Access
-from leadrope.workflows import access_requests, library, model
-from leadrope.workflows.markdown import Document, is_workflow_file
+from leadrope.workflows import library, model
+from leadrope.workflows.language.markdown import Document, is_workflow_file
 from leadrope.workflows.problems import Problem, nearest
+from leadrope.workflows.start import access_requests
 from leadrope.workflows.steps import registry
 
 FORMATS = {"svg": (".svg",), "mermaid": (".mmd", ".mermaid", ".md")}
@@ -188,7 +189,7 @@ def show(workflow: str, output: str) -> int:
     -o json it is the graph that a canvas takes.
     """
     from leadrope.cli import flow_tree  # noqa: PLC0415  # only for this
-    from leadrope.workflows import graph  # noqa: PLC0415  # only for this
+    from leadrope.workflows.views import graph  # noqa: PLC0415  # only for this
 
     path = found(workflow)
     document, problems = judged(path)
@@ -224,7 +225,7 @@ def graph(workflow: str, form: str | None, old_form: str | None, out: str | None
 
     Places that a canvas has given to the steps are kept, where at least half of them have one.
     """
-    from leadrope.workflows import drawing, drawing_mermaid  # noqa: PLC0415  # only for this
+    from leadrope.workflows.views import drawing, drawing_mermaid  # noqa: PLC0415  # only for this
 
     if old_form is not None:
         click.echo("note: --format will be removed; use -o", err=True)

@@ -14,7 +14,7 @@ from leadrope.runs.approvals.forms import Field
 from leadrope.runtime.gate.approvers import Answer, Approver
 from leadrope.runtime.gate.console import Console, signed
 from leadrope.runtime.terminal_text import exact, one_line, whole_input
-from leadrope.workflows.host import People
+from leadrope.workflows.engine.execution_context import People
 from leadrope.workflows.problems import nearest
 from leadrope.workflows.steps.base import Asked
 

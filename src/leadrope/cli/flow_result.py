@@ -11,9 +11,10 @@ import msgspec
 from leadrope import errors
 from leadrope.cli import json_output
 from leadrope.core.execution_events import ExecutionEnded, ExecutionRecord, Failure
-from leadrope.workflows import model, templates
+from leadrope.workflows import model
+from leadrope.workflows.language import templates
 from leadrope.workflows.problems import nearest
-from leadrope.workflows.report import FlowResult, StepError
+from leadrope.workflows.views.report import FlowResult, StepError
 
 FORMATS = ("text", "json", "stream-json")
 

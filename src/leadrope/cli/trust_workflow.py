@@ -12,7 +12,8 @@ from leadrope import spelling
 from leadrope.cli import flow_access
 from leadrope.core import home
 from leadrope.runtime.terminal_text import exact
-from leadrope.workflows import access_requests, library, trusted_files
+from leadrope.workflows import library
+from leadrope.workflows.start import access_requests, trusted_files
 
 
 def decide(file: str, *, show: bool, forget: bool, yes: bool) -> int:

@@ -273,7 +273,7 @@ class Background:
 
 async def _carry(service: Service, execution: FlowInfo, given: Given | None) -> None:
     """The engine of workflows is above this package: it is imported by its name, and where there is need of it."""
-    await importlib.import_module("leadrope.workflows.carrier").carry(service, execution, given)
+    await importlib.import_module("leadrope.workflows.start.carrier").carry(service, execution, given)
 
 
 async def main(environ: Mapping[str, str]) -> int:

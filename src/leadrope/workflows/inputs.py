@@ -9,7 +9,8 @@ from typing import Any
 from msgspec import UNSET
 
 from leadrope import errors
-from leadrope.workflows import fits, templates
+from leadrope.workflows.check import schema_match
+from leadrope.workflows.language import templates
 from leadrope.workflows.model import Input, Workflow
 from leadrope.workflows.problems import nearest
 
@@ -102,7 +103,7 @@ def _checked(one: Input, value: Any) -> Any:
         return value
     if one.type in ("array", "object"):
         value = templates.opened(value)
-    misfits = fits.misfits(value, {"type": one.type})
+    misfits = schema_match.misfits(value, {"type": one.type})
     if misfits:
         raise ValueError(misfits[0].message)
     return value
@@ -126,5 +127,7 @@ def _typed(one: Input, text: str) -> Any:
             try:
                 value = json.loads(text)
             except ValueError:
-                raise ValueError(f"{text[:60]!r} is not {fits.spoken(frozenset((one.type,)))} in JSON") from None
+                raise ValueError(
+                    f"{text[:60]!r} is not {schema_match.spoken(frozenset((one.type,)))} in JSON"
+                ) from None
             return _checked(one, value)

@@ -14,14 +14,16 @@ from leadrope.confined import Folder, open_named, real_path
 from leadrope.core import home as homes
 from leadrope.regex import regex
 from leadrope.runs.executions.values import NewFlow
-from leadrope.workflows import beside, check_agents, markdown, model
 from leadrope.workflows import inputs as given_inputs
-from leadrope.workflows.check import check_document
+from leadrope.workflows import model
+from leadrope.workflows.check import agents
+from leadrope.workflows.check.check import check_document
+from leadrope.workflows.language import beside, markdown
 from leadrope.workflows.problems import BadWorkflow, Problem, nearest
 from leadrope.workflows.steps import registry
 
 if TYPE_CHECKING:
-    from leadrope.workflows.check_inside import Called
+    from leadrope.workflows.check.subworkflow_check import Called
 
 _MOST_LISTED = 1_000_000
 _NAME = regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
@@ -171,12 +173,12 @@ def judged(
     document = document_of(path, text)
     inner: Mapping[str, Called] | None = None
     if leadrope_home is not None and any(step.type == "workflow" for step in document.workflow.every_step):
-        from leadrope.workflows import inside  # noqa: PLC0415  # few workflows call others
+        from leadrope.workflows.check import subworkflow_loader  # noqa: PLC0415  # few workflows call others
 
-        inner = inside.called_by(document, path, leadrope_home)
+        inner = subworkflow_loader.called_by(document, path, leadrope_home)
     problems = check_document(document, registry.types_of(document.workflow.dialect), inner)
-    if leadrope_home is not None and check_agents.names_agents(document):
-        more = check_agents.look(document, leadrope_home=leadrope_home, workspace=workspace or Path.cwd())
+    if leadrope_home is not None and agents.names_agents(document):
+        more = agents.look(document, leadrope_home=leadrope_home, workspace=workspace or Path.cwd())
         problems = tuple(sorted((*problems, *more), key=lambda one: (one.line, one.column)))
     return document, problems
 
@@ -300,7 +302,7 @@ def saved_as(name: str, leadrope_home: Path) -> Path:
 
 def callers_of(name: str, leadrope_home: Path) -> list[str]:
     """Saved workflows with a step that calls this one."""
-    from leadrope.workflows.check_inside import literal_name  # noqa: PLC0415  # needed by few
+    from leadrope.workflows.check.subworkflow_check import literal_name  # noqa: PLC0415  # needed by few
 
     found = []
     for other, path in saved(leadrope_home):
@@ -321,7 +323,7 @@ def delete(path: Path, leadrope_home: Path) -> None:
 
 def _check_calls(loaded: Loaded, path: Path, leadrope_home: Path) -> None:
     """The copy lies in another folder than the file: what it calls must be found from there as well."""
-    from leadrope.workflows.check_inside import literal_name  # noqa: PLC0415  # needed by this alone
+    from leadrope.workflows.check.subworkflow_check import literal_name  # noqa: PLC0415  # needed by this alone
 
     for step in loaded.workflow.every_step:
         called = literal_name(step)

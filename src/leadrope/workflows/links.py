@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from leadrope.workflows import routing, templates
+from leadrope.workflows import routing
+from leadrope.workflows.language import templates
 from leadrope.workflows.model import LITERAL, Dialect, Step, Workflow, each_of
 
 OWN_INPUTS = ("code", "workflow")

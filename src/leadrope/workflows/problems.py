@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from leadrope import errors
-from leadrope.workflows import yaml_values
+from leadrope.workflows.language import yaml_values
 
 LISTED = 24
 """Names that a message lists. More is no help to a reader; the problem itself keeps them all."""

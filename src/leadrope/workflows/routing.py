@@ -10,7 +10,7 @@ from leadrope.regex import regex
 from leadrope.workflows.model import Dialect, Step
 
 if TYPE_CHECKING:
-    from leadrope.workflows.code_routes import Routes
+    from leadrope.workflows.check.code_routes import Routes
 
 END = "end"
 """What code sets `next` to so that nothing follows."""
@@ -27,7 +27,7 @@ def routes_in(parameters: Mapping[str, Any]) -> Routes | None:
 
 @functools.lru_cache(maxsize=256)
 def _routes(code: str) -> Routes | None:
-    from leadrope.workflows import code_routes  # noqa: PLC0415  # only where code may set it
+    from leadrope.workflows.check import code_routes  # noqa: PLC0415  # only where code may set it
 
     try:
         return code_routes.routes(code)

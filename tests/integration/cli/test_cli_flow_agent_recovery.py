@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from leadrope.rehearsal import ModelServer
-from leadrope.workflows.step_runs import run_id_of
+from leadrope.workflows.engine.step_runs import run_id_of
 
 WAITS = "touch began; until test -e go; do sleep 0.05; done; echo worked >> log"
 WORK = {"tool": {"name": "Bash", "input": {"command": WAITS, "description": "work until it is told to end"}}}

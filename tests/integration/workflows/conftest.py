@@ -14,10 +14,11 @@ import pytest
 from leadrope.core.execution_events import ExecutionEvent, ExecutionRecord
 from leadrope.runs.service import Service
 from leadrope.runtime.gate.approvers import Answer
-from leadrope.workflows import library, starting
-from leadrope.workflows.engine import Flow
-from leadrope.workflows.report import FlowResult
+from leadrope.workflows import library
+from leadrope.workflows.engine.engine import Flow
+from leadrope.workflows.start import start
 from leadrope.workflows.steps.base import Asked
+from leadrope.workflows.views.report import FlowResult
 from step_place import Here
 
 
@@ -70,7 +71,7 @@ class Shop:
         loaded = library.load(self.write(text, name))
         async with (
             self.service() as service,
-            starting.started(
+            start.started(
                 service,
                 loaded,
                 loaded.inputs(inputs or {}),
@@ -89,7 +90,7 @@ class Shop:
     async def resume(self, name: str, **options: Any) -> FlowResult:
         async with (
             self.service() as service,
-            starting.resumed(service, name, environ=self.environ, show=self.saw, **options) as flow,
+            start.resumed(service, name, environ=self.environ, show=self.saw, **options) as flow,
         ):
             return await flow.run()
 

@@ -16,7 +16,7 @@ import pytest
 
 from leadrope.runs.executions.journal import FlowFilter
 from leadrope.runs.service import Service
-from leadrope.workflows.journal_chunks import MOST_UNWRITTEN
+from leadrope.workflows.engine.journal_chunks import MOST_UNWRITTEN
 
 ITEMS = 400
 AT_ONCE = 8

@@ -10,7 +10,8 @@ import pytest
 
 from leadrope import errors
 from leadrope.runtime.gate.approvers import Answer
-from leadrope.workflows import beside, library, markdown
+from leadrope.workflows import library
+from leadrope.workflows.language import beside, markdown
 
 FLOW = """# Files
 

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 
 from leadrope.core import execution_events
-from leadrope.workflows import library, report_page
-from leadrope.workflows.account import account
+from leadrope.workflows import library
+from leadrope.workflows.views import report_page
+from leadrope.workflows.views.execution_report import account
 
 TEXT = """## Steps
 ### once

@@ -10,9 +10,9 @@ import pytest
 
 from leadrope.core import execution_events
 from leadrope.runtime.gate.approvers import Answer
-from leadrope.workflows.host import Host
+from leadrope.workflows.engine.execution_context import Host
 from leadrope.workflows.problems import BadWorkflow
-from leadrope.workflows.report import FlowResult
+from leadrope.workflows.views.report import FlowResult
 
 FAILS = "- type: read-file\n- file_path: missing.txt\n"
 

@@ -12,8 +12,9 @@ import pytest
 from leadrope import errors
 from leadrope.core import execution_events
 from leadrope.runtime.gate.approvers import Answer
-from leadrope.workflows import library, starting
-from leadrope.workflows.report import FlowResult
+from leadrope.workflows import library
+from leadrope.workflows.start import start
+from leadrope.workflows.views.report import FlowResult
 
 CALL = "## Steps\n\n### call\n\n- type: workflow\n- workflow: in.flow.md\n{more}"
 INNER = """## Steps
@@ -71,7 +72,7 @@ async def test_a_stop_reaches_inside_and_the_same_process_goes_on(shop: Any) -> 
     loaded = library.load(shop.write(CALL.format(more="")))
     surroundings: dict[str, Any] = {"environ": shop.environ, "show": shop.saw}
     async with shop.service() as service:
-        async with starting.started(service, loaded, {}, workspace=shop.ws, **surroundings) as flow:
+        async with start.started(service, loaded, {}, workspace=shop.ws, **surroundings) as flow:
             running = asyncio.ensure_future(flow.run())
             await shop.until(lambda: has_ended(shop, "once"))
             flow.stop()
@@ -80,7 +81,7 @@ async def test_a_stop_reaches_inside_and_the_same_process_goes_on(shop: Any) -> 
         (child,) = service.flows.children(stopped.flow_id)
         assert child.state == "interrupted", "whoever looks at it is not told that it runs"
         (shop.ws / "go").touch()
-        async with starting.resumed(service, stopped.flow_id, **surroundings) as flow:
+        async with start.resumed(service, stopped.flow_id, **surroundings) as flow:
             result = await flow.run()
     assert result.outcome == "succeeded", result
     assert (shop.ws / "log").read_text() == "x"

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from leadrope.runs.executions.values import FlowInfo, Problem, Remark, UnitOutcome
-from leadrope.workflows import account, drawing, library, report_page
+from leadrope.workflows import library
+from leadrope.workflows.views import drawing, execution_report, report_page
 from real_browser import Browser, browser, opened
 
 HOSTILE = (
@@ -44,7 +45,7 @@ NARROW, WIDE = 360, 1200
 FAILED = Problem(kind="command_failed", message=HOSTILE, hint=HOSTILE)
 
 
-def told() -> account.Account:
+def told() -> execution_report.Account:
     info = FlowInfo(n=1, id="f" * 32, digest="", title=HOSTILE, state="ended", outcome="failed", created=0.0, ended=9.0)
     first = UnitOutcome(
         step="first", status="degraded", outputs={"stdout": HOSTILE, "exit_code": 0, "long": "x" * 9000}, cost_usd=1.25,
@@ -52,7 +53,7 @@ def told() -> account.Account:
     )  # fmt: skip
     items = [UnitOutcome(step="many", item=number, status="failed", error=FAILED) for number in range(2)]
     whole = UnitOutcome(step="many", iteration=-1, status="failed", error=FAILED, outputs={"count": 2})
-    return account.account(info, library.parsed(TEXT), [first, *items, whole], inputs={HOSTILE: HOSTILE})
+    return execution_report.account(info, library.parsed(TEXT), [first, *items, whole], inputs={HOSTILE: HOSTILE})
 
 
 async def at(page: Browser, width: int, scheme: str, file: Path) -> None:

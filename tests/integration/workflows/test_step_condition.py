@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from leadrope.workflows import conditions, patterns
+from leadrope.workflows.language import conditions
+from leadrope.workflows.tools import timed_regex
 from step_place import Here, do, refused
 
 REPORT = "Looked at 3 files.\n\nVerdict: PASS (score 7)\n\n  \n"
@@ -133,7 +134,7 @@ async def test_a_pattern_that_explodes_is_given_up_and_holds_nobody(here: Here, 
 def test_only_patterns_without_repetition_are_matched_without_a_process(
     pattern: str, ignores_case: bool, is_safe: bool
 ) -> None:
-    assert patterns.cannot_explode(pattern, ignores_case=ignores_case) is is_safe
+    assert timed_regex.cannot_explode(pattern, ignores_case=ignores_case) is is_safe
 
 
 async def test_a_condition_can_be_stopped_amid_a_pattern(here: Here) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from leadrope.workflows.mail_message import BadMail, Mailbox, read_addresses, read_subject
 from leadrope.workflows.steps.email import KIND
+from leadrope.workflows.tools.mail_message import BadMail, Mailbox, read_addresses, read_subject
 from smtp_peer import LOGIN, PASSWORD, MailPlace, failure, smtp, step
 
 # -- what arrives ------------------------------------------------------------------------------------------------------

@@ -17,8 +17,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from leadrope.workflows.smtp_client import BadSettings, read_settings
 from leadrope.workflows.steps.email import KIND, send
+from leadrope.workflows.tools.smtp_client import BadSettings, read_settings
 from smtp_peer import LOGIN, PASSWORD, MailPlace, failure, smtp, step
 
 # -- what the server says --------------------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from leadrope.workflows import places
 from leadrope.workflows.steps.base import StepFailed
+from leadrope.workflows.tools import workspace_files
 from step_place import Here, outputs_of, refused
 
 # -- what is not a plain file of the workspace -------------------------------------------------------------------------
@@ -173,9 +173,9 @@ async def test_no_swap_at_any_moment_leads_out(here: Here, ws: Path, fault_count
     try:
         for _ in range(fault_count * 40):
             try:
-                content = places.read(places.find(ws, "sub/secret.txt"), 1000)
+                content = workspace_files.read(workspace_files.find(ws, "sub/secret.txt"), 1000)
                 seen.add(content.data.decode())
-                places.write(places.find(ws, "sub/written.txt"), b"x", "overwrite")
+                workspace_files.write(workspace_files.find(ws, "sub/written.txt"), b"x", "overwrite")
             except StepFailed as error:
                 seen.add(error.kind)
     finally:

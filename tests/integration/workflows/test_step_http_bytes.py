@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from http_peer import TOKEN, Seen, always, answer, echo, failure, serving, step
-from leadrope.workflows import http_answers, templates
+from leadrope.workflows.language import templates
 from leadrope.workflows.steps.http import fetch
+from leadrope.workflows.tools import http_answers
 from step_place import Here
 
 BYTES = bytes(range(256))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from leadrope.workflows.check_step import StepType
+from leadrope.workflows.check.step import StepType
 
 ROOT = Path(__file__).parents[3]
 

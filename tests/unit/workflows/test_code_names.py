@@ -6,8 +6,9 @@ import ast
 
 import pytest
 
-from leadrope.workflows import code_names, markdown
-from leadrope.workflows.check import check_document
+from leadrope.workflows.check import code_names
+from leadrope.workflows.check.check import check_document
+from leadrope.workflows.language import markdown
 from leadrope.workflows.steps import registry
 
 FINE = [

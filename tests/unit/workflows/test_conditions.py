@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leadrope.workflows import conditions, templates
-from leadrope.workflows.conditions import BadExpression
+from leadrope.workflows.language import conditions, templates
+from leadrope.workflows.language.conditions import BadExpression
 
 SCOPE: dict[str, Any] = {
     "n": 3,

@@ -12,9 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadrope.workflows import drawing, drawing_layout, drawing_lines, drawing_mermaid, markdown, model
-from leadrope.workflows.drawing_layout import Point, Size
+from leadrope.workflows import model
+from leadrope.workflows.language import markdown
 from leadrope.workflows.links import links_of
+from leadrope.workflows.views import drawing, drawing_layout, drawing_lines, drawing_mermaid
+from leadrope.workflows.views.drawing_layout import Point, Size
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = '</title><script>alert("1")</script><img src=x onerror=y>&amp;\x1b[31m\u202e\ufffe\x00]]>"\'`#; --> end'

@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from leadrope import errors
-from leadrope.workflows import edit, graph, links, markdown, markdown_writer, model
+from leadrope.workflows import edit, links, model
+from leadrope.workflows.language import markdown, markdown_writer
+from leadrope.workflows.views import graph
 from workflow_strategies import IDS, PROSE, VALUES, workflows
 
 ROOT = Path(__file__).parents[3]

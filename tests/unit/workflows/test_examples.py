@@ -9,7 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from leadrope.workflows import graph, inputs, library, markdown, markdown_writer
+from leadrope.workflows import inputs, library
+from leadrope.workflows.language import markdown, markdown_writer
+from leadrope.workflows.views import graph
 
 ROOT = Path(__file__).parents[3]
 FILES = sorted((ROOT / "examples").iterdir())

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterator
 
-from leadrope.workflows.gate import Gate
+from leadrope.workflows.engine.gate import Gate
 
 
 class Clock:

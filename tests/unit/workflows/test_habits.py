@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from leadrope.workflows import markdown
-from leadrope.workflows.check import check_document
+from leadrope.workflows.check.check import check_document
+from leadrope.workflows.language import markdown
 from leadrope.workflows.problems import Problem
 from leadrope.workflows.steps import registry
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from leadrope.workflows import library, markdown, markdown_writer
+from leadrope.workflows import library
+from leadrope.workflows.language import markdown, markdown_writer
 from leadrope.workflows.problems import Problem
 
 FOLDER = Path(__file__).parents[2] / "data/pflow"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from leadrope.workflows import markdown
-from leadrope.workflows.markdown import Document
+from leadrope.workflows.language import markdown
+from leadrope.workflows.language.markdown import Document
 from leadrope.workflows.model import Dialect
 
 HEAD = "## Steps\n\n### a\n\nDoes it.\n\n- type: note\n"

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from leadrope.workflows import markdown, model
-from leadrope.workflows.check import check_document
-from leadrope.workflows.markdown import Document
+from leadrope.workflows import model
+from leadrope.workflows.check.check import check_document
+from leadrope.workflows.language import markdown
+from leadrope.workflows.language.markdown import Document
 from leadrope.workflows.pflow import words
 from leadrope.workflows.steps import registry
 

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leadrope.workflows import looping, model
+from leadrope.workflows import model
+from leadrope.workflows.engine import looping
+from leadrope.workflows.engine.plan import Outcome, Plan, Progress, Status, plan
+from leadrope.workflows.engine.unit_progress import BatchProgress, Key, Units, batch_units
 from leadrope.workflows.links import Links, links_of
-from leadrope.workflows.plan import Outcome, Plan, Progress, Status, plan
-from leadrope.workflows.units import BatchProgress, Key, Units, batch_units
 
 
 def flow(text: str) -> Links:

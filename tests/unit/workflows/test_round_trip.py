@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leadrope.workflows import graph, markdown, markdown_writer, model
-from leadrope.workflows.check import check_document
-from leadrope.workflows.check_step import StepType
+from leadrope.workflows import model
+from leadrope.workflows.check.check import check_document
+from leadrope.workflows.check.step import StepType
+from leadrope.workflows.language import markdown, markdown_writer
 from leadrope.workflows.links import links_of
 from leadrope.workflows.problems import BadWorkflow
+from leadrope.workflows.views import graph
 from workflow_strategies import TRICKY, workflows
 
 NAMES = [

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from leadrope.process.sandbox.values import Sight
-from leadrope.workflows.sandbox_limits import Command, Limit, Surroundings, limits
+from leadrope.workflows.tools.sandbox_limits import Command, Limit, Surroundings, limits
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from leadrope.workflows import shell_quoting
-from leadrope.workflows.shell_quoting import Unquotable, filled, refused
+from leadrope.workflows.language import shell_quoting
+from leadrope.workflows.language.shell_quoting import Unquotable, filled, refused
 
 BASH = shutil.which("bash") or "bash"
 

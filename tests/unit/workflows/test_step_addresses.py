@@ -8,7 +8,7 @@ import pytest
 
 import address_table as table
 from leadrope.net.addresses import judge
-from leadrope.workflows.addresses import (
+from leadrope.workflows.tools.addresses import (
     Allowed,
     BadUrl,
     Blocked,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from leadrope.workflows import markdown
-from leadrope.workflows.check import check_document
+from leadrope.workflows.check.check import check_document
+from leadrope.workflows.language import markdown
 from leadrope.workflows.problems import Problem
 from leadrope.workflows.steps.registry import TYPES
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from leadrope.workflows import markdown
-from leadrope.workflows.check import check_document
+from leadrope.workflows.check.check import check_document
+from leadrope.workflows.language import markdown
 from leadrope.workflows.steps import registry
 
 PAGE = Path(__file__).parents[3] / "docs" / "steps.md"

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leadrope import errors
-from leadrope.workflows import columns, documents, tables
-from leadrope.workflows.columns import Column
+from leadrope.workflows.tools import columns, tables
+from leadrope.workflows.tools.columns import Column
+from leadrope.workflows.views import markdown_html
 
 MARKDOWN = """Here is what I found:
 
@@ -161,7 +162,7 @@ def test_any_text_is_read_and_shown_without_a_fault(text: str) -> None:
         assert all(set(row) <= set(one.columns) for row in one.rows)
         again = tables.markdown_tables(tables.to_markdown(one.columns, one.rows))
         assert not again or len(again[0].rows) == len(one.rows)
-    shown = documents.page(text, text)
+    shown = markdown_html.page(text, text)
     body = shown.partition("<main>")[2]
     assert "<script" not in body
     assert "<a " not in body or 'href="http' in body or 'href="mailto' in body
@@ -193,6 +194,6 @@ def test_the_longest_texts_take_little_more_than_their_length() -> None:
         text = unit * (200_000 // len(unit)) + "x"
         tables.candidates(text)
         tables.candidates(f"a,b\n{text}\n{text}")
-        documents.body(text)
-        documents.body(f"# a{text}")
+        markdown_html.body(text)
+        markdown_html.body(f"# a{text}")
     assert time.process_time() - began < 30

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from leadrope.workflows import template_syntax, templates
+from leadrope.workflows.language import template_syntax, templates
 
 SCOPE: dict[str, Any] = {
     "name": "Ada",

@@ -6,9 +6,9 @@ import re
 import textwrap
 from pathlib import Path
 
-from leadrope.workflows import markdown, markdown_writer
-from leadrope.workflows.check import check, check_document
-from leadrope.workflows.check_step import StepType
+from leadrope.workflows.check.check import check, check_document
+from leadrope.workflows.check.step import StepType
+from leadrope.workflows.language import markdown, markdown_writer
 from leadrope.workflows.model import STEP_KEYS, Settings, Step, Workflow
 from leadrope.workflows.steps import registry
 

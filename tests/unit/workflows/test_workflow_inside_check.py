@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from leadrope.workflows import library, markdown
-from leadrope.workflows.check import check_document
-from leadrope.workflows.check_inside import Called
+from leadrope.workflows import library
+from leadrope.workflows.check.check import check_document
+from leadrope.workflows.check.subworkflow_check import Called
+from leadrope.workflows.language import markdown
 from leadrope.workflows.model import Input
 from leadrope.workflows.problems import BadWorkflow, Problem
 from leadrope.workflows.steps import registry

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from leadrope.workflows import markdown
-from leadrope.workflows.check import check_document
-from leadrope.workflows.check_step import StepType
+from leadrope.workflows.check.check import check_document
+from leadrope.workflows.check.step import StepType
+from leadrope.workflows.language import markdown
 from leadrope.workflows.problems import BadWorkflow
 
 S = "## Steps\n\n"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from leadrope.workflows import markdown
-from leadrope.workflows.check import check_document
-from leadrope.workflows.check_order import RINGS_MOST
-from leadrope.workflows.check_step import StepType
+from leadrope.workflows.check.check import check_document
+from leadrope.workflows.check.order import RINGS_MOST
+from leadrope.workflows.check.step import StepType
+from leadrope.workflows.language import markdown
 
 OK = "### one\n\nDoes it.\n\n- type: shell\n- command: echo\n\n"  # 7 lines
 

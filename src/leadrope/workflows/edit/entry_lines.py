@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec import UNSET
 
-from leadrope.workflows import markdown_writer
 from leadrope.workflows.edit.source import Lines, Part, Source
+from leadrope.workflows.language import markdown_writer
 
 Change = tuple[int, int, str]
 

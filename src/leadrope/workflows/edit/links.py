@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from leadrope import errors
-from leadrope.workflows import links, markdown_writer, model
+from leadrope.workflows import links, model
 from leadrope.workflows.edit import model_edits
 from leadrope.workflows.edit.source import Source
 from leadrope.workflows.edit.steps import set_value
+from leadrope.workflows.language import markdown_writer
 
 Kind = Literal["after", "next", "branch", "error"]
 

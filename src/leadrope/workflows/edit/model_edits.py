@@ -9,7 +9,8 @@ import msgspec
 from msgspec import UNSET
 
 from leadrope import errors
-from leadrope.workflows import markdown_writer, model, shapes
+from leadrope.workflows import model
+from leadrope.workflows.language import markdown_writer, model_builder
 from leadrope.workflows.problems import BadWorkflow, Findings
 
 Steps = tuple[model.Step, ...]
@@ -62,7 +63,7 @@ def with_value(step: model.Step, key: str, value: Any, dialect: model.Dialect) -
     if value is not UNSET:
         said[key] = value
     findings = Findings()
-    found = shapes.step(step.id, step.description, said, shapes.Shape(findings, ("steps", step.id)))
+    found = model_builder.step(step.id, step.description, said, model_builder.Shape(findings, ("steps", step.id)))
     if wrong := [problem for problem in findings if problem.severity == "error"]:
         raise BadWorkflow("the edit", wrong)
     if found.type != model.GROUP and step.steps:

@@ -10,7 +10,7 @@ import msgspec
 
 from leadrope.regex import regex
 from leadrope.workflows import links, model
-from leadrope.workflows import template_syntax as syntax
+from leadrope.workflows.language import template_syntax as syntax
 
 LINK_KEYS = ("after", "next", "on_error")
 _PART = regex(r"""\.[A-Za-z0-9_][A-Za-z0-9_-]*|\[\s*(?:"(?:[^"\\]|\\.)*"|'[^']*')\s*\]""")

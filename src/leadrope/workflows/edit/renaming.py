@@ -9,12 +9,13 @@ from typing import Any
 import msgspec
 
 from leadrope import errors
-from leadrope.workflows import links, markdown, markdown_writer, model
+from leadrope.workflows import links, model
 from leadrope.workflows.edit import entry_lines
 from leadrope.workflows.edit.entry_lines import Change
 from leadrope.workflows.edit.references import LINK_KEYS, Names
 from leadrope.workflows.edit.source import Lines, Part, Source
 from leadrope.workflows.edit.steps import check_name, first_right
+from leadrope.workflows.language import markdown, markdown_writer
 
 
 def rename(text: str, old: str, new: str, *, dialect: model.Dialect = "flow") -> str:

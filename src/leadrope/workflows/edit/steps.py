@@ -10,13 +10,14 @@ import msgspec
 from msgspec import UNSET
 
 from leadrope import errors
-from leadrope.workflows import markdown, markdown_blocks, markdown_writer, model
+from leadrope.workflows import model
 from leadrope.workflows.edit import entry_lines, model_edits
 from leadrope.workflows.edit.entry_lines import Change
 from leadrope.workflows.edit.model_edits import is_same
 from leadrope.workflows.edit.source import Lines, Source, is_readable, unknown_step
+from leadrope.workflows.language import markdown, markdown_blocks, markdown_writer
+from leadrope.workflows.language.model_builder import NOTHING
 from leadrope.workflows.model import Dialect
-from leadrope.workflows.shapes import NOTHING
 
 
 def set_value(text: str, name: str, key: str, value: Any = UNSET, *, dialect: Dialect = "flow") -> str:

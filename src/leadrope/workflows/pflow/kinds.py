@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, structs
 
-from leadrope.workflows import templates
+from leadrope.workflows.language import templates
 from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed
 
 Outputs = Mapping[str, Any]

@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from leadrope.regex import regex
-from leadrope.workflows import yaml_values
-from leadrope.workflows.markdown_blocks import Entry, Fence, Parameter
-from leadrope.workflows.markdown_values import (
+from leadrope.workflows.language import yaml_values
+from leadrope.workflows.language.markdown_blocks import Entry, Fence, Parameter
+from leadrope.workflows.language.markdown_values import (
     UNREADABLE,
     YAML_PARAMETERS,
     Notes,
@@ -28,8 +28,8 @@ from leadrope.workflows.markdown_values import (
     tell_untagged,
     verbatim,
 )
+from leadrope.workflows.language.yaml_values import NotYaml
 from leadrope.workflows.problems import KEY, Findings, Path, Place
-from leadrope.workflows.yaml_values import NotYaml
 
 _TRUE = frozenset(form for word in ("true", "yes", "on") for form in (word, word.capitalize(), word.upper()))
 _FALSE = frozenset(form for word in ("false", "no", "off") for form in (word, word.capitalize(), word.upper()))

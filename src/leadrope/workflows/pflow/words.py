@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from leadrope.regex import regex
-from leadrope.workflows import shell_quoting, templates
+from leadrope.workflows.language import shell_quoting, templates
 from leadrope.workflows.model import FILE_SUFFIX, Step, filled_from_files
 from leadrope.workflows.problems import Findings, Path, Place
 

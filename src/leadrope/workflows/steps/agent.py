@@ -28,8 +28,10 @@ from leadrope.runtime import working_directory
 from leadrope.runtime.agents import saved_agents
 from leadrope.runtime.retries import HEALABLE, MAX_TURNS
 from leadrope.runtime.sandboxing.access import Access
-from leadrope.workflows import access_requests, file_calls, places, step_runs, templates
+from leadrope.workflows.engine import step_runs
+from leadrope.workflows.language import templates
 from leadrope.workflows.problems import nearest
+from leadrope.workflows.start import access_requests
 from leadrope.workflows.steps.base import (
     Asked,
     Caution,
@@ -42,6 +44,7 @@ from leadrope.workflows.steps.base import (
     brief,
     told,
 )
+from leadrope.workflows.tools import file_calls, workspace_files
 
 OnDenied = Literal["degrade", "ignore", "fail"]
 MAX_PROMPT_CHARS = 1_000_000
@@ -196,7 +199,7 @@ def _is_blank(value: object) -> bool:
 
 async def attached(names: Iterable[str], context: Context, parameter: str) -> dict[str, Any]:
     """Fields of a request. Each file is asked for like any other reading: what is attached goes to a model."""
-    found = [places.find(context.workspace, name, parameter=parameter) for name in names]
+    found = [workspace_files.find(context.workspace, name, parameter=parameter) for name in names]
     allowed = [await file_calls.may_read(context, place, parameter=parameter) for place in found]
     return (
         {"attachments": [place.real for place in allowed], "attachment_root": str(context.workspace)} if allowed else {}

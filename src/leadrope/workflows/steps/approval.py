@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from leadrope.runs.approvals import forms
-from leadrope.workflows import templates
+from leadrope.workflows.language import templates
 from leadrope.workflows.steps.base import Asked, Config, Context, Done, Kind, StepFailed
 
 MOST_FIELDS = 50

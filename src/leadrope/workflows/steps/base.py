@@ -17,7 +17,7 @@ from leadrope.core.events import Risk
 from leadrope.core.tools import ToolCall
 from leadrope.runs.approvals.forms import Field
 from leadrope.runs.records.values import ApprovalKind
-from leadrope.workflows.units import Key
+from leadrope.workflows.engine.unit_progress import Key
 
 if TYPE_CHECKING:
     from leadrope.core.secrets.redaction import Redactor
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from leadrope.runtime.commands import Commands
     from leadrope.runtime.gate.approvers import Answer, Approver
     from leadrope.runtime.sandboxing.access import Access
-    from leadrope.workflows.rehearsed import Rehearsal
+    from leadrope.workflows.start.rehearsed import Rehearsal
 
 C = TypeVar("C", bound=msgspec.Struct)
 

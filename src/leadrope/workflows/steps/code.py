@@ -15,7 +15,8 @@ from msgspec import Meta
 
 from leadrope import errors
 from leadrope.core.tools import ToolCall
-from leadrope.workflows import routing, templates
+from leadrope.workflows import routing
+from leadrope.workflows.language import templates
 from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed, brief
 from leadrope.workflows.steps.shell import DEFAULT_BYTES, MOST_BYTES, failed_start, limited, sentences, timed_out, told
 
@@ -65,7 +66,7 @@ def mistakes(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _name_mistakes(tree: ast.Module, inputs: Any) -> Iterator[tuple[str, str]]:
-    from leadrope.workflows import code_names  # noqa: PLC0415  # the same
+    from leadrope.workflows.check import code_names  # noqa: PLC0415  # the same
 
     if isinstance(inputs, dict):  # a template may give any names
         for line, wrong in (*code_names.not_given(tree, inputs), *code_names.undefined(tree, inputs)):

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from leadrope.workflows import choosing, conditions, patterns, templates
+from leadrope.workflows.language import choices, conditions, templates
 from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed, as_mistake, brief
+from leadrope.workflows.tools import timed_regex
 
 _WAYS = ("contains", "regex", "expression")
 _NULL = "null is nothing to look for"
@@ -48,12 +49,12 @@ def mistakes(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     regex = templates.settled(parameters).get("regex")
     if isinstance(regex, str):
         try:
-            patterns.check(regex)
-        except patterns.BadPattern as error:
+            timed_regex.check(regex)
+        except timed_regex.BadPattern as error:
             yield "regex", as_mistake(error)
     expression = parameters.get("expression")
     if isinstance(expression, str):
-        wrong = choosing.mistake(expression, own=_OWN)
+        wrong = choices.mistake(expression, own=_OWN)
         if wrong is not None:
             yield "expression", wrong
 
@@ -123,10 +124,10 @@ def _contains(text: str, part: str, *, is_exact: bool) -> bool:
 
 async def _matches(pattern: str, text: str, *, is_exact: bool) -> bool:
     try:
-        return (await patterns.search(pattern, text, ignores_case=not is_exact)).is_match
-    except patterns.BadPattern as error:
+        return (await timed_regex.search(pattern, text, ignores_case=not is_exact)).is_match
+    except timed_regex.BadPattern as error:
         raise StepFailed(f"regex: {error.message}", kind="bad_input", hint=error.hint) from None
-    except patterns.PatternTimeout as error:
+    except timed_regex.PatternTimeout as error:
         raise StepFailed(f"regex: {error.message}", kind=error.kind, hint=error.hint) from None
 
 

@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from leadrope.workflows import file_calls, places
-from leadrope.workflows.places import Place
 from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed
 from leadrope.workflows.steps.read_file import MOST_BYTES
+from leadrope.workflows.tools import file_calls, workspace_files
+from leadrope.workflows.tools.workspace_files import Place
 
 
 class CopyFileConfig(Config, frozen=True, kw_only=True):
@@ -22,7 +22,7 @@ class CopyFileConfig(Config, frozen=True, kw_only=True):
 async def run(config: CopyFileConfig, context: Context) -> Done:
     source, destination = ends(config.source, config.destination, context)
     source = await file_calls.may_read(context, source, parameter="source")
-    content = await asyncio.to_thread(places.read, source, MOST_BYTES)
+    content = await asyncio.to_thread(workspace_files.read, source, MOST_BYTES)
     asked = file_calls.shown(content.data)
     destination, answered = await file_calls.may_write(
         context, destination, asked, parameters=("source", "destination")
@@ -30,14 +30,14 @@ async def run(config: CopyFileConfig, context: Context) -> Done:
     data = content.data if answered == asked else answered.encode()
     context.say(f"copies {source.relative} to {destination.relative}")
     mode: Literal["overwrite", "create"] = "overwrite" if config.overwrite else "create"
-    await asyncio.to_thread(places.write, destination, data, mode, permissions=content.mode)
+    await asyncio.to_thread(workspace_files.write, destination, data, mode, permissions=content.mode)
     return Done(outputs={"source": source.relative, "path": destination.relative, "bytes_written": len(data)})
 
 
 def ends(source: str, destination: str, context: Context) -> tuple[Place, Place]:
     """Both places, which must be two."""
-    one = places.find(context.workspace, source, parameter="source")
-    other = places.find(context.workspace, destination, parameter="destination")
+    one = workspace_files.find(context.workspace, source, parameter="source")
+    other = workspace_files.find(context.workspace, destination, parameter="destination")
     if one.parts == other.parts:
         raise StepFailed(
             f"source and destination are the same file: {one.relative}",

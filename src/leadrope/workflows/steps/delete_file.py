@@ -7,8 +7,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from leadrope.workflows import file_calls, places
 from leadrope.workflows.steps.base import Config, Context, Done, Kind
+from leadrope.workflows.tools import file_calls, workspace_files
 
 
 class DeleteFileConfig(Config, frozen=True, kw_only=True):
@@ -17,13 +17,13 @@ class DeleteFileConfig(Config, frozen=True, kw_only=True):
 
 
 async def run(config: DeleteFileConfig, context: Context) -> Done:
-    place = places.find(context.workspace, config.file_path)
-    if config.missing_ok and not places.exists(place):
+    place = workspace_files.find(context.workspace, config.file_path)
+    if config.missing_ok and not workspace_files.exists(place):
         # Nobody is asked about a file that is not there.
         return Done(outputs={"path": place.relative, "deleted": False})
     await file_calls.may_delete(context, place)
     context.say(f"deletes {place.relative}")
-    was_there = await asyncio.to_thread(places.delete, place, missing_ok=config.missing_ok)
+    was_there = await asyncio.to_thread(workspace_files.delete, place, missing_ok=config.missing_ok)
     return Done(outputs={"path": place.relative, "deleted": was_there})
 
 

@@ -15,8 +15,9 @@ from msgspec import Meta
 
 from leadrope.core import home as homes
 from leadrope.core.tools import ToolCall
-from leadrope.workflows import file_calls, mail_message, places, smtp_client, templates
+from leadrope.workflows.language import templates
 from leadrope.workflows.steps.base import Caution, Config, Context, Done, Kind, StepFailed, brief
+from leadrope.workflows.tools import file_calls, mail_message, smtp_client, workspace_files
 
 if TYPE_CHECKING:
     import ssl
@@ -206,10 +207,10 @@ async def _files(config: Email, context: Context) -> tuple[mail_message.File, ..
     found: list[mail_message.File] = []
     names = _each(config.attachments) if isinstance(config.attachments, str) else config.attachments
     for name in names:
-        place = places.find(context.workspace, name, parameter="attachments")
+        place = workspace_files.find(context.workspace, name, parameter="attachments")
         place = await file_calls.may_read(context, place, parameter="attachments")
         try:
-            content = places.read(place, left).data
+            content = workspace_files.read(place, left).data
         except StepFailed as failed:
             raise _too_large() if failed.kind == "too_large" else failed from None
         left -= len(content)

@@ -21,7 +21,9 @@ from leadrope.core import home as homes
 from leadrope.core.tools import ToolCall
 from leadrope.net.addresses import Resolver
 from leadrope.net.resolver import ask_system
-from leadrope.workflows import (
+from leadrope.workflows.language import templates
+from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed, as_mistake, brief
+from leadrope.workflows.tools import (
     addresses,
     file_calls,
     http_answers,
@@ -29,13 +31,11 @@ from leadrope.workflows import (
     http_client,
     http_uploads,
     media,
-    places,
-    templates,
+    workspace_files,
 )
-from leadrope.workflows.http_bodies import Part, Scalar, Values
-from leadrope.workflows.known_secrets import KnownSecrets
-from leadrope.workflows.secret_values import spellings
-from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed, as_mistake, brief
+from leadrope.workflows.tools.http_bodies import Part, Scalar, Values
+from leadrope.workflows.tools.secret_values import spellings
+from leadrope.workflows.tools.step_redactor import KnownSecrets
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
 
@@ -95,7 +95,7 @@ class _Plan(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes | None
     expected: tuple[range, ...]
     secrets: KnownSecrets
-    saved_at: places.Place | None = None
+    saved_at: workspace_files.Place | None = None
     """Where the answer goes; writing there is permitted."""
 
 
@@ -306,7 +306,7 @@ class _Exchange:
         await self._save(self._plan.saved_at, shown.clean)
         return shown.saved(self._plan.saved_at.relative)
 
-    async def _save(self, place: places.Place, content: bytes) -> None:
+    async def _save(self, place: workspace_files.Place, content: bytes) -> None:
         limit = self._context.commands.rules.max_file_size
         if limit is not None and len(content) > limit:
             raise StepFailed(
@@ -314,7 +314,7 @@ class _Exchange:
                 kind="denied",
             )
         self._context.say(f"saves {place.relative}")
-        await asyncio.to_thread(places.write, place, content, "overwrite")
+        await asyncio.to_thread(workspace_files.write, place, content, "overwrite")
 
 
 def _with_token(config: Http, context: Context) -> Http:
@@ -344,7 +344,7 @@ async def _planned(config: Http, context: Context) -> _Plan:
     except addresses.BadUrl as error:
         raise _bad(str(error), error.hint) from None
     expected = tuple(map(_span, config.expect)) or (range(200, 400),)
-    saved_at = places.find(context.workspace, config.save_to, parameter="save_to") if config.save_to else None
+    saved_at = workspace_files.find(context.workspace, config.save_to, parameter="save_to") if config.save_to else None
     body = await http_uploads.body_of(
         context,
         body=config.body,

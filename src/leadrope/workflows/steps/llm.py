@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, structs
 
-from leadrope.workflows import templates
+from leadrope.workflows.language import templates
 from leadrope.workflows.steps import agent
 from leadrope.workflows.steps.base import Config, Context, Done, Kind
 

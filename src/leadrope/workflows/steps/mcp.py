@@ -18,10 +18,12 @@ from leadrope.core.request import McpServer
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.core.tools import ToolCall
 from leadrope.regex import regex
-from leadrope.workflows import fits, mcp_client, mcp_process, mcp_wires, templates
-from leadrope.workflows.known_secrets import KnownSecrets
+from leadrope.workflows.check import schema_match
+from leadrope.workflows.language import templates
 from leadrope.workflows.problems import nearest
 from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed, brief
+from leadrope.workflows.tools import mcp_client, mcp_process, mcp_transports
+from leadrope.workflows.tools.step_redactor import KnownSecrets
 
 DEFAULT_S = 60.0
 _TOOL = regex(r"[A-Za-z0-9_./-]{1,128}")
@@ -71,7 +73,7 @@ class _Given(msgspec.Struct, frozen=True, kw_only=True):
     def for_tool(self, schema: Mapping[str, Any]) -> dict[str, Any]:
         """A tool that takes a text gets the text."""
         return {
-            name: self.texts[name] if fits.types_at(schema, (name,), schema) - {"null"} == {"string"} else value
+            name: self.texts[name] if schema_match.types_at(schema, (name,), schema) - {"null"} == {"string"} else value
             for name, value in self.arguments.items()
         }
 
@@ -120,9 +122,9 @@ async def _called(config: Mcp, context: Context, server: McpServer, given: _Give
 
 def _wire(config: Mcp, context: Context, server: McpServer) -> contextlib.AbstractAsyncContextManager[mcp_client.Wire]:
     if server.url and server.type == "sse":
-        return mcp_wires.open_stream(server.url, server.headers)
+        return mcp_transports.open_stream(server.url, server.headers)
     if server.url:
-        return mcp_wires.open_http(server.url, server.headers)
+        return mcp_transports.open_http(server.url, server.headers)
     return _process(config, context, server)
 
 
@@ -138,7 +140,7 @@ async def _process(config: Mcp, context: Context, server: McpServer) -> AsyncIte
         home=context.home,
     )
     async with opened as child:
-        yield mcp_wires.ProcessWire(child)
+        yield mcp_transports.ProcessWire(child)
 
 
 def _parted(config: Mcp, known: Collection[str]) -> Mcp:

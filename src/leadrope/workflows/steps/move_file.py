@@ -7,9 +7,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from leadrope.workflows import file_calls, places
 from leadrope.workflows.steps.base import Config, Context, Done, Kind
 from leadrope.workflows.steps.copy_file import ends
+from leadrope.workflows.tools import file_calls, workspace_files
 
 
 class MoveFileConfig(Config, frozen=True, kw_only=True):
@@ -24,7 +24,7 @@ async def run(config: MoveFileConfig, context: Context) -> Done:
     # Nothing is written anew, so there is no content whose size could be judged.
     destination, _ = await file_calls.may_write(context, destination, "", parameters=("destination",))
     context.say(f"moves {source.relative} to {destination.relative}")
-    await asyncio.to_thread(places.move, source, destination, overwrites=config.overwrite)
+    await asyncio.to_thread(workspace_files.move, source, destination, overwrites=config.overwrite)
     return Done(outputs={"source": source.relative, "path": destination.relative})
 
 

@@ -13,10 +13,11 @@ from msgspec import Meta
 
 from leadrope import errors
 from leadrope.regex import regex
-from leadrope.workflows import file_calls, places, tables, templates
-from leadrope.workflows.places import Place
+from leadrope.workflows.language import templates
 from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed, as_mistake
 from leadrope.workflows.steps.write_file import text_of
+from leadrope.workflows.tools import file_calls, tables, workspace_files
+from leadrope.workflows.tools.workspace_files import Place
 
 PREFIX = "workflow-output-"
 _ENDINGS = {"markdown": ".md", "html": ".html", "text": ".txt"}
@@ -68,9 +69,9 @@ async def run(config: OutputConfig, context: Context) -> Done:
         )
     title = config.title or _heading(text) or config.name or context.key.step
     if config.format == "html":
-        from leadrope.workflows import documents  # noqa: PLC0415  # only where a page is made
+        from leadrope.workflows.views import markdown_html  # noqa: PLC0415  # only where a page is made
 
-        text = documents.page(text, title)
+        text = markdown_html.page(text, title)
     if config.name is not None:
         # As it is given: two names that were made alike would replace each other's files.
         place = _place(config, f"{PREFIX}{config.name}", context)
@@ -78,7 +79,7 @@ async def run(config: OutputConfig, context: Context) -> Done:
     stamped = f"{PREFIX}{_slug(title)}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(_began(context)))}"
     for number in range(1, _TRIES + 1):
         place = _place(config, stamped if number == 1 else f"{stamped}-{number}", context)
-        if places.exists(place):
+        if workspace_files.exists(place):
             continue
         try:
             return await _written(place, text, "create", config, context)
@@ -103,13 +104,13 @@ async def _written(
     place, text = await file_calls.may_write(context, place, text, parameters=("content", "name", "folder"))
     context.say(f"writes {place.relative}")
     data = text.encode(errors="replace")
-    await asyncio.to_thread(places.write, place, data, mode)
+    await asyncio.to_thread(workspace_files.write, place, data, mode)
     return Done(outputs={"path": place.relative, "bytes_written": len(data), "format": config.format})
 
 
 def _place(config: OutputConfig, name: str, context: Context) -> Place:
     folder = f"{config.folder.rstrip('/')}/" if config.folder else ""
-    return places.find(context.workspace, f"{folder}{name}{_ENDINGS[config.format]}", parameter="folder")
+    return workspace_files.find(context.workspace, f"{folder}{name}{_ENDINGS[config.format]}", parameter="folder")
 
 
 def _check_name(name: str) -> None:

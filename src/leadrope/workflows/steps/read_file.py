@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from leadrope.workflows import file_calls, media, places, templates
+from leadrope.workflows.language import templates
 from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed
+from leadrope.workflows.tools import file_calls, media, workspace_files
 
 MIB = 1024 * 1024
 MOST_BYTES = 50 * MIB
@@ -22,14 +23,14 @@ class ReadFileConfig(Config, frozen=True, kw_only=True):
 
 async def run(config: ReadFileConfig, context: Context) -> Done:
     check_encoding(config.encoding)
-    place = places.find(context.workspace, config.file_path)
+    place = workspace_files.find(context.workspace, config.file_path)
     place = await file_calls.may_read(context, place)
     context.say(f"reads {place.relative}")
-    content = await asyncio.to_thread(places.read, place, config.max_bytes)
+    content = await asyncio.to_thread(workspace_files.read, place, config.max_bytes)
     return Done(outputs=_outputs(content.data, place, config.encoding))
 
 
-def _outputs(data: bytes, place: places.Place, encoding: str) -> dict[str, Any]:
+def _outputs(data: bytes, place: workspace_files.Place, encoding: str) -> dict[str, Any]:
     text = _decoded(data, encoding)
     found: dict[str, Any] = {
         "path": place.relative,

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from leadrope.workflows.check_step import StepType
+from leadrope.workflows.check.step import StepType
 from leadrope.workflows.model import Dialect
 from leadrope.workflows.steps.base import Kind
 

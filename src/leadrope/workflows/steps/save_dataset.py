@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Meta
 
 from leadrope.core.output import json_in_text
-from leadrope.workflows import tables
 from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed
+from leadrope.workflows.tools import tables
 
 
 class SaveDatasetConfig(Config, frozen=True, kw_only=True):

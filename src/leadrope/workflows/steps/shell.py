@@ -20,7 +20,7 @@ from msgspec import Meta
 from leadrope import errors
 from leadrope.confined import real_path
 from leadrope.core.tools import ToolCall
-from leadrope.workflows import shell_quoting, templates
+from leadrope.workflows.language import shell_quoting, templates
 from leadrope.workflows.steps.base import Caution, Config, Context, Done, Kind, StepFailed, brief
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def limited(context: Context, text: str, done: Finished, said: str, *, has_faile
     hosts, sight = commands.take_refused_hosts(), commands.sight
     if sight is None or not (said or done.lost or hosts or "~" in text or "HOME" in text or sight.home in text):
         return ()
-    from leadrope.workflows import sandbox_limits  # noqa: PLC0415  # most commands say nothing
+    from leadrope.workflows.tools import sandbox_limits  # noqa: PLC0415  # most commands say nothing
 
     lost = tuple(path for path in done.lost if not (_is_scratch(path) and context.is_named_elsewhere(path)))
     command = sandbox_limits.Command(text=text, said=said, has_failed=has_failed, lost=lost, refused_hosts=hosts)

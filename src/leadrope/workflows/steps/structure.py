@@ -12,11 +12,12 @@ from msgspec import Meta
 
 from leadrope import errors
 from leadrope.core.output import json_in_text
-from leadrope.workflows import columns as column_types
-from leadrope.workflows import tables, templates
-from leadrope.workflows.columns import Column
+from leadrope.workflows.language import templates
 from leadrope.workflows.problems import nearest
 from leadrope.workflows.steps.base import Caution, Config, Context, Done, Kind, StepFailed, as_mistake, brief
+from leadrope.workflows.tools import columns as column_types
+from leadrope.workflows.tools import tables
+from leadrope.workflows.tools.columns import Column
 
 AI_CHARS = 400_000
 AI_TIMEOUT_S = 120.0

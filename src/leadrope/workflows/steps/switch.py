@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from leadrope.workflows import choosing
+from leadrope.workflows.language import choices
 from leadrope.workflows.steps.base import Config, Context, Done, Kind
 
 ELSE = "else"
@@ -27,7 +27,7 @@ def mistakes(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield "cases", "`else` is not a case: it is taken if no case holds. Write it in `next`."
         elif condition is None:
             yield "cases", f"the case {name!r} has no condition"
-        elif (wrong := choosing.mistake(condition)) is not None:
+        elif (wrong := choices.mistake(condition)) is not None:
             yield "cases", f"the condition of {name!r} cannot be read: {wrong}"
 
 
@@ -43,7 +43,7 @@ def fill(given: Mapping[str, Any], scope: Mapping[str, Any]) -> dict[str, Any]:
         return dict(given)
     found: dict[str, Any] = {}
     for name, condition in cases.items():
-        found[name] = choosing.holds(condition, scope)
+        found[name] = choices.holds(condition, scope)
         if found[name]:
             break
     return {**given, "cases": found}

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from leadrope.workflows import file_calls, places
 from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed
 from leadrope.workflows.steps.read_file import check_encoding
+from leadrope.workflows.tools import file_calls, workspace_files
 
 
 class WriteFileConfig(Config, frozen=True, kw_only=True):
@@ -32,14 +32,14 @@ async def run(config: WriteFileConfig, context: Context) -> Done:
     if config.final_newline and config.encoding != "base64" and text and not text.endswith("\n"):
         text += "\n"
     data = _bytes(text, config.encoding)
-    place = places.find(context.workspace, config.file_path)
+    place = workspace_files.find(context.workspace, config.file_path)
     # What is counted and shown are the bytes, and not their base64, which is longer by a third.
     asked = file_calls.shown(data) if config.encoding == "base64" else text
     place, answered = await file_calls.may_write(context, place, asked)
     if answered != asked:
         data = _bytes(answered, "utf-8" if config.encoding == "base64" else config.encoding)
     context.say(f"writes {place.relative}")
-    await asyncio.to_thread(places.write, place, data, config.mode)
+    await asyncio.to_thread(workspace_files.write, place, data, config.mode)
     return Done(outputs={"path": place.relative, "bytes_written": len(data)})
 
 

@@ -1,0 +1,1 @@
+"""Checks of a workflow before anything runs."""

@@ -1,0 +1,67 @@
+"""What a file asks of the user's environment, checked before anything runs: variables, and references to secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from leadrope import errors
+from leadrope.regex import regex
+from leadrope.workflows.check.step import StepType
+from leadrope.workflows.language import templates
+from leadrope.workflows.model import SECRET, Step, Workflow
+from leadrope.workflows.problems import Findings, Path, Place
+
+_NAME = regex(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def look(workflow: Workflow, findings: Findings) -> None:
+    """Tells of variables that no file may ask for."""
+    asked: list[tuple[str, Path]] = [(name, ("settings", "env")) for name in workflow.settings.env]
+    asked += [(one.env, ("inputs", one.name, "env")) for one in workflow.inputs if one.env]
+    if not asked:
+        return
+    from leadrope.runtime.sandboxing.access import check_asked_variable  # noqa: PLC0415  # few workflows ask for any
+
+    for name, path in asked:
+        try:
+            check_asked_variable(name, "env")
+        except errors.BadValue as error:
+            findings.add("wrong_value", error.message, path=path, found=name, hint=error.hint)
+
+
+def is_secret(one: templates.Reference, path: Path) -> bool:
+    """Whether a template whose name nothing else has is `${secret.NAME}` of a step."""
+    return one.root == SECRET and path[0] == "steps"
+
+
+def secret(
+    one: templates.Reference,
+    step: Step,
+    types: Mapping[str, StepType],
+    findings: Findings,
+    *,
+    path: Path,
+    where: Place,
+) -> None:
+    """Tells where a reference to a secret may not stand, or names none."""
+    kind = types.get(step.type)
+    if kind is None:
+        return
+    if len(one.parts) != 1 or not isinstance(one.parts[0], str) or not _NAME.fullmatch(one.parts[0]):
+        findings.add(
+            "unknown_template",
+            f"${{{one.source}}} names no secret",
+            where,
+            path=path,
+            found=one.source,
+            hint="Write ${secret.NAME}, with the name of a variable of your environment or of LEADROPE_HOME/.env.",
+        )
+    elif path[2] not in kind.secret_references:
+        findings.add(
+            "secret_here",
+            f"${{{one.source}}} cannot be used in {path[2]!r} of a step of the type {step.type!r}: it would be shown",
+            where,
+            path=path,
+            found=one.source,
+            hint="Secrets are for http steps, and for `env` of shell steps.",
+        )

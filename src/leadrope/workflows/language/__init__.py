@@ -1,0 +1,1 @@
+"""The language of workflow files: Markdown, values, templates and conditions. Pure."""

@@ -1,0 +1,40 @@
+"""Whether a `when`, `while` or `until` holds: a value that is true, or a condition over templates. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from leadrope.workflows.language import conditions, templates
+from leadrope.workflows.language import template_syntax as syntax
+
+
+def holds(said: Any, scope: Mapping[str, Any]) -> bool:
+    """`${a.ok}` holds where the value is true; `${a.count} > 3 and not ${done}` is a condition.
+
+    A template never becomes a part of the condition's text, only one of its values.
+    """
+    if isinstance(said, str) and is_condition(said):
+        return conditions.holds(said, scope)
+    return templates.is_true(templates.resolve(said.strip() if isinstance(said, str) else said, scope))
+
+
+def is_condition(said: str) -> bool:
+    """Neither one template alone nor one plain word, as `yes` or `false`."""
+    pieces, problems = syntax.scan(said.strip())
+    if problems or (len(pieces) == 1 and isinstance(pieces[0], syntax.Expression)):
+        return False
+    return len(said.split()) > 1 or any(isinstance(piece, syntax.Expression) for piece in pieces)
+
+
+def mistake(said: Any, *, own: Collection[str] = ()) -> str | None:
+    """Why it can never be told, before anything runs. `own` are names that it knows without a template."""
+    if not isinstance(said, str) or not (own or is_condition(said)):
+        return None
+    try:
+        found = conditions.parse(said)
+    except conditions.BadExpression as error:
+        return error.message
+    # Whoever waits for a value is found by its templates; a bare name would be looked up too early.
+    bare = [one.source for one in conditions.names(found) if f"${{{one.source}" not in said and one.root not in own]
+    return f"{bare[0]} must be written ${{{bare[0]}}}" if bare else None

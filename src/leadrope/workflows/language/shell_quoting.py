@@ -1,0 +1,147 @@
+r"""Values put into a shell script as data, each quoted for the place where its template stands. Pure; runs nothing.
+
+    filled('grep ${word} "${file}"', values.__getitem__)  ->  grep 'a b' "c \$d"
+
+A value never becomes code: where that cannot be promised (inside backticks, after `eval`, in a place that is not
+understood) Unquotable says so, with the other ways to hand a value over.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from leadrope import errors
+from leadrope.regex import regex
+from leadrope.workflows.language import template_syntax as syntax
+from leadrope.workflows.language.shell_contexts import Here, Place, Reader
+from leadrope.workflows.language.templates import as_text
+
+ADVICE = 'Pass the value by `env` (with "$NAME" in the script) or by `stdin`; a list as `command` needs no quotes.'
+
+_MARKS = ("\ue000", "\ue001", "\uf8ff")
+"""Stands for a template while the script is read; the first that the script does not have."""
+_NUMBER = regex(r"-?[0-9]{1,18}")
+_PLAIN = regex(r"[0-9]{1,18}")
+
+
+class Unquotable(errors.RequestError):
+    """A template stands where its value could become code."""
+
+    kind = "unquotable_template"
+
+    def __init__(self, template: str, reason: str) -> None:
+        super().__init__(f"{template}: {reason}", hint=ADVICE)
+        self.template = template
+
+
+def filled(source: str, resolve: Callable[[str], Any]) -> str:
+    """The script with every template replaced by its value as data. `resolve` gets a template with its `${` and `}`."""
+    pieces = syntax.parse(source)
+    expressions = [piece for piece in pieces if isinstance(piece, syntax.Expression)]
+    if not expressions:
+        return "".join(piece for piece in pieces if isinstance(piece, str))
+    reader, mark = _read(pieces)
+    texts: list[str] = []
+    for expression, place in zip(expressions, reader.places, strict=True):
+        if place.how == "refused":
+            raise Unquotable(expression.source, place.reason)
+        texts.append(_quoted(expression.source, as_text(resolve(expression.source)), place, reader.text))
+    for here in reader.heres:
+        _check_here(here, reader.text, mark, texts, expressions)
+    parts = reader.text.split(mark)
+    return parts[0] + "".join(text + part for text, part in zip(texts, parts[1:], strict=True))
+
+
+def refused(source: str) -> tuple[tuple[str, str], ...]:
+    """Templates that cannot be filled whatever their values are, each with the reason; for a check before the start."""
+    pieces, problems = syntax.scan(source)
+    expressions = [piece for piece in pieces if isinstance(piece, syntax.Expression)]
+    if problems or not expressions or is_whole(source):
+        return ()
+    reader, _ = _read(pieces)
+    return tuple(
+        (expression.source, place.reason)
+        for expression, place in zip(expressions, reader.places, strict=True)
+        if place.how == "refused"
+    )
+
+
+def as_words(source: str) -> tuple[str, ...]:
+    """Templates that stand in a script without quotes; the value of each is one word."""
+    pieces, problems = syntax.scan(source)
+    expressions = [piece for piece in pieces if isinstance(piece, syntax.Expression)]
+    if problems or not expressions or is_whole(source):
+        return ()
+    reader, _ = _read(pieces)
+    return tuple(
+        expression.source for expression, place in zip(expressions, reader.places, strict=True) if place.how == "word"
+    )
+
+
+def is_whole(source: str) -> bool:
+    """The script is one template: then its value is the script."""
+    pieces, problems = syntax.scan(source.strip())
+    return not problems and len(pieces) == 1 and isinstance(pieces[0], syntax.Expression)
+
+
+def _read(pieces: tuple[syntax.Piece, ...]) -> tuple[Reader, str]:
+    plain = "".join(piece for piece in pieces if isinstance(piece, str))
+    mark = next((mark for mark in _MARKS if mark not in plain), None)
+    if mark is None:
+        raise errors.BadValue("command", "the script holds characters that no text has (U+E000, U+E001, U+F8FF)")
+    reader = Reader("".join(piece if isinstance(piece, str) else mark for piece in pieces), mark)
+    reader.code(closer="", depth=0)
+    return reader, mark
+
+
+def _quoted(template: str, value: str, place: Place, text: str) -> str:
+    if "\0" in value:
+        raise Unquotable(template, "its value holds a NUL character, which no shell can take")
+    match place.how:
+        case "word":
+            # A digit before `>` would be a descriptor. Else numbers stay bare, for {1..${n}}; nothing else does: a bare
+            # `if` or `A=1` in the first place would not be a word.
+            is_bare = _PLAIN.fullmatch(value) and text[place.at + 1 : place.at + 2] not in ("<", ">")
+            return value if is_bare else _single(value, around="'")
+        case "double":
+            return re.sub(r'([\\$`"])', r"\\\1", value)
+        case "single":
+            return _single(value)
+        case "ansi":
+            return value.replace("\\", "\\\\").replace("'", "\\'")
+        case "comment":
+            return re.sub(r"[\r\n]+", " ", value)
+        case "here":
+            return re.sub(r"([\\$`])", r"\\\1", value)
+        case "here-raw":
+            return value
+        case "arithmetic" | "number":
+            if not _NUMBER.fullmatch(value):
+                where = "an arithmetic expression" if place.how == "arithmetic" else "a comparison of numbers"
+                raise Unquotable(template, f"{where} evaluates it, and its value is not a whole number: {value[:40]!r}")
+            return f"({value})" if place.how == "arithmetic" and value.startswith("-") else value
+        case _:
+            raise Unquotable(template, place.reason)
+
+
+def _single(value: str, *, around: str = "") -> str:
+    return around + value.replace("'", "'\\''") + around
+
+
+def _check_here(here: Here, text: str, mark: str, texts: list[str], expressions: list[syntax.Expression]) -> None:
+    """A value must not hold the line that ends its document, alone or together with what stands around it."""
+    first = text.count(mark, 0, here.start)
+    count = text.count(mark, here.start, here.end)
+    if not count:
+        return
+    parts = text[here.start : here.end].split(mark)
+    values = texts[first : first + count]
+    name = expressions[first].source
+    body = parts[0] + "".join(value + part for value, part in zip(values, parts[1:], strict=True))
+    if here.strips_tabs and any("\n\t" in value or value.startswith("\t") for value in values):
+        raise Unquotable(name, "`<<-` would take the tabs away with which lines of its value begin")
+    for line in body.split("\n"):
+        if (line.lstrip("\t") if here.strips_tabs else line) == here.delimiter:
+            raise Unquotable(name, f"its value holds the line {here.delimiter!r}, which ends the here-document")

@@ -1,0 +1,219 @@
+"""What an execution asks of people: kept as approvals, answered here or from anywhere, for days if need be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
+from leadrope import errors
+from leadrope.core import actors
+from leadrope.core.execution_events import StepAnswered, StepAsked
+from leadrope.runs.approvals import answers
+from leadrope.runs.executions import bodies
+from leadrope.runs.executions.journal import FlowInfo
+from leadrope.runs.records.values import Approval, Decided
+from leadrope.runtime.gate.approvers import Answer, read_answer
+from leadrope.workflows.engine.execution_context import Host
+from leadrope.workflows.engine.unit_progress import Key
+from leadrope.workflows.steps.base import Asked, Parked, StepFailed
+from leadrope.workflows.views.report import PendingApproval, pending_of
+
+LOOK_S = 2.0
+"""Between two looks for an answer from another process that rang no bell here."""
+ALL = 2**31
+
+
+class Waits:
+    def __init__(self, host: Host, info: FlowInfo) -> None:
+        self._host = host
+        self._info = info
+        self._flows = host.service.flows
+        self._store = host.service.store
+        self._put_aside: dict[str, set[str]] = {}
+        """Approval id -> the steps that were put aside for it: several, where one answer counts for all of them."""
+
+    async def ask(self, key: Key, asked: Asked) -> tuple[str, Answer]:
+        """An answer that was given before, or the first one from here or elsewhere.
+
+        Parked is raised where nobody is there. The approval's id comes with the answer, for `give_back`.
+        """
+        if self._host.on_ask == "deny" and self._host.people is None:
+            reason = "no one can answer, and the workflow was started without waiting"
+            return "", Answer(approved=False, by=actors.NOBODY, reason=reason)
+        approval = await self._flows.ask(
+            self._info,
+            key,
+            asked.kind,
+            asked,
+            execution_id=self._host.tag,
+            fingerprint=asked.fingerprint,
+            redactor=self._host.redactor,
+            log=self._host.log,
+            told=lambda approval_id: self._event(key, approval_id, asked),
+        )
+        self._host.parked.discard(approval.id)
+        answer: Answer | None = None
+        if approval.state == "pending":
+            answer = await self._heard(key, approval, asked)
+        if not await self._store.use_approval(approval.id):
+            raise errors.WrongState(f"the answer to {approval.id} was used already", hint="It is asked anew.")
+        answer = answer or _stored(self._store.approval(approval.id))
+        self._tell_answer(key, approval.id, answer)
+        return approval.id, answer
+
+    def earlier_answer(self, key: Key, asked: Asked, *, is_for_all: bool) -> Answer | None:
+        """What was answered to the same question before; Parked where that is open and nobody is here.
+
+        `is_for_all`: whichever step and turn has asked it. A denial counts once: starting the step again asks again.
+        """
+        same = [
+            approval
+            for approval in self._store.approvals(state="", flow_id=self._info.id, limit=ALL)
+            if (approval.kind, approval.fingerprint) == (asked.kind, asked.fingerprint)
+            and (is_for_all or (approval.step, approval.iteration) == (key.step, key.iteration))
+        ]
+        for approval in same:
+            if approval.state == "approved" or (approval.state == "denied" and not approval.used):
+                self._host.parked.discard(approval.id)
+                return _stored(approval)
+        pending = next((approval for approval in same if approval.state == "pending"), None)
+        if pending is not None and self._host.people is None:
+            raise self._parked(key, pending.id)
+        return None
+
+    def tell(self, key: Key, run_id: str, approval_id: str, asked: Asked) -> None:
+        """That the agent of a step asks: whoever looks on must not wonder why nothing happens."""
+        self._host.tell(self._event(key, approval_id, asked, run_id))
+
+    def _event(self, key: Key, approval_id: str, asked: Asked, run_id: str = "") -> StepAsked:
+        values = bodies.excerpt(asked.values, self._host.redactor)
+        return StepAsked(
+            execution=self._execution,
+            step=key.step,
+            iteration=key.iteration,
+            item=key.item,
+            approval_id=approval_id,
+            kind=asked.kind,
+            title=asked.title,
+            detail=self._host.cut(asked.detail),
+            values=bodies.read_excerpt(values.body, "values"),
+            choices=asked.choices,
+            fields=tuple(field.name for field in asked.fields if field.is_needed),
+            reason=self._host.cut(asked.reason),
+            rule=asked.rule,
+            layer=asked.layer,
+            risk=asked.risk if asked.kind == "tool_call" else "",
+            expires_s=asked.expires_s,
+            fingerprint=asked.fingerprint,
+            run_id=run_id,
+        )
+
+    def _tell_answer(self, key: Key, approval_id: str, answer: Answer) -> None:
+        """Once: whoever answers while nobody owns the execution has told it already."""
+        if approval_id in self._host.answered:
+            return
+        self._host.answered.add(approval_id)
+        self._host.tell(
+            StepAnswered(
+                execution=self._execution,
+                step=key.step,
+                iteration=key.iteration,
+                item=key.item,
+                approval_id=approval_id,
+                approved=answer.approved,
+                choice=answer.choice,
+                by=answer.by,
+                reason=self._host.cut(answer.reason),
+            )
+        )
+
+    @property
+    def _execution(self) -> str:
+        """As events name it: the one that the log belongs to is not named."""
+        return self._info.id if self._info.parent is not None else ""
+
+    async def give_back(self, approval_ids: Sequence[str]) -> None:
+        """Answers that led to nothing yet: the same questions find them again."""
+        await self._store.give_back([approval_id for approval_id in approval_ids if approval_id])
+
+    async def _heard(self, key: Key, approval: Approval, asked: Asked) -> Answer | None:
+        """The first answer counts, wherever it comes from. None: it is in the store."""
+        if self._host.people is None:
+            raise self._parked(key, approval.id)
+        here = asyncio.ensure_future(self._host.people.ask(asked, approval.id))
+        elsewhere = asyncio.ensure_future(self._decided(approval.id))
+        try:
+            await asyncio.wait((here, elsewhere), return_when=asyncio.FIRST_COMPLETED)
+            if elsewhere.done():
+                elsewhere.result()
+                return None
+            answer = here.result()
+            if answer is None:
+                raise self._parked(key, approval.id)
+            return await self._decide(approval, answer)
+        finally:
+            for task in (here, elsewhere):
+                task.cancel()
+            await asyncio.wait((here, elsewhere))
+
+    def _parked(self, key: Key, approval_id: str) -> Exception:
+        """An execution that could never go on is not put aside."""
+        if "inputs" not in self._flows.texts(self._host.tag).redacted:
+            self._host.parked.add(approval_id)
+            self._put_aside.setdefault(approval_id, set()).add(key.step)
+            return Parked(approval_id)
+        return StepFailed(
+            "a person is needed who is not there, and the workflow cannot wait: one of its inputs is a secret, and "
+            "secrets are not kept",
+            kind="cannot_wait",
+            hint="Run it at a terminal where somebody answers, or with --no-wait.",
+        )
+
+    async def _decide(self, approval: Approval, answer: Answer) -> Answer | None:
+        """An answer from here is used as it was given; what is secret in it is not kept."""
+        answer = answers.checked(approval, answer)
+        clean = self._host.redactor.clean
+        text = clean(msgspec.json.encode(answer).decode()).encode()
+        state: Decided = "approved" if answer.approved else "denied"
+        is_first = await self._store.decide(
+            approval.id, state, by=answer.by, reason=clean(answer.reason), answer=text, fingerprint=approval.fingerprint
+        )
+        return answer if is_first else None  # somebody else was quicker, and the first answer counts
+
+    async def _decided(self, approval_id: str) -> None:
+        """Once somebody has answered it, in whatever process."""
+        with self._store.bell.listen() as heard:
+            while self._store.approval(approval_id).state == "pending":
+                await heard.wait(LOOK_S)
+
+    # -- what is open -------------------------------------------------------------------------------------------------
+
+    def answered_steps(self) -> set[str]:
+        """Steps that were put aside and have an answer since, also to a question of a workflow that they call."""
+        answered = self._host.parked - self._store.pending_ids(self._host.tag)
+        callers = {step for one in answered if (step := self._step_of(self._store.approval(one))) is not None}
+        return callers.union(*(self._put_aside.get(one, ()) for one in answered))
+
+    def _step_of(self, approval: Approval) -> str | None:
+        """The step of this execution that an approval belongs to: its own, or the one that has called who asks."""
+        flow_id, step = approval.flow_id, approval.step
+        while flow_id != self._info.id:
+            flow = self._flows.get(flow_id)
+            if flow.parent is None:
+                return None
+            flow_id, step = flow.parent, flow.parent_key.partition("#")[0]
+        return step
+
+    def open(self) -> tuple[PendingApproval, ...]:
+        """All that is asked, here and inside."""
+        found = self._store.approvals(execution_id=self._host.tag)
+        return tuple(pending_of(one) for one in found if self._step_of(one) is not None)
+
+
+def _stored(approval: Approval) -> Answer:
+    """One without its text was withdrawn or closed by leadrope itself."""
+    if approval.answer is not None:
+        return read_answer(approval.answer)
+    return Answer(approved=False, by=approval.by, reason=approval.reason)

@@ -1,0 +1,1 @@
+"""The ways into an execution, and what it is started with."""

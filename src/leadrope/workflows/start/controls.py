@@ -1,0 +1,54 @@
+"""An execution as controls reach it: stop, pause and continue, whoever asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from leadrope.core.execution_events import ExecutionPaused, ExecutionUnpaused
+from leadrope.runs.executions.values import FlowInfo
+from leadrope.runs.records.values import Filter
+from leadrope.workflows.engine.execution_context import Host
+
+
+class ControlledExecution:
+    """The outermost one; those inside it follow by the gate that they share."""
+
+    def __init__(
+        self, host: Host, info: FlowInfo, stop: Callable[[str], None], family: Callable[[], Iterable[str]]
+    ) -> None:
+        """`family`: the ids of it and of those inside it that run."""
+        self.id = info.id
+        self._host = host
+        self._info = info
+        self._stop = stop
+        self._family = family
+
+    def stop(self, reason: str) -> None:
+        self._stop(reason)
+
+    async def pause(self, by: str) -> None:
+        """No unit starts any more; agents that run are held, and commands that run are finished."""
+        if self._host.gate.is_closed:
+            return
+        self._host.gate.pause()
+        flows = self._host.service.flows
+        await flows.set_paused(self._info, self._host.log, ExecutionPaused(by=by), is_paused=True)
+        for run_id in self._open_runs():
+            await self._host.service.pause(run_id)
+
+    async def unpause(self, by: str) -> None:
+        if not self._host.gate.is_closed:
+            return
+        flows = self._host.service.flows
+        await flows.set_paused(self._info, self._host.log, ExecutionUnpaused(by=by), is_paused=False)
+        for run_id in self._open_runs():
+            await self._host.service.unpause(run_id)
+        self._host.gate.resume()
+
+    def _open_runs(self) -> list[str]:
+        """The agents of its steps that run, in called workflows too."""
+        found = []
+        for execution_id in self._family():
+            wanted = Filter(is_open=True, label=("workflow", execution_id[:12]))
+            found += [run.id for run in self._host.service.listing(wanted)]
+        return found

@@ -1,0 +1,1 @@
+"""What steps work with: files, HTTP, mail, MCP, text and data."""

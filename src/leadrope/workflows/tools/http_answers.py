@@ -1,0 +1,110 @@
+"""An HTTP answer as the outputs of a step: text where its bytes are text, else base64, without secrets. Pure."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import msgspec
+
+from leadrope.core.secrets.redaction import MASK
+from leadrope.workflows.language import templates
+from leadrope.workflows.steps.base import Caution, Done, StepFailed, brief
+from leadrope.workflows.tools import http_client, media
+from leadrope.workflows.tools.addresses import Target
+from leadrope.workflows.tools.step_redactor import KnownSecrets
+
+MOST_BASE64 = 10 * 1024 * 1024
+"""Bytes that are given as base64. Outputs are kept in the journal; what is larger belongs in a file."""
+
+
+class Shown:
+    """One answer, whole."""
+
+    def __init__(self, *, target: Target, answer: http_client.Answer, content: bytes, secrets: KnownSecrets) -> None:
+        self._target = target
+        self._answer = answer
+        self._secrets = secrets
+        self.clean = secrets.data(content)
+        """The bytes without the secrets of the request, which a server may send back."""
+        self._is_masked = self.clean != content
+
+    def done(self) -> Done:
+        if "body" not in self._content and "body_base64" not in self._content:
+            raise StepFailed(
+                f"the answer of {self._target.shown} is {self._size} and not text; "
+                f"at most {MOST_BASE64:,} bytes are given as base64",
+                kind="too_large",
+                hint="Set save_to: the bytes go into a file of the workspace.",
+            )
+        value, doubts = self._json()
+        outputs = {**self._head, **self._content, "json": value}
+        return Done(outputs=outputs, warnings=(*(() if "body" in outputs else self._masked()), *doubts))
+
+    def saved(self, path: str) -> Done:
+        """The bytes are in a file of the workspace."""
+        why = f"the answer was saved to {path}; read it with a `read-file` step"
+        absent = {templates.ABSENT: dict.fromkeys(("body", "body_base64", "json"), why)}
+        return Done(outputs={**self._head, "path": path, **absent}, warnings=self._masked())
+
+    def refused(self) -> StepFailed:
+        """The failure of a status that was not expected."""
+        outputs = {**self._head, **self._content, "json": self._json()[0]}
+        told = brief(str(outputs.get("body", self._size)))
+        again = self._answer.headers.get("retry-after", "")
+        wait = f"{brief(again, 60)}{' s' if again.isdigit() else ''}"
+        return StepFailed(
+            f"{self._target.shown} answered with status {self._answer.status}{f': {told}' if told else ''}",
+            kind="http_error",
+            hint=f"The server says: try again after {wait}."
+            if again
+            else "Set expect if this status is not a failure.",
+            can_heal=self._answer.status in (408, 425, 429) or self._answer.status >= 500,
+            outputs=outputs,
+        )
+
+    def _masked(self) -> tuple[Caution, ...]:
+        """Told where bytes were changed: in a text a mask speaks for itself."""
+        told = f"the answer of {self._target.shown} held a secret of the request, which was replaced by {MASK}"
+        return (Caution(kind="secret_masked", message=told),) if self._is_masked else ()
+
+    @property
+    def _head(self) -> dict[str, Any]:
+        return {
+            "status": self._answer.status,
+            "headers": {name: self._secrets.text(text) for name, text in self._answer.headers.items()},
+            "url": self._secrets.text(self._target.url),
+            "media_type": self._answer.media_type,
+            "size": len(self.clean),
+        }
+
+    @property
+    def _size(self) -> str:
+        return f"{len(self.clean):,} bytes of {self._answer.media_type or 'an unknown type'}"
+
+    @functools.cached_property
+    def _content(self) -> dict[str, Any]:
+        """The text where there is one, and the base64 where the bytes are not meant to be one."""
+        found: dict[str, Any] = {}
+        text = media.text_of(self.clean, media.charset_of(self._answer.headers.get("content-type", "")))
+        if text is not None:
+            found["body"] = self._secrets.text(text)
+        else:
+            why = f"the answer is {self._size} and not text; use `save_to` to keep it in a file, or body_base64"
+            found[templates.ABSENT] = {"body": why}
+        is_wanted = text is None or not media.is_text_type(self._answer.media_type)
+        if is_wanted and len(self.clean) <= MOST_BASE64:
+            found["body_base64"] = media.as_base64(self.clean)
+        return found
+
+    def _json(self) -> tuple[Any, tuple[Caution, ...]]:
+        kind, text = self._answer.media_type, self._content.get("body")
+        if not (kind == "application/json" or kind.endswith("+json")) or (text is not None and not text.strip()):
+            return None, ()
+        try:
+            if text is None:
+                raise ValueError("it is not text")
+            return msgspec.json.decode(text), ()
+        except (ValueError, msgspec.DecodeError, RecursionError) as error:
+            told = f"{self._target.shown} says that it answers in JSON, and does not: {error}"
+            return None, (Caution(kind="bad_json", message=told),)

@@ -1,0 +1,112 @@
+"""The bodies of requests as bytes: texts, JSON, forms and multipart uploads. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+import msgspec
+from msgspec import Meta
+
+from leadrope.workflows.steps.base import Config, StepFailed
+from leadrope.workflows.tools import media
+
+Scalar = str | int | float | bool | None
+Values = Scalar | list[Scalar]
+
+
+class Part(Config, frozen=True, kw_only=True):
+    """One part of a multipart upload that is not a plain value."""
+
+    file: Annotated[str, Meta(description="A file of the workspace.")] = ""
+    base64: Annotated[str, Meta(description="Bytes in base64.")] = ""
+    value: Annotated[Any, Meta(description="A text as it is, any other value as JSON.")] = None
+    filename: Annotated[str, Meta(description="The file name sent to the server (default: the file's own).")] = ""
+    media_type: Annotated[str, Meta(description="The content type sent to the server.")] = ""
+
+
+class FormPart(msgspec.Struct, frozen=True, kw_only=True):
+    """One part as it is sent."""
+
+    name: str
+    data: bytes
+    filename: str = ""
+    media_type: str = ""
+
+
+class Body(msgspec.Struct, frozen=True, kw_only=True):
+    data: bytes
+    media_type: str
+
+
+def encoded(values: Mapping[str, Values]) -> str:
+    """A query or a form; a list repeats the name, null leaves it out."""
+    pairs = [(name, one) for name, value in values.items() for one in (value if isinstance(value, list) else [value])]
+    return urlencode([(name, word(value)) for name, value in pairs if value is not None])
+
+
+def word(value: Scalar) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def plain(value: Any) -> Body:
+    """A text as it is, any other value as JSON."""
+    if isinstance(value, str):
+        try:
+            return Body(data=value.encode(), media_type="text/plain; charset=utf-8")
+        except UnicodeEncodeError as error:
+            raise StepFailed(f"body: it cannot be sent as UTF-8: {error.reason}", kind="bad_input") from None
+    return Body(data=msgspec.json.encode(value), media_type="application/json")
+
+
+def form(values: Mapping[str, Values]) -> Body:
+    return Body(data=encoded(values).encode("ascii"), media_type="application/x-www-form-urlencoded")
+
+
+def multipart(parts: Sequence[FormPart]) -> Body:
+    """The same parts always give the same bytes: an approval is for exactly these."""
+    boundary = _boundary(parts)
+    lines: list[bytes] = []
+    for part in parts:
+        head = f'Content-Disposition: form-data; name="{_quoted(part.name)}"'
+        if part.filename:
+            head += f'; filename="{_quoted(part.filename)}"'
+        if part.media_type:
+            head += f"\r\nContent-Type: {part.media_type}"
+        lines += [f"--{boundary}\r\n{head}\r\n\r\n".encode(), part.data, b"\r\n"]
+    lines.append(f"--{boundary}--\r\n".encode())
+    return Body(data=b"".join(lines), media_type=f"multipart/form-data; boundary={boundary}")
+
+
+def _boundary(parts: Sequence[FormPart]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        for piece in (part.name.encode(), part.filename.encode(), part.media_type.encode(), part.data):
+            digest.update(len(piece).to_bytes(8, "big") + piece)
+    while True:
+        boundary = f"leadrope-{digest.hexdigest()[:32]}"
+        if not any(boundary.encode() in part.data for part in parts):
+            return boundary
+        digest.update(b"again")
+
+
+def _quoted(text: str) -> str:
+    """As browsers write it."""
+    return text.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def described(data: bytes, media_type: str) -> str:
+    """A body as rules and people see it: its text, or what it is where it has none."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        kind = media_type.partition(";")[0].strip() or media.OCTETS
+        return f"({len(data):,} bytes of {kind}, SHA-256 {hashlib.sha256(data).hexdigest()})"
+
+
+def together(names: Sequence[str]) -> str:
+    """What is wrong with giving several things of which one can be meant."""
+    *first, last = names
+    return f"{', '.join(first)} and {last} are {'both' if len(first) == 1 else 'all'} given"

@@ -1,0 +1,293 @@
+"""The three ways to an MCP server: a process's pipes, streamable HTTP, and the older HTTP with one long stream.
+
+Each carries JSON-RPC messages and declines what the server asks for on its own. Whoever uses one has the clock; what a
+server may say at once is bounded here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from leadrope import errors
+from leadrope.net.resolver import ask_system
+from leadrope.process import lines
+from leadrope.process.child import Child
+from leadrope.workflows.tools import addresses, http_client
+from leadrope.workflows.tools.mcp_client import EventStream, Lost, Message, Wire, is_answer, reply_to
+
+MOST_BYTES = 16 * 1024 * 1024
+"""Of one answer. A tool that gives more should give a place where it lies."""
+LEAVE_S = 2.0
+STREAM_BYTES = 1 << 40
+"""The long stream has no length; each of its events is bounded instead."""
+
+
+class ProcessWire:
+    """One JSON value per line on stdin and stdout."""
+
+    def __init__(self, child: Child) -> None:
+        self._child = child
+        self._lines: deque[lines.Line] = deque()
+
+    def agreed(self, version: str) -> None:
+        pass
+
+    async def send(self, message: Message) -> Message | None:
+        await self._write(message)
+        if "id" not in message:
+            return None
+        while True:
+            found = await self._next()
+            if is_answer(found, message):
+                return found
+            reply = reply_to(found)
+            if reply is not None:
+                await self._write(reply)
+
+    async def _write(self, message: Message) -> None:
+        try:
+            self._child.write(msgspec.json.encode(message) + b"\n")
+            await self._child.drain()
+        except errors.RunClosed:
+            raise Lost(await self._why_gone()) from None
+
+    async def _next(self) -> Message:
+        while True:
+            while not self._lines:
+                batch = await self._child.read()
+                if not batch:
+                    raise Lost(await self._why_gone())
+                self._lines += batch
+            line = self._lines.popleft()
+            if isinstance(line, lines.Spooled):
+                if line.path:
+                    Path(line.path).unlink(missing_ok=True)
+                raise Lost(f"it says more than {MOST_BYTES} bytes at once")
+            if len(line) > MOST_BYTES:
+                raise Lost(f"it says more than {MOST_BYTES} bytes at once")
+            found = _decoded(bytes(line))
+            # Some servers print a greeting, or their log, where only messages belong.
+            if found:
+                return found[0]
+
+    async def _why_gone(self) -> str:
+        ended = await self._child.end(polite_s=0.5, stop_s=0.5)
+        told = " | ".join(line for line in self._child.stderr_tail[-5:] if line.strip())
+        return f"its process ended with exit code {ended.exit_code}" + (f": {told}" if told else "")
+
+
+class HttpWire:
+    """Each message is a POST; the answer comes as JSON, or as a short stream of events with the answer in it."""
+
+    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
+        self._target = _target(url)
+        self._headers = _checked(headers)
+        self._own: dict[str, str] = {}
+        """What the server and the protocol want with each further request."""
+
+    def agreed(self, version: str) -> None:
+        self._own["MCP-Protocol-Version"] = version
+
+    async def send(self, message: Message) -> Message | None:
+        async with _exchange(self._request("POST", message)) as answer:
+            session = answer.headers.get("mcp-session-id")
+            if session and message.get("method") == "initialize":
+                self._own["Mcp-Session-Id"] = session
+            await _check_status(answer)
+            if "id" not in message:
+                return None
+            if answer.media_type == "text/event-stream":
+                return await self._from_stream(answer, message)
+            for found in _decoded(await answer.read(MOST_BYTES)):
+                if is_answer(found, message):
+                    return found
+        raise Lost(f"its answer to {message['method']} is not an MCP message")
+
+    async def leave(self) -> None:
+        """A server that keeps a session is told that it is over; it need not like it."""
+        if "Mcp-Session-Id" in self._own:
+            with contextlib.suppress(Lost, TimeoutError):
+                async with asyncio.timeout(LEAVE_S), _exchange(self._request("DELETE", None)):
+                    pass
+
+    async def _from_stream(self, answer: http_client.Answer, message: Message) -> Message:
+        stream = EventStream()
+        async for piece in answer.pieces(MOST_BYTES):
+            for _, data in stream.feed(piece):
+                for found in _decoded(data.encode()):
+                    if is_answer(found, message):
+                        return found
+                    reply = reply_to(found)
+                    if reply is not None:
+                        await self._answer(reply)
+        raise Lost(f"its stream ended before the answer to {message['method']}")
+
+    async def _answer(self, reply: Message) -> None:
+        async with _exchange(self._request("POST", reply)) as answer:
+            await _check_status(answer)
+
+    def _request(self, method: str, message: Message | None) -> http_client.Request:
+        headers = [*self._headers, *self._own.items(), ("Accept", "application/json, text/event-stream")]
+        body = None
+        if message is not None:
+            body = msgspec.json.encode(message)
+            headers.append(("Content-Type", "application/json"))
+        return http_client.Request(method=method, target=self._target, headers=tuple(headers), body=body)
+
+
+class StreamWire:
+    """The way before 2025: one stream that stays open brings all answers, and names the address for the questions."""
+
+    def __init__(
+        self, target: addresses.Target, headers: tuple[tuple[str, str], ...], found: AsyncIterator[Message]
+    ) -> None:
+        self._target = target
+        self._headers = headers
+        self._found = found
+
+    def agreed(self, version: str) -> None:
+        pass
+
+    async def send(self, message: Message) -> Message | None:
+        if "id" not in message:
+            await self._post(message)
+            return None
+        # Together: a server may write its answer into the stream before it says that it has the question.
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._post(message))
+                answer = group.create_task(self._wait_for(message))
+        except* Lost as lost:
+            raise Lost(str(lost.exceptions[0])) from None
+        return answer.result()
+
+    async def _wait_for(self, message: Message) -> Message:
+        async for found in self._found:
+            if is_answer(found, message):
+                return found
+            reply = reply_to(found)
+            if reply is not None:
+                await self._post(reply)
+        raise Lost(f"its stream ended before the answer to {message['method']}")
+
+    async def _post(self, message: Message) -> None:
+        headers = (*self._headers, ("Content-Type", "application/json"))
+        body = msgspec.json.encode(message)
+        request = http_client.Request(method="POST", target=self._target, headers=headers, body=body)
+        async with _exchange(request) as answer:
+            await _check_status(answer)
+
+
+@contextlib.asynccontextmanager
+async def open_http(url: str, headers: Mapping[str, str]) -> AsyncIterator[Wire]:
+    wire = HttpWire(url, headers)
+    yield wire
+    await wire.leave()
+
+
+@contextlib.asynccontextmanager
+async def open_stream(url: str, headers: Mapping[str, str]) -> AsyncIterator[Wire]:
+    target, checked = _target(url), _checked(headers)
+    request = http_client.Request(method="GET", target=target, headers=(*checked, ("Accept", "text/event-stream")))
+    async with _exchange(request) as answer:
+        await _check_status(answer)
+        if answer.media_type != "text/event-stream":
+            raise Lost(f"{target.shown} gives no stream of events")
+        async with contextlib.aclosing(_events(answer)) as events:
+            endpoint = await _endpoint(target, events)
+            async with contextlib.aclosing(_messages(events)) as messages:
+                yield StreamWire(endpoint, checked, messages)
+
+
+async def _events(answer: http_client.Answer) -> AsyncGenerator[tuple[str, str], None]:
+    stream = EventStream()
+    waiting = 0
+    async for piece in answer.pieces(STREAM_BYTES):
+        found = stream.feed(piece)
+        waiting = 0 if found else waiting + len(piece)
+        if waiting > MOST_BYTES:
+            raise Lost(f"it says more than {MOST_BYTES} bytes at once")
+        for event in found:
+            yield event
+
+
+async def _messages(events: AsyncIterator[tuple[str, str]]) -> AsyncGenerator[Message, None]:
+    async for name, data in events:
+        if name == "message":
+            for message in _decoded(data.encode()):
+                yield message
+
+
+async def _endpoint(target: addresses.Target, events: AsyncIterator[tuple[str, str]]) -> addresses.Target:
+    """Where questions go. A server that names another one would have the headers, and the key in them, sent there."""
+    name, data = "", ""
+    while name != "endpoint":
+        try:
+            name, data = await anext(events)
+        except StopAsyncIteration:
+            raise Lost("its stream ended before it named an address for messages") from None
+    try:
+        found = addresses.follow(target, data)
+    except (addresses.BadUrl, addresses.Blocked) as error:
+        raise Lost(f"the address that it names for messages cannot be used: {error}") from None
+    if found.origin != target.origin:
+        raise Lost(f"it wants messages to go to another server ({found.shown})")
+    return found
+
+
+@contextlib.asynccontextmanager
+async def _exchange(request: http_client.Request) -> AsyncIterator[http_client.Answer]:
+    """Wherever the user's own configuration leads: its addresses are his word, so that no rule of ours judges them."""
+    target = request.target
+    where = [str(target.address)]
+    if target.address is None:
+        try:
+            where = list(await ask_system(target.host, target.port))
+        except (OSError, UnicodeError) as error:
+            told = getattr(error, "strerror", None) or error
+            raise Lost(f"{target.host} cannot be resolved: {told}") from None
+    try:
+        async with http_client.exchange(request, where) as answer:
+            yield answer
+    except http_client.Failed as failed:
+        raise Lost(str(failed)) from None
+    except http_client.TooLarge:
+        raise Lost(f"it says more than {MOST_BYTES} bytes at once") from None
+
+
+async def _check_status(answer: http_client.Answer) -> None:
+    if 200 <= answer.status < 300:
+        return
+    if 300 <= answer.status < 400:
+        raise Lost(f"it redirects (status {answer.status}), which is not followed: its headers may hold a key")
+    told = " ".join((await answer.read(65536)).decode("utf-8", "replace").split())[:200]
+    raise Lost(f"it answered with status {answer.status}" + (f": {told}" if told else ""))
+
+
+def _target(url: str) -> addresses.Target:
+    try:
+        return addresses.read_url(url)
+    except (addresses.BadUrl, addresses.Blocked) as error:
+        raise Lost(f"its url cannot be used: {error}") from None
+
+
+def _checked(headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    try:
+        return tuple(http_client.check_header(name, value) for name, value in headers.items())
+    except http_client.BadHeader as error:
+        raise Lost(f"its headers cannot be sent: {error}") from None
+
+
+def _decoded(data: bytes) -> list[Message]:
+    """The messages in one JSON value: one, or in an older version several; none where it is something else."""
+    try:
+        value = msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError):
+        return []
+    return [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, dict)]

@@ -1,0 +1,1 @@
+"""A workflow or an execution as a graph, picture, report or page."""
