@@ -10,7 +10,7 @@ import jsonschema_rs
 import msgspec
 
 from leadrope import events
-from leadrope.cli.transcripts import read_file, universal_of
+from leadrope.cli.runs.transcripts import read_file, universal_of
 from leadrope.core.fold import fold
 from leadrope.core.universal import schemas
 from leadrope.core.universal import types as u

@@ -27,7 +27,7 @@ class LazyGroup(click.Group):
         module, attribute, _ = self._table[cmd_name]
         command: click.Command = getattr(importlib.import_module(module), attribute)
         if "_LEADROPE_COMPLETE" in os.environ:  # a shell asks what could follow
-            from leadrope.cli import completion  # noqa: PLC0415  # else nobody needs it
+            from leadrope.cli.setup import completion  # noqa: PLC0415  # else nobody needs it
 
             completion.attach(command)
         return command

@@ -21,26 +21,30 @@ if TYPE_CHECKING:
 
 # Name -> module, attribute, one line of help.
 COMMANDS = {
-    "run": ("leadrope.cli.run", "command", "Run an agent on a prompt, under supervision."),
-    "chat": ("leadrope.cli.chat", "command", "Talk with an agent, turn by turn."),
-    "flow": ("leadrope.cli.flow", "command", "Run workflows, and inspect them."),
-    "runs": ("leadrope.cli.runs", "command", "List, follow, stop, resume and export runs."),
-    "approvals": ("leadrope.cli.approvals", "command", "List and answer what waits for a person."),
-    "top": ("leadrope.cli.top", "command", "Watch all runs live."),
-    "stats": ("leadrope.cli.stats", "command", "Show what runs have cost, by day, model or label."),
-    "export": ("leadrope.cli.runs", "export", "Export a run: one page, or its events as JSON lines."),
-    "sessions": ("leadrope.cli.sessions", "command", "List, show, export, import and delete sessions."),
-    "demo": ("leadrope.cli.demo", "command", "Watch a real agent work on a lead rope; no account needed."),
-    "events": ("leadrope.cli.events", "command", "Print what happened in a run, line by line."),
-    "import-transcript": ("leadrope.cli.transcripts", "command", "Read an agent's recording into events."),
-    "agents": ("leadrope.cli.agents", "command", "List, show, make and check saved agents."),
-    "connections": ("leadrope.cli.connections", "command", "List and test connections to MCP servers."),
-    "policy": ("leadrope.cli.policy", "command", "Show, check and try the rules that hold here."),
-    "trust": ("leadrope.cli.trust", "command", "Trust a repository's own settings, hooks and servers."),
-    "login": ("leadrope.cli.login", "login", "Log in to Claude with the agent program that leadrope uses."),
-    "setup-token": ("leadrope.cli.login", "setup_token", "Make a long-lived token for machines without a browser."),
-    "completion": ("leadrope.cli.completion", "command", "Print the code for Tab completion in your shell."),
-    "doctor": ("leadrope.cli.doctor", "command", "Check the installation, and say what to do."),
+    "run": ("leadrope.cli.run.run", "command", "Run an agent on a prompt, under supervision."),
+    "chat": ("leadrope.cli.run.chat", "command", "Talk with an agent, turn by turn."),
+    "flow": ("leadrope.cli.flow.flow", "command", "Run workflows, and inspect them."),
+    "runs": ("leadrope.cli.runs.runs", "command", "List, follow, stop, resume and export runs."),
+    "approvals": ("leadrope.cli.approvals.approvals", "command", "List and answer what waits for a person."),
+    "top": ("leadrope.cli.runs.top", "command", "Watch all runs live."),
+    "stats": ("leadrope.cli.runs.stats", "command", "Show what runs have cost, by day, model or label."),
+    "export": ("leadrope.cli.runs.runs", "export", "Export a run: one page, or its events as JSON lines."),
+    "sessions": ("leadrope.cli.runs.sessions", "command", "List, show, export, import and delete sessions."),
+    "demo": ("leadrope.cli.run.demo", "command", "Watch a real agent work on a lead rope; no account needed."),
+    "events": ("leadrope.cli.runs.events", "command", "Print what happened in a run, line by line."),
+    "import-transcript": ("leadrope.cli.runs.transcripts", "command", "Read an agent's recording into events."),
+    "agents": ("leadrope.cli.agents.agents", "command", "List, show, make and check saved agents."),
+    "connections": ("leadrope.cli.agents.connections", "command", "List and test connections to MCP servers."),
+    "policy": ("leadrope.cli.policy.policy", "command", "Show, check and try the rules that hold here."),
+    "trust": ("leadrope.cli.policy.trust", "command", "Trust a repository's own settings, hooks and servers."),
+    "login": ("leadrope.cli.setup.login", "login", "Log in to Claude with the agent program that leadrope uses."),
+    "setup-token": (
+        "leadrope.cli.setup.login",
+        "setup_token",
+        "Make a long-lived token for machines without a browser.",
+    ),
+    "completion": ("leadrope.cli.setup.completion", "command", "Print the code for Tab completion in your shell."),
+    "doctor": ("leadrope.cli.setup.doctor", "command", "Check the installation, and say what to do."),
 }
 
 _HELP = """Run coding agents on a lead rope: supervised, and gated before every tool call.
@@ -114,7 +118,7 @@ def _dispatch(args: list[str]) -> int:
     from leadrope.errors import LeadropeError  # noqa: PLC0415  # the same
 
     if "_LEADROPE_COMPLETE" in os.environ:
-        from leadrope.cli import completion  # noqa: F401, PLC0415  # how our shells split words, before click asks
+        from leadrope.cli.setup import completion  # noqa: F401, PLC0415  # how our shells split words, before click asks
 
     settings = {"help_option_names": ["-h", "--help"]}  # inherited by every command
     group = LazyGroup(
@@ -189,7 +193,7 @@ def _broken(line: str) -> list[str]:
         return [line]
     import shutil  # noqa: PLC0415  # only for people
 
-    from leadrope.cli import table  # noqa: PLC0415  # the same
+    from leadrope.cli.screen import table  # noqa: PLC0415  # the same
 
     return table.wrapped(line, max(40, shutil.get_terminal_size().columns), hanging="  ")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from leadrope.cli import doctor
 from leadrope.cli.main import main
+from leadrope.cli.setup import doctor
 
 # The table, the lines below it, the key that must be named, and the beginning of the remedy.
 RUN: list[tuple[str, str, str]] = [

@@ -6,7 +6,7 @@ import json
 import time
 from typing import Any
 
-from leadrope.cli import table
+from leadrope.cli.screen import table
 
 
 async def test_a_list_says_whether_there_is_nothing_or_nothing_matches(desk: Any, playing: Any) -> None:

@@ -7,7 +7,7 @@ import re
 import shlex
 from typing import Any
 
-from leadrope.cli import table
+from leadrope.cli.screen import table
 
 NARROW = {"COLUMNS": "40"}
 ANSWER = (

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from leadrope import errors
-from leadrope.cli import ci
 from leadrope.cli.exits import Demands
+from leadrope.cli.run import ci
 from leadrope.core import events
 from leadrope.core.cost.usage import Usage
 from leadrope.core.events import Recorded

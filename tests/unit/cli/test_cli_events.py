@@ -11,8 +11,8 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from leadrope.cli import events as cli_events
 from leadrope.cli.main import main
+from leadrope.cli.runs import events as cli_events
 from leadrope.core import events, home
 from leadrope.core.request import RunRequest
 from leadrope.core.secrets.redaction import Redactor

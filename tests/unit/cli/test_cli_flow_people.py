@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
-from leadrope.cli.flow_people import Answers, NotOffered, title_of, typed
+from leadrope.cli.flow.people import Answers, NotOffered, title_of, typed
 from leadrope.runs.approvals.forms import Field
 from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows.steps.base import Asked

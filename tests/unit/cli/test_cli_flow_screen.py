@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from leadrope.cli.screen import Screen
+from leadrope.cli.screen.screen import Screen
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from leadrope.cli import flow_tree
-from leadrope.cli.screen import Style
+from leadrope.cli.flow import tree as flow_tree
+from leadrope.cli.screen.screen import Style
 from leadrope.workflows import library
 
 

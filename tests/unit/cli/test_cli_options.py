@@ -11,7 +11,7 @@ import pytest
 
 from leadrope import errors
 from leadrope.cli import options, origins, values
-from leadrope.cli.run import build, command
+from leadrope.cli.run.run import build, command
 from leadrope.core import config as configs
 from leadrope.core.request import Limits, McpServer, RunRequest
 from leadrope.core.secrets.redaction import Secret

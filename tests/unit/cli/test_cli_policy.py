@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from leadrope import errors
-from leadrope.cli.policy import command
+from leadrope.cli.policy.policy import command
 from leadrope.core import home
 from leadrope.policy.files import defaults
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from leadrope import errors
-from leadrope.cli.policy import command
+from leadrope.cli.policy.policy import command
 from leadrope.core import config as configs
 from leadrope.core import home
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leadrope.cli.prompt import Line, width_of
+from leadrope.cli.screen.prompt import Line, width_of
 
 UP, DOWN, LEFT, RIGHT = "\x1b[A", "\x1b[B", "\x1b[D", "\x1b[C"
 

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from leadrope.cli.render import Renderer, ending_lines
-from leadrope.cli.screen import Screen, wants_colour
+from leadrope.cli.screen.render import Renderer, ending_lines
+from leadrope.cli.screen.screen import Screen, wants_colour
 from leadrope.core import actors, events
 from leadrope.core.cost.usage import Usage
 from leadrope.core.result import Denial, RunError, RunResult, Warning_

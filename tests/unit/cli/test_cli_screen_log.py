@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from leadrope.cli.screen import Screen, ScreenLog
+from leadrope.cli.screen.screen import Screen, ScreenLog
 
 
 def test_a_record_that_nobody_can_read_raises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

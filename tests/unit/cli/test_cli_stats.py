@@ -12,9 +12,9 @@ import click
 import pytest
 
 from leadrope import errors
-from leadrope.cli import stats
-from leadrope.cli.screen import Style
-from leadrope.cli.table import width_of
+from leadrope.cli.runs import stats
+from leadrope.cli.screen.screen import Style
+from leadrope.cli.screen.table import width_of
 from leadrope.core.cost.usage import CostLabel, Usage
 from leadrope.core.request import RunRequest
 from leadrope.core.result import RunResult

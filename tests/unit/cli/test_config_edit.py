@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from leadrope import errors
-from leadrope.cli import config_edit
+from leadrope.cli.agents import config_edit
 
 FILES = [
     "",

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from leadrope.cli.markdown_stream import HOLD, MarkdownStream
+from leadrope.cli.screen.markdown_stream import HOLD, MarkdownStream
 
 Shown = list[tuple[str, str]]
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leadrope.cli import transcripts as files
+from leadrope.cli.runs import transcripts as files
 from leadrope.core import events
 from leadrope.core.fold import fold
 from leadrope.core.universal import schemas

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from leadrope import Limits, RunRequest
-from leadrope.cli.run import build, command
+from leadrope.cli.run.run import build, command
 from leadrope.core import config
 from leadrope.core.config import Config
 from leadrope.core.tools import ToolCall

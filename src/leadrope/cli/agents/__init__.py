@@ -1,0 +1,1 @@
+"""`leadrope agents` and `leadrope connections`."""

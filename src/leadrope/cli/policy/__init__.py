@@ -1,0 +1,1 @@
+"""`leadrope policy` and `leadrope trust`."""

@@ -1,0 +1,1 @@
+"""`leadrope run`, `chat` and `demo`: one run at the terminal."""

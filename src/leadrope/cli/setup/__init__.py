@@ -1,0 +1,1 @@
+"""`leadrope doctor`, `login`, `setup-token` and `completion`."""
