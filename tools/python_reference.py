@@ -13,9 +13,9 @@ from typing import Any
 import leadrope
 from leadrope import errors, events
 from leadrope.core import request, result
+from leadrope.core.request_keywords import RunFields
 from leadrope.core.request_parts import field_docs
-from leadrope.core.request_parts.keywords import RunFields
-from leadrope.runtime.embedding.keywords import RunOptions
+from leadrope.runtime.keywords import RunOptions
 
 # Every public name stands in one of these; a test of the page fails for one that does not.
 GROUPS = {

@@ -21,9 +21,9 @@ from leadrope.policy.files import sources
 from leadrope.policy.resolve import EffectivePolicy
 from leadrope.runtime.gate.approvers import Answer
 from leadrope.runtime.sandboxing.access import Access
+from leadrope.workflows.engine.rehearsed import Rehearsal
 from leadrope.workflows.engine.unit_progress import Key
 from leadrope.workflows.language import templates
-from leadrope.workflows.start.rehearsed import Rehearsal
 from leadrope.workflows.steps import registry
 from leadrope.workflows.steps.base import Asked, Done, StepFailed
 

@@ -18,9 +18,9 @@ import pytest
 
 import leadrope
 from leadrope.core.request import McpServer, RunRequest, check
+from leadrope.core.request_keywords import RunFields
 from leadrope.core.request_parts.field_docs import fields_of
-from leadrope.core.request_parts.keywords import RunFields
-from leadrope.runtime.embedding.keywords import read
+from leadrope.runtime.keywords import read
 
 PROGRAM = Path(__file__).parents[1] / "data" / "users_program.txt"
 

@@ -13,12 +13,11 @@ from typing import Any, cast, get_args
 import msgspec
 
 from leadrope import spelling
-from leadrope.core import denials, events
-from leadrope.core.cost.usage_rollup import Spending
+from leadrope.core import denials, ending_text, events
 from leadrope.core.events import Problem, Recorded
 from leadrope.core.result import Denial, ErrorKind, Outcome, RunError, RunResult, Warning_
-from leadrope.core.text import ending_text
 from leadrope.core.tools import ToolCall
+from leadrope.core.usage_rollup import Spending
 
 WARNINGS_LIMIT = 50
 """A run that warns more often than this says nothing new, and its result must stay small."""

@@ -21,7 +21,7 @@ from leadrope.core.text.toml_lines import dotted
 from leadrope.regex import regex
 
 if TYPE_CHECKING:
-    from leadrope.core.request_parts.keywords import RunFields
+    from leadrope.core.request_keywords import RunFields
 
 T = TypeVar("T")
 

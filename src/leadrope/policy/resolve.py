@@ -16,8 +16,8 @@ from msgspec import UNSET
 
 from leadrope import errors
 from leadrope.core.request import Mode
-from leadrope.policy.files.schema import PolicyRules
 from leadrope.policy.rules import RULES, Rule
+from leadrope.policy.schema import PolicyRules
 
 Entries = tuple[str, ...]
 

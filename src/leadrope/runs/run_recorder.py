@@ -13,10 +13,10 @@ import msgspec
 from leadrope import errors
 from leadrope.core import events
 from leadrope.core.cost.usage import sum_label
-from leadrope.core.cost.usage_rollup import label_of
 from leadrope.core.result import RunResult
 from leadrope.core.secrets.redacted_json import clean_value
 from leadrope.core.secrets.redaction import Redactor
+from leadrope.core.usage_rollup import label_of
 from leadrope.runs.observe.observers import Watch
 from leadrope.runs.records.masking import Masking
 from leadrope.runs.records.sqlite import Sqlite

@@ -29,9 +29,9 @@ from leadrope.core import actors, events, home
 from leadrope.core import config as configs
 from leadrope.core.execution_events import ExecutionRecord
 from leadrope.core.request import RunRequest, check_text
+from leadrope.core.request_secrets import redactor_of
 from leadrope.core.result import RunResult, not_started
 from leadrope.core.secrets.redaction import Redactor, redact
-from leadrope.core.secrets.request_secrets import redactor_of
 from leadrope.runs import background, feed, grants, leases, recover, run_controls, session_names, settings
 from leadrope.runs.approvals import answers, waiting
 from leadrope.runs.approvals.stored_approver import StoredApprover

@@ -20,8 +20,8 @@ from leadrope.core.request_parts.sequences import SequenceNotStr, as_tuple
 from leadrope.core.result import RunResult
 from leadrope.providers import base, registry
 from leadrope.providers.registry import DEFAULT_PROVIDER
-from leadrope.runtime.embedding.keywords import RunKeywords
 from leadrope.runtime.gate.approvers import Approve, Approver
+from leadrope.runtime.keywords import RunKeywords
 from leadrope.runtime.run import Run, open_run
 
 MAX_TURNS = 10

@@ -27,12 +27,12 @@ from leadrope.core import config as configs
 from leadrope.core.cost.usage import CostLabel, sum_label
 from leadrope.core.fold import Fold
 from leadrope.core.request import Mode, ModeAlias, RunRequest, normal_mode, with_tuples
-from leadrope.core.request_parts.keywords import RunFields
+from leadrope.core.request_keywords import RunFields
 from leadrope.core.result import RunResult
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.runtime import retries
-from leadrope.runtime.embedding.keywords import Asked, RunKeywords, RunOptions, read
 from leadrope.runtime.gate.approvers import as_approver
+from leadrope.runtime.keywords import Asked, RunKeywords, RunOptions, read
 from leadrope.runtime.limits.budget import Meter
 from leadrope.runtime.run import Run, opened
 

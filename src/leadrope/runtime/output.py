@@ -11,11 +11,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from leadrope.core import events
+from leadrope.core import ending_text, events
 from leadrope.core.output import coercion, json_in_text, schema, schema_copy
 from leadrope.core.request import RunRequest
 from leadrope.core.result import Rung
-from leadrope.core.text import ending_text
 from leadrope.core.tools import ToolCall
 
 OUTPUT_TOOL = "StructuredOutput"

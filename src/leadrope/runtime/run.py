@@ -30,38 +30,37 @@ from leadrope.core import config as configs
 from leadrope.core.request import RunRequest, check_text, normal_mode
 from leadrope.core.request_parts import extra_dirs
 from leadrope.core.request_parts.agent_sandbox import AgentSandbox
+from leadrope.core.request_secrets import redactor_of
 from leadrope.core.result import RunResult
 from leadrope.core.secrets.redaction import Redactor
-from leadrope.core.secrets.request_secrets import redactor_of
 from leadrope.core.tools import ToolCall
 from leadrope.policy.decide import Policy
 from leadrope.policy.resolve import EffectivePolicy
 from leadrope.process import child as processes
 from leadrope.process import reaper
 from leadrope.providers import base, registry
-from leadrope.runtime import prepare, retries
+from leadrope.runtime import gate_trial, prepare, retries
 from leadrope.runtime.agents import saved_agents
 from leadrope.runtime.attempt import Attempt
-from leadrope.runtime.broker.gateway import Gateway
 from leadrope.runtime.broker.reachability import Reach
 from leadrope.runtime.connections import functions as functions_of
 from leadrope.runtime.connections.connection_stderr import ConnectionStderr
 from leadrope.runtime.connections.functions import Function
 from leadrope.runtime.embedding.hooks import AfterTool, BeforeTool
-from leadrope.runtime.embedding.keywords import Asked, RunKeywords, read
-from leadrope.runtime.gate import gate_trial
 from leadrope.runtime.gate.approved_writes import ApprovedWrites
 from leadrope.runtime.gate.approvers import Answer, Approver, as_approver
 from leadrope.runtime.gate.gate import BeforeEffect
 from leadrope.runtime.gate.machine_facts import Surroundings
+from leadrope.runtime.gateway import Gateway
 from leadrope.runtime.journal.journal import Journal
 from leadrope.runtime.journal.watcher import OnEvent, Watcher
+from leadrope.runtime.keywords import Asked, RunKeywords, read
 from leadrope.runtime.limits.budget import Meter
 from leadrope.runtime.limits.shared_budget import SharedBudget
+from leadrope.runtime.run_session import RunSession, to_resume
 from leadrope.runtime.rundir import RunDir
 from leadrope.runtime.sandboxing import git_guards, sandboxing
 from leadrope.runtime.sessions.files import Sessions
-from leadrope.runtime.sessions.run_session import RunSession, to_resume
 
 ConfigSource = configs.Config | None | msgspec.UnsetType
 """The configuration of a run: a value, None for no file at all; unset: the one that the environment names."""

@@ -10,7 +10,7 @@ from typing import Unpack
 from leadrope import errors
 from leadrope.core.request import RunRequest
 from leadrope.core.result import RunError, RunResult, not_started
-from leadrope.runtime.embedding.keywords import Asked, RunKeywords, read
+from leadrope.runtime.keywords import Asked, RunKeywords, read
 from leadrope.runtime.limits.shared_budget import SharedBudget
 from leadrope.runtime.run import opened
 

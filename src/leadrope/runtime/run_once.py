@@ -9,7 +9,7 @@ from leadrope import errors
 from leadrope.core.output.output_types import schema_of
 from leadrope.core.request import RunRequest
 from leadrope.core.result import RunResult, TypedResult, with_type
-from leadrope.runtime.embedding.keywords import RunKeywords
+from leadrope.runtime.keywords import RunKeywords
 from leadrope.runtime.run import open_run
 
 V = TypeVar("V")

@@ -9,8 +9,7 @@ from typing import Any
 from msgspec import UNSET
 
 from leadrope import errors
-from leadrope.workflows.check import schema_match
-from leadrope.workflows.language import templates
+from leadrope.workflows.language import schema_match, templates
 from leadrope.workflows.model import Input, Workflow
 from leadrope.workflows.problems import nearest
 

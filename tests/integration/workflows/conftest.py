@@ -16,9 +16,9 @@ from leadrope.runs.service import Service
 from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows import library
 from leadrope.workflows.engine.engine import Flow
+from leadrope.workflows.report import FlowResult
 from leadrope.workflows.start import start
 from leadrope.workflows.steps.base import Asked
-from leadrope.workflows.views.report import FlowResult
 from step_place import Here
 
 

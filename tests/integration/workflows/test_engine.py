@@ -12,7 +12,7 @@ from leadrope.core import execution_events
 from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows.engine.execution_context import Host
 from leadrope.workflows.problems import BadWorkflow
-from leadrope.workflows.views.report import FlowResult
+from leadrope.workflows.report import FlowResult
 
 FAILS = "- type: read-file\n- file_path: missing.txt\n"
 

@@ -10,7 +10,7 @@ import pytest
 from leadrope import errors
 from leadrope.core import execution_events
 from leadrope.runtime.gate.approvers import Answer
-from leadrope.workflows.views.report import FlowResult
+from leadrope.workflows.report import FlowResult
 
 
 def states(result: FlowResult) -> dict[str, str]:

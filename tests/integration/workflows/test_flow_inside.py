@@ -13,8 +13,8 @@ from leadrope import errors
 from leadrope.core import execution_events
 from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows import library
+from leadrope.workflows.report import FlowResult
 from leadrope.workflows.start import start
-from leadrope.workflows.views.report import FlowResult
 
 CALL = "## Steps\n\n### call\n\n- type: workflow\n- workflow: in.flow.md\n{more}"
 INNER = """## Steps

@@ -10,7 +10,7 @@ import pytest
 from leadrope import errors
 from leadrope.core import execution_events
 from leadrope.runtime.gate.approvers import Answer
-from leadrope.workflows.views.report import FlowResult
+from leadrope.workflows.report import FlowResult
 
 RULE = "\n## Settings\n\n- policy: {require_approval: ['Bash(touch *)']}\n"
 MARK = "### mark\n\n- type: shell\n- command: touch marker{n}; echo x{n} >> log\n"

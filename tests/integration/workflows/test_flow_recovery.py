@@ -19,7 +19,7 @@ import pytest
 
 from leadrope.runs.executions.values import FlowFilter
 from leadrope.runs.service import Service
-from leadrope.workflows.views.report import FlowResult
+from leadrope.workflows.report import FlowResult
 
 ITEMS = ["i0", "i1", "i2", "i3"]
 TURNS = 3

@@ -12,8 +12,8 @@ from leadrope.core import config as configs
 from leadrope.core.execution_events import StepEnded, StepProgress
 from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows import library
+from leadrope.workflows.report import FlowResult
 from leadrope.workflows.start import surroundings
-from leadrope.workflows.views.report import FlowResult
 
 ROUNDS = """# Rounds
 

@@ -10,7 +10,7 @@ from typing import Any
 from http_peer import Seen, answer, serving
 from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows import library
-from leadrope.workflows.views.report import FlowResult
+from leadrope.workflows.report import FlowResult
 
 
 def steps(*entries: str, outputs: dict[str, str] | None = None) -> str:

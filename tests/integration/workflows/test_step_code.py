@@ -11,7 +11,7 @@ import pytest
 
 from leadrope.process.command_pool import code_runner
 from leadrope.workflows.problems import BadWorkflow
-from leadrope.workflows.views.report import FlowResult
+from leadrope.workflows.report import FlowResult
 
 INPUT = "# T\n## Inputs\n### x\n- type: any\n- required: true\n"
 

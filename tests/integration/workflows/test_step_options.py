@@ -11,8 +11,8 @@ from leadrope.core import execution_events
 from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows.engine.step_attempt import pause_before
 from leadrope.workflows.model import Retry
+from leadrope.workflows.report import FlowResult
 from leadrope.workflows.steps.base import Asked
-from leadrope.workflows.views.report import FlowResult
 
 
 def states(result: FlowResult) -> dict[str, str]:

@@ -13,8 +13,8 @@ from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows.language import templates
 from leadrope.workflows.language.shell_quoting import Unquotable
 from leadrope.workflows.problems import BadWorkflow
+from leadrope.workflows.report import FlowResult
 from leadrope.workflows.steps import shell
-from leadrope.workflows.views.report import FlowResult
 
 NASTY = 'it\'s "a" $(touch canary) `touch canary`; touch canary\n#'
 

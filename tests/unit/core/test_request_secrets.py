@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from leadrope.core.request import McpServer, RunRequest
+from leadrope.core.request_secrets import is_secret_name, known_secrets
 from leadrope.core.secrets.redaction import Secret
-from leadrope.core.secrets.request_secrets import is_secret_name, known_secrets
 
 
 @pytest.mark.parametrize("name", ["TOKEN", "GITHUB_TOKEN", "db_password", "STRIPE-API-KEY", "CLIENT_SECRET"])

@@ -15,9 +15,9 @@ from leadrope.core.config import RunDefaults
 from leadrope.policy.files import defaults, examples, policy_file, sources
 from leadrope.policy.files.document import Document, Problems
 from leadrope.policy.files.project import read_project
-from leadrope.policy.files.schema import FILE_KEYS
 from leadrope.policy.resolve import resolve, said
 from leadrope.policy.rules import RULES
+from leadrope.policy.schema import FILE_KEYS
 
 DOCS = (Path(__file__).parents[3] / "docs" / "policy.md").read_text()
 

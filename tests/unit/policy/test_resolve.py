@@ -15,7 +15,6 @@ from leadrope.core.tools import ToolCall
 from leadrope.policy.call_analysis import Facts
 from leadrope.policy.decide import Policy, decide
 from leadrope.policy.files import defaults
-from leadrope.policy.files.schema import PolicyRules
 from leadrope.policy.limits import capped
 from leadrope.policy.resolve import (
     EffectivePolicy,
@@ -29,6 +28,7 @@ from leadrope.policy.resolve import (
     with_defaults,
 )
 from leadrope.policy.rules import RULES
+from leadrope.policy.schema import PolicyRules
 from leadrope.policy.verdicts import strictness
 
 # -- any policy, any call ------------------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ import pytest
 from leadrope import errors
 from leadrope.core import config as configs
 from leadrope.core.request import McpServer, RunRequest
+from leadrope.core.request_secrets import redactor_of
 from leadrope.core.secrets.redaction import Redactor, Secret
-from leadrope.core.secrets.request_secrets import redactor_of
 from leadrope.runs.records import stored_secrets
 from leadrope.runs.records.redacted_rows import as_json
 

@@ -14,10 +14,10 @@ from leadrope.workflows import library
 from leadrope.workflows.engine.journal_mapping import recordable
 from leadrope.workflows.engine.step_attempt import Tried
 from leadrope.workflows.engine.unit_progress import Key
+from leadrope.workflows.report import PendingApproval
 from leadrope.workflows.steps.base import Done
 from leadrope.workflows.views import report_page
 from leadrope.workflows.views.execution_report import Account, Child, account
-from leadrope.workflows.views.report import PendingApproval
 
 TEXT = """# Nightly
 

@@ -17,7 +17,7 @@ from leadrope.workflows import library
 
 if TYPE_CHECKING:
     from leadrope.runtime.sandboxing.access import Access
-    from leadrope.workflows.start.access_requests import Asked
+    from leadrope.workflows.check.access_requests import Asked
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -110,7 +110,7 @@ def settled(
     thing that the user would have to allow.
     """
     from leadrope.runtime.sandboxing import access as accesses  # noqa: PLC0415  # only where something runs
-    from leadrope.workflows.start import access_requests  # noqa: PLC0415  # the same
+    from leadrope.workflows.check import access_requests  # noqa: PLC0415  # the same
 
     own = homes.leadrope_home(environ)
     asked = access_requests.asked_by(loaded.workflow, workspace=workspace, environ=environ, leadrope_home=own)
@@ -168,7 +168,7 @@ def lines(asked: Asked) -> list[str]:
 
 
 def _flags(asked: Asked) -> str:
-    from leadrope.workflows.start import access_requests  # noqa: PLC0415  # few workflows ask for more
+    from leadrope.workflows.check import access_requests  # noqa: PLC0415  # few workflows ask for more
 
     words = [access_requests.flags(asked.access), *(f"{name}=VALUE" for name in asked.inputs)]
     return " ".join(word for word in words if word)

@@ -31,7 +31,7 @@ from leadrope.core.request import Billing
 from leadrope.runtime.terminal_text import clean
 from leadrope.workflows import inputs as given_inputs
 from leadrope.workflows import library
-from leadrope.workflows.views.report import FlowResult
+from leadrope.workflows.report import FlowResult
 
 if TYPE_CHECKING:
     from leadrope.rehearsal.model import ModelServer
@@ -225,7 +225,7 @@ def run(workflow: str, inputs: tuple[str, ...], **given: Any) -> int:
         from leadrope.workflows.start import start  # noqa: PLC0415  # the engine, only where it runs
 
         if server is not None:
-            from leadrope.workflows.start.rehearsed import Rehearsal  # noqa: PLC0415  # the same
+            from leadrope.workflows.engine.rehearsed import Rehearsal  # noqa: PLC0415  # the same
 
             more |= {"rehearsal": Rehearsal(server), "on_ask": "deny"}
         async with (
@@ -254,7 +254,7 @@ def _rehearsed(name: str, loaded: library.Loaded, folder: Path, own: Path) -> Mo
     """The server of a script that fits the workflow; not started yet."""
     from leadrope.rehearsal.model import ModelServer  # noqa: PLC0415  # only rehearsals need it
     from leadrope.rehearsal.script import BadScript  # noqa: PLC0415  # the same
-    from leadrope.workflows.start import called, rehearsed  # noqa: PLC0415  # the same
+    from leadrope.workflows.engine import called, rehearsed  # noqa: PLC0415  # the same
 
     script = rehearse.read(name, folder)
     texts = called.gather(loaded.workflow, Path(loaded.file).parent if loaded.file else folder, own)
@@ -578,6 +578,6 @@ def _pair(label: str) -> tuple[str, str]:
 
 def _secrets(environ: Mapping[str, str]) -> list[str]:
     """What no journal may hold: every value of leadrope's own .env, and the credentials of this environment."""
-    from leadrope.core.secrets.request_secrets import ambient_secrets  # noqa: PLC0415  # only where something runs
+    from leadrope.core.request_secrets import ambient_secrets  # noqa: PLC0415  # only where something runs
 
     return ambient_secrets({**home.load_env(home.leadrope_home(environ)), **environ})

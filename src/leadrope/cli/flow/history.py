@@ -26,7 +26,7 @@ from leadrope.workflows.language import markdown
 
 if TYPE_CHECKING:
     from leadrope.runs.service import Service
-    from leadrope.workflows.views.report import PendingApproval
+    from leadrope.workflows.report import PendingApproval
 
 _NONE_YET = "Nothing was run yet. `leadrope flow run FILE` runs a workflow, `leadrope flow list` shows what there is."
 _AS_JSON = flags.output("text", "json", help="json: one object per line.")
@@ -274,7 +274,7 @@ def _why(result: object) -> str:
 
 def approvals_of(service: Service, flow: FlowInfo) -> list[PendingApproval]:
     """What a person is asked now, also by the workflows that it has called."""
-    from leadrope.workflows.views.report import pending_of  # noqa: PLC0415  # only where something waits
+    from leadrope.workflows.report import pending_of  # noqa: PLC0415  # only where something waits
 
     if flow.state == "ended":
         return []

@@ -20,9 +20,9 @@ from leadrope.cli.screen.screen import PIPED_WIDTH, Style, wants_colour
 from leadrope.core import home
 from leadrope.runtime.sandboxing.access import Access
 from leadrope.workflows import library, model
+from leadrope.workflows.check import access_requests
 from leadrope.workflows.language.markdown import Document, is_workflow_file
 from leadrope.workflows.problems import Problem, nearest
-from leadrope.workflows.start import access_requests
 from leadrope.workflows.steps import registry
 
 FORMATS = {"svg": (".svg",), "mermaid": (".mmd", ".mermaid", ".md")}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from leadrope.cli.flow.view import FlowView
     from leadrope.runs.executions.values import FlowInfo
     from leadrope.runs.service import Service
-    from leadrope.workflows.views.report import FlowResult
+    from leadrope.workflows.report import FlowResult
 
 _EPILOG = """\b
 Examples:
@@ -82,7 +82,7 @@ def _tell_end(service: Service, row: FlowInfo, view: FlowView, *, is_text: bool,
 
 
 def _result(stored: object) -> FlowResult | None:
-    from leadrope.workflows.views.report import FlowResult  # noqa: PLC0415  # only here
+    from leadrope.workflows.report import FlowResult  # noqa: PLC0415  # only here
 
     try:
         return msgspec.convert(stored, FlowResult)

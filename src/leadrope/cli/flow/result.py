@@ -14,7 +14,7 @@ from leadrope.core.execution_events import ExecutionEnded, ExecutionRecord, Fail
 from leadrope.workflows import model
 from leadrope.workflows.language import templates
 from leadrope.workflows.problems import nearest
-from leadrope.workflows.views.report import FlowResult, StepError
+from leadrope.workflows.report import FlowResult, StepError
 
 FORMATS = ("text", "json", "stream-json")
 

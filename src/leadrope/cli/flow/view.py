@@ -20,7 +20,7 @@ from leadrope.cli.screen.screen import Screen
 from leadrope.core import execution_events as events
 from leadrope.runs.executions.values import FlowInfo
 from leadrope.runtime.terminal_text import clean, exact, one_line, whole_input
-from leadrope.workflows.views.report import FlowResult, PendingApproval, StepReport, answer_command
+from leadrope.workflows.report import FlowResult, PendingApproval, StepReport, answer_command
 
 WAIT_LINES = 8
 WAIT_CHARACTERS = 600

@@ -13,7 +13,8 @@ from leadrope.cli.flow import access
 from leadrope.core import home
 from leadrope.runtime.terminal_text import exact
 from leadrope.workflows import library
-from leadrope.workflows.start import access_requests, trusted_files
+from leadrope.workflows.check import access_requests
+from leadrope.workflows.start import trusted_files
 
 
 def decide(file: str, *, show: bool, forget: bool, yes: bool) -> int:

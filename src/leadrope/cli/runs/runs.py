@@ -21,8 +21,8 @@ from leadrope.cli.screen.render import Renderer
 from leadrope.cli.screen.screen import Screen
 from leadrope.core import config as configs
 from leadrope.core import home
+from leadrope.core.request_secrets import redactor_of
 from leadrope.core.result import Outcome
-from leadrope.core.secrets.request_secrets import redactor_of
 from leadrope.core.text.rehearsal_label import is_rehearsed
 from leadrope.runs import detached, leases, recover
 from leadrope.runs.records.values import Filter, RunInfo, State, Truncated

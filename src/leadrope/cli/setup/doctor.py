@@ -28,8 +28,8 @@ from leadrope.process.sandbox import availability, command_domain, probe
 from leadrope.providers.claude_code import credentials, locate
 from leadrope.runs import background, settings
 from leadrope.runs.records.statements import migrations
+from leadrope.runtime import gate_trial
 from leadrope.runtime.agents import config_paths, saved_agents
-from leadrope.runtime.gate import gate_trial
 from leadrope.storage import database
 from leadrope.version import __version__
 

@@ -10,9 +10,9 @@ import msgspec
 
 from leadrope.confined import real_path
 from leadrope.policy.files.examples import Example
-from leadrope.policy.files.schema import PolicyRules
 from leadrope.policy.paths import literal
 from leadrope.policy.resolve import settings_only
+from leadrope.policy.schema import PolicyRules
 
 PATH = Path(__file__).with_name("default.toml")
 

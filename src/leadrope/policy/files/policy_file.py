@@ -19,8 +19,8 @@ from leadrope.core.config import Agent, LimitDefaults
 from leadrope.policy.files import defaults, examples
 from leadrope.policy.files.document import Document, Key, Problem, Problems, inner_key, shown, suggest
 from leadrope.policy.files.examples import Example
-from leadrope.policy.files.schema import FILE_KEYS, McpRules, NetworkRules, PolicyRules
 from leadrope.policy.resolve import EffectivePolicy, Layer, resolve, said, validate, with_defaults
+from leadrope.policy.schema import FILE_KEYS, McpRules, NetworkRules, PolicyRules
 from leadrope.regex import regex
 
 # Far more than a policy has, and little enough that a stranger's file cannot keep a decision busy.

@@ -12,8 +12,8 @@ from leadrope import errors
 from leadrope.policy.files import defaults, policy_file
 from leadrope.policy.files.document import Problem, Problems, suggest
 from leadrope.policy.files.project import ProjectFile, read_project
-from leadrope.policy.files.schema import PolicyRules
 from leadrope.policy.resolve import SHIPPED, EffectivePolicy, Layer, resolve, rules_of, with_defaults, without
+from leadrope.policy.schema import PolicyRules
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True):

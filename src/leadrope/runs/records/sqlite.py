@@ -18,9 +18,9 @@ import msgspec
 from leadrope import errors
 from leadrope.core import actors
 from leadrope.core.events import Event, Recorded, RunEnded
+from leadrope.core.request_secrets import redactor_of
 from leadrope.core.result import RunResult
 from leadrope.core.secrets.redaction import Redactor, redact
-from leadrope.core.secrets.request_secrets import redactor_of
 from leadrope.runs.approvals.rows import ApprovalWrites
 from leadrope.runs.records import claims
 from leadrope.runs.records.reading import Reads

@@ -16,8 +16,7 @@ import msgspec
 from leadrope import errors
 from leadrope.confined import Folder, real_path
 from leadrope.policy import git_programs
-from leadrope.process import git_effective
-from leadrope.process.sandbox import git_config_copy
+from leadrope.process.sandbox import git_config_copy, git_effective
 from leadrope.process.sandbox.git_config_copy import Unreadable
 from leadrope.process.sandbox.values import Sight
 from leadrope.regex import regex

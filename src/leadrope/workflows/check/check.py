@@ -10,10 +10,10 @@ import msgspec
 from msgspec import UNSET
 
 from leadrope.workflows import links, routing
-from leadrope.workflows.check import access, groups, habits, loops, order, routes, schema_match
+from leadrope.workflows.check import access, groups, loops, order, routes
 from leadrope.workflows.check.order import LOOP_HINT
 from leadrope.workflows.check.step import StepCheck, StepType, tagged
-from leadrope.workflows.language import templates
+from leadrope.workflows.language import habits, schema_match, templates
 from leadrope.workflows.language.markdown import Document
 from leadrope.workflows.language.markdown_values import KeyLines
 from leadrope.workflows.language.model_builder import NOTHING

@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 
 from leadrope import errors
-from leadrope.workflows.check import habits, schema_match
-from leadrope.workflows.language import choices, templates
+from leadrope.workflows.language import choices, habits, schema_match, templates
 from leadrope.workflows.language.markdown_values import KeyLines, tell_indented
 from leadrope.workflows.model import Step, attribute
 from leadrope.workflows.problems import Findings, Path, Problem, nearest
@@ -240,8 +239,8 @@ class StepCheck:
 
     def policy(self, rules: dict[str, Any], path: Path) -> None:
         # 60 ms that only those pay whose file has rules of its own; they are read again when it runs.
-        from leadrope.policy.files.schema import PolicyRules  # noqa: PLC0415
         from leadrope.policy.resolve import rules_of  # noqa: PLC0415
+        from leadrope.policy.schema import PolicyRules  # noqa: PLC0415
 
         found = schema_match.misfits(rules, msgspec.json.schema(PolicyRules))
         for misfit in found:

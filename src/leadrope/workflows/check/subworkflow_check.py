@@ -8,10 +8,9 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from leadrope.workflows.check import schema_match
 from leadrope.workflows.check.step import StepCheck
 from leadrope.workflows.inputs import takes
-from leadrope.workflows.language import templates
+from leadrope.workflows.language import schema_match, templates
 from leadrope.workflows.language.markdown import SUFFIXES
 from leadrope.workflows.model import BATCH_ITEM_KEYS, DEPTH_MOST, Input, Step, Workflow
 from leadrope.workflows.problems import Findings, Path

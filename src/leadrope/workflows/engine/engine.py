@@ -24,23 +24,23 @@ from leadrope.runs.executions import bodies
 from leadrope.runs.executions.journal import FlowInfo, NewFlow, Settled, UnitOutcome
 from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows import library, model
+from leadrope.workflows.check import access_requests
 from leadrope.workflows.engine import batch_results, journal_chunks, journal_mapping, repeating, step_attempt
+from leadrope.workflows.engine.controls import ControlledExecution
 from leadrope.workflows.engine.execution_context import Host
 from leadrope.workflows.engine.execution_events import Teller
 from leadrope.workflows.engine.ledger import Ledger
 from leadrope.workflows.engine.limits import Limits
+from leadrope.workflows.engine.main_output import main_output
 from leadrope.workflows.engine.plan import Outcome, Plan, Progress
 from leadrope.workflows.engine.unit_progress import WHOLE, Key
 from leadrope.workflows.language import choices, templates
 from leadrope.workflows.links import Links, links_of
 from leadrope.workflows.model import DEPTH_MOST
 from leadrope.workflows.people.human_input import LOOK_S, Waits
-from leadrope.workflows.start import access_requests
-from leadrope.workflows.start.controls import ControlledExecution
+from leadrope.workflows.report import FlowOutcome, FlowResult, LastStep, PendingApproval, StepReport, StepState
 from leadrope.workflows.steps import registry
 from leadrope.workflows.steps.base import Asked, Done, Parked, StepFailed
-from leadrope.workflows.views.main_output import main_output
-from leadrope.workflows.views.report import FlowOutcome, FlowResult, LastStep, PendingApproval, StepReport, StepState
 
 OWNER_ENDED = "its owner was told to end"
 PAUSE_LOOK_S = 1.0

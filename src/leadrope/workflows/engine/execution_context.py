@@ -20,8 +20,8 @@ from leadrope.core.execution_events import (
     StepAnswered,
     StepEnded,
 )
+from leadrope.core.request_secrets import ambient_secrets
 from leadrope.core.secrets.redaction import SHORTEST, Redactor
-from leadrope.core.secrets.request_secrets import ambient_secrets
 from leadrope.runs.executions.log import ExecutionLog
 from leadrope.runs.executions.values import FlowInfo
 from leadrope.runs.service import Service
@@ -30,15 +30,15 @@ from leadrope.runtime.gate.approvers import Answer, Approver
 from leadrope.runtime.sandboxing import access as accesses
 from leadrope.runtime.sandboxing.access import Access
 from leadrope.workflows import library
+from leadrope.workflows.engine.called import CalledTexts
 from leadrope.workflows.engine.gate import Gate
 from leadrope.workflows.library import Loaded
 from leadrope.workflows.people.shared_answers import SharedAnswers
-from leadrope.workflows.start.called import CalledTexts
 from leadrope.workflows.steps.base import Asked
 from leadrope.workflows.tools.secret_values import SecretValues, spellings
 
 if TYPE_CHECKING:
-    from leadrope.workflows.start.rehearsed import Rehearsal
+    from leadrope.workflows.engine.rehearsed import Rehearsal
 
 Show = Callable[[ExecutionRecord], None]
 

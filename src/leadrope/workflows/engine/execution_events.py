@@ -13,7 +13,7 @@ from leadrope.workflows import model
 from leadrope.workflows.engine.ledger import report_of
 from leadrope.workflows.engine.pacing import Pace
 from leadrope.workflows.engine.unit_progress import Key
-from leadrope.workflows.views.report import FlowResult
+from leadrope.workflows.report import FlowResult
 
 FIRST_S = 0.3
 """A step that is over sooner tells no progress."""

@@ -17,8 +17,8 @@ from leadrope.workflows.engine.ledger import FROM_CACHE
 from leadrope.workflows.engine.plan import Outcome
 from leadrope.workflows.engine.step_attempt import Failed, Tried
 from leadrope.workflows.engine.unit_progress import Key
+from leadrope.workflows.report import FlowResult
 from leadrope.workflows.steps.base import Caution, Done, Parked, StepFailed
-from leadrope.workflows.views.report import FlowResult
 
 
 def recordable(key: Key, tried: Tried, began: float) -> UnitOutcome:

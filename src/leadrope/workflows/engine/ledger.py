@@ -8,8 +8,8 @@ import msgspec
 
 from leadrope.runs.executions.journal import Remark, UnitOutcome
 from leadrope.workflows import model
+from leadrope.workflows.report import StepError, StepReport
 from leadrope.workflows.steps.base import Caution
-from leadrope.workflows.views.report import StepError, StepReport
 
 FROM_CACHE = Remark(kind="cache.hit", message="taken from the cache")
 """Kept with an outcome, and no warning: nothing is wrong with it."""

@@ -14,8 +14,8 @@ import msgspec
 
 from leadrope import errors
 from leadrope.core.request_parts import extra_dirs
+from leadrope.core.request_secrets import is_secret_name
 from leadrope.core.secrets.redaction import Redactor
-from leadrope.core.secrets.request_secrets import is_secret_name
 from leadrope.core.tools import ToolCall, fingerprint
 from leadrope.policy import read_only_folders
 from leadrope.policy.offers import risk_of
@@ -27,10 +27,9 @@ from leadrope.runtime.gate.approvers import Answer, Approver, DenyAll
 from leadrope.runtime.sandboxing.access import Access
 from leadrope.storage.patience import is_of_the_store
 from leadrope.workflows import links, model, routing
-from leadrope.workflows.check import schema_match
 from leadrope.workflows.engine.execution_context import Host
 from leadrope.workflows.engine.unit_progress import Key
-from leadrope.workflows.language import templates
+from leadrope.workflows.language import schema_match, templates
 from leadrope.workflows.people.shown_calls import has_shown
 from leadrope.workflows.start import auto_approval
 from leadrope.workflows.steps import registry
@@ -38,7 +37,7 @@ from leadrope.workflows.steps.base import Asked, Done, Kind, Parked, StepFailed,
 from leadrope.workflows.tools.secret_values import spellings
 
 if TYPE_CHECKING:
-    from leadrope.workflows.start.rehearsed import Rehearsal
+    from leadrope.workflows.engine.rehearsed import Rehearsal
 
 log = logging.getLogger("leadrope.workflows")
 

@@ -14,8 +14,8 @@ import msgspec
 
 from leadrope.core.events import Recorded
 from leadrope.core.request import RunRequest
+from leadrope.core.request_secrets import redactor_of
 from leadrope.core.result import RunResult
-from leadrope.core.secrets.request_secrets import redactor_of
 from leadrope.runs.records.values import RunInfo
 from leadrope.runs.recover import GO_ON
 

@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 
 from leadrope.workflows import model
-from leadrope.workflows.check import habits, schema_match
-from leadrope.workflows.language import markdown_blocks, model_builder
+from leadrope.workflows.language import habits, markdown_blocks, model_builder, schema_match
 from leadrope.workflows.language.markdown_blocks import Entry, Section
 from leadrope.workflows.language.markdown_values import KeyLines, Notes, entry_values, tell_indented
 from leadrope.workflows.problems import BadWorkflow, Findings, Path, Place, Places, Problem, nearest

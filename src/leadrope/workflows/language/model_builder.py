@@ -11,8 +11,7 @@ from msgspec import UNSET
 
 from leadrope.regex import regex
 from leadrope.workflows import model
-from leadrope.workflows.check import habits, schema_match
-from leadrope.workflows.language import templates
+from leadrope.workflows.language import habits, schema_match, templates
 from leadrope.workflows.problems import Findings, Path, nearest
 
 P = TypeVar("P", bound=msgspec.Struct)

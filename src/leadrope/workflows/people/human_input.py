@@ -17,8 +17,8 @@ from leadrope.runs.records.values import Approval, Decided
 from leadrope.runtime.gate.approvers import Answer, read_answer
 from leadrope.workflows.engine.execution_context import Host
 from leadrope.workflows.engine.unit_progress import Key
+from leadrope.workflows.report import PendingApproval, pending_of
 from leadrope.workflows.steps.base import Asked, Parked, StepFailed
-from leadrope.workflows.views.report import PendingApproval, pending_of
 
 LOOK_S = 2.0
 """Between two looks for an answer from another process that rang no bell here."""

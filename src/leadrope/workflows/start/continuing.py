@@ -15,8 +15,8 @@ from leadrope.runs.service import Service
 from leadrope.runtime.sandboxing.access import Access
 from leadrope.workflows import library
 from leadrope.workflows.engine.engine import Flow
+from leadrope.workflows.engine.rehearsed import refuse_continuing
 from leadrope.workflows.start import start, surroundings
-from leadrope.workflows.start.rehearsed import refuse_continuing
 from leadrope.workflows.start.surroundings import Overrides
 
 

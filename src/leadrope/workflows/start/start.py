@@ -13,8 +13,8 @@ import msgspec
 from leadrope import errors
 from leadrope.confined import real_path
 from leadrope.core.config import Config
+from leadrope.core.request_secrets import is_secret_name
 from leadrope.core.secrets.redaction import SHORTEST, Redactor
-from leadrope.core.secrets.request_secrets import is_secret_name
 from leadrope.core.text import rehearsal_label
 from leadrope.runs.approvals import answers
 from leadrope.runs.executions.queue import Given, NotHere
@@ -24,18 +24,19 @@ from leadrope.runs.service import Service
 from leadrope.runtime.gate.approvers import Answer
 from leadrope.runtime.sandboxing.access import Access
 from leadrope.workflows import library, model
-from leadrope.workflows.engine import journal_mapping, plan
+from leadrope.workflows.check import access_requests
+from leadrope.workflows.engine import called, journal_mapping, plan
+from leadrope.workflows.engine.called import CalledTexts
 from leadrope.workflows.engine.engine import Flow, journal_of
 from leadrope.workflows.engine.execution_context import Host, People, Show, secrets_around
+from leadrope.workflows.engine.rehearsed import Rehearsal, refuse_continuing
 from leadrope.workflows.engine.step_attempt import secrets_in
 from leadrope.workflows.language import beside, templates
 from leadrope.workflows.library import Loaded
 from leadrope.workflows.links import links_of
 from leadrope.workflows.problems import nearest
-from leadrope.workflows.start import access_requests, called, surroundings
-from leadrope.workflows.start.called import CalledTexts
+from leadrope.workflows.start import surroundings
 from leadrope.workflows.start.prewarm import Ahead, rules_of
-from leadrope.workflows.start.rehearsed import Rehearsal, refuse_continuing
 from leadrope.workflows.start.surroundings import Overrides
 from leadrope.workflows.steps import registry
 

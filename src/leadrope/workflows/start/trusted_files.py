@@ -9,7 +9,7 @@ import msgspec
 from leadrope import errors
 from leadrope.confined import Folder
 from leadrope.core import home as homes
-from leadrope.workflows.start.access_requests import Asked
+from leadrope.workflows.check.access_requests import Asked
 
 FILE = "trusted_workflows.json"
 _MOST_BYTES = 16 * 1024 * 1024

@@ -18,8 +18,8 @@ from leadrope.core.output import schema
 from leadrope.core.request import RunRequest
 from leadrope.core.request_parts import extra_dirs
 from leadrope.core.request_parts.agent_sandbox import Sandbox
+from leadrope.core.request_secrets import redactor_of
 from leadrope.core.result import SCHEMA_RESOLVED_TO_NULL, Denial, RunResult
-from leadrope.core.secrets.request_secrets import redactor_of
 from leadrope.providers import registry
 from leadrope.runs.approvals.stored_approver import approval_id
 from leadrope.runs.job import Job
@@ -28,10 +28,10 @@ from leadrope.runtime import working_directory
 from leadrope.runtime.agents import saved_agents
 from leadrope.runtime.retries import HEALABLE, MAX_TURNS
 from leadrope.runtime.sandboxing.access import Access
+from leadrope.workflows.check import access_requests
 from leadrope.workflows.engine import step_runs
 from leadrope.workflows.language import templates
 from leadrope.workflows.problems import nearest
-from leadrope.workflows.start import access_requests
 from leadrope.workflows.steps.base import (
     Asked,
     Caution,

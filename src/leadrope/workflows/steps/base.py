@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from leadrope.runtime.commands import Commands
     from leadrope.runtime.gate.approvers import Answer, Approver
     from leadrope.runtime.sandboxing.access import Access
-    from leadrope.workflows.start.rehearsed import Rehearsal
+    from leadrope.workflows.engine.rehearsed import Rehearsal
 
 C = TypeVar("C", bound=msgspec.Struct)
 

@@ -18,8 +18,7 @@ from leadrope.core.request import McpServer
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.core.tools import ToolCall
 from leadrope.regex import regex
-from leadrope.workflows.check import schema_match
-from leadrope.workflows.language import templates
+from leadrope.workflows.language import schema_match, templates
 from leadrope.workflows.problems import nearest
 from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed, brief
 from leadrope.workflows.tools import mcp_client, mcp_process, mcp_transports

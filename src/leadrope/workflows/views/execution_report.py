@@ -14,7 +14,7 @@ from leadrope.workflows.engine import batch_results
 from leadrope.workflows.engine.ledger import is_cached, report_of
 from leadrope.workflows.engine.plan import Outcome, Plan, plan
 from leadrope.workflows.links import links_of
-from leadrope.workflows.views.report import FlowResult, PendingApproval, StepReport
+from leadrope.workflows.report import FlowResult, PendingApproval, StepReport
 
 
 class Child(msgspec.Struct, frozen=True, kw_only=True):

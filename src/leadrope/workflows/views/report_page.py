@@ -23,8 +23,8 @@ from leadrope.runs.page.entries import span
 from leadrope.runs.page.text import Safe, Writer, joined, tag
 from leadrope.runtime.terminal_text import clean, one_line
 from leadrope.version import __version__
+from leadrope.workflows.report import answer_command
 from leadrope.workflows.views.execution_report import Account, Child, StepAccount
-from leadrope.workflows.views.report import answer_command
 
 VALUE_CHARS = 1200
 """Of one output in a report; the journal has the whole."""

@@ -15,7 +15,7 @@ from leadrope import errors
 from leadrope.core import config as configs
 from leadrope.core.config import Config
 from leadrope.core.request import RunRequest, with_tuples
-from leadrope.core.request_parts.keywords import RunFields
+from leadrope.core.request_keywords import RunFields
 from leadrope.runtime.connections.functions import Function
 from leadrope.runtime.embedding.hooks import AfterTool, BeforeTool
 from leadrope.runtime.gate.approvers import Approve, Approver
