@@ -668,18 +668,24 @@ class Service(Looks):
                 self._lost_ends.drop(run.id)  # it has not ended, and the next owner sees to it
             else:
                 self._end_later(run, result, redactor, keeper.lost_events)
-            job.unstored = keeper.not_stored(result, error, is_ended=False)
+            job.unstored = self._removed(run, result) or keeper.not_stored(result, error, is_ended=False)
             self._forget(job)
             job.settle(keeper.show_error or result)
             return
-        if keeper.lost is not None:
+        if (removed := self._removed(run, result)) is not None:
+            job.unstored = removed
+        elif keeper.lost is not None:
             job.unstored = keeper.not_stored(result, keeper.lost, is_ended=True)
-        elif self.store.is_removed:
-            job.unstored = errors.ResultNotStored(
-                f"the run store {self.store.path} was removed while run {run.id[:8]} was working: its record is lost",
-                result=result,
-                hint="The next run makes a new store.",
-            )
+
+    def _removed(self, run: RunInfo, result: RunResult) -> errors.ResultNotStored | None:
+        """What is told of a record that nobody can read, whatever else has gone wrong with it before."""
+        if not self.store.is_removed:
+            return None
+        return errors.ResultNotStored(
+            f"the run store {self.store.path} was removed while run {run.id[:8]} was working: its record is lost",
+            result=result,
+            hint="The next run makes a new store.",
+        )
 
     async def _wait_for_answer(self, job: Job) -> None:
         """Its agent is gone, and its slot is free; the last answer puts it back into the queue."""
