@@ -21,7 +21,7 @@ from leadrope.runtime.keywords import RunOptions
 GROUPS = {
     "Running": ("run", "run_sync", "open_run", "run_many", "Run", "RunRequest", "Limits", "McpServer", "Secret"),
     "Results": ("RunResult", "TypedResult", "schema_of"),
-    "Approvals": ("Approver", "Answer", "Callback", "Caller", "Desk", "DenyAll", "Console"),
+    "Approvals": ("Approver", "Answer", "Callback", "InlineApprover", "ApprovalQueue", "DenyAll", "Console"),
     "Tools and hooks": ("tool", "Function", "DenyCall", "AskFirst", "EditCall", "ToolCall"),
     "Conversations and sessions": ("open_conversation", "Conversation", "Sessions", "SessionInfo"),
     "Chats and providers": (

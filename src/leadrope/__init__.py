@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     from leadrope.runtime.embedding.hooks import DenyCall as DenyCall
     from leadrope.runtime.embedding.hooks import EditCall as EditCall
     from leadrope.runtime.gate.approvers import Answer as Answer
+    from leadrope.runtime.gate.approvers import ApprovalQueue as ApprovalQueue
     from leadrope.runtime.gate.approvers import Approver as Approver
     from leadrope.runtime.gate.approvers import Callback as Callback
-    from leadrope.runtime.gate.approvers import Caller as Caller
     from leadrope.runtime.gate.approvers import DenyAll as DenyAll
-    from leadrope.runtime.gate.approvers import Desk as Desk
+    from leadrope.runtime.gate.approvers import InlineApprover as InlineApprover
     from leadrope.runtime.gate.console import Console as Console
     from leadrope.runtime.run import Run as Run
     from leadrope.runtime.run import open_run as open_run
@@ -73,9 +73,9 @@ _HOMES = {
     "Answer": "leadrope.runtime.gate.approvers",
     "Approver": "leadrope.runtime.gate.approvers",
     "Callback": "leadrope.runtime.gate.approvers",
-    "Caller": "leadrope.runtime.gate.approvers",
+    "InlineApprover": "leadrope.runtime.gate.approvers",
     "DenyAll": "leadrope.runtime.gate.approvers",
-    "Desk": "leadrope.runtime.gate.approvers",
+    "ApprovalQueue": "leadrope.runtime.gate.approvers",
     "Completer": "leadrope.runtime.complete",
     "Reply": "leadrope.core.context",
     "Console": "leadrope.runtime.gate.console",
@@ -105,11 +105,11 @@ _MODULES = ("errors", "events")
 
 __all__ = [
     "Answer",
+    "ApprovalQueue",
     "Approver",
     "AskFirst",
     "Availability",
     "Callback",
-    "Caller",
     "Capabilities",
     "Completer",
     "Console",
@@ -117,9 +117,9 @@ __all__ = [
     "Conversation",
     "DenyAll",
     "DenyCall",
-    "Desk",
     "EditCall",
     "Function",
+    "InlineApprover",
     "Limits",
     "McpServer",
     "Message",

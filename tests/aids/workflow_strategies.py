@@ -161,7 +161,7 @@ def workflows(draw: st.DrawFn) -> model.Workflow:
         inputs=tuple(draw(st.lists(inputs, max_size=2, unique_by=lambda one: one.name))),
         steps=tuple(steps),
         outputs=tuple(draw(st.lists(outputs, max_size=2, unique_by=lambda one: one.name))),
-        settings=model.Settings(
+        settings=model.WorkflowSettings(
             policy=draw(st.none() | MAPS),
             budget=draw(st.none() | POSITIVE),
             concurrency=draw(st.none() | st.integers(1, 100)),

@@ -19,7 +19,7 @@ from leadrope.storage import database
 from leadrope.runs.records import statements
 from leadrope.runs import feed, leases
 from leadrope.runs.records.sqlite import Sqlite
-from leadrope.runs.records.values import Limits, NewRun, Progress, RunInfo, State
+from leadrope.runs.records.values import RunLimits, NewRun, Progress, RunInfo, State
 
 NEXT = statements.migrations()[-1][0] + 1
 SECOND = "alter table runs add column colour text not null default 'grey';\nupdate runs set colour = 'green';\n"
@@ -67,7 +67,7 @@ def ended(run: RunInfo) -> Callable[[sqlite3.Connection], object]:
 
 async def claim(path: Path, owner: str, running: str, starting: str) -> None:
     """Takes runs to their end for as long as any wait; a limit that does not hold at any moment is told."""
-    limits = Limits(running=int(running), starting=int(starting), queued=1000)
+    limits = RunLimits(running=int(running), starting=int(starting), queued=1000)
 
     def look(db: sqlite3.Connection) -> tuple[int, int]:
         return db.execute(  # type: ignore[no-any-return]  # two counts
@@ -91,7 +91,7 @@ async def claim(path: Path, owner: str, running: str, starting: str) -> None:
 
 async def zombie(path: Path, owner: str) -> None:
     """Takes a run, is taken for dead, and writes all the same."""
-    limits = Limits(running=9, starting=9, queued=9)
+    limits = RunLimits(running=9, starting=9, queued=9)
     with Sqlite(path) as store:
         run = await store.claim(owner, limits)
         assert run is not None

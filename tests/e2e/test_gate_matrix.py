@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from leadrope import Answer, Caller, Limits, McpServer, events
+from leadrope import Answer, InlineApprover, Limits, McpServer, events
 from leadrope.rehearsal import ModelServer
 from process_tree import descendants
 
@@ -55,7 +55,7 @@ def breaks(asked: events.ApprovalRequested) -> bool:
     raise RuntimeError("the approver is broken")
 
 
-class Silent(Caller):
+class Silent(InlineApprover):
     """Lets agents start, and then never answers."""
 
     async def approve(self, asked: events.ApprovalRequested) -> Answer:
@@ -157,9 +157,9 @@ async def test_a_call_that_is_pending_when_stdin_closes_does_not_run(stage: Any,
 
 SUPERVISOR = """
 import asyncio, json, sys
-from leadrope import Answer, Caller, RunRequest, Secret, events, open_run
+from leadrope import Answer, InlineApprover, RunRequest, Secret, events, open_run
 
-class Silent(Caller):
+class Silent(InlineApprover):
     async def approve(self, asked):
         return Answer(approved=True) if asked.call.name == "Agent" else await super().approve(asked)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import leadrope
-from leadrope import Caller, Limits, events
+from leadrope import InlineApprover, Limits, events
 from leadrope.rehearsal import ModelServer
 from leadrope.runtime.run import Run
 
@@ -43,7 +43,7 @@ async def test_a_question_is_shown_whole_and_its_answer_reaches_the_model(stage:
 
     played = await stage.play(
         [{"tool": QUESTION}, {"text": "thanks", "expect": {"tool_result": {"contains": ["Blue", "S, L"]}}}],
-        approver=Caller(),
+        approver=InlineApprover(),
         on=on,
     )
     asked = played.one(events.QuestionRequested)
@@ -57,7 +57,7 @@ async def test_a_question_is_shown_whole_and_its_answer_reaches_the_model(stage:
 async def test_a_question_that_nobody_answers_is_turned_down(stage: Any) -> None:
     played = await stage.play(
         [{"tool": QUESTION}, {"text": "then not"}],
-        approver=Caller(),
+        approver=InlineApprover(),
         limits=Limits(approval_s=0.2),
     )
     resolved = played.one(events.QuestionResolved)
@@ -73,7 +73,7 @@ async def test_a_question_that_nobody_answers_is_turned_down(stage: Any) -> None
 )
 async def test_a_policy_caps_the_time_for_it(stage: Any, tool: dict[str, Any], mode: str) -> None:
     played = await stage.play(
-        [{"tool": tool}, {"text": "then not"}], approver=Caller(), mode=mode, policy={"max_approval_ms": 200}
+        [{"tool": tool}, {"text": "then not"}], approver=InlineApprover(), mode=mode, policy={"max_approval_ms": 200}
     )
     resolved = played.one(events.QuestionResolved)
     assert (resolved.answered, "APPROVAL_TIMEOUT" in resolved.reason) == (False, True)
@@ -103,7 +103,7 @@ async def test_a_plan_is_shown_and_approving_it_approves_nothing_else(stage: Any
             {"tool": write},
             {"text": "done"},
         ],
-        approver=Caller(),
+        approver=InlineApprover(),
         on=on,
         mode="plan",
     )
@@ -129,7 +129,7 @@ async def test_a_rejected_plan_keeps_the_mode(stage: Any) -> None:
             {"tool": stage.touch, "expect": {"tool_result": {"contains": "think again"}}},
             {"text": "ok"},
         ],
-        approver=Caller(),
+        approver=InlineApprover(),
         on=on,
         mode="plan",
     )

@@ -10,7 +10,7 @@ import msgspec
 import leadrope
 from leadrope import (
     Answer,
-    Caller,
+    InlineApprover,
     Limits,
     McpServer,
     Recorded,
@@ -35,7 +35,7 @@ async def answers_itself() -> None:
     request = RunRequest(
         prompt="go", mode="edit", tools=("Read", "Edit"), limits=Limits(budget_usd=1.0), credential=Secret("…")
     )
-    async with open_run(request, approver=Caller(), keep_open=True) as run:
+    async with open_run(request, approver=InlineApprover(), keep_open=True) as run:
         async for recorded in run:
             match recorded.event:
                 case events.ApprovalRequested(approval_id=waiting, call=call):

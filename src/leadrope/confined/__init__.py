@@ -17,13 +17,13 @@ from leadrope.confined.named import appending_named, open_named, read_named, wri
 from leadrope.confined.real import real_path
 from leadrope.confined.scans import Name, below, is_text, names
 from leadrope.confined.trees import Copied
-from leadrope.confined.values import Dropped, Entry, Kind
+from leadrope.confined.values import Dropped, FolderEntry, Kind
 
 __all__ = [
     "Copied",
     "Dropped",
-    "Entry",
     "Folder",
+    "FolderEntry",
     "Kind",
     "Name",
     "appending_named",

@@ -12,7 +12,7 @@ from typing import BinaryIO, Self
 from leadrope import errors
 from leadrope.confined import handles, trees
 from leadrope.confined.real import real_path
-from leadrope.confined.values import Entry, Kind, kind_of
+from leadrope.confined.values import FolderEntry, Kind, kind_of
 
 Relative = str | os.PathLike[str]
 
@@ -90,13 +90,13 @@ class Folder:
         except FileNotFoundError:
             return None
 
-    def entries(self, relative: Relative = "", *, most: int = 10_000) -> list[Entry]:
+    def entries(self, relative: Relative = "", *, most: int = 10_000) -> list[FolderEntry]:
         """What is in a folder, by name; UnsafeFile if there is more than `most`."""
         with self.folder(relative) as folder:
             prefix = "".join(f"{part}/" for part in handles.parts_of(self.path, relative))
             return trees.entries(folder.fileno(), folder.path, prefix, most)
 
-    def walk(self, relative: Relative = "", *, most: int = 100_000, most_depth: int = 64) -> Iterator[Entry]:
+    def walk(self, relative: Relative = "", *, most: int = 100_000, most_depth: int = 64) -> Iterator[FolderEntry]:
         """Everything below a folder, parents first; UnsafeFile if there is more than `most`, or if it is deeper."""
         with self.folder(relative) as folder:
             prefix = "".join(f"{part}/" for part in handles.parts_of(self.path, relative))

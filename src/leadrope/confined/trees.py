@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from leadrope import errors
 from leadrope.confined import handles
-from leadrope.confined.values import Dropped, Entry, kind_of, objection
+from leadrope.confined.values import Dropped, FolderEntry, kind_of, objection
 
 _DEEPEST = 32
 """Folders open at once while deleting; what lies deeper is moved up first."""
@@ -27,9 +27,9 @@ class Copied(NamedTuple):
     """Links, special files and files with a second name; none of them was opened."""
 
 
-def entries(handle: int, path: str, prefix: str, most: int) -> list[Entry]:
+def entries(handle: int, path: str, prefix: str, most: int) -> list[FolderEntry]:
     """By name. UnsafeFile for a folder that holds more than `most`."""
-    found: list[Entry] = []
+    found: list[FolderEntry] = []
     with os.scandir(handle) as names:
         for entry in names:
             if len(found) == most:
@@ -38,7 +38,7 @@ def entries(handle: int, path: str, prefix: str, most: int) -> list[Entry]:
                 known = entry.stat(follow_symlinks=False)
             except FileNotFoundError:  # gone since
                 continue
-            found.append(Entry(f"{prefix}{entry.name}", kind_of(known), known))
+            found.append(FolderEntry(f"{prefix}{entry.name}", kind_of(known), known))
     return sorted(found, key=lambda entry: entry.path)
 
 
@@ -50,7 +50,7 @@ class Walk:
         self._most = self._left = most
         self._depth = most_depth
 
-    def below(self, handle: int, prefix: str = "", depth: int = 1) -> Iterator[Entry]:
+    def below(self, handle: int, prefix: str = "", depth: int = 1) -> Iterator[FolderEntry]:
         if depth > self._depth:
             raise errors.UnsafeFile(f"{self._path}/{prefix}", f"lies more than {self._depth} folders deep")
         try:
@@ -108,7 +108,7 @@ class Copying:
             except FileNotFoundError:
                 continue
 
-    def _entry(self, source: int, target: int, entry: Entry, depth: int) -> None:
+    def _entry(self, source: int, target: int, entry: FolderEntry, depth: int) -> None:
         path = f"{self._path}/{entry.path}"
         if entry.kind == "folder":
             below = handles.step(source, entry.name, path)

@@ -17,7 +17,7 @@ _KINDS: tuple[tuple[int, Kind], ...] = (
 )
 
 
-class Entry(NamedTuple):
+class FolderEntry(NamedTuple):
     path: str
     """Relative to the folder it was listed from."""
     kind: Kind

@@ -42,7 +42,7 @@ class Hold(Protocol):
     def end(self, polite_s: float, stop_s: float) -> None: ...
 
 
-class Owner(Protocol):
+class TreeOwner(Protocol):
     """Whom a hold reports to, each once, in this order."""
 
     def agent_exited(self, code: int) -> None: ...
@@ -125,7 +125,7 @@ class Guarded:
     thread per process that asyncio's watcher takes on Python 3.11.
     """
 
-    def __init__(self, owner: Owner, *, tag: str, boxed: bool = False, socket_input: bool = False) -> None:
+    def __init__(self, owner: TreeOwner, *, tag: str, boxed: bool = False, socket_input: bool = False) -> None:
         self._loop = asyncio.get_running_loop()
         self._owner = owner
         self._tag = tag
@@ -307,7 +307,7 @@ class Bare:
     killed.
     """
 
-    def __init__(self, owner: Owner, *, tag: str) -> None:
+    def __init__(self, owner: TreeOwner, *, tag: str) -> None:
         self._loop = asyncio.get_running_loop()
         self._owner = owner
         self._tag = tag

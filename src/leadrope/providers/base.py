@@ -187,7 +187,7 @@ OpenBroker = Callable[[str, Secret, str], Awaitable[Brokered]]
 """Upstream url, credential and its kind in."""
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class StartContext(msgspec.Struct, frozen=True, kw_only=True):
     """Where a run lives on this machine; the environment enters here and nowhere below."""
 
     run_id: str
@@ -299,7 +299,7 @@ class Provider(Protocol):
     async def is_available(self, environ: Mapping[str, str] | None = None) -> Availability:
         """Is the program there, in a version that works? Never raises, asks no model."""
 
-    async def prepare(self, request: RunRequest, place: Place, *, attempt: int) -> Launch:
+    async def prepare(self, request: RunRequest, place: StartContext, *, attempt: int) -> Launch:
         """Find the program, the credential and the words; raise what is wrong. Starts no agent."""
 
     def session(self, request: RunRequest, launch: Launch) -> Session: ...

@@ -37,7 +37,7 @@ class Scripted:
             return base.Availability(available=False, reason=str(error))
         return base.Availability(available=True)
 
-    async def prepare(self, request: RunRequest, place: base.Place, *, attempt: int) -> base.Launch:
+    async def prepare(self, request: RunRequest, place: base.StartContext, *, attempt: int) -> base.Launch:
         session_id = request.session_id or str(uuid.uuid4())
         option = ("--session-id", session_id)
         if request.resume is not None and not request.fork:

@@ -11,7 +11,7 @@ from leadrope.core.config import Config
 from leadrope.core.result import RunResult
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.records.values import Order, RunInfo
-from leadrope.runs.run_recorder import Keeper, Show
+from leadrope.runs.run_recorder import RunRecorder, Show
 from leadrope.runtime.gate.approvers import Approver
 from leadrope.runtime.limits.pauses import Pauses
 
@@ -28,7 +28,7 @@ class Job:
         self.approver = approver
         self.show = show
         self.run: Run | None = None
-        self.keeper: Keeper | None = None
+        self.keeper: RunRecorder | None = None
         self.config: Config | None = None
         """The configuration that it was started with; None: that of the service."""
         self.options: dict[str, Any] = {}

@@ -56,7 +56,7 @@ _MUST_LAST = (
 """On the disk before it counts as stored; the rest is with the next of these, or with the system's own time."""
 
 
-class Keeper:
+class RunRecorder:
     def __init__(self, store: Sqlite, run: RunInfo, *, show: Show | None = None, wait_s: float = WAIT_S) -> None:
         self._store = store
         self._run = run

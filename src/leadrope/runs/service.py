@@ -50,7 +50,7 @@ from leadrope.runs.records import lost_ends, stored_environ, stored_secrets
 from leadrope.runs.records.sqlite import Sqlite, ended_event
 from leadrope.runs.records.stored_requests import account_of, check_account, placed
 from leadrope.runs.records.values import LIVE, RESERVED, Approval, Decided, NewRun, Order, RunInfo, State
-from leadrope.runs.run_recorder import Keeper, Show
+from leadrope.runs.run_recorder import RunRecorder, Show
 from leadrope.runtime.gate.approvers import Answer, Approve, Approver, DenyAll, as_approver
 from leadrope.runtime.sessions import session_secrets
 from leadrope.runtime.sessions.files import Sessions
@@ -564,7 +564,7 @@ class Service(Looks):
         job.info = run
         self._held.discard(run.id)
         self._lost_ends.reserve()
-        job.keeper = Keeper(self.store, run, show=job.show, wait_s=self.settings.store_wait_s)
+        job.keeper = RunRecorder(self.store, run, show=job.show, wait_s=self.settings.store_wait_s)
         job.keeper.on_limit = lambda until: self._spawn(self._hold(run, until))
         job.keeper.on_late_end = lambda result, count: self._lost_ends.keep(run.id, result, job.redactor, count)
         with jsonlog.about(run.id, lambda: job.redactor):  # the task, and those it starts, keep it
@@ -594,7 +594,7 @@ class Service(Looks):
             environ = self._environ_of(run)
             from leadrope.runs.workspace import run_workspace  # noqa: PLC0415  # workflows without agents do not need it
 
-            place = run_workspace.Place(self, run, environ)
+            place = run_workspace.RunWorkspace(self, run, environ)
             request = await place.enter(self._request(run, earlier))
             is_alone = isinstance(job.approver, DenyAll)
             job.waits = bool(self.store.texts(run.id).place.get("waits")) and not is_alone

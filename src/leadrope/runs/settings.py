@@ -19,7 +19,7 @@ from leadrope.confined import real_path
 from leadrope.core import config as configs
 from leadrope.core.text.toml_lines import dotted
 from leadrope.core.text.wrong_types import in_words, split, suggest, unknown_key
-from leadrope.runs.records.values import Limits
+from leadrope.runs.records.values import RunLimits
 from leadrope.runs.workspace import worktree_setup
 from leadrope.runtime.agents import config_values
 
@@ -55,9 +55,9 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     def executions_at_once(self) -> int:
         return self.executions or 2 * (os.cpu_count() or 2)
 
-    def limits(self) -> Limits:
+    def limits(self) -> RunLimits:
         cores = os.cpu_count() or 2
-        return Limits(running=self.running or 4 * cores, starting=self.starting or 2 * cores, queued=self.queued)
+        return RunLimits(running=self.running or 4 * cores, starting=self.starting or 2 * cores, queued=self.queued)
 
 
 class Budgets(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

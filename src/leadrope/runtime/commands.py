@@ -53,7 +53,7 @@ from leadrope.runtime.sandboxing.access import Access
 from leadrope.runtime.sandboxing.lost_files import SCRATCH, LostFiles, read_traces
 
 if TYPE_CHECKING:
-    from leadrope.runtime.broker.proxy import HostProxy, Refused
+    from leadrope.runtime.broker.proxy import HostProxy, RefusedHost
 
 SPARE_SCRIPT_CHARS = 32_000
 """A longer one is handed over as a file, by the way that takes files."""
@@ -129,8 +129,8 @@ class Commands:
         self._access = access or Access()
         self._opening = asyncio.Lock()
         self._place: _Place | None = None
-        self._warming: asyncio.Task[client.Room] | None = None
-        self._spare: client.Spare | None = None
+        self._warming: asyncio.Task[client.CommandPool] | None = None
+        self._spare: client.SpareShell | None = None
         self._spare_in: tuple[int, int] | None = None
         self._has_run_plain = False
         self._is_closed = False
@@ -197,7 +197,7 @@ class Commands:
                 await proxy.__aexit__(None, None, None)
                 self._proxy_dir.remove()
 
-    def _refused(self, refused: Refused) -> None:
+    def _refused(self, refused: RefusedHost) -> None:
         self._refused_hosts.append(refused.host)
         told = f"{refused.host}:{refused.port} was not reached: {refused.reason}"
         self.notices.append(events.Notice(level="warning", code="host_refused", message=told))
@@ -388,7 +388,7 @@ class Commands:
             finally:
                 del self._at_work[me]
 
-    async def _begun(self, room: client.Room, order: _Order) -> Finished:
+    async def _begun(self, room: client.CommandPool, order: _Order) -> Finished:
         # Taken after the wait: a shell for each that waits would be as many processes as if none waited.
         # Beside others it would save nothing: the processors are busy, and a shell that has waited forks once more.
         spare = self._take_spare(room) if len(self._at_work) == 1 and self._is_plain(order) else None
@@ -409,7 +409,9 @@ class Commands:
             on_output=order.on_output,
         )
 
-    async def _lost_by(self, room: client.Room, order: _Order, began_ns: int, others: Sequence[str]) -> tuple[str, ...]:
+    async def _lost_by(
+        self, room: client.CommandPool, order: _Order, began_ns: int, others: Sequence[str]
+    ) -> tuple[str, ...]:
         """What it wrote into the sandbox's own folders. Looked at in there, and only where something appeared."""
         if self._lost is None:
             self._lost = LostFiles(self._env["HOME"])
@@ -445,7 +447,7 @@ class Commands:
         is_short = len(script) <= SPARE_SCRIPT_CHARS
         return is_short and not order.env and not order.stdin and order.cwd in (None, self.cwd)
 
-    def _take_spare(self, room: client.Room) -> client.Spare | None:
+    def _take_spare(self, room: client.CommandPool) -> client.SpareShell | None:
         """A shell that was started while the command before ran; from the second command on one waits for the next."""
         found, self._spare = self._spare, None
         # A command may have put another folder in the place of the workspace: the shell would wait in the old one.
@@ -493,7 +495,7 @@ class Commands:
             self._warming.add_done_callback(_looked_at)
             await asyncio.sleep(0)
 
-    async def _room(self) -> client.Room:
+    async def _room(self) -> client.CommandPool:
         if not process_tree.has_guardian():
             raise errors.SpawnFailed(
                 "commands of workflows need Linux and a Python that is not frozen",
@@ -510,7 +512,7 @@ class Commands:
                 place.room = await self._open(place)
             return place.room
 
-    async def _open(self, place: _Place) -> client.Room:
+    async def _open(self, place: _Place) -> client.CommandPool:
         try:
             child = await processes.start(
                 place.launch.argv,
@@ -558,8 +560,8 @@ class Commands:
             tmp, room, private = (run_dir.agent / name for name in ("tmp", "room", "config"))
             for folder in (tmp, room, private):
                 folder.mkdir(mode=0o700)
-            script = client.furnish(room)
-            door = client.Door(room)
+            script = client.install_scripts(room)
+            door = client.PoolListener(room)
             launch = base.Launch(
                 argv=(sys.executable, "-IS", "-Xutf8", str(script), str(room)),
                 env={**self._env, "TMPDIR": str(tmp)},
@@ -571,7 +573,7 @@ class Commands:
                 shown=tuple(folder.path for folder in self._access.folders if folder.is_read_only),
                 opened=tuple(folder.path for folder in self._access.folders if folder.is_key),
             )
-            where = base.Place(
+            where = base.StartContext(
                 run_id=self._tag,
                 environ=self._environ,
                 ambient=self._environ,
@@ -582,7 +584,7 @@ class Commands:
                 config=self._config,
             )
             proxy = self._proxy.socket_path if self._proxy is not None else None
-            doors = sandboxing.Doors(proxy=proxy)
+            doors = sandboxing.Sockets(proxy=proxy)
             built = sandboxing.build(
                 self._granted, self._request, launch, where, self.rules, doors, self._targets(launch, where)
             )
@@ -593,7 +595,7 @@ class Commands:
             raise
         return _Place(run_dir=run_dir, tmp=tmp, door=door, launch=launch, built=built)
 
-    def _targets(self, launch: base.Launch, where: base.Place) -> sandboxing.Targets | None:
+    def _targets(self, launch: base.Launch, where: base.StartContext) -> sandboxing.Targets | None:
         """What is blocked is looked for in read-only folders as well."""
         if not launch.shown or self._granted.level is None:
             return None
@@ -606,14 +608,14 @@ class _Place:
     """Where the room is, or will be."""
 
     def __init__(
-        self, *, run_dir: RunDir, tmp: Path, door: client.Door, launch: base.Launch, built: sandboxing.Built
+        self, *, run_dir: RunDir, tmp: Path, door: client.PoolListener, launch: base.Launch, built: sandboxing.Built
     ) -> None:
         self.run_dir = run_dir
         self.tmp = tmp
         self.door = door
         self.launch = launch
         self.built = built
-        self.room: client.Room | None = None
+        self.room: client.CommandPool | None = None
 
     def remove(self) -> None:
         with contextlib.suppress(OSError):
@@ -668,7 +670,7 @@ def _words(argv: Sequence[str]) -> list[str]:
     return words
 
 
-def _looked_at(task: asyncio.Task[client.Room]) -> None:
+def _looked_at(task: asyncio.Task[client.CommandPool]) -> None:
     """So that asyncio does not report a failure as forgotten."""
     if not task.cancelled():
         task.exception()

@@ -145,7 +145,7 @@ async def _prepared(stage: Stage, folder: Path, **fields: Any) -> tuple[base.Pro
         async with stage.play(scene) as staged:
             request = staged.request(scene, PROMPT, broker=False, **fields)
             environ = {**staged.environ, _AMBIENT: "1"}
-            place = base.Place(
+            place = base.StartContext(
                 run_id="conformance",
                 environ=environ,
                 ambient=environ,

@@ -13,7 +13,7 @@ from leadrope.policy.resolve import EffectivePolicy
 from leadrope.providers import base
 from leadrope.runtime.broker.broker import Broker
 from leadrope.runtime.broker.broker import Kind as BrokerKind
-from leadrope.runtime.broker.proxy import HostProxy, Refused
+from leadrope.runtime.broker.proxy import HostProxy, RefusedHost
 from leadrope.runtime.broker.reachability import Reach
 from leadrope.runtime.broker.upstream import proxy_for
 from leadrope.runtime.gate.host_questions import HostQuestions
@@ -46,12 +46,12 @@ class Gateway:
         self._token = secrets.token_hex(16)
         self._broker: Broker | None = None
         self._proxy: HostProxy | None = None
-        self.doors = sandboxing.Doors()
+        self.doors = sandboxing.Sockets()
 
-    async def open_doors(self, wanted: sandboxing.Wish, rules: EffectivePolicy) -> None:
+    async def open_doors(self, wanted: sandboxing.SandboxRequest, rules: EffectivePolicy) -> None:
         """Where the agent reaches nothing else: a socket to the model, and one to the hosts that the policy allows."""
         if not wanted.model_only:
-            self.doors = sandboxing.Doors()
+            self.doors = sandboxing.Sockets()
             return
         hosts = sandboxing.allowed_hosts(rules.network_allowed_hosts, rules.network_blocked_hosts)
         # A list names the only hosts there are. Without one, mode `sandboxed` asks.
@@ -70,7 +70,7 @@ class Gateway:
                 may_fetch=self._may_fetch,
             )
             self._proxy = await host_proxy.__aenter__()
-        self.doors = sandboxing.Doors(model=self._run_dir / "model.sock", proxy=proxy, token=token)
+        self.doors = sandboxing.Sockets(model=self._run_dir / "model.sock", proxy=proxy, token=token)
 
     async def _may_reach(self, host: str, port: int) -> bool:
         asked = self._hosts()
@@ -105,7 +105,7 @@ class Gateway:
         if proxy is not None:
             await proxy.__aexit__(None, None, None)
 
-    def _on_refused_host(self, refused: Refused) -> None:
+    def _on_refused_host(self, refused: RefusedHost) -> None:
         told = f"{refused.host}:{refused.port} was not reached: {refused.reason}"
         self._notify(events.Notice(level="warning", code="host_refused", message=told))
         self._notify(sandbox_violations.refused_host(refused.host, refused.port, refused.reason))

@@ -23,7 +23,7 @@ WARNING_LINES = 3
 """Of a server's stderr in a warning, which is one line."""
 
 
-class Host(Protocol):
+class PreflightHost(Protocol):
     """What the checks need of the attempt."""
 
     def emit(self, event: events.Event) -> None: ...
@@ -46,7 +46,7 @@ class Host(Protocol):
     async def ask(self, what: str, say: Callable[[str], bytes]) -> base.Replied | None: ...
 
 
-def has_gate(host: Host, ready: base.Ready) -> bool:
+def has_gate(host: PreflightHost, ready: base.Ready) -> bool:
     """Ends a run whose agent cannot hold a call."""
     if not ready.gate:
         host.end(
@@ -74,7 +74,7 @@ def session_started(started: base.Started, request: RunRequest, launch: base.Lau
     )
 
 
-def check_key(host: Host, started: base.Started, launch: base.Launch) -> None:
+def check_key(host: PreflightHost, started: base.Started, launch: base.Launch) -> None:
     """Ends a run that would be paid with a key that we have not given."""
     if launch.key_sources is not None and started.key_source not in launch.key_sources:
         host.end(
@@ -85,7 +85,7 @@ def check_key(host: Host, started: base.Started, launch: base.Launch) -> None:
         )
 
 
-def refuse_login(host: Host, status: int) -> None:
+def refuse_login(host: PreflightHost, status: int) -> None:
     """Left alone, an agent asks again with a refused credential for three minutes."""
     host.end(
         "failed",
@@ -96,7 +96,7 @@ def refuse_login(host: Host, status: int) -> None:
     )
 
 
-async def check_version(host: Host, version: str, try_gate: TryGate) -> None:
+async def check_version(host: PreflightHost, version: str, try_gate: TryGate) -> None:
     """No prompt is sent to an unknown version before its gate was seen to hold."""
     name = version or "(unknown)"
     told = f"agent version {name} is untested; its gate is tried before its first use"
@@ -107,7 +107,7 @@ async def check_version(host: Host, version: str, try_gate: TryGate) -> None:
 
 
 async def check_connections(
-    host: Host, request: RunRequest, session: base.Session, own_servers: Sequence[str] = ()
+    host: PreflightHost, request: RunRequest, session: base.Session, own_servers: Sequence[str] = ()
 ) -> None:
     """Each has connected or failed before the first prompt: what a run was promised is there from its start."""
     loop = asyncio.get_running_loop()
@@ -128,7 +128,9 @@ async def check_connections(
         await asyncio.sleep(CONNECTION_LOOK_S)
 
 
-def _judge(host: Host, request: RunRequest, found: Mapping[str, events.Connection], own_servers: Sequence[str]) -> None:
+def _judge(
+    host: PreflightHost, request: RunRequest, found: Mapping[str, events.Connection], own_servers: Sequence[str]
+) -> None:
     for name in own_servers:
         if name not in found or found[name].status != "connected":
             told = found[name].error or found[name].status if name in found else "it does not know them"

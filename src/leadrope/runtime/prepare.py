@@ -178,7 +178,9 @@ def _with_repository(request: RunRequest) -> RunRequest:
     return msgspec.structs.replace(request, connections={**servers, **request.connections})
 
 
-def looked_again(place: base.Place, request: RunRequest, tell: Callable[[events.Notice], None]) -> base.Place:
+def looked_again(
+    place: base.StartContext, request: RunRequest, tell: Callable[[events.Notice], None]
+) -> base.StartContext:
     """Before each start: to what an attempt has made of a trusted repository's settings nobody has said yes."""
     if not place.is_trusted:
         return place

@@ -223,7 +223,7 @@ class Run:
             hosts=lambda: self._attempt.gate.hosts if self._attempt is not None else None,
             reach=self._reach,
         )
-        self._place = base.Place(
+        self._place = base.StartContext(
             run_id=self.id,
             environ=self._environ,
             ambient=ambient,

@@ -33,7 +33,7 @@ class RunSession:
             self.origin = "forked" if request.fork else "resumed"
         return self._sessions.settle(request)
 
-    async def prepare(self, provider: base.Provider, request: RunRequest, place: base.Place) -> base.Launch:
+    async def prepare(self, provider: base.Provider, request: RunRequest, place: base.StartContext) -> base.Launch:
         """Plan the start. SessionLost is raised when the session is to be rebuilt first."""
         if request.resume is not None and not request.fork and request.persist_session:
             self._hold.take(request.resume, is_new=False)

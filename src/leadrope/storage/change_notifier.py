@@ -12,7 +12,7 @@ LOOK_S = 0.1
 """Between two looks for what other processes have written; one look costs about 20 microseconds."""
 
 
-class Bell:
+class ChangeNotifier:
     def __init__(self, version: Callable[[], int]) -> None:
         self._version = version
         self._lock = threading.Lock()
@@ -46,7 +46,7 @@ class Bell:
 class Listener:
     """`with bell.listen() as heard: look(); await heard.wait(5)`: what comes between the look and the wait is heard."""
 
-    def __init__(self, bell: Bell) -> None:
+    def __init__(self, bell: ChangeNotifier) -> None:
         self._bell = bell
         self._event = asyncio.Event()
         self._entry = (asyncio.get_running_loop(), self._event)

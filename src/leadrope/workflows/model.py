@@ -171,7 +171,7 @@ class Step(_Part, frozen=True, kw_only=True):
     """Of a group: its own steps, which have names that no other step of the file has."""
 
 
-class Settings(_Part, frozen=True, kw_only=True):
+class WorkflowSettings(_Part, frozen=True, kw_only=True):
     policy: dict[str, Any] | None = None
     budget: Annotated[float, Meta(gt=0)] | None = None
     concurrency: Annotated[int, Meta(ge=1, le=100)] | None = None
@@ -205,7 +205,7 @@ class Workflow(_Part, frozen=True, kw_only=True):
     inputs: tuple[Input, ...] = ()
     steps: tuple[Step, ...] = ()
     outputs: tuple[Output, ...] = ()
-    settings: Settings = Settings()
+    settings: WorkflowSettings = WorkflowSettings()
     section_prose: dict[SectionName, str] = {}
     """Text that stands below a section's heading, before its first entry."""
     notes: tuple[Note, ...] = ()

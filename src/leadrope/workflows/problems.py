@@ -15,7 +15,7 @@ LISTED = 24
 """Names that a message lists. More is no help to a reader; the problem itself keeps them all."""
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class Position(msgspec.Struct, frozen=True, kw_only=True):
     """Where something stands in its file, both counted from 1."""
 
     line: int
@@ -25,25 +25,25 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     quotes: int = 0
     """1 where a quote stands here, and the text behind it."""
 
-    def at(self, text: str, offset: int) -> Place:
+    def at(self, text: str, offset: int) -> Position:
         """The place of a character of `text`, which begins here."""
         if self.next_column is None:
-            return Place(line=self.line, column=self.column)
+            return Position(line=self.line, column=self.column)
         before = text[:offset]
         down = before.count("\n")
         if not down:
-            return Place(line=self.line, column=self.column + self.quotes + offset)
-        return Place(line=self.line + down, column=self.next_column + offset - before.rindex("\n") - 1)
+            return Position(line=self.line, column=self.column + self.quotes + offset)
+        return Position(line=self.line + down, column=self.next_column + offset - before.rindex("\n") - 1)
 
 
 Path = tuple[str, ...]
-Places = Mapping[Path, Place]
+Places = Mapping[Path, Position]
 """Places by what stands there: ("steps", "review", "prompt"). A path that is missing has the place of its parent."""
 
 KEY = yaml_values.KEY
 """Behind a path: the place of the key itself, where the path alone is the place of its value."""
 
-UNKNOWN = Place(line=0, column=0)
+UNKNOWN = Position(line=0, column=0)
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -98,7 +98,7 @@ class Findings:
         self,
         kind: str,
         message: str,
-        place: Place | None = None,
+        place: Position | None = None,
         *,
         path: Path = (),
         found: str | None = None,
@@ -124,7 +124,7 @@ class Findings:
         )
         return self._found.setdefault((kind, message, problem.line, problem.column, path), problem)
 
-    def place(self, path: Path) -> Place:
+    def place(self, path: Path) -> Position:
         for length in range(len(path), 0, -1):
             if path[:length] in self._places:
                 return self._places[path[:length]]

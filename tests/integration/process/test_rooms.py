@@ -17,7 +17,7 @@ import pytest
 from leadrope import errors
 from leadrope.process import child as processes
 from leadrope.process.command_pool import client
-from leadrope.process.command_pool.client import Door, Room
+from leadrope.process.command_pool.client import CommandPool, PoolListener
 from leadrope.process.command_pool.command import Finished
 from leadrope.process.command_pool.failures import CommandLost, NotStarted, RoomGone
 
@@ -29,7 +29,7 @@ MIB = 1024 * 1024
 class Bench:
     """A room without walls, and scripts of bash in it."""
 
-    def __init__(self, room: Room, folder: Path) -> None:
+    def __init__(self, room: CommandPool, folder: Path) -> None:
         self.room = room
         self.folder = folder
 
@@ -43,11 +43,11 @@ class Bench:
             return await self.room.run({**body, **options.pop("body", {})}, **options)
 
 
-async def opened(folder: Path) -> Room:
+async def opened(folder: Path) -> CommandPool:
     inside = folder / "room"
     inside.mkdir(exist_ok=True)
-    script = client.furnish(inside)
-    door = Door(inside)
+    script = client.install_scripts(inside)
+    door = PoolListener(inside)
     argv = [sys.executable, "-IS", "-Xutf8", str(script), str(inside)]
     child = await processes.start(argv, env={"PATH": os.environ["PATH"]}, cwd=str(folder), spool_dir=str(folder))
     return await door.open(child)
@@ -173,7 +173,7 @@ async def test_what_is_missing_is_named(bench: Bench, tmp_path: Path) -> None:
 async def test_a_room_that_does_not_come_up_is_an_error(tmp_path: Path) -> None:
     inside = tmp_path / "room"
     inside.mkdir()
-    door = Door(inside)
+    door = PoolListener(inside)
     child = await processes.start(
         ["bash", "-c", "echo no such thing >&2; exit 1"],
         env={"PATH": os.environ["PATH"]},

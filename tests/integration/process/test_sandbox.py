@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 from leadrope.process.sandbox import availability
-from leadrope.process.sandbox.values import PROXY_SOCKET, Forward, Limits, Socket
+from leadrope.process.sandbox.values import PROXY_SOCKET, Forward, ProcessLimits, Socket
 
 NOBODY = 65534
 ROOT = os.geteuid() == 0
@@ -231,7 +231,7 @@ async def test_read_only_writes_nothing_but_its_own_folders(room: Any) -> None:
 
 
 async def test_limits_hold(room: Any) -> None:
-    limits = Limits(processes=300, open_files=100, file_size=1 << 20)
+    limits = ProcessLimits(processes=300, open_files=100, file_size=1 << 20)
     done = await room.play(
         "ulimit -Hn; ulimit -Hc; ulimit -Hu; head -c 9999999 /dev/zero > big; echo $?", limits=limits
     )

@@ -91,7 +91,7 @@ class Pauses:
 
 async def test_a_signed_webhook_is_verified_by_its_receiver() -> None:
     async with receiver("204 No Content") as there:
-        found = notify.Settings(webhook=target(there.port))
+        found = notify.NotifySettings(webhook=target(there.port))
         async with notify.Notifier(found) as notifier:
             notifier.tell(word())
     assert there.verified == [True]
@@ -196,7 +196,7 @@ async def test_a_command_gets_title_and_body_as_words_and_no_shell(
     script = f"import json, os, sys; open({str(said)!r}, 'w').write(json.dumps([sys.argv[1:], dict(os.environ)]))"
     command = (sys.executable, "-c", script, "--", "{title}", "{body}")
     environ = {"PATH": os.environ["PATH"], "DISPLAY": ":1", "ANTHROPIC_API_KEY": KEY, "LEADROPE_WEBHOOK_SECRET": SECRET}
-    async with notify.Notifier(notify.Settings(command=command), environ=environ) as notifier:
+    async with notify.Notifier(notify.NotifySettings(command=command), environ=environ) as notifier:
         notifier.tell(word())
     argv, given = json.loads(said.read_text())
     assert argv == ["--", "leadrope: approval needed", word().body]
@@ -208,8 +208,8 @@ async def test_a_command_gets_title_and_body_as_words_and_no_shell(
 
 
 async def test_what_goes_wrong_is_logged_and_disturbs_nobody(caplog: pytest.LogCaptureFixture) -> None:
-    missing = notify.Settings(command=("/no/such/program", "{title}"))
-    failing = notify.Settings(command=(sys.executable, "-c", "raise SystemExit(3)"))
+    missing = notify.NotifySettings(command=("/no/such/program", "{title}"))
+    failing = notify.NotifySettings(command=(sys.executable, "-c", "raise SystemExit(3)"))
     with caplog.at_level(logging.WARNING, "leadrope.notify"):
         for found in (missing, failing):
             async with notify.Notifier(found) as notifier:
@@ -225,7 +225,7 @@ async def test_leaving_ends_what_is_still_on_its_way(
     started = tmp_path / "started"
     script = f"import time; open({str(started)!r}, 'w').close(); time.sleep(600)"
     async with receiver("503 Busy") as there:
-        stuck = notify.Settings(command=(sys.executable, "-c", script), webhook=target(there.port))
+        stuck = notify.NotifySettings(command=(sys.executable, "-c", script), webhook=target(there.port))
 
         async def forever(_: float) -> None:
             await asyncio.Event().wait()
@@ -240,7 +240,7 @@ async def test_leaving_ends_what_is_still_on_its_way(
 
 async def test_too_many_at_once_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
     async with receiver("200 OK") as there:
-        found = notify.Settings(webhook=target(there.port))
+        found = notify.NotifySettings(webhook=target(there.port))
         with caplog.at_level(logging.WARNING, "leadrope.notify"):
             async with notify.Notifier(found) as notifier:
                 for _ in range(notify.WAITING + 3):
@@ -254,7 +254,7 @@ async def test_the_bell_rings_on_a_terminal_and_nowhere_else(tmp_path: Path) -> 
     try:
         with os.fdopen(slave, "w") as terminal, (tmp_path / "file").open("w") as file:
             for out in (terminal, file, None):
-                async with notify.Notifier(notify.Settings(bell=True), terminal=out) as notifier:
+                async with notify.Notifier(notify.NotifySettings(bell=True), terminal=out) as notifier:
                     notifier.tell(word())
             assert os.read(master, 100) == b"\a"
         assert (tmp_path / "file").read_text() == ""

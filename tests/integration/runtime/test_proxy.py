@@ -12,7 +12,7 @@ import pytest
 
 from leadrope import errors
 from leadrope.runtime.broker import http1
-from leadrope.runtime.broker.proxy import HostProxy, Refused
+from leadrope.runtime.broker.proxy import HostProxy, RefusedHost
 from leadrope.runtime.sandboxing import sandboxing
 
 HERE = "127.0.0.1"
@@ -92,7 +92,7 @@ class Names:
 
 @pytest.mark.parametrize("is_socket", [True, False])
 async def test_a_tunnel_to_an_allowed_host(tmp_path: Path, is_socket: bool) -> None:
-    refused: list[Refused] = []
+    refused: list[RefusedHost] = []
     async with echo() as (port, heard):
         proxy = HostProxy(
             [f"ok.example:{port}", f"{HERE}:{port}"],
@@ -138,7 +138,7 @@ async def test_a_tunnel_to_an_allowed_host(tmp_path: Path, is_socket: bool) -> N
     ],
 )
 async def test_what_is_not_on_the_list_is_refused_and_told(target: str) -> None:
-    refused: list[Refused] = []
+    refused: list[RefusedHost] = []
     names = Names()
     async with HostProxy(["ok.example", "*.below.example"], resolve=names, on_refused=refused.append) as proxy:
         status, text = await connect(proxy, target)
@@ -184,7 +184,7 @@ async def test_what_lies_below_a_name() -> None:
     ],
 )
 async def test_an_allowed_name_does_not_open_a_private_network(address: str) -> None:
-    refused: list[Refused] = []
+    refused: list[RefusedHost] = []
     names = Names(ok_example=[address])
     async with HostProxy(["ok.example"], resolve=names, on_refused=refused.append) as proxy:
         status, text = await connect(proxy, "ok.example:443")
@@ -196,7 +196,7 @@ async def test_an_allowed_name_does_not_open_a_private_network(address: str) -> 
 @pytest.mark.parametrize("host", ["bad.example", "a.bad.example", "BAD.example.", "to-bad.example", "9.9.9.9"])
 async def test_what_is_blocked_is_not_reached_though_it_is_allowed(host: str) -> None:
     """A name, what lies below it, an address, and a name that leads to that address."""
-    refused: list[Refused] = []
+    refused: list[RefusedHost] = []
     names = Names(bad_example=["8.8.8.8"], **{"to-bad_example": ["9.9.9.9"]})
     allowed = ["*.example:*", "9.9.9.9:*", "!bad.example", "!9.9.9.9"]
     async with HostProxy(allowed, resolve=names, on_refused=refused.append) as proxy:
@@ -294,7 +294,7 @@ async def test_what_is_no_request_to_a_proxy(head: str) -> None:
 
 
 async def test_an_allowed_host_that_is_not_there() -> None:
-    refused: list[Refused] = []
+    refused: list[RefusedHost] = []
     async with echo() as (port, _):
         pass
     allowed = [f"ok.example:{port}", f"gone.example:{port}", f"{HERE}:{port}"]

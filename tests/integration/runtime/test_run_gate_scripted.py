@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leadrope import Answer, Caller, Desk, Limits, events
+from leadrope import Answer, ApprovalQueue, InlineApprover, Limits, events
 
 if TYPE_CHECKING:
     from tests.integration.runtime.conftest import Stage
@@ -59,7 +59,7 @@ async def test_calls_outstanding_together_get_their_own_answers(stage: Stage) ->
     """Answered in reverse order, by request and not by turn."""
     calls = [{"tool": "Bash", "id": f"t{n}", "input": {"command": str(n)}, "result": f"r{n}"} for n in range(4)]
     waiting: list[str] = []
-    async with stage.open([*OPEN, {"calls": calls}, {"text": "ok"}, *CLOSE], approver=Caller()) as run:
+    async with stage.open([*OPEN, {"calls": calls}, {"text": "ok"}, *CLOSE], approver=InlineApprover()) as run:
         found = []
         async for item in run:
             found.append(item.event)
@@ -109,7 +109,7 @@ async def test_a_withdrawn_request_is_not_answered(stage: Stage) -> None:
     ]
     found: list[events.Event] = []
     limits = Limits(approval_s=10)
-    async with stage.open([*OPEN, *steps, *CLOSE], approver=Caller(), limits=limits) as run:
+    async with stage.open([*OPEN, *steps, *CLOSE], approver=InlineApprover(), limits=limits) as run:
         async for item in run:
             found.append(item.event)
             if of(found, events.ApprovalResolved) and len(of(found, events.ApprovalRequested)) == 2:
@@ -125,7 +125,7 @@ async def test_a_withdrawn_request_is_not_answered(stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("approver", "by", "why"),
     [
-        (Caller(), "timeout", "APPROVAL_TIMEOUT"),
+        (InlineApprover(), "timeout", "APPROVAL_TIMEOUT"),
         (lambda _: 1 / 0, "leadrope", "ZeroDivisionError"),
         (lambda _: "yes", "leadrope", "returned 'yes' (str)"),
         (lambda _: None, "leadrope", "returned None"),
@@ -195,7 +195,7 @@ async def test_a_request_tells_how_it_was_read_how_risky_it_is_and_how_long_it_w
 
 
 async def test_of_two_answers_the_first_counts_and_one_for_another_call_is_not_taken(stage: Stage) -> None:
-    async with stage.open([*OPEN, same_call(1), {"text": "ok"}, *CLOSE], approver=Caller()) as run:
+    async with stage.open([*OPEN, same_call(1), {"text": "ok"}, *CLOSE], approver=InlineApprover()) as run:
         found = []
         async for item in run:
             found.append(item.event)
@@ -249,7 +249,7 @@ async def test_calls_that_wait_together_stay_within_the_number_of_calls(stage: S
     calls = [{"tool": "Bash", "id": f"t{n}", "input": {"command": str(n)}} for n in range(3)]
     waiting: list[str] = []
     script = [*OPEN, {"calls": calls}, {"text": "ok"}, *CLOSE]
-    async with stage.open(script, approver=Caller(), policy={"max_tool_calls": 1}) as run:
+    async with stage.open(script, approver=InlineApprover(), policy={"max_tool_calls": 1}) as run:
         found = []
         async for item in run:
             found.append(item.event)
@@ -276,7 +276,7 @@ async def test_an_approval_for_one_call_is_not_used_for_another(stage: Stage) ->
 
 async def test_a_desk_holds_the_requests_of_many_runs(stage: Stage) -> None:
     """Each is answered once, by whoever comes first, and an answer for another call is not taken."""
-    desk = Desk()
+    desk = ApprovalQueue()
     async with stage.open([*OPEN, same_call(1), {"text": "ok"}, *CLOSE], approver=desk.for_run("one")) as run:
         found = []
         async for item in run:

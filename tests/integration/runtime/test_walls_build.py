@@ -35,7 +35,7 @@ class Site:
         request = RunRequest(prompt="p", cwd=str(self.ws), walls="workspace")
         settings = Config(source=str(config)) if config else Config()
         ready = prepare.complete(request, settings, environ, self.own)
-        place = base.Place(
+        place = base.StartContext(
             run_id="r",
             environ=environ,
             ambient=environ,
@@ -54,7 +54,7 @@ class Site:
         )
         start = msgspec.structs.replace(start, **launch)
         wanted = sandboxing.wish(ready.request, ready.rules)
-        return sandboxing.build(wanted, ready.request, start, place, ready.rules, sandboxing.Doors()).sight
+        return sandboxing.build(wanted, ready.request, start, place, ready.rules, sandboxing.Sockets()).sight
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from leadrope.core import execution_events
 from leadrope.runtime.gate.approvers import Answer
-from leadrope.workflows.engine.execution_context import Host
+from leadrope.workflows.engine.execution_context import ExecutionContext
 from leadrope.workflows.problems import BadWorkflow
 from leadrope.workflows.report import FlowResult
 
@@ -414,7 +414,7 @@ async def test_a_workflow_inside_that_fails_or_is_soft_is_told_outside(shop: Any
 async def test_who_opens_the_walls_may_be_ended_and_whoever_waits_for_them_opens_them(shop: Any) -> None:
     async with (
         shop.service() as service,
-        Host(service, tag=uuid.uuid4().hex, workspace=shop.ws, environ=shop.environ) as host,
+        ExecutionContext(service, tag=uuid.uuid4().hex, workspace=shop.ws, environ=shop.environ) as host,
     ):
         # With a proxy for its hosts, so that opening takes more than a moment.
         rules = ({"network": {"reach": "model-only", "allowed_hosts": ["example.com"]}},)

@@ -14,8 +14,8 @@ from typing import Any, cast
 import pytest
 
 from leadrope.process.child import Child
-from leadrope.process.command_pool.channel import Lane, Wire
-from leadrope.process.command_pool.client import Room
+from leadrope.process.command_pool.channel import Channel, WorkerChannel
+from leadrope.process.command_pool.client import CommandPool
 from leadrope.process.command_pool.command import Command, Ended
 from leadrope.process.command_pool.failures import CommandLost, NotStarted, lane_lost
 
@@ -28,7 +28,7 @@ class Peer:
     def __init__(self) -> None:
         ours, self.sock = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.rested: list[Ended | Exception] = []
-        self.lane = Lane(
+        self.lane = WorkerChannel(
             asyncio.get_running_loop(),
             ours,
             "7",
@@ -195,7 +195,7 @@ class Crowded(socket.socket):
 
 async def test_too_many_descriptors_on_their_way_are_waited_for(until: Any) -> None:
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    wire = Wire(asyncio.get_running_loop(), Crowded(fileno=ours.detach()))
+    wire = Channel(asyncio.get_running_loop(), Crowded(fileno=ours.detach()))
     sent: list[str] = []
     wire.send(b"a", lambda: (its.fileno(),), lambda: sent.append("a"))
     wire.send(b"b", on_sent=lambda: sent.append("b"))
@@ -208,7 +208,7 @@ async def test_too_many_descriptors_on_their_way_are_waited_for(until: Any) -> N
 
 async def test_what_was_unsent_when_a_wire_was_closed_is_dropped() -> None:
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    wire = Wire(asyncio.get_running_loop(), ours)
+    wire = Channel(asyncio.get_running_loop(), ours)
     dropped: list[int] = []
     for number in range(20):
         wire.send(b"x" * 50_000, on_sent=lambda number=number: dropped.append(number))  # type: ignore[misc]
@@ -220,7 +220,7 @@ async def test_what_was_unsent_when_a_wire_was_closed_is_dropped() -> None:
 
 async def test_a_lane_with_survivors_gets_no_other_command() -> None:
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    room = Room(ours, cast("Child", None))
+    room = CommandPool(ours, cast("Child", None))
     for survivors in (0, 1):
         task = asyncio.create_task(room.run(BODY))
         await asyncio.sleep(0)
@@ -239,7 +239,7 @@ async def test_a_lane_with_survivors_gets_no_other_command() -> None:
 async def test_what_cannot_be_sent_any_more_is_dropped(peer: Peer) -> None:
     dropped: list[str] = []
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    wire = Wire(asyncio.get_running_loop(), ours)
+    wire = Channel(asyncio.get_running_loop(), ours)
     its.close()
     wire.send(b"a", on_sent=lambda: dropped.append("a"))
     wire.send(b"b", on_sent=lambda: dropped.append("b"))

@@ -12,7 +12,7 @@ from leadrope.process.sandbox import git_folders
 from leadrope.process.sandbox import programs as sandbox_programs
 from leadrope.process.sandbox.configured_paths import named
 from leadrope.process.sandbox.mounts import sight
-from leadrope.process.sandbox.values import BASE, Machine, Place, Sandbox
+from leadrope.process.sandbox.values import BASE, Machine, MachinePath, Sandbox
 
 
 def file(path: Path, text: str = "") -> Path:
@@ -128,8 +128,8 @@ def test_what_is_to_be_seen_is_told() -> None:
     machine = Machine(
         system=("/usr", "/etc"),
         links={"/bin": "usr/bin"},
-        toolchains=(Place(name="/home/u/.nvm", real="/home/u/.nvm"),),
-        secrets=(Place(name="/home/u/p/.ssh", real="/home/u/p/.ssh"),),
+        toolchains=(MachinePath(name="/home/u/.nvm", real="/home/u/.nvm"),),
+        secrets=(MachinePath(name="/home/u/p/.ssh", real="/home/u/p/.ssh"),),
     )
     box = sight(spec, machine)
     kinds = {

@@ -15,7 +15,7 @@ from leadrope.process.guardian import FURNITURE
 from leadrope.process.sandbox import git_folders, programs
 from leadrope.process.sandbox.command_line import plan, variables
 from leadrope.process.sandbox.toolchains import toolchains
-from leadrope.process.sandbox.values import Forward, Limits, Machine, Place, Sandbox, Socket, User
+from leadrope.process.sandbox.values import Forward, Machine, MachinePath, ProcessLimits, Sandbox, Socket, User
 
 HOME = "/home/u"
 SPEC = Sandbox(
@@ -29,7 +29,7 @@ SPEC = Sandbox(
 MACHINE = Machine(
     links={"/bin": "usr/bin", "/lib64": "usr/lib64"},
     system=("/usr", "/etc"),
-    agent=(Place(name=SPEC.binary, real=f"{HOME}/.local/share/claude/claude", is_dir=False),),
+    agent=(MachinePath(name=SPEC.binary, real=f"{HOME}/.local/share/claude/claude", is_dir=False),),
 )
 ROOT = msgspec.structs.replace(MACHINE, user=User(uid=0, gid=0), proc_read_only=("/proc/sys",))
 
@@ -89,7 +89,7 @@ def test_read_only_leaves_only_the_runs_own_folders_writable() -> None:
 
 
 def test_nothing_is_mounted_below_what_a_later_mount_covers() -> None:
-    mounts = made(with_(toolchains=(Place(name=f"{HOME}/go", real=f"{HOME}/go"),)), workspace=f"{HOME}/go/src/x")
+    mounts = made(with_(toolchains=(MachinePath(name=f"{HOME}/go", real=f"{HOME}/go"),)), workspace=f"{HOME}/go/src/x")
     destinations = [mount[-1] for mount in mounts]
     for index, path in enumerate(destinations):
         assert not any(inner.startswith(f"{path}/") for inner in destinations[:index]), path
@@ -97,9 +97,9 @@ def test_nothing_is_mounted_below_what_a_later_mount_covers() -> None:
 
 def test_secrets_are_covered_where_the_home_is_the_workspace_and_the_own_folders_come_after() -> None:
     secrets = (
-        Place(name=f"{HOME}/.ssh", real=f"{HOME}/.ssh"),
-        Place(name=f"{HOME}/.netrc", real=f"{HOME}/.netrc", is_dir=False),
-        Place(name=SPEC.hidden[0], real=SPEC.hidden[0]),
+        MachinePath(name=f"{HOME}/.ssh", real=f"{HOME}/.ssh"),
+        MachinePath(name=f"{HOME}/.netrc", real=f"{HOME}/.netrc", is_dir=False),
+        MachinePath(name=SPEC.hidden[0], real=SPEC.hidden[0]),
     )
     mounts = made(with_(secrets=secrets), workspace=HOME)
     assert last(mounts, f"{HOME}/notes")[0] == "--bind"
@@ -113,7 +113,7 @@ def test_secrets_are_covered_where_the_home_is_the_workspace_and_the_own_folders
 
 def test_hooks_the_own_python_and_the_binary_are_read_only_inside_a_writable_workspace() -> None:
     hooks, venv, agent = (f"{SPEC.workspace}/{name}" for name in (".git/hooks", ".venv", ".venv/bin/claude"))
-    machine = with_(protected=(hooks, venv, "/usr"), agent=(Place(name=agent, real=agent, is_dir=False),))
+    machine = with_(protected=(hooks, venv, "/usr"), agent=(MachinePath(name=agent, real=agent, is_dir=False),))
     mounts = made(machine, binary=agent)
     for path in (hooks, venv, agent):
         assert last(mounts, path)[0] == "--ro-bind"
@@ -122,13 +122,13 @@ def test_hooks_the_own_python_and_the_binary_are_read_only_inside_a_writable_wor
 
 def test_a_hooks_folder_that_is_a_link_opens_nothing() -> None:
     hooks = f"{SPEC.workspace}/.git/hooks"
-    mounts = made(with_(protected=(hooks,), places={hooks: Place(name=hooks, real="/root/private")}))
+    mounts = made(with_(protected=(hooks,), places={hooks: MachinePath(name=hooks, real="/root/private")}))
     assert not any("/root/private" in mount for mount in mounts)
 
 
 def test_a_home_that_does_not_exist_is_not_made_on_the_host() -> None:
     assert ("--tmpfs", "/data/w/home") not in made(workspace="/data/w", home="/data/w/home")
-    places = {"/data/w/home": Place(name="/data/w/home", real="/data/w/home")}
+    places = {"/data/w/home": MachinePath(name="/data/w/home", real="/data/w/home")}
     assert ("--tmpfs", "/data/w/home") in made(with_(places=places), workspace="/data/w", home="/data/w/home")
 
 
@@ -167,7 +167,7 @@ def test_root_becomes_the_owner_before_anything_else_runs() -> None:
 
 
 def test_limits_are_never_above_what_the_machine_allows() -> None:
-    spec = msgspec.structs.replace(SPEC, limits=Limits(processes=0, open_files=4096, file_size=7))
+    spec = msgspec.structs.replace(SPEC, limits=ProcessLimits(processes=0, open_files=4096, file_size=7))
     inside = plan(spec, with_(most_open_files=1024))
     assert "--nofile=1024:1024" in inside
     assert "--fsize=7:7" in inside
@@ -190,10 +190,22 @@ def test_forwarders_are_named_so_that_the_guardian_knows_them() -> None:
         ({"workspace": "/"}, {}, "its own /"),
         ({"workspace": "/tmp"}, {}, "its own /tmp"),
         ({"writable": ("/etc",)}, {}, "its own /etc"),
-        ({"workspace": "/link"}, {"places": {"/link": Place(name="/link", real="/usr")}}, "its own /usr"),
-        ({"workspace": f"{HOME}/.ssh"}, {"secrets": (Place(name=f"{HOME}/.ssh", real=f"{HOME}/.ssh"),)}, "hidden"),
-        ({"readable": (f"{HOME}/.ssh/x",)}, {"secrets": (Place(name=f"{HOME}/.ssh", real=f"{HOME}/.ssh"),)}, "hidden"),
-        ({"workspace": SPEC.hidden[0]}, {"secrets": (Place(name=SPEC.hidden[0], real=SPEC.hidden[0]),)}, "hidden"),
+        ({"workspace": "/link"}, {"places": {"/link": MachinePath(name="/link", real="/usr")}}, "its own /usr"),
+        (
+            {"workspace": f"{HOME}/.ssh"},
+            {"secrets": (MachinePath(name=f"{HOME}/.ssh", real=f"{HOME}/.ssh"),)},
+            "hidden",
+        ),
+        (
+            {"readable": (f"{HOME}/.ssh/x",)},
+            {"secrets": (MachinePath(name=f"{HOME}/.ssh", real=f"{HOME}/.ssh"),)},
+            "hidden",
+        ),
+        (
+            {"workspace": SPEC.hidden[0]},
+            {"secrets": (MachinePath(name=SPEC.hidden[0], real=SPEC.hidden[0]),)},
+            "hidden",
+        ),
         ({"sockets": (Socket(outside="/x", inside="/etc/x"),)}, {}, "plain name"),
         ({"forwards": (Forward(port=80),)}, {}, "not there"),
         ({"forwards": (Forward(port=80),)}, {"socat": None}, "socat is not installed"),
@@ -207,7 +219,7 @@ def test_what_cannot_be_is_refused(fields: dict[str, Any], facts: dict[str, Any]
 
 def test_a_worktree_may_lie_in_leadropes_own_folder() -> None:
     own = SPEC.hidden[0]
-    mounts = made(with_(secrets=(Place(name=own, real=own),)), workspace=f"{own}/worktrees/7")
+    mounts = made(with_(secrets=(MachinePath(name=own, real=own),)), workspace=f"{own}/worktrees/7")
     assert last(mounts, f"{own}/worktrees/7/f")[0] == "--bind"
     assert last(mounts, f"{own}/leadrope.db") == ("--tmpfs", HOME)
 

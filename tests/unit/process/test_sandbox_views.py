@@ -11,7 +11,7 @@ from leadrope.process.sandbox import git_config_mount, git_folders
 from leadrope.process.sandbox.command_line import plan
 from leadrope.process.sandbox.git_config_copy import View
 from leadrope.process.sandbox.toolchains import caches
-from leadrope.process.sandbox.values import Cache, Machine, Place, Sandbox
+from leadrope.process.sandbox.values import Cache, Machine, MachinePath, Sandbox
 
 HOME = "/home/u"
 CONFIG = f"{HOME}/project/.git/config"
@@ -19,8 +19,8 @@ RUN = "/tmp/leadrope-run-1"  # a name
 SPEC = Sandbox(workspace=f"{HOME}/project", run_dir=RUN, home=HOME, binary="/usr/bin/agent")
 VIEW = View(path=CONFIG, run_dir=RUN, folder="git-1", was=b"")
 OWN = View(path=f"{HOME}/.gitconfig", run_dir=RUN, folder="git-2", was=b"")
-SHOWN = Cache(place=Place(name=f"{HOME}/.cargo/registry", real=f"{HOME}/.cargo/registry"), layer=f"{RUN}/cache-1")
-EXTRA = Cache(place=Place(name=f"{HOME}/.npm/x", real=f"{HOME}/.npm/x"), is_extra=True, layer=f"{RUN}/cache-2")
+SHOWN = Cache(place=MachinePath(name=f"{HOME}/.cargo/registry", real=f"{HOME}/.cargo/registry"), layer=f"{RUN}/cache-1")
+EXTRA = Cache(place=MachinePath(name=f"{HOME}/.npm/x", real=f"{HOME}/.npm/x"), is_extra=True, layer=f"{RUN}/cache-2")
 MACHINE = Machine(protected=(CONFIG,), views=(VIEW,), caches=(SHOWN, EXTRA), copies={f"{HOME}/.gitconfig": OWN})
 
 LINK = ["link", f"{RUN}/git-1/link", CONFIG]
@@ -87,7 +87,7 @@ def test_only_caches_of_the_user_outside_of_the_workspace_count(tmp_path: Path) 
     for name in (".cargo/registry", ".cache/pip", ".cache/browser", ".npm/_cacache", "go/pkg/mod"):
         (tmp_path / name).mkdir(parents=True)
     mine = os.geteuid()
-    shown = [Place(name=str(tmp_path / "go/pkg"), real=str(tmp_path / "go/pkg"))]
+    shown = [MachinePath(name=str(tmp_path / "go/pkg"), real=str(tmp_path / "go/pkg"))]
     found = list(caches(str(tmp_path), shown, uid=mine, writable=[str(tmp_path / ".npm")]))
     assert {Path(cache.place.name).name: cache.is_extra for cache in found} == {
         "registry": True,

@@ -19,7 +19,7 @@ SAID = '{"type":"summary"}\n{"type":"user"}\n'
 
 class Site:
     def __init__(self, folder: Path) -> None:
-        self.place = base.Place(
+        self.place = base.StartContext(
             run_id="r",
             environ={},
             ambient={},

@@ -137,7 +137,7 @@ def test_only_the_users_own_config_is_read(tmp_path: Path, monkeypatch: pytest.M
     config = tmp_path / ".config/leadrope/config.toml"
     config.parent.mkdir(parents=True)
     config.write_text('[run]\nmodel = "opus"\n[notify]\nbell = true\n')
-    assert notify.load(environ) == notify.Settings(bell=True)
+    assert notify.load(environ) == notify.NotifySettings(bell=True)
 
 
 def test_the_secret_may_stand_in_leadropes_own_env_file(tmp_path: Path) -> None:

@@ -203,12 +203,12 @@ def test_the_name_of_a_way_is_no_grammar_of_mermaid(label: str, written: str) ->
 def test_places_of_the_canvas_are_kept_where_most_steps_have_one() -> None:
     of = workflow(RELEASE)
     layout = {step.id: (300.0 * number, 40.0 * number) for number, step in enumerate(of.steps[:-1])}
-    placed = boxes(svg(msgspec.structs.replace(of, settings=model.Settings(layout=layout))))
+    placed = boxes(svg(msgspec.structs.replace(of, settings=model.WorkflowSettings(layout=layout))))
     assert placed["unit"][0] - placed["build"][0] == pytest.approx(600)
     assert placed["unit"][1] - placed["build"][1] == pytest.approx(80)
     assert not any(overlap(placed["tidy"], box) for name, box in placed.items() if name != "tidy")
     few = {"unit": (900.0, 900.0), "gone": (0.0, 0.0)}
-    assert boxes(svg(msgspec.structs.replace(of, settings=model.Settings(layout=few)))) == boxes(svg(of))
+    assert boxes(svg(msgspec.structs.replace(of, settings=model.WorkflowSettings(layout=few)))) == boxes(svg(of))
 
 
 def test_what_is_wrong_is_drawn_all_the_same() -> None:

@@ -71,7 +71,7 @@ def test_an_example_says_what_it_says(examples: dict[str, str]) -> None:
     )
     assert workflow.step("report").approval is True
     assert workflow.step("tell").next == ()
-    assert workflow.settings == model.Settings(budget=5, concurrency=4, layout={"review": (10, 20.5)})
+    assert workflow.settings == model.WorkflowSettings(budget=5, concurrency=4, layout={"review": (10, 20.5)})
     assert workflow.outputs[0].source == "${review.results}"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from leadrope.workflows.check.check import check, check_document
 from leadrope.workflows.check.step import StepType
 from leadrope.workflows.language import markdown, markdown_writer
-from leadrope.workflows.model import STEP_KEYS, Settings, Step, Workflow
+from leadrope.workflows.model import STEP_KEYS, Step, Workflow, WorkflowSettings
 from leadrope.workflows.steps import registry
 
 ROOT = Path(__file__).parents[3]
@@ -38,7 +38,7 @@ def test_the_steps_that_are_shown_alone_have_no_mistake() -> None:
 
 def test_every_key_of_a_step_is_described() -> None:
     text = (ROOT / "docs/workflows.md").read_text()
-    for key in (*STEP_KEYS, *Settings.__struct_fields__):
+    for key in (*STEP_KEYS, *WorkflowSettings.__struct_fields__):
         assert f"`{key.replace('_', '-') if key == 'on_error' else key}`" in text, key
 
 

@@ -20,11 +20,11 @@ from leadrope.core import config as configs
 from leadrope.core import home
 from leadrope.core.models import resolve_model
 from leadrope.core.request import RunRequest
-from leadrope.policy.files.document import Problem
+from leadrope.policy.files.document import FileProblem
 from leadrope.providers.claude_code import argv, instructions
 from leadrope.runtime import prepare
 from leadrope.runtime.agents import saved_agents
-from leadrope.runtime.agents.saved_agents import Entry
+from leadrope.runtime.agents.saved_agents import AgentEntry
 from leadrope.runtime.terminal_text import clean, one_line
 
 _HELP = """Saved agents: a persona with its model, mode, tools and rules, under a name.
@@ -62,7 +62,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
     mode: str | None
     usable: bool
     hidden: bool
-    problems: tuple[Problem, ...]
+    problems: tuple[FileProblem, ...]
 
 
 @command.command("list", short_help="The agents that can be used here.")
@@ -93,11 +93,11 @@ def list_(cwd: str, output: str) -> int:
     return 0
 
 
-def _wrong(problem: Problem) -> str:
+def _wrong(problem: FileProblem) -> str:
     return f"{problem.where}: {problem.message}" if problem.where else problem.message
 
 
-def _listed(entry: Entry) -> Listed:
+def _listed(entry: AgentEntry) -> Listed:
     agent = entry.saved.agent if entry.saved is not None else configs.Agent()
     model = _said(agent.model) or (f"purpose:{agent.purpose}" if _said(agent.purpose) else None)
     return Listed(

@@ -267,7 +267,7 @@ def _input(one: model.Input) -> tuple[str, str, str]:
     return one.name, kind, _one(one.description)
 
 
-def _settings(settings: model.Settings) -> list[str]:
+def _settings(settings: model.WorkflowSettings) -> list[str]:
     found = []
     if settings.budget is not None:
         found.append(f"budget       {settings.budget:g} USD")

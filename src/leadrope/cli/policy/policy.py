@@ -26,7 +26,7 @@ from leadrope.policy import patterns
 from leadrope.policy.call_analysis import Facts
 from leadrope.policy.decide import Policy, decide
 from leadrope.policy.files import defaults, examples, policy_file, project, sources
-from leadrope.policy.files.document import Problem, Problems
+from leadrope.policy.files.document import FileProblem, Problems
 from leadrope.policy.files.policy_file import PolicyFile
 from leadrope.policy.resolve import EffectivePolicy
 from leadrope.policy.rules import RULES, Rule
@@ -359,7 +359,7 @@ def _plain(value: Any) -> str:
     return "; ".join(_plain(part) for part in value) if isinstance(value, tuple) else str(value)
 
 
-def _print_problems(problems: Sequence[Problem], style: Style) -> None:
+def _print_problems(problems: Sequence[FileProblem], style: Style) -> None:
     for problem in problems:
         click.echo(f"{style.bad('✗')} {problem}")
         if problem.hint:

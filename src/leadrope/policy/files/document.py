@@ -25,7 +25,7 @@ MAX_LOOKED_AT = 100_000
 _MARK = "leadrope-looks-for-this-line"
 
 
-class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class FileProblem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing that is wrong, where it stands, and what to do about it."""
 
     file: str
@@ -42,7 +42,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Problems(errors.BadConfig):
     """A file that cannot be used; the message is its first problem, `problems` are all of them."""
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    def __init__(self, problems: Sequence[FileProblem]) -> None:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         super().__init__(f"{problems[0]}{more}", hint=problems[0].hint)
         self.problems = tuple(problems)
@@ -59,9 +59,11 @@ class Document:
             self.data: dict[str, Any] = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             line, message, hint = toml_lines.in_words(error, text)
-            raise Problems([Problem(file=source, line=line, message=f"is not TOML: {message}", hint=hint)]) from None
+            raise Problems(
+                [FileProblem(file=source, line=line, message=f"is not TOML: {message}", hint=hint)]
+            ) from None
         except RecursionError:
-            raise Problems([Problem(file=source, message="is not TOML: it is nested too deeply")]) from None
+            raise Problems([FileProblem(file=source, message="is not TOML: it is nested too deeply")]) from None
 
     @classmethod
     def read(cls, path: Path, shown: str | None = None, *, inside: Path | None = None) -> Document:
@@ -74,15 +76,15 @@ class Document:
             with open_named(path, workspaces=(inside,) if inside is not None else ()) as file:
                 content = file.read(MAX_BYTES + 1)
             if len(content) > MAX_BYTES:
-                raise Problems([Problem(file=source, message=f"is larger than {MAX_BYTES} bytes")])
+                raise Problems([FileProblem(file=source, message=f"is larger than {MAX_BYTES} bytes")])
             text = content.decode()
         except FileNotFoundError:
             raise
         except errors.UnsafeFile as error:
             message = error.reason if "leads out" in error.reason else "is not a plain file"
-            raise Problems([Problem(file=source, message=message)]) from None
+            raise Problems([FileProblem(file=source, message=message)]) from None
         except (OSError, UnicodeDecodeError) as error:
-            raise Problems([Problem(file=source, message=f"cannot be read: {error}")]) from None
+            raise Problems([FileProblem(file=source, message=f"cannot be read: {error}")]) from None
         return cls(text, source)
 
     def table(self, key: Key) -> Any:
@@ -120,8 +122,8 @@ class Document:
                 return before.count("\n") + 1
         return None
 
-    def problem(self, key: Key, message: str, hint: str | None = None) -> Problem:
-        return Problem(file=self.source, line=self.line(key), where=shown(key), message=message, hint=hint)
+    def problem(self, key: Key, message: str, hint: str | None = None) -> FileProblem:
+        return FileProblem(file=self.source, line=self.line(key), where=shown(key), message=message, hint=hint)
 
 
 def shown(key: Key) -> str:

@@ -17,7 +17,7 @@ from leadrope import errors
 from leadrope.confined import names, real_path
 from leadrope.core.config import Agent, LimitDefaults
 from leadrope.policy.files import defaults, examples
-from leadrope.policy.files.document import Document, Key, Problem, Problems, inner_key, shown, suggest
+from leadrope.policy.files.document import Document, FileProblem, Key, Problems, inner_key, shown, suggest
 from leadrope.policy.files.examples import Example
 from leadrope.policy.resolve import EffectivePolicy, Layer, resolve, said, validate, with_defaults
 from leadrope.policy.schema import FILE_KEYS, McpRules, NetworkRules, PolicyRules
@@ -39,7 +39,7 @@ class PolicyFile(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[PolicyRules, ...] = ()
     """Its own rules, and those of each included file; every part counts."""
     examples: tuple[Example, ...] = ()
-    lines: tuple[Problem, ...] = ()
+    lines: tuple[FileProblem, ...] = ()
     """For each example, where it stands; a failure is told with it."""
     defaults: bool = True
     """False: the shipped lists are not wanted. Only the user's own configuration may say so."""
@@ -64,7 +64,7 @@ class UserFile(msgspec.Struct, frozen=True, kw_only=True):
     agents: dict[str, PolicyFile] = {}
     names: tuple[str, ...] = ()
     """Of all agents, also of those without a policy."""
-    broken: dict[str, tuple[Problem, ...]] = {}
+    broken: dict[str, tuple[FileProblem, ...]] = {}
     """Agents that cannot be used; what is wrong with them."""
 
 
@@ -73,7 +73,7 @@ def read_policy(path: Path, *, try_examples: bool = True) -> PolicyFile:
     try:
         document = Document.read(path)
     except FileNotFoundError:
-        raise Problems([Problem(file=str(path), message="does not exist")]) from None
+        raise Problems([FileProblem(file=str(path), message="does not exist")]) from None
     return _finished(Reader(try_examples=try_examples), document)
 
 
@@ -94,7 +94,7 @@ def read_user(path: Path, *, try_examples: bool = True, sets_aside: bool = False
     policy, problems = _read_table(document, ("policy",), try_examples=try_examples)
     found = document.table(("agents",))
     agents: dict[str, PolicyFile] = {}
-    broken: dict[str, tuple[Problem, ...]] = {}
+    broken: dict[str, tuple[FileProblem, ...]] = {}
     for name, agent in found.items() if isinstance(found, dict) else ():
         rules, wrong = _read_agent(document, name, agent, try_examples=try_examples)
         if wrong:
@@ -109,7 +109,7 @@ def read_user(path: Path, *, try_examples: bool = True, sets_aside: bool = False
     return UserFile(policy=policy, agents=agents, names=names, broken=broken)
 
 
-def _read_table(document: Document, at: Key, *, try_examples: bool) -> tuple[PolicyFile, list[Problem]]:
+def _read_table(document: Document, at: Key, *, try_examples: bool) -> tuple[PolicyFile, list[FileProblem]]:
     reader = Reader(may_drop_defaults=True, try_examples=try_examples)
     policy = reader.table(document, at)
     return policy, reader.all_problems(policy)
@@ -117,7 +117,7 @@ def _read_table(document: Document, at: Key, *, try_examples: bool) -> tuple[Pol
 
 def _read_agent(
     document: Document, name: str, agent: Any, *, try_examples: bool
-) -> tuple[PolicyFile | None, list[Problem]]:
+) -> tuple[PolicyFile | None, list[FileProblem]]:
     reader = Reader(may_drop_defaults=True, try_examples=try_examples)
     reader.agent(document, name, agent)
     if reader.problems or not isinstance(agent, dict) or "policy" not in agent:
@@ -138,7 +138,7 @@ class Reader:
     def __init__(
         self, *, may_drop_defaults: bool = False, inside: Path | None = None, try_examples: bool = True
     ) -> None:
-        self.problems: list[Problem] = []
+        self.problems: list[FileProblem] = []
         self.ignored: list[Key] = []
         """What a project said and may not say."""
         self._try_examples = try_examples
@@ -148,7 +148,7 @@ class Reader:
         self._including: list[Path] = []
         self._included_files = 0
 
-    def all_problems(self, policy: PolicyFile) -> list[Problem]:
+    def all_problems(self, policy: PolicyFile) -> list[FileProblem]:
         """What was found so far; if that is nothing, the examples that fail."""
         if not self.problems and self._try_examples:
             self.problems += failing_examples(policy)
@@ -189,7 +189,7 @@ class Reader:
             self.problems.append(document.problem(at, "is not a table", f"Write [{shown(at)}] on a line of its own."))
             return PolicyFile(source=document.source)
         parts: list[PolicyRules] = []
-        found: list[tuple[Example, Problem]] = []
+        found: list[tuple[Example, FileProblem]] = []
         rules = dict(self._rules(document, at, table))
         if rules:
             parts.append(msgspec.convert(rules, PolicyRules))
@@ -225,7 +225,9 @@ class Reader:
             if not bad:
                 yield key, value
 
-    def _refused(self, document: Document, at: Key, key: str, value: Any, error: msgspec.ValidationError) -> Problem:
+    def _refused(
+        self, document: Document, at: Key, key: str, value: Any, error: msgspec.ValidationError
+    ) -> FileProblem:
         message, inner = inner_key(error)
         unknown = _UNKNOWN.fullmatch(message)
         if unknown:
@@ -252,7 +254,7 @@ class Reader:
 
     # -- examples and includes --------------------------------------------------------------------------------------
 
-    def _examples(self, document: Document, at: Key, given: Any) -> Iterator[tuple[Example, Problem]]:
+    def _examples(self, document: Document, at: Key, given: Any) -> Iterator[tuple[Example, FileProblem]]:
         key = (*at, "examples")
         if not isinstance(given, list):
             how = f"Begin each with a line [[{shown(key)}]]."
@@ -277,7 +279,7 @@ class Reader:
                 self.problems.append(document.problem(here, error.message, error.hint))
             else:
                 # The line is looked up when it is needed: a policy that holds pays nothing for it.
-                yield example, Problem(file=document.source, where=shown(here), message="")
+                yield example, FileProblem(file=document.source, where=shown(here), message="")
 
     def _included(self, document: Document, at: Key, given: Any) -> Iterator[tuple[int, str]]:
         key = (*at, "include")
@@ -330,12 +332,12 @@ def _other_files(folder: Path, file: Path) -> list[str]:
     return [entry.name for entry in found if entry.name.endswith(".toml") and entry.path != str(file)]
 
 
-def failing_examples(policy: PolicyFile) -> list[Problem]:
+def failing_examples(policy: PolicyFile) -> list[FileProblem]:
     """The examples that the policy does not satisfy, each as a problem of its file."""
     if not policy.examples:
         return []
     outcomes = examples.run(policy.effective(), policy.examples)
-    found: list[Problem] = []
+    found: list[FileProblem] = []
     for place, outcome in zip(policy.lines, outcomes, strict=True):
         if not outcome.holds:
             hint = "Change the rules or the example; `leadrope policy explain` shows how a call is read."
@@ -343,7 +345,7 @@ def failing_examples(policy: PolicyFile) -> list[Problem]:
     return found
 
 
-def _line(place: Problem) -> int | None:
+def _line(place: FileProblem) -> int | None:
     key: list[str | int] = []
     for name, number in re.findall(r"([^.\[\]]+)|\[(\d+)\]", place.where):
         key.append(name or int(number))
@@ -353,7 +355,7 @@ def _line(place: Problem) -> int | None:
         return None  # the policy was text without a file
 
 
-def _bad_values(document: Document, at: Key, rules: PolicyRules) -> Iterator[Problem]:
+def _bad_values(document: Document, at: Key, rules: PolicyRules) -> Iterator[FileProblem]:
     for rule, value in said(rules):
         key = (*at, *rule.name.split("."))
         if isinstance(value, tuple) and len(value) > MAX_ENTRIES:

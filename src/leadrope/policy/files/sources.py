@@ -10,7 +10,7 @@ import msgspec
 
 from leadrope import errors
 from leadrope.policy.files import defaults, policy_file
-from leadrope.policy.files.document import Problem, Problems, suggest
+from leadrope.policy.files.document import FileProblem, Problems, suggest
 from leadrope.policy.files.project import ProjectFile, read_project
 from leadrope.policy.resolve import SHIPPED, EffectivePolicy, Layer, resolve, rules_of, with_defaults, without
 from leadrope.policy.schema import PolicyRules
@@ -20,7 +20,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     layers: tuple[Layer, ...]
     """From the broadest to the narrowest."""
     project: ProjectFile | None = None
-    broken_agents: Mapping[str, tuple[Problem, ...]] = {}
+    broken_agents: Mapping[str, tuple[FileProblem, ...]] = {}
     """Agents of the user's configuration that cannot be used, with what is wrong."""
 
     @property

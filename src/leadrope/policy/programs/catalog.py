@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from leadrope.policy.programs.effects import Grammar, Told, Words, parse
+from leadrope.policy.programs.effects import Grammar, ProgramEffect, Words, parse
 from leadrope.policy.programs.read_tables import prints_version
 from leadrope.policy.programs.toolchains import toolchain
 from leadrope.policy.programs.wrappers import wrapper
@@ -53,50 +53,50 @@ _SET_LETTERS = regex(r"[-+][eufxvCE]*o?\Z")
 _SET_NAMES = names("pipefail errexit nounset xtrace noglob noclobber verbose")
 
 
-def tell(words: Words, functions: frozenset[str]) -> Told:
+def tell(words: Words, functions: frozenset[str]) -> ProgramEffect:
     """What the program that `words` name would start and write. The first word is known."""
     first = words[0]
     path = first.text or ""
     rest = tuple(words[1:])
     if path in functions:
-        return Told(role="builtin")
+        return ProgramEffect(role="builtin")
     if path in _RESERVED:
-        return Told(role="unknown", opaque=f"{path!r} stands where a program should")
+        return ProgramEffect(role="unknown", opaque=f"{path!r} stands where a program should")
     name = posixpath.basename(path)
     if not name:
-        return Told(role="unknown", opaque="a folder stands where a program should")
+        return ProgramEffect(role="unknown", opaque="a folder stands where a program should")
     if "/" not in path and name in _BUILTINS:
-        return Told(role="builtin")
+        return ProgramEffect(role="builtin")
     if "/" not in path and name in _SHELL_OWN:
         return _SHELL_OWN[name](rest)
     if name in _RENAMERS and rest and not all(word.text in _ASKS | {"-l", "-p"} for word in rest):
-        return Told(role="wrapper", opaque=f"{name} changes what names mean")
+        return ProgramEffect(role="wrapper", opaque=f"{name} changes what names mean")
     told = wrapper(name, rest) or toolchain(name, rest)
     if told is None and name in _WRITERS:
         told = _WRITERS[name](rest)
     if told is None and (
         name in _INERT or name.startswith("mkfs.") or name in ("echo", "printf", "pwd", "test", "[", "kill")
     ):
-        told = Told()
+        told = ProgramEffect()
     if told is None and name in _RENAMERS:
-        told = Told()
+        told = ProgramEffect()
     if told is None and name in _RUNNERS:
-        told = Told(role="runner")
+        told = ProgramEffect(role="runner")
     if told is not None and _only_asks(name, rest, told):
-        told = Told(role=told.role if told.role == "runner" else "inert")
+        told = ProgramEffect(role=told.role if told.role == "runner" else "inert")
     if told is not None:
         return told if "/" not in path or path.startswith(_SYSTEM) else _as_script(told)
     if "/" in path and not path.startswith(("/", "~")) and ".." not in path.split("/"):
-        return Told(role="script")
+        return ProgramEffect(role="script")
     if name in _OBEDIENT and any(word.text not in _ASKS for word in rest):
-        return Told(role="unknown", opaque=f"{name} runs commands that are written in its own way")
+        return ProgramEffect(role="unknown", opaque=f"{name} runs commands that are written in its own way")
     if not rest or all(word.text in _ASKS for word in rest):
         # Alone it is a program like the project's own: the line gives it nothing to start.
-        return Told(role="unknown")
-    return Told(role="unknown", unknown=f"{name} is not known here: it may start what its words say")
+        return ProgramEffect(role="unknown")
+    return ProgramEffect(role="unknown", unknown=f"{name} is not known here: it may start what its words say")
 
 
-def _only_asks(name: str, rest: Words, told: Told) -> bool:
+def _only_asks(name: str, rest: Words, told: ProgramEffect) -> bool:
     word = rest[0].text if len(rest) == 1 and not rest[0].glob else None
     return word is not None and (prints_version(name, word) or (not told.opaque and word in ("--version", "--help")))
 
@@ -106,7 +106,7 @@ def obeys_input(name: str) -> bool:
     return name in _OBEDIENT
 
 
-def _as_script(told: Told) -> Told:
+def _as_script(told: ProgramEffect) -> ProgramEffect:
     """A file that has the name of a known program need not be it: it counts as a file of the project as well."""
     return msgspec.structs.replace(told, role="runner") if told.role in ("inert", "writer") else told
 
@@ -119,42 +119,44 @@ def operands_of(words: Words) -> tuple[Word, ...]:
     return (*before, *words[end + 1 :])
 
 
-def _copies(words: Words) -> Told:
+def _copies(words: Words) -> ProgramEffect:
     """cp, mv and ln write their last word, or the folder of -t."""
     operands = operands_of(words)
     into = [w for w in words if (w.text or "").startswith(("-t", "--target"))]
     if into or not operands:
-        return Told(role="writer", writes=(UNKNOWN,))
+        return ProgramEffect(role="writer", writes=(UNKNOWN,))
     sources = [word.text for word in operands[:-1]]
     target = operands[-1]
     if target.text is None or target.splits:
-        return Told(role="writer", writes=(target,))
+        return ProgramEffect(role="writer", writes=(target,))
     # The target may be a folder, in which each source keeps its name.
     inside = [known(posixpath.join(target.text, posixpath.basename(s.rstrip("/")))) if s else UNKNOWN for s in sources]
-    return Told(role="writer", writes=(target, *inside) if len(sources) != 1 or sources[0] is not None else (target,))
+    return ProgramEffect(
+        role="writer", writes=(target, *inside) if len(sources) != 1 or sources[0] is not None else (target,)
+    )
 
 
-def _each(words: Words) -> Told:
-    return Told(role="writer", writes=operands_of(words))
+def _each(words: Words) -> ProgramEffect:
+    return ProgramEffect(role="writer", writes=operands_of(words))
 
 
-def _dd(words: Words) -> Told:
+def _dd(words: Words) -> ProgramEffect:
     if any(word.glob or word.splits for word in words):
-        return Told(role="writer", opaque="dd with a pattern that may become an operand", writes=(UNKNOWN,))
+        return ProgramEffect(role="writer", opaque="dd with a pattern that may become an operand", writes=(UNKNOWN,))
     targets = [word for word in words if word.text is None or word.text.startswith("of=")]
-    return Told(role="writer", writes=tuple(known(w.text[3:]) if w.text else UNKNOWN for w in targets))
+    return ProgramEffect(role="writer", writes=tuple(known(w.text[3:]) if w.text else UNKNOWN for w in targets))
 
 
-def _anywhere(words: Words) -> Told:
-    return Told(role="writer", writes=(UNKNOWN,))
+def _anywhere(words: Words) -> ProgramEffect:
+    return ProgramEffect(role="writer", writes=(UNKNOWN,))
 
 
-def _uniq(words: Words) -> Told:
+def _uniq(words: Words) -> ProgramEffect:
     operands = operands_of(words)
-    return Told(writes=tuple(operands[1:]) if all(not word.splits for word in operands) else (UNKNOWN,))
+    return ProgramEffect(writes=tuple(operands[1:]) if all(not word.splits for word in operands) else (UNKNOWN,))
 
 
-_WRITERS: dict[str, Callable[[Words], Told]] = {
+_WRITERS: dict[str, Callable[[Words], ProgramEffect]] = {
     "cp": _copies,
     "mv": _copies,
     "ln": _copies,
@@ -169,55 +171,55 @@ _WRITERS: dict[str, Callable[[Words], Told]] = {
 }
 
 
-def _names_only(letters: str, valued: str, role: str) -> Callable[[Words], Told]:
+def _names_only(letters: str, valued: str, role: str) -> Callable[[Words], ProgramEffect]:
     """A builtin that assigns to names: a name with an index would be evaluated, and may run what it says."""
 
-    def own(words: Words) -> Told:
+    def own(words: Words) -> ProgramEffect:
         parsed = parse(words, Grammar(letters, valued))
         if parsed is None or any(not is_name(word.text) or word.splits for word in parsed.rest):
-            return Told(role="builtin", opaque=f"{role} with a name that is not known")
+            return ProgramEffect(role="builtin", opaque=f"{role} with a name that is not known")
         values = [v for o, v in parsed.options if o == "-a"]
         if any(value is None or not is_name(value.text) for value in values):
-            return Told(role="builtin", opaque=f"{role} with a name that is not known")
+            return ProgramEffect(role="builtin", opaque=f"{role} with a name that is not known")
         names = [word.text for word in (*parsed.rest, *(v for v in values if v)) if word.text]
-        return Told(role="builtin", assigns=tuple((name, Word(None)) for name in names))
+        return ProgramEffect(role="builtin", assigns=tuple((name, Word(None)) for name in names))
 
     return own
 
 
-def _printf(words: Words) -> Told:
+def _printf(words: Words) -> ProgramEffect:
     if words and (words[0].could_be_option or words[0].text == "-v") and words[0].text != "--":
         if len(words) > 2 and words[0].text == "-v" and is_name(words[1].text):
-            return Told(role="builtin", assigns=((words[1].text or "", Word(None)),))
-        return Told(role="builtin", opaque="printf whose first word may be an option")
-    return Told(role="builtin")
+            return ProgramEffect(role="builtin", assigns=((words[1].text or "", Word(None)),))
+        return ProgramEffect(role="builtin", opaque="printf whose first word may be an option")
+    return ProgramEffect(role="builtin")
 
 
-def _set(words: Words) -> Told:
+def _set(words: Words) -> ProgramEffect:
     expects = False
     for word in words:
         text = word.text
         if text in ("--", "-") and not expects:
-            return Told(role="builtin")
+            return ProgramEffect(role="builtin")
         if text is None or word.glob or (text not in _SET_NAMES if expects else not _SET_LETTERS.match(text)):
-            return Told(role="builtin", opaque="set with an option that is not known here")
+            return ProgramEffect(role="builtin", opaque="set with an option that is not known here")
         expects = text.endswith("o") and not expects
-    return Told(role="builtin")
+    return ProgramEffect(role="builtin")
 
 
-def _shopt(words: Words) -> Told:
+def _shopt(words: Words) -> ProgramEffect:
     plain = bool(words) and words[0].text in ("-s", "-u", "-q", "-p") and all(w.text in _SHOPTS for w in words[1:])
-    return Told(role="builtin", opaque="" if plain else "shopt with an option that is not known here")
+    return ProgramEffect(role="builtin", opaque="" if plain else "shopt with an option that is not known here")
 
 
-def _test(words: Words) -> Told:
+def _test(words: Words) -> ProgramEffect:
     """`test -v NAME` evaluates an index in NAME; a word that may be several may bring it along."""
     if any(word.splits or word.glob or word.text in ("-v", "-R") for word in words):
-        return Told(role="builtin", opaque="test with a word that may be evaluated")
+        return ProgramEffect(role="builtin", opaque="test with a word that may be evaluated")
     unsure = [place for place, word in enumerate(words) if word.text is None and not is_number(word)]
     # The last word, or one that an operator follows, is a value; elsewhere it could be an operator itself.
     if len(words) > 5 and unsure:
-        return Told(role="builtin", opaque="test with a word that may be an operator")
+        return ProgramEffect(role="builtin", opaque="test with a word that may be an operator")
     for place in unsure:
         if place + 1 < len(words) and words[place + 1].text not in (
             "=",
@@ -235,15 +237,15 @@ def _test(words: Words) -> Told:
             "-ot",
             "]",
         ):
-            return Told(role="builtin", opaque="test with a word that may be an operator")
-    return Told(role="builtin")
+            return ProgramEffect(role="builtin", opaque="test with a word that may be an operator")
+    return ProgramEffect(role="builtin")
 
 
-def _refused(reason: str) -> Callable[[Words], Told]:
-    return lambda _: Told(role="builtin", opaque=reason)
+def _refused(reason: str) -> Callable[[Words], ProgramEffect]:
+    return lambda _: ProgramEffect(role="builtin", opaque=reason)
 
 
-_SHELL_OWN: dict[str, Callable[[Words], Told]] = {
+_SHELL_OWN: dict[str, Callable[[Words], ProgramEffect]] = {
     "printf": _printf,
     "read": _names_only("rse", "pndtuNi" + "a", "read"),
     "mapfile": _names_only("t", "ndsu", "mapfile"),
@@ -251,8 +253,8 @@ _SHELL_OWN: dict[str, Callable[[Words], Told]] = {
     "set": _set,
     "shopt": _shopt,
     "test": _test,
-    "jobs": lambda words: Told(role="builtin", opaque="jobs with a command" if words else ""),
-    "wait": lambda words: Told(
+    "jobs": lambda words: ProgramEffect(role="builtin", opaque="jobs with a command" if words else ""),
+    "wait": lambda words: ProgramEffect(
         role="builtin", opaque="wait with an option" if any(w.could_be_option for w in words) else ""
     ),
     "alias": _refused("an alias changes what the words after it start"),

@@ -14,7 +14,7 @@ Role = Literal["inert", "builtin", "writer", "runner", "git", "script", "wrapper
 Words = Sequence[Word]
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class ProgramEffect(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of one program, given its words."""
 
     role: Role = "inert"
@@ -142,14 +142,14 @@ def options_used(words: Words, options: Iterable[str], letters: str) -> bool:
     return False
 
 
-def unknown_options(name: str) -> Told:
+def unknown_options(name: str) -> ProgramEffect:
     """For a program that may start what an option, or a word after one, says."""
-    return Told(role="wrapper", opaque=f"{name} with options that are not known here")
+    return ProgramEffect(role="wrapper", opaque=f"{name} with options that are not known here")
 
 
-def other_options(name: str, role: Role = "runner") -> Told:
+def other_options(name: str, role: Role = "runner") -> ProgramEffect:
     """For a program whose options, as far as they are known, name no program."""
-    return Told(role=role, unknown=f"{name} with options that are not known here", writes=(UNKNOWN,))
+    return ProgramEffect(role=role, unknown=f"{name} with options that are not known here", writes=(UNKNOWN,))
 
 
 def is_stream(word: Word) -> bool:

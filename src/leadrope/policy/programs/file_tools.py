@@ -5,7 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from leadrope.policy.programs.effects import Grammar, Told, Words, options_used, other_options, parse, unknown_options
+from leadrope.policy.programs.effects import (
+    Grammar,
+    ProgramEffect,
+    Words,
+    options_used,
+    other_options,
+    parse,
+    unknown_options,
+)
 from leadrope.policy.shell.words import UNKNOWN, Word, known, names
 from leadrope.regex import regex
 
@@ -97,7 +105,7 @@ _UNZIP_LISTS = regex(r"-[ltvZ1qhmsxz]+")
 _GUNZIPS = names("gunzip bunzip2 unxz bzip2 xz zstd unzstd gzip lz4 pigz pxz")
 
 
-def file_tool(name: str, words: Words) -> Told | None:
+def file_tool(name: str, words: Words) -> ProgramEffect | None:
     """What is known of a program of this file; None if it is none."""
     if name in _GUNZIPS:
         return _compressor(name, words)
@@ -105,7 +113,7 @@ def file_tool(name: str, words: Words) -> Told | None:
     return tool(words) if tool else None
 
 
-def _tar(words: Words) -> Told:
+def _tar(words: Words) -> ProgramEffect:
     if words and words[0].text and re.fullmatch(r"[A-Za-z]+", words[0].text):
         letters = words[0].text
         # The old form takes the values of its letters from the words that follow, in order.
@@ -122,13 +130,15 @@ def _tar(words: Words) -> Told:
         return unknown_options("tar")
     options = {option for option, _ in parsed.options}
     if options & {"-x", "--extract", "--get"} and not options & {"-O", "--to-stdout"}:
-        return Told(role="writer", writes=(UNKNOWN,))
+        return ProgramEffect(role="writer", writes=(UNKNOWN,))
     if options & {"-t", "--list", "-d", "-x"}:
-        return Told()
-    return Told(role="writer", writes=tuple(value for value in files if value and value.text not in ("-", "/dev/null")))
+        return ProgramEffect()
+    return ProgramEffect(
+        role="writer", writes=tuple(value for value in files if value and value.text not in ("-", "/dev/null"))
+    )
 
 
-def _compressor(name: str, words: Words) -> Told:
+def _compressor(name: str, words: Words) -> ProgramEffect:
     grammar = Grammar(
         "cdfklnqrtvzT0123456789",
         "",
@@ -138,32 +148,36 @@ def _compressor(name: str, words: Words) -> Told:
     if parsed is None:
         return other_options(name, "writer")
     only = names("-c -l -t --stdout --to-stdout --list --test --version")
-    return Told() if any(option in only for option, _ in parsed.options) else Told(role="writer", writes=(UNKNOWN,))
+    return (
+        ProgramEffect()
+        if any(option in only for option, _ in parsed.options)
+        else ProgramEffect(role="writer", writes=(UNKNOWN,))
+    )
 
 
-def _unzip(words: Words) -> Told:
+def _unzip(words: Words) -> ProgramEffect:
     first = words[0].text if words else None
     if first is not None and _UNZIP_LISTS.fullmatch(first) and any(letter in first for letter in "ltvZ"):
-        return Told()
-    return Told(role="writer", writes=(UNKNOWN,))
+        return ProgramEffect()
+    return ProgramEffect(role="writer", writes=(UNKNOWN,))
 
 
-def _xxd(words: Words) -> Told:
+def _xxd(words: Words) -> ProgramEffect:
     grammar = Grammar("abeEipruCd", "clgnosR", (), (), r"-(?:ps|cols|len|seek)")
     parsed = parse(words, grammar, permute=True)
     if parsed is None:
         return other_options("xxd", "writer")
-    return Told(role="writer" if len(parsed.rest) > 1 else "inert", writes=parsed.rest[1:])
+    return ProgramEffect(role="writer" if len(parsed.rest) > 1 else "inert", writes=parsed.rest[1:])
 
 
-def _base64(words: Words) -> Told:
+def _base64(words: Words) -> ProgramEffect:
     parsed = parse(
         words, Grammar("dDi", "wb", ("--decode", "--ignore-garbage", "--version"), ("--wrap",)), permute=True
     )
-    return other_options("base64", "writer") if parsed is None else Told()
+    return other_options("base64", "writer") if parsed is None else ProgramEffect()
 
 
-def _curl(words: Words) -> Told:
+def _curl(words: Words) -> ProgramEffect:
     """It starts nothing, and writes where an option says; its own settings file (`-K`) may say so too."""
     parsed = parse(words, _CURL, permute=True)
     if parsed is None or any(
@@ -173,23 +187,23 @@ def _curl(words: Words) -> Told:
         return other_options("curl", "writer")
     files = [value or UNKNOWN for option, value in parsed.options if option in _CURL_FILES]
     anywhere = any(option in _CURL_ANYWHERE for option, _ in parsed.options)
-    return Told(
+    return ProgramEffect(
         role="writer", writes=(UNKNOWN,) if anywhere else tuple(w for w in files if w.text not in ("-", "/dev/null"))
     )
 
 
-def _wget(words: Words) -> Told:
+def _wget(words: Words) -> ProgramEffect:
     parsed = parse(words, _WGET, permute=True)
     if parsed is None or any(option in ("-e", "-I") for option, _ in parsed.options):
         return other_options("wget", "writer")
     options = dict(parsed.options)
     target = options.get("-O") or options.get("--output-document")
     if "--spider" in options or (target and target.text in ("-", "/dev/null") and not {"-o", "-a"} & set(options)):
-        return Told(role="writer")
-    return Told(role="writer", writes=(UNKNOWN,))
+        return ProgramEffect(role="writer")
+    return ProgramEffect(role="writer", writes=(UNKNOWN,))
 
 
-def _compiler(words: Words) -> Told:
+def _compiler(words: Words) -> ProgramEffect:
     outputs: list[Word] = []
     place = 0
     while place < len(words):
@@ -208,10 +222,10 @@ def _compiler(words: Words) -> Told:
             text.startswith("-") and (_LOADED.fullmatch(text) or not _COMPILED.fullmatch(text))
         ):
             return other_options("a compiler")
-    return Told(role="writer", writes=tuple(outputs) or (UNKNOWN,))
+    return ProgramEffect(role="writer", writes=tuple(outputs) or (UNKNOWN,))
 
 
-def _javac(words: Words) -> Told:
+def _javac(words: Words) -> ProgramEffect:
     place = 0
     while place < len(words):
         word, text = words[place], words[place].text
@@ -223,40 +237,40 @@ def _javac(words: Words) -> Told:
                 return other_options("javac")
         elif text[:1] in "-@" and not _JAVA_COMPILED.fullmatch(text):
             return other_options("javac")
-    return Told(role="writer", writes=(Word(None, tail=".class"),))
+    return ProgramEffect(role="writer", writes=(Word(None, tail=".class"),))
 
 
-def _rustc(words: Words) -> Told:
+def _rustc(words: Words) -> ProgramEffect:
     parsed = parse(words, _RUST, permute=True)
     if parsed is None:
         return other_options("rustc")
     outputs = tuple(value for option, value in parsed.options if option == "-o" and value)
-    return Told(role="writer", writes=outputs or (UNKNOWN,))
+    return ProgramEffect(role="writer", writes=outputs or (UNKNOWN,))
 
 
-def _cmake(words: Words) -> Told:
+def _cmake(words: Words) -> ProgramEffect:
     """A runner of the project's CMakeLists; `-E` and `-P` run what the line says."""
     if any(word.text is None or word.text.startswith(("-E", "-P")) for word in words):
-        return Told(role="runner", opaque="cmake -E and -P run what their words say")
+        return ProgramEffect(role="runner", opaque="cmake -E and -P run what their words say")
     texts = [word.text for word in words]
     plain = all(text is not None and re.fullmatch(r"[\w./:+-]+|-D[\w:]+=[\w./+-]+|-G|Ninja", text) for text in texts)
-    return Told(role="runner", unknown="" if plain else "cmake with words that are not known here")
+    return ProgramEffect(role="runner", unknown="" if plain else "cmake with words that are not known here")
 
 
-def _ninja(words: Words) -> Told:
+def _ninja(words: Words) -> ProgramEffect:
     parsed = parse(words, Grammar("vn", "jkCl", ("--version", "--verbose", "--quiet")), permute=True)
-    return other_options("ninja") if parsed is None else Told(role="runner")
+    return other_options("ninja") if parsed is None else ProgramEffect(role="runner")
 
 
-def _rsync(words: Words) -> Told:
+def _rsync(words: Words) -> ProgramEffect:
     if options_used(words, ("--rsh", "--rsync-path", "--daemon", "--config"), "eM") or any(
         ":" in (w.text or ":") for w in words
     ):
         return unknown_options("rsync")
-    return Told(role="writer", writes=(words[-1] if words else UNKNOWN,))
+    return ProgramEffect(role="writer", writes=(words[-1] if words else UNKNOWN,))
 
 
-_TOOLS: dict[str, Callable[[Words], Told]] = {
+_TOOLS: dict[str, Callable[[Words], ProgramEffect]] = {
     "tar": _tar,
     "gtar": _tar,
     "bsdtar": _tar,

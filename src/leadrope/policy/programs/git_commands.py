@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import re
 
-from leadrope.policy.programs.effects import Grammar, Told, Words, options_used, other_options, parse, unknown_options
+from leadrope.policy.programs.effects import (
+    Grammar,
+    ProgramEffect,
+    Words,
+    options_used,
+    other_options,
+    parse,
+    unknown_options,
+)
 from leadrope.policy.shell.words import UNKNOWN, Word, names
 from leadrope.regex import regex
 
@@ -81,7 +89,7 @@ _QUERIES = names("--get --get-all --list -l --get-regexp --show-origin --global 
 _ADDRESSED = names("clone fetch pull push ls-remote remote archive")
 
 
-def git(words: Words) -> Told:
+def git(words: Words) -> ProgramEffect:
     settings = []
     while len(words) > 1 and words[0].text == "-c":
         settings.append(words[1])
@@ -90,38 +98,42 @@ def git(words: Words) -> Told:
     if parsed is None or any(not _is_plain_setting(setting) for setting in settings):
         return unknown_options("git")
     if not parsed.rest:
-        return Told(role="git")
+        return ProgramEffect(role="git")
     command, rest = parsed.rest[0], parsed.rest[1:]
     verb = command.text
     if verb is None or command.glob or command.splits:
-        return Told(role="git", opaque="git with a command that is not known")
+        return ProgramEffect(role="git", opaque="git with a command that is not known")
     if verb not in _PLAIN:
-        return Told(role="git", unknown=f"git {verb} that is not known here (it may be an alias)", writes=(UNKNOWN,))
+        return ProgramEffect(
+            role="git", unknown=f"git {verb} that is not known here (it may be an alias)", writes=(UNKNOWN,)
+        )
     if verb == "config":
         return _config(rest)
     return _command(verb, rest)
 
 
-def _command(verb: str, rest: Words) -> Told:
+def _command(verb: str, rest: Words) -> ProgramEffect:
     first = rest[0].text if rest else ""
     if (verb == "bisect" and first in ("run", "visualize", "view", None)) or (
         verb == "submodule" and first not in ("", "status", "init", "summary")
     ):
-        return Told(role="git", opaque=f"git {verb} {first or ''} starts programs")
+        return ProgramEffect(role="git", opaque=f"git {verb} {first or ''} starts programs")
     if verb in ("commit", "tag", "stash", "merge", "notes"):
         rest = _without_messages(rest)
     if options_used(rest, (*_STARTS[""], *_STARTS.get(verb, ())), _START_LETTERS.get(verb, "")):
         return unknown_options(f"git {verb}")
     if verb in _ADDRESSED and any("::" in (word.text or "") for word in rest):
-        return Told(role="git", opaque="git with an address that starts a helper")
+        return ProgramEffect(role="git", opaque="git with an address that starts a helper")
     if options_used(rest, _WRITES, _WRITE_LETTERS.get(verb, "")):
-        return Told(role="git", writes=(UNKNOWN,))
+        return ProgramEffect(role="git", writes=(UNKNOWN,))
     if any(not _is_plain_option(word) for word in rest):
         return other_options(f"git {verb}", "git")
     if verb == "clone":
         # What is fetched is not a file of the project yet: to run it in the same breath is like `curl | sh`.
-        return Told(role="git", writes=(Word(None, tail=".clone"),))
-    return Told(role="git", writes=(UNKNOWN,) if verb in ("apply", "am", "worktree") and first != "list" else ())
+        return ProgramEffect(role="git", writes=(Word(None, tail=".clone"),))
+    return ProgramEffect(
+        role="git", writes=(UNKNOWN,) if verb in ("apply", "am", "worktree") and first != "list" else ()
+    )
 
 
 def verb_at(words: Words) -> int:
@@ -152,7 +164,7 @@ def _is_plain_setting(word: Word) -> bool:
     return word.text is not None and _SETTINGS.match(word.text.partition("=")[0]) is not None
 
 
-def _config(words: Words) -> Told:
+def _config(words: Words) -> ProgramEffect:
     texts = [word.text for word in words]
     operands = [text for text in texts if text is None or not text.startswith("-")]
     options = [text for text in texts if text is not None and text.startswith("-")]
@@ -160,5 +172,5 @@ def _config(words: Words) -> Told:
     plain = all(text in _QUERIES for text in options) and all(not (w.glob or w.splits) for w in words)
     setting = operands[0] if operands else None
     if plain and (reads or len(operands) <= 1 or (setting is not None and _SETTINGS.match(setting))):
-        return Told(role="git")
-    return Told(role="git", opaque="git config with a setting that may start programs")
+        return ProgramEffect(role="git")
+    return ProgramEffect(role="git", opaque="git config with a setting that may start programs")

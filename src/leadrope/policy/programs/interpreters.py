@@ -5,7 +5,15 @@ from __future__ import annotations
 import re
 
 from leadrope.policy.programs.awk import judge_awk
-from leadrope.policy.programs.effects import Grammar, Told, Words, is_stream, other_options, parse, unknown_options
+from leadrope.policy.programs.effects import (
+    Grammar,
+    ProgramEffect,
+    Words,
+    is_stream,
+    other_options,
+    parse,
+    unknown_options,
+)
 from leadrope.policy.programs.sed import judge_sed
 from leadrope.policy.shell.words import UNKNOWN, Word, names
 from leadrope.regex import regex
@@ -38,7 +46,7 @@ _AWKS = frozenset(("awk", "gawk", "mawk", "nawk"))
 _PYTHONS = regex(r"python(?:\d(?:\.\d+)?)?|pypy3?")
 
 
-def interpreter(name: str, words: Words) -> Told | None:
+def interpreter(name: str, words: Words) -> ProgramEffect | None:
     """What is known of an interpreter with these words; None if `name` is none."""
     if _PYTHONS.fullmatch(name):
         return _python(words)
@@ -49,16 +57,16 @@ def interpreter(name: str, words: Words) -> Told | None:
     return _awk(words) if name in _AWKS else None
 
 
-def _python(words: Words) -> Told:
+def _python(words: Words) -> ProgramEffect:
     for place, word in enumerate(words):
         if word.text == "-m":
             if parse(words[:place], _PYTHON) is None:
                 return other_options("python")
             module = words[place + 1].text if place + 1 < len(words) else None
             if module in _MODULE_PROGRAMS:
-                return Told(role="runner", starts=(tuple(words[place + 1 :]),))
+                return ProgramEffect(role="runner", starts=(tuple(words[place + 1 :]),))
             known_module = module in _MODULES
-            return Told(
+            return ProgramEffect(
                 role="runner",
                 unknown="" if known_module else "python -m with a module that is not known here",
                 writes=_module_writes(module, words[place + 2 :]) if known_module else (),
@@ -79,7 +87,7 @@ def _module_writes(module: str | None, words: Words) -> tuple[Word, ...]:
     return ()
 
 
-def _interpreter(name: str, words: Words) -> Told:
+def _interpreter(name: str, words: Words) -> ProgramEffect:
     if name in _VERBS:
         return _by_verb(name, words)
     if name == "java" and words and words[0].text == "-jar":
@@ -87,11 +95,11 @@ def _interpreter(name: str, words: Words) -> Told:
     return _file_of(name, words, _INTERPRETERS[name])
 
 
-def _by_verb(name: str, words: Words) -> Told:
+def _by_verb(name: str, words: Words) -> ProgramEffect:
     """A first word is a verb of the program, and a file only if it is called like one: `deno eval TEXT` runs a text."""
     first = words[0].text if words else None
     if first in _VERBS[name]:
-        return Told(role="runner")
+        return ProgramEffect(role="runner")
     if first == "run":
         words = words[1:]
     parsed = parse(words, _INTERPRETERS[name])
@@ -99,24 +107,24 @@ def _by_verb(name: str, words: Words) -> Told:
         # `bun run NAME` takes a script of package.json as well, `deno run ADDRESS` a program from anywhere.
         is_script = name == "bun" and first == "run" and bool(re.fullmatch(r"[\w:.-]+", parsed.rest[0].text or ""))
         if not is_script and not _SOURCE.fullmatch(parsed.rest[0].text or ""):
-            return Told(role="runner", unknown=f"{name} with words that are not known here")
+            return ProgramEffect(role="runner", unknown=f"{name} with words that are not known here")
     return _file_of(name, words, _INTERPRETERS[name])
 
 
-def _file_of(name: str, words: Words, grammar: Grammar) -> Told:
+def _file_of(name: str, words: Words, grammar: Grammar) -> ProgramEffect:
     """An interpreter with a file of the project is a runner; what a text or its input makes it do is not known."""
     parsed = parse(words, grammar)
     if parsed is None:
-        return Told(role="runner", unknown=f"{name} with a text or options that are not known here")
+        return ProgramEffect(role="runner", unknown=f"{name} with a text or options that are not known here")
     if not parsed.rest:
         asks = any(option in ("--version", "--help", "-V", "-v", "--test", "-version") for option, _ in parsed.options)
-        return Told(role="runner", unknown="" if asks else f"{name} runs what it reads from its input")
+        return ProgramEffect(role="runner", unknown="" if asks else f"{name} runs what it reads from its input")
     if is_stream(parsed.rest[0]) or parsed.rest[0].splits:
-        return Told(role="runner", unknown=f"{name} runs a text that is not known")
-    return Told(role="runner")
+        return ProgramEffect(role="runner", unknown=f"{name} runs a text that is not known")
+    return ProgramEffect(role="runner")
 
 
-def _sed(words: Words) -> Told:
+def _sed(words: Words) -> ProgramEffect:
     grammar = Grammar(
         "nErsuz",
         "el",
@@ -133,20 +141,20 @@ def _sed(words: Words) -> Told:
         return unknown_options("sed")
     for script in scripts:
         if script is None or script.text is None or script.glob:
-            return Told(opaque="sed with a script that is not known")
+            return ProgramEffect(opaque="sed with a script that is not known")
         judged = judge_sed(script.text)
         if judged.opaque:
-            return Told(opaque=judged.opaque)
+            return ProgramEffect(opaque=judged.opaque)
     changes = any(option.startswith(("-i", "--in-place")) or option.endswith("i") for option, _ in parsed.options)
-    return Told(role="writer" if changes else "inert", writes=tuple(rest) if changes else ())
+    return ProgramEffect(role="writer" if changes else "inert", writes=tuple(rest) if changes else ())
 
 
-def _awk(words: Words) -> Told:
+def _awk(words: Words) -> ProgramEffect:
     parsed = parse(words, Grammar("", "Fv"))
     if parsed is None or not parsed.rest:
         return unknown_options("awk")
     text = parsed.rest[0]
     if text.text is None or text.glob:
-        return Told(opaque="awk with a program that is not known")
+        return ProgramEffect(opaque="awk with a program that is not known")
     judged = judge_awk(text.text)
-    return Told(opaque=judged.opaque, writes=(UNKNOWN,) if judged.writes else ())
+    return ProgramEffect(opaque=judged.opaque, writes=(UNKNOWN,) if judged.writes else ())

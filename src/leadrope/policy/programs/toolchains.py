@@ -13,7 +13,7 @@ import msgspec
 
 from leadrope.policy.programs.effects import (
     Grammar,
-    Told,
+    ProgramEffect,
     Words,
     is_stream,
     options_used,
@@ -98,7 +98,7 @@ _GUARDED_RUNNERS: dict[str, Guard] = {
 }
 
 
-def toolchain(name: str, words: Words) -> Told | None:
+def toolchain(name: str, words: Words) -> ProgramEffect | None:
     """What is known of a program of this file; None if it is none."""
     if name in _SPECIAL:
         return _SPECIAL[name](words)
@@ -106,7 +106,7 @@ def toolchain(name: str, words: Words) -> Told | None:
         return told
     if name in _GUARDED_RUNNERS:
         told = _guarded(name, words, _GUARDED_RUNNERS[name])
-        return told if told.opaque else Told(role="runner")
+        return told if told.opaque else ProgramEffect(role="runner")
     if name in _GUARDS:
         return _guarded(name, words, _GUARDS[name])
     if name in _SUBCOMMANDS:
@@ -114,36 +114,36 @@ def toolchain(name: str, words: Words) -> Told | None:
     return None
 
 
-def _guarded(name: str, words: Words, guard: Guard) -> Told:
+def _guarded(name: str, words: Words, guard: Guard) -> ProgramEffect:
     if options_used(words, guard.starts, guard.letters) or (
         name == "less" and any(w.lead.startswith("+") for w in words)
     ):
         return unknown_options(name)
     if name in _FILLS or options_used(words, guard.writes, guard.write_letters):
-        return Told(role="writer", writes=(UNKNOWN,))
+        return ProgramEffect(role="writer", writes=(UNKNOWN,))
     if name in GRAMMARS and parse(words, GRAMMARS[name], permute=True) is None:
         return other_options(name, "inert")
-    return Told()
+    return ProgramEffect()
 
 
-def _make(words: Words) -> Told:
+def _make(words: Words) -> ProgramEffect:
     parsed = parse(words, _MAKE, permute=True)
     if parsed is None:
         return unknown_options("make")
     for option, value in parsed.options:
         if option in ("-f", "--file", "--makefile") and (value is None or is_stream(value)):
-            return Told(role="runner", opaque="make with rules that are not known")
+            return ProgramEffect(role="runner", opaque="make with rules that are not known")
     for word in parsed.rest:
         if word.glob or word.splits:
             # The name of a file may be `CC=...`, which is a setting here.
-            return Told(role="runner", opaque="make with a pattern that may become a variable")
+            return ProgramEffect(role="runner", opaque="make with a pattern that may become a variable")
         name, equals, value_text = (word.text or "=").partition("=")
         if equals and (not _INERT_VALUE.match(value_text) or not name or name in ("SHELL", "MAKEFLAGS")):
-            return Told(role="runner", opaque="make with a variable that its rules may run")
-    return Told(role="runner")
+            return ProgramEffect(role="runner", opaque="make with a variable that its rules may run")
+    return ProgramEffect(role="runner")
 
 
-def _npm(words: Words) -> Told:
+def _npm(words: Words) -> ProgramEffect:
     before = list(words)
     for place, word in enumerate(words):
         if word.text == "--":
@@ -161,8 +161,12 @@ def _npm(words: Words) -> Told:
             operands.append(word.text)
     if operands and operands[0] not in _NPM_RUNS:
         reason = f"npm {operands[0]} may start any program"
-        return Told(role="runner", opaque=reason) if operands[0] in _NPM_STARTS else Told(role="runner", unknown=reason)
-    return Told(role="runner")
+        return (
+            ProgramEffect(role="runner", opaque=reason)
+            if operands[0] in _NPM_STARTS
+            else ProgramEffect(role="runner", unknown=reason)
+        )
+    return ProgramEffect(role="runner")
 
 
 class _Verbs(msgspec.Struct, frozen=True):
@@ -232,13 +236,13 @@ _SUBCOMMANDS: dict[str, _Verbs] = {
 }
 
 
-def _subcommand(name: str, words: Words) -> Told:
+def _subcommand(name: str, words: Words) -> ProgramEffect:
     verbs = _SUBCOMMANDS[name]
     if not words:
-        return Told(role="runner")
+        return ProgramEffect(role="runner")
     verb = words[0].text
     if verb is None or words[0].glob or verb not in verbs.plain | {"--version", "--help", "help", "version"}:
-        return Told(role="runner", unknown=f"{name} with a command that is not known here")
+        return ProgramEffect(role="runner", unknown=f"{name} with a command that is not known here")
     starts = {option.lstrip("-") for option in verbs.starts}
     for word in words[1:]:
         text = word.text
@@ -251,7 +255,7 @@ def _subcommand(name: str, words: Words) -> Told:
             return unknown_options(name)
         elif text[:1] == "-" and verbs.options is not None and not _is_listed(text, verbs.options):
             return other_options(name)
-    return Told(role="runner")
+    return ProgramEffect(role="runner")
 
 
 def _is_listed(text: str, options: frozenset[str]) -> bool:
@@ -259,7 +263,7 @@ def _is_listed(text: str, options: frozenset[str]) -> bool:
     return name in options or (text[1:2] != "-" and name[:1] in options and name[1:].isdigit())
 
 
-_SPECIAL: dict[str, Callable[[Words], Told]] = {
+_SPECIAL: dict[str, Callable[[Words], ProgramEffect]] = {
     "git": git,
     "make": _make,
     "gmake": _make,

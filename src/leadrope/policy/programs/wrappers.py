@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from leadrope.policy.programs.effects import Grammar, Told, Words, is_stream, parse, unknown_options
+from leadrope.policy.programs.effects import Grammar, ProgramEffect, Words, is_stream, parse, unknown_options
 from leadrope.policy.shell.words import UNKNOWN, Word, is_name, known
 from leadrope.regex import regex
 
@@ -82,7 +82,7 @@ def only_bash(text: str) -> bool:
     return _BASH_ONLY.search(text) is not None
 
 
-def wrapper(name: str, words: Words) -> Told | None:
+def wrapper(name: str, words: Words) -> ProgramEffect | None:
     """What a wrapper starts; None if `name` is none. `words` are those after the name."""
     if name in _PAIRS:
         if words and f"{name} {words[0].text}" in _WRAPPERS:
@@ -90,7 +90,7 @@ def wrapper(name: str, words: Words) -> Told | None:
         return None
     if name in _WRAPPERS:
         if name == "command" and words and words[0].text in _LOOKUPS:
-            return Told(role="builtin")
+            return ProgramEffect(role="builtin")
         if name == "env" and words and words[0].text == "-":
             words = words[1:]
         return _wrapped(name, words)
@@ -100,7 +100,7 @@ def wrapper(name: str, words: Words) -> Told | None:
     return special(words) if special else None
 
 
-def _wrapped(name: str, words: Words) -> Told:
+def _wrapped(name: str, words: Words) -> ProgramEffect:
     shape = _WRAPPERS[name]
     parsed = parse(words, shape.grammar)
     if parsed is None:
@@ -108,7 +108,7 @@ def _wrapped(name: str, words: Words) -> Told:
     rest = list(parsed.rest)
     for word in rest[: shape.operands]:
         if word.splits or word.glob or (word.text is None and word.could_be_option):
-            return Told(role="wrapper", opaque=f"{name} with a value that may be several words, or an option")
+            return ProgramEffect(role="wrapper", opaque=f"{name} with a value that may be several words, or an option")
     rest = rest[shape.operands :]
     assigns: list[tuple[str, Word]] = []
     while shape.assigns and rest:
@@ -116,20 +116,20 @@ def _wrapped(name: str, words: Words) -> Told:
         if not equals or not label:
             break
         if rest[0].splits or not is_name(label):
-            return Told(role="wrapper", opaque=f"{name} with a variable that is not known here")
+            return ProgramEffect(role="wrapper", opaque=f"{name} with a variable that is not known here")
         assigns.append((label, known(value) if rest[0].text is not None else Word(None)))
         rest = rest[1:]
     starts = (tuple(rest),) if rest else ()
     written = [value or UNKNOWN for option, value in parsed.options if name == "time" and option in ("-o", "--output")]
     if name == "coverage run":
         starts = ((known("python"), *rest),)
-    return Told(role="wrapper", starts=starts, assigns=tuple(assigns), writes=tuple(written))
+    return ProgramEffect(role="wrapper", starts=starts, assigns=tuple(assigns), writes=tuple(written))
 
 
-def _shell(name: str, words: Words) -> Told:
+def _shell(name: str, words: Words) -> ProgramEffect:
     parsed = parse(words, _SHELL_GRAMMAR)
     if len(words) == 1 and words[0].text in ("--version", "--help"):
-        return Told()
+        return ProgramEffect()
     if parsed is None:
         return unknown_options(name)
     if any(option == "-c" for option, _ in parsed.options):
@@ -138,9 +138,9 @@ def _shell(name: str, words: Words) -> Told:
             # An option, or the end of them: the text is another word.
             return unknown_options(name)
         if text.text is None or text.splits or text.glob:
-            return Told(role="wrapper", opaque=f"{name} -c with a text that is not known")
+            return ProgramEffect(role="wrapper", opaque=f"{name} -c with a text that is not known")
         foreign = name not in ("sh", "bash", "dash", "ash", "rbash")
-        return Told(
+        return ProgramEffect(
             role="wrapper",
             texts=(text.text,),
             posix=name != "bash",
@@ -150,23 +150,23 @@ def _shell(name: str, words: Words) -> Told:
         return unknown_options(name)
     if parsed.rest and all(option != "-s" for option, _ in parsed.options):
         if is_stream(parsed.rest[0]):
-            return Told(role="wrapper", opaque=f"{name} runs a text that is not known")
-        return Told(role="runner", unknown=f"{name} runs a script whose content is not known")
-    return Told(role="wrapper", opaque=f"{name} runs what it reads from its input")
+            return ProgramEffect(role="wrapper", opaque=f"{name} runs a text that is not known")
+        return ProgramEffect(role="runner", unknown=f"{name} runs a script whose content is not known")
+    return ProgramEffect(role="wrapper", opaque=f"{name} runs what it reads from its input")
 
 
-def _xargs(words: Words) -> Told:
+def _xargs(words: Words) -> ProgramEffect:
     parsed = parse(words, _XARGS)
     if parsed is None:
         return unknown_options("xargs")
     marks = [value for option, value in parsed.options if option in ("-I", "--replace")]
     if not parsed.rest:
-        return Told(role="wrapper")
+        return ProgramEffect(role="wrapper")
     if not marks:
-        return Told(role="wrapper", starts=((*parsed.rest, UNKNOWN),))
+        return ProgramEffect(role="wrapper", starts=((*parsed.rest, UNKNOWN),))
     mark = marks[-1].text if marks[-1] else "{}"
     if not mark:
-        return Told(role="wrapper", opaque="xargs with a mark that is not known")
+        return ProgramEffect(role="wrapper", opaque="xargs with a mark that is not known")
 
     def fill(word: Word) -> Word:
         if word.text is None or mark not in word.text:
@@ -174,10 +174,10 @@ def _xargs(words: Words) -> Told:
         before, _, after = word.text.partition(mark)
         return Word(None, before, after.rpartition(mark)[2])
 
-    return Told(role="wrapper", starts=(tuple(fill(word) for word in parsed.rest),))
+    return ProgramEffect(role="wrapper", starts=(tuple(fill(word) for word in parsed.rest),))
 
 
-def _find(words: Words) -> Told:
+def _find(words: Words) -> ProgramEffect:
     starts: list[tuple[Word, ...]] = []
     writes: list[Word] = []
     index = 0
@@ -186,10 +186,10 @@ def _find(words: Words) -> Told:
         index += 1
         if word.text is None:
             if word.splits or word.could_be_option:
-                return Told(role="wrapper", opaque="find with a word that is not known")
+                return ProgramEffect(role="wrapper", opaque="find with a word that is not known")
         elif word.glob:
             if any(fnmatch.fnmatchcase(act, word.text) for act in _FIND_ACTS):
-                return Told(role="wrapper", opaque="find with a pattern that may become an action")
+                return ProgramEffect(role="wrapper", opaque="find with a pattern that may become an action")
         elif word.text in _FIND_STARTS:
             end = index
             # A `+` ends the action only right after `{}`; anywhere else it is a word like others.
@@ -200,14 +200,14 @@ def _find(words: Words) -> Told:
                 end += 1
             inner = tuple(_place(w) for w in words[index:end])
             if not inner or end == len(words):
-                return Told(role="wrapper", opaque="find with an action that has no end")
+                return ProgramEffect(role="wrapper", opaque="find with an action that has no end")
             starts.append(inner)
             index = end + 1
         elif word.text in ("-fprint", "-fprint0", "-fprintf", "-fls"):
             writes.append(words[index] if index < len(words) else UNKNOWN)
         elif word.text == "-files0-from":
             return unknown_options("find")
-    return Told(role="wrapper", starts=tuple(starts), writes=tuple(writes))
+    return ProgramEffect(role="wrapper", starts=tuple(starts), writes=tuple(writes))
 
 
 def _place(word: Word) -> Word:
@@ -217,8 +217,8 @@ def _place(word: Word) -> Word:
     return Word(None, word.text.partition("{}")[0] or "./", word.text.rpartition("{}")[2])
 
 
-def _eval(words: Words) -> Told:
-    return Told(role="wrapper", opaque="eval runs a text that it puts together", texts=_text(words))
+def _eval(words: Words) -> ProgramEffect:
+    return ProgramEffect(role="wrapper", opaque="eval runs a text that it puts together", texts=_text(words))
 
 
 def _text(words: Words) -> tuple[str, ...]:
@@ -226,56 +226,58 @@ def _text(words: Words) -> tuple[str, ...]:
     return (" ".join(texts),) if texts and len(texts) == len(words) else ()
 
 
-def _source(words: Words) -> Told:
+def _source(words: Words) -> ProgramEffect:
     if (
         len(words) == 1
         and re.fullmatch(r"(?:[\w.-]+/)*\.?v?env/bin/activate", words[0].text or "")
         and not words[0].glob
     ):
         # A project's own environment: as much a file of the project as the scripts in it.
-        return Told(role="script")
+        return ProgramEffect(role="script")
     if len(words) > 0 and not is_stream(words[0]):
         # In this very shell: it may redefine every name that follows.
-        return Told(role="wrapper", opaque="source runs a file whose content is not known")
-    return Told(role="wrapper", opaque="source runs a text that is not known")
+        return ProgramEffect(role="wrapper", opaque="source runs a file whose content is not known")
+    return ProgramEffect(role="wrapper", opaque="source runs a text that is not known")
 
 
-def _trap(words: Words) -> Told:
+def _trap(words: Words) -> ProgramEffect:
     if not words or words[0].text in ("-", "-p", "-l"):
-        return Told(role="builtin")
+        return ProgramEffect(role="builtin")
     if words[0].text is None or words[0].text.startswith("-"):
-        return Told(role="wrapper", opaque="trap with a text that is not known")
-    return Told(role="wrapper", texts=(words[0].text,))
+        return ProgramEffect(role="wrapper", opaque="trap with a text that is not known")
+    return ProgramEffect(role="wrapper", texts=(words[0].text,))
 
 
-def _su(words: Words) -> Told:
+def _su(words: Words) -> ProgramEffect:
     parsed = parse(words, Grammar("lmp", "cs", ("--login",), ("--command", "--shell")), permute=True)
     texts = (
         [value.text for option, value in parsed.options if option in ("-c", "--command") and value] if parsed else []
     )
-    return Told(role="wrapper", opaque="a shell of another user", texts=tuple(text for text in texts if text))
+    return ProgramEffect(role="wrapper", opaque="a shell of another user", texts=tuple(text for text in texts if text))
 
 
-def _watch(words: Words) -> Told:
+def _watch(words: Words) -> ProgramEffect:
     parsed = parse(words, Grammar("bcdegtwx", "n"))
-    return Told(role="wrapper", opaque="watch runs its words as a text", texts=_text(parsed.rest) if parsed else ())
+    return ProgramEffect(
+        role="wrapper", opaque="watch runs its words as a text", texts=_text(parsed.rest) if parsed else ()
+    )
 
 
-def _flock(words: Words) -> Told:
+def _flock(words: Words) -> ProgramEffect:
     parsed = parse(words, Grammar("nsxue", "w", ("--nonblock", "--shared", "--exclusive"), ("--timeout", "--wait")))
     if parsed is None or len(parsed.rest) < 2 or parsed.rest[0].splits:
         return unknown_options("flock")
     if parsed.rest[1].text in ("-c", "--command"):
         text = parsed.rest[2].text if len(parsed.rest) == 3 else None
-        return Told(role="wrapper", texts=(text,), posix=True) if text else unknown_options("flock")
-    return Told(role="wrapper", starts=(parsed.rest[1:],))
+        return ProgramEffect(role="wrapper", texts=(text,), posix=True) if text else unknown_options("flock")
+    return ProgramEffect(role="wrapper", starts=(parsed.rest[1:],))
 
 
-def _always(reason: str) -> Callable[[Words], Told]:
-    return lambda words: Told(role="wrapper", opaque=reason, texts=_text(words))
+def _always(reason: str) -> Callable[[Words], ProgramEffect]:
+    return lambda words: ProgramEffect(role="wrapper", opaque=reason, texts=_text(words))
 
 
-_SPECIAL: dict[str, Callable[[Words], Told]] = {
+_SPECIAL: dict[str, Callable[[Words], ProgramEffect]] = {
     "xargs": _xargs,
     "find": _find,
     "eval": _eval,

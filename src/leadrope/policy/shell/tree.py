@@ -18,7 +18,7 @@ from leadrope.policy.shell.words import UNKNOWN, UNKNOWN_PATH, Word, WordReader,
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-    from leadrope.policy.programs.effects import Told
+    from leadrope.policy.programs.effects import ProgramEffect
     from leadrope.policy.shell.reader import Scan
 
 MAX_PROGRAMS = 200
@@ -501,7 +501,7 @@ class Tree:
             if not path.is_unknown and self._scan.after.is_moved(path.prefix, path.cwd):
                 yield PathWord("", path.cwd, is_unknown=True)
 
-    def _input(self, told: Told, program: str, scope: Scope) -> None:
+    def _input(self, told: ProgramEffect, program: str, scope: Scope) -> None:
         """What it means for a program that this command line gives it its input."""
         name = posixpath.basename(program)
         if name == "exec" and scope.fed:

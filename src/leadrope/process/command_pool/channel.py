@@ -17,7 +17,7 @@ FULL_S = 0.005
 """Until a message is sent again for which the kernel had no room."""
 
 
-class Wire:
+class Channel:
     """Sends in order. What can no longer be sent is dropped: whoever reads from the other end hears of its end."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket) -> None:
@@ -74,7 +74,7 @@ def received(sock: socket.socket) -> bytes | None:
         return b""
 
 
-class Lane:
+class WorkerChannel:
     """A process in the room that runs one command after the other."""
 
     def __init__(
@@ -84,12 +84,12 @@ class Lane:
         number: str,
         *,
         knows_code: bool,
-        on_rest: Callable[[Lane, Ended | Exception], None],
+        on_rest: Callable[[WorkerChannel, Ended | Exception], None],
     ) -> None:
         """`on_rest`: its command has ended, and it can take another."""
         self._loop = loop
         self._sock = sock
-        self._wire = Wire(loop, sock)
+        self._wire = Channel(loop, sock)
         self._on_rest = on_rest
         self._is_heard = True
         self.number = number

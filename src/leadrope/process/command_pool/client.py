@@ -25,7 +25,7 @@ from leadrope.process import guardian
 from leadrope.process.child import Child
 from leadrope.process.command_pool import code_runner, worker
 from leadrope.process.command_pool import server as room
-from leadrope.process.command_pool.channel import Lane, Wire, received
+from leadrope.process.command_pool.channel import Channel, WorkerChannel, received
 from leadrope.process.command_pool.command import LIMIT_BYTES, Command, Ended, Finished, OnOutput
 from leadrope.process.command_pool.failures import CommandLost, RoomGone, lane_lost, not_started, room_lost
 from leadrope.process.process_tree import START_S, is_of
@@ -41,7 +41,7 @@ MOST_IDLE = 16
 """Lanes that are kept for commands to come: a batch that runs more at once forks one for each of the others."""
 
 
-def furnish(folder: Path) -> Path:
+def install_scripts(folder: Path) -> Path:
     """Puts the script of a room, and what it is made of, into a folder that its walls show; gives the script.
 
     Compiled where that is possible: it starts faster. A copy, because an installation may lie where walls hide it.
@@ -56,7 +56,7 @@ def furnish(folder: Path) -> Path:
     return script if script.exists() else folder / "server.py"
 
 
-class Door:
+class PoolListener:
     """The socket at which one room may knock, once."""
 
     def __init__(self, folder: Path) -> None:
@@ -73,7 +73,7 @@ class Door:
         self._path.chmod(0o666)
         self._listener.listen(1)
 
-    async def open(self, child: Child) -> Room:
+    async def open(self, child: Child) -> CommandPool:
         """The room that `child` has become; SpawnFailed if it does not come."""
         loop = asyncio.get_running_loop()
         knocking = asyncio.ensure_future(self._accept(loop, child.pid))
@@ -86,7 +86,7 @@ class Door:
                     f"the process that runs commands did not come up: {said}",
                     hint="Check that the Python that runs leadrope can start: memory, installation, sandbox.",
                 )
-            return Room(knocking.result(), child)
+            return CommandPool(knocking.result(), child)
         finally:
             for task in (knocking, leaving):
                 task.cancel()
@@ -110,10 +110,10 @@ WAITS = 'read -r __script; exec </dev/null; IFS= read -rd "" -u 3 __script; exec
 script from a file in memory. To the script it looks like `bash -c`; only the last program of it is not exec'd."""
 
 
-class Spare:
+class SpareShell:
     """A shell that has started and waits for its script: a millisecond that the next command does not take."""
 
-    def __init__(self, room: Room, command: Command) -> None:
+    def __init__(self, room: CommandPool, command: Command) -> None:
         self._room = room
         self._command = command
 
@@ -141,19 +141,19 @@ class Spare:
         self._command.drop()
 
 
-class Room:
+class CommandPool:
     """Runs any number of commands at once. A command that stalls holds up nobody else."""
 
     def __init__(self, sock: socket.socket, child: Child) -> None:
         self._loop = asyncio.get_running_loop()
         self._sock = sock
-        self._wire = Wire(self._loop, sock)
+        self._wire = Channel(self._loop, sock)
         self._child = child
         self._names = itertools.count(1)
         self.places = asyncio.Semaphore(_most_at_once())
         """One for each command that runs, also in a spare shell."""
-        self._lanes: dict[str, Lane] = {}
-        self._idle: list[Lane] = []
+        self._lanes: dict[str, WorkerChannel] = {}
+        self._idle: list[WorkerChannel] = []
         self._knows_code = False
         self._ending: asyncio.Task[Any] | None = None
         self.is_lost = False
@@ -176,9 +176,9 @@ class Room:
         command = self._begin(body, stdin=stdin, limit_bytes=limit_bytes, on_output=on_output)
         return await self.follow(command, timeout_s)
 
-    def spare(self, body: Mapping[str, Any]) -> Spare:
+    def spare(self, body: Mapping[str, Any]) -> SpareShell:
         """A shell (`argv`) in that `cwd` with that `env`, which waits for its script."""
-        return Spare(self, self._begin({**body, "argv": [*body["argv"], "-c", WAITS], "waits": True}))
+        return SpareShell(self, self._begin({**body, "argv": [*body["argv"], "-c", WAITS], "waits": True}))
 
     async def follow(self, command: Command, timeout_s: float | None) -> Finished:
         timed_out = False
@@ -231,22 +231,22 @@ class Room:
             raise not_started("lane", error.errno or errno.EMFILE) from error
         return command
 
-    def _lane_for(self, body: Mapping[str, Any]) -> Lane:
+    def _lane_for(self, body: Mapping[str, Any]) -> WorkerChannel:
         if "code" in body and not self._knows_code:
             self._knows_code = True
             while self._idle:  # forked before, they know nothing of it
                 self._let_go(self._idle.pop())
         return self._idle.pop() if self._idle else self._open_lane()
 
-    def _open_lane(self) -> Lane:
+    def _open_lane(self) -> WorkerChannel:
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        lane = Lane(self._loop, ours, str(next(self._names)), knows_code=self._knows_code, on_rest=self._rests)
+        lane = WorkerChannel(self._loop, ours, str(next(self._names)), knows_code=self._knows_code, on_rest=self._rests)
         self._lanes[lane.number] = lane
         order = "CODE" if self._knows_code else "LANE"
         self._wire.send(f"{order} {lane.number}".encode(), lambda: (its.fileno(),), its.close)
         return lane
 
-    def _rests(self, lane: Lane, ended: Ended | Exception) -> None:
+    def _rests(self, lane: WorkerChannel, ended: Ended | Exception) -> None:
         """Its command has ended. What could not be killed would be counted with its next one's."""
         is_clean = isinstance(ended, Exception) or not ended.survivors
         if is_clean and len(self._idle) < MOST_IDLE and lane.knows_code == self._knows_code:
@@ -254,7 +254,7 @@ class Room:
         else:
             self._let_go(lane)
 
-    def _let_go(self, lane: Lane) -> None:
+    def _let_go(self, lane: WorkerChannel) -> None:
         """The end of its wire is the end of a lane."""
         self._lanes.pop(lane.number, None)
         lane.close()

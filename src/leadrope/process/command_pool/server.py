@@ -40,7 +40,7 @@ else:
 SOCKET = "pool.sock"
 
 
-class Room:
+class PoolServer:
     def __init__(self, sock: "_socket.socket") -> None:
         self.me = os.getpid()
         self.sock = sock
@@ -165,7 +165,7 @@ def main() -> None:
     for number in (0, 1):
         os.dup2(null, number)
     os.close(null)
-    Room(sock).serve()
+    PoolServer(sock).serve()
     os._exit(0)
 
 

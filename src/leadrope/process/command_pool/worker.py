@@ -99,7 +99,7 @@ def live(wire: "_socket.socket", room: int) -> "NoReturn":
             with open(handles.pop(), "rb") as file:  # noqa: PTH123
                 text = file.read()
         body = marshal.loads(text)  # noqa: S302  # the supervisor's own words
-        told = Lane(body, handles, lambda: is_told_to_stop(wire, name)).run()  # noqa: B023  # called in this round alone
+        told = Worker(body, handles, lambda: is_told_to_stop(wire, name)).run()  # noqa: B023  # called in this round alone
         wire.send(told.format(name.decode()).encode())
     os._exit(BROKEN_LANE)
 
@@ -252,7 +252,7 @@ def program_of(name: str, path: str) -> str:
     raise FileNotFoundError(errno.ENOENT, "not on the PATH", name)
 
 
-class Lane:
+class Worker:
     """One command, from its start to the end of everything that it has started. Lives in a process of its own."""
 
     def __init__(self, body: "dict[str, Any]", handles: "list[int]", is_told_to_stop: "Callable[[], bool]") -> None:

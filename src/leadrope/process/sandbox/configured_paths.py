@@ -18,7 +18,7 @@ from leadrope import errors
 from leadrope.confined import names, open_named, real_path
 from leadrope.process import reachable
 from leadrope.process.sandbox.toolchains import BIN_NAMES
-from leadrope.process.sandbox.values import Place
+from leadrope.process.sandbox.values import MachinePath
 
 # A program in one of these is more than its own file: it loads what lies beside it.
 CODE = frozenset(
@@ -33,7 +33,7 @@ _MOST_ENTRIES = 10_000
 
 
 class Named(msgspec.Struct, frozen=True, kw_only=True):
-    places: tuple[Place, ...] = ()
+    places: tuple[MachinePath, ...] = ()
     folders: tuple[str, ...] = ()
     """Folders of programs, to be searched for what they are made of like those of the PATH."""
 
@@ -49,7 +49,7 @@ def named(
 ) -> Named:
     """`taken`: folders that a box has of its own; none of them is shown as a whole."""
     theirs, wide = tuple(writable), _Wide(home, frozenset(taken))
-    places: dict[str, Place] = {}
+    places: dict[str, MachinePath] = {}
     folders: list[str] = []
     for program in programs:
         found = shutil.which(program, path=path)
@@ -90,7 +90,7 @@ def _paths(word: str) -> Iterator[str]:
             yield from (part for part in re.split("[:,]", text) if part.startswith("/") and part != text)
 
 
-def _with_its_own(path: str, is_wide: _Wide, *, is_code: bool = False) -> Iterator[Place]:
+def _with_its_own(path: str, is_wide: _Wide, *, is_code: bool = False) -> Iterator[MachinePath]:
     """The thing itself and, if it is code, the folder that it belongs to."""
     if os.path.isdir(path):  # noqa: PTH112
         if not is_wide(path):
@@ -168,8 +168,8 @@ def _beginning(path: str | Path, most: int) -> bytes:
         return b""
 
 
-def _place(path: str) -> Place:
-    return Place(name=path, real=real_path(path), is_dir=os.path.isdir(path))  # noqa: PTH112
+def _place(path: str) -> MachinePath:
+    return MachinePath(name=path, real=real_path(path), is_dir=os.path.isdir(path))  # noqa: PTH112
 
 
 def _is_in(path: str, folders: Iterable[str]) -> bool:

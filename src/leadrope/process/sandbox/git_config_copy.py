@@ -54,7 +54,7 @@ class Unreadable(Exception):
     """What the agent has left is not a file of settings."""
 
 
-class Refused(Exception):
+class RefusedSetting(Exception):
     """Git did not do it; its own words."""
 
 
@@ -94,7 +94,7 @@ def read(content: bytes) -> dict[str, Values]:
     """By git itself, so that it means here what it means there. Nothing is included. Raises Unreadable."""
     try:
         listed = _git("--file", "-", "--no-includes", "-z", "--list", stdin=content)
-    except Refused as error:
+    except RefusedSetting as error:
         raise Unreadable(str(error)) from None
     found: dict[str, Values] = {}
     for entry in filter(None, listed.split(b"\0")):
@@ -115,19 +115,19 @@ def write(view: View, name: str, *, before: Values, after: Sequence[str]) -> boo
     try:
         with Folder.open(file.parent, hard_links=True) as folder:
             if _identity(folder) != view.parent:
-                raise Refused(f"{file.parent} has become another folder")
+                raise RefusedSetting(f"{file.parent} has become another folder")
             try:
                 folder.write_new(lock, b"", mode=0o600)
             except FileExistsError:
-                raise Refused(f"could not lock config file {view.path}: File exists") from None
+                raise RefusedSetting(f"could not lock config file {view.path}: File exists") from None
             try:
                 return _replaced(folder, file.name, name, before, after)
             finally:
                 folder.unlink(lock)
     except errors.UnsafeFile as error:
-        raise Refused(error.message) from None
+        raise RefusedSetting(error.message) from None
     except (OSError, Unreadable) as error:
-        raise Refused(str(error)) from None
+        raise RefusedSetting(str(error)) from None
 
 
 def _replaced(folder: Folder, file: str, name: str, before: Values, after: Sequence[str]) -> bool:
@@ -155,7 +155,7 @@ def _git(*words: str, stdin: bytes = b"") -> bytes:
     """`git config` without any repository."""
     program = shutil.which("git", path=PATH)
     if program is None:
-        raise Refused("git is not installed outside of the sandbox")
+        raise RefusedSetting("git is not installed outside of the sandbox")
     try:
         done = subprocess.run(
             [program, "config", *words],
@@ -167,8 +167,8 @@ def _git(*words: str, stdin: bytes = b"") -> bytes:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise Refused(str(error)) from None
+        raise RefusedSetting(str(error)) from None
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace").strip()
-        raise Refused(said.splitlines()[-1][:300] if said else f"git config ended with code {done.returncode}")
+        raise RefusedSetting(said.splitlines()[-1][:300] if said else f"git config ended with code {done.returncode}")
     return done.stdout

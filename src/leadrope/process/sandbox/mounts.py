@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from leadrope.process.sandbox.values import Machine, Place, Sandbox, Seen, Sight
+from leadrope.process.sandbox.values import Machine, MachinePath, Sandbox, Seen, Sight
 
 MIB = 1 << 20
 TMP_SIZE = 1024 * MIB
@@ -30,7 +30,7 @@ def mounts_of(spec: Sandbox, machine: Machine) -> dict[str, Mount]:
     mounts: dict[str, Mount] = {spec.home: Mount(kind="home")}
     work: Kind = "rw" if spec.level == "workspace" else "ro"
 
-    def add(place: Place, kind: Kind) -> None:
+    def add(place: MachinePath, kind: Kind) -> None:
         mounts[place.real] = Mount(kind=kind, source=place.real, is_dir=place.is_dir)
 
     for path in spec.readable:
@@ -174,8 +174,8 @@ def mask(path: str, *, is_dir: bool) -> tuple[str, ...]:
     return (*tmpfs(path, 0, 4096), "--remount-ro", path) if is_dir else ("--ro-bind", "/dev/null", path)
 
 
-def place_of(path: str, machine: Machine) -> Place:
-    return machine.places.get(path) or Place(name=path, real=path)
+def place_of(path: str, machine: Machine) -> MachinePath:
+    return machine.places.get(path) or MachinePath(name=path, real=path)
 
 
 def real(path: str, machine: Machine) -> str:

@@ -21,7 +21,16 @@ from leadrope.confined import real_path
 from leadrope.process import reachable
 from leadrope.process.sandbox import configured_paths, git_folders, programs
 from leadrope.process.sandbox.toolchains import caches, toolchains
-from leadrope.process.sandbox.values import BASE, GIT_IDENTITY, INSTALL_HINT, SECRETS, Machine, Place, Sandbox, User
+from leadrope.process.sandbox.values import (
+    BASE,
+    GIT_IDENTITY,
+    INSTALL_HINT,
+    SECRETS,
+    Machine,
+    MachinePath,
+    Sandbox,
+    User,
+)
 
 SYSTEM = ("/usr", "/etc", "/opt", "/nix", "/gnu", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 
@@ -141,19 +150,19 @@ def _user(workspace: str) -> tuple[User, bool]:
     return User(uid=owner, gid=gid), True
 
 
-def _needed(path: str) -> Place:
+def _needed(path: str) -> MachinePath:
     if not reachable.exists(path):
         raise errors.BadDirectory(f"{path} does not exist, and the sandbox is to hold it", hint="Make it first.")
-    return Place(name=path, real=real_path(path), is_dir=reachable.is_dir(path))
+    return MachinePath(name=path, real=real_path(path), is_dir=reachable.is_dir(path))
 
 
-def _existing(paths: Iterator[str] | tuple[str, ...]) -> Iterator[Place]:
+def _existing(paths: Iterator[str] | tuple[str, ...]) -> Iterator[MachinePath]:
     for path in paths:
         if os.path.exists(path):  # noqa: PTH110  # also for what may not be looked at
-            yield Place(name=path, real=real_path(path), is_dir=os.path.isdir(path))  # noqa: PTH112
+            yield MachinePath(name=path, real=real_path(path), is_dir=os.path.isdir(path))  # noqa: PTH112
 
 
-def _secrets(spec: Sandbox) -> Iterator[Place]:
+def _secrets(spec: Sandbox) -> Iterator[MachinePath]:
     """Of the run's home, and of the user's own if that is another one."""
     homes = {spec.home, real_path(spec.home)}
     with contextlib.suppress(KeyError):  # a user that no password file knows, as in many containers
@@ -166,7 +175,7 @@ def _secrets(spec: Sandbox) -> Iterator[Place]:
             yield place
 
 
-def _identity(spec: Sandbox) -> Iterator[Place]:
+def _identity(spec: Sandbox) -> Iterator[MachinePath]:
     """The user's git configuration, with the files that it includes: a name for work is often kept in one."""
     found = [f"{spec.home}/{name}" for name in GIT_IDENTITY]
     is_theirs = spec.home in (spec.workspace, *spec.writable)  # then an agent could have named anything there
@@ -175,7 +184,7 @@ def _identity(spec: Sandbox) -> Iterator[Place]:
     yield from _existing(tuple(dict.fromkeys(found)))
 
 
-def _is_secret(place: Place, secrets: tuple[Place, ...]) -> bool:
+def _is_secret(place: MachinePath, secrets: tuple[MachinePath, ...]) -> bool:
     return any(place.real == secret.real or place.real.startswith(f"{secret.real}/") for secret in secrets)
 
 
@@ -202,27 +211,27 @@ def _above(paths: tuple[str, ...], writable: list[str]) -> tuple[str, ...]:
     return tuple(sorted(path for path in parents if any(path.startswith(f"{folder}/") for folder in writable)))
 
 
-def _agent(binary: str, system: tuple[str, ...]) -> Iterator[Place]:
+def _agent(binary: str, system: tuple[str, ...]) -> Iterator[MachinePath]:
     real = real_path(binary)
-    yield Place(name=binary, real=real, is_dir=False)
+    yield MachinePath(name=binary, real=real, is_dir=False)
     if any(real.startswith(f"{folder}/") for folder in system) or configured_paths.is_elf(real):
         return
     # A script: what it is made of lies beside it, up to the root of its package.
     for folder in Path(real).parents[:4]:
         if reachable.is_file(folder / "package.json"):
-            yield Place(name=str(folder), real=str(folder))
+            yield MachinePath(name=str(folder), real=str(folder))
             return
 
 
-def _rehearsal(binary: str) -> Iterator[Place]:
+def _rehearsal(binary: str) -> Iterator[MachinePath]:
     """A scripted agent is played by a module of this package, wherever that is installed."""
     if not configured_paths.is_elf(binary):
         package = str(Path(real_path(__file__)).parents[2])
-        yield Place(name=package, real=package)
+        yield MachinePath(name=package, real=package)
 
 
 @functools.lru_cache(maxsize=4)
-def _etc_hidden(uid: int) -> tuple[Place, ...]:
+def _etc_hidden(uid: int) -> tuple[MachinePath, ...]:
     """For uid 0 everything that not everybody may read: it owns those files, with or without capabilities."""
     hidden = list(_existing(ETC_HIDDEN))
     if uid == 0:
@@ -231,7 +240,7 @@ def _etc_hidden(uid: int) -> tuple[Place, ...]:
                 path = f"{parent}/{name}"
                 found = os.lstat(path)
                 if not stat.S_ISLNK(found.st_mode) and not found.st_mode & stat.S_IROTH:
-                    hidden.append(Place(name=path, real=path, is_dir=stat.S_ISDIR(found.st_mode)))
+                    hidden.append(MachinePath(name=path, real=path, is_dir=stat.S_ISDIR(found.st_mode)))
     whole = {place.real: place for place in hidden if place.real.startswith("/etc/")}
     inner = {path for path in whole for other in whole if path.startswith(f"{other}/")}
     return tuple(place for path, place in sorted(whole.items()) if path not in inner)
@@ -243,7 +252,7 @@ def _resolv() -> str | None:
     return real if reachable.is_file(real) and not real.startswith(("/etc/", "/usr/")) else None
 
 
-def _open_to(user: User, places: Iterator[Place]) -> Iterator[Place]:
+def _open_to(user: User, places: Iterator[MachinePath]) -> Iterator[MachinePath]:
     """What the agent's user may read. A git configuration that is seen but cannot be read stops every git command."""
     for place in places:
         try:

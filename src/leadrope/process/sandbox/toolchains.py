@@ -13,7 +13,7 @@ from pathlib import Path
 
 from leadrope.confined import names, real_path
 from leadrope.process import reachable
-from leadrope.process.sandbox.values import Cache, Place
+from leadrope.process.sandbox.values import Cache, MachinePath
 
 BIN_NAMES = frozenset({"bin", "sbin", "shims", "libexec", "condabin"})
 # A folder that has one of these beside its bin is an installation, not somebody's project with a few scripts in it.
@@ -38,13 +38,13 @@ _MOST_ROUNDS = 4
 _MOST_LINKS = 8
 
 
-def toolchains(path: str, home: str, *, seen: Iterable[str], writable: Iterable[str] = ()) -> tuple[Place, ...]:
+def toolchains(path: str, home: str, *, seen: Iterable[str], writable: Iterable[str] = ()) -> tuple[MachinePath, ...]:
     """The folders to show, read-only, for the programs in `path`; those below a folder in `seen` need nothing."""
     system, theirs = tuple(seen), tuple(writable)
-    found: dict[str, Place] = {}
-    todo = [Place(name=entry, real=real_path(entry)) for entry in path.split(":") if entry.startswith("/")]
+    found: dict[str, MachinePath] = {}
+    todo = [MachinePath(name=entry, real=real_path(entry)) for entry in path.split(":") if entry.startswith("/")]
     for _ in range(_MOST_ROUNDS):
-        more: list[Place] = []
+        more: list[MachinePath] = []
         for entry in todo:
             is_theirs = _is_seen(os.path.normpath(entry.name), theirs) or _is_seen(entry.real, theirs)
             if not is_theirs and not (_is_seen(entry.real, system) and _is_seen(entry.name, system)):
@@ -58,7 +58,7 @@ def toolchains(path: str, home: str, *, seen: Iterable[str], writable: Iterable[
     return tuple(found.values())
 
 
-def caches(home: str, shown: Iterable[Place], *, uid: int, writable: Iterable[str]) -> Iterator[Cache]:
+def caches(home: str, shown: Iterable[MachinePath], *, uid: int, writable: Iterable[str]) -> Iterator[Cache]:
     """Those of this user. What lies in a folder that agents can write to is theirs already."""
     theirs, seen = tuple(writable), [place.real for place in shown]
     for name in CACHES:
@@ -67,10 +67,10 @@ def caches(home: str, shown: Iterable[Place], *, uid: int, writable: Iterable[st
         is_theirs = _is_seen(real, theirs) or _is_seen(path, theirs)
         # In another user's nothing could be changed, with a layer or without.
         if reachable.is_dir(path) and not is_theirs and Path(path).stat().st_uid == uid:
-            yield Cache(place=Place(name=path, real=real), is_extra=not _is_seen(real, seen))
+            yield Cache(place=MachinePath(name=path, real=real), is_extra=not _is_seen(real, seen))
 
 
-def _pythons(folder: str, seen: tuple[str, ...]) -> Iterator[Place]:
+def _pythons(folder: str, seen: tuple[str, ...]) -> Iterator[MachinePath]:
     for place in _led_away(folder, seen):
         prefix = Path(place.real).parent
         has_python = all(_has_python(prefix / name) for name in ("bin", "lib"))
@@ -85,23 +85,23 @@ def _has_python(folder: Path) -> bool:
         return False
 
 
-def _parts(entry: Place, home: str) -> Iterator[Place]:
+def _parts(entry: MachinePath, home: str) -> Iterator[MachinePath]:
     for known, companions in COMPANIONS.items():
         if entry.name == f"{home}/{known}" or entry.real == f"{real_path(home)}/{known}":
             for name in companions:
                 path = Path(home, name)
                 if reachable.exists(path):
-                    yield Place(name=str(path), real=real_path(path), is_dir=reachable.is_dir(path))
+                    yield MachinePath(name=str(path), real=real_path(path), is_dir=reachable.is_dir(path))
             return
     prefix = Path(entry.real).parent
     if _is_prefix(prefix, entry.real, home):
-        yield Place(name=str(Path(entry.name).parent), real=str(prefix))
+        yield MachinePath(name=str(Path(entry.name).parent), real=str(prefix))
         if str(Path(entry.name).parent) != str(prefix):
-            yield Place(name=str(prefix), real=str(prefix))
+            yield MachinePath(name=str(prefix), real=str(prefix))
         if Path(real_path(Path(entry.name).parent)) != prefix:  # the bin folder alone is a link
             yield entry
         return
-    yield Place(name=entry.name, real=entry.real, is_dir=reachable.is_dir(entry.real))
+    yield MachinePath(name=entry.name, real=entry.real, is_dir=reachable.is_dir(entry.real))
 
 
 def _is_prefix(folder: Path, bin_folder: str, home: str) -> bool:
@@ -113,7 +113,7 @@ def _is_prefix(folder: Path, bin_folder: str, home: str) -> bool:
     return any(reachable.exists(folder / sign) for sign in PREFIX_SIGNS)
 
 
-def _led_away(folder: str, seen: tuple[str, ...]) -> Iterator[Place]:
+def _led_away(folder: str, seen: tuple[str, ...]) -> Iterator[MachinePath]:
     """Where the links in a folder of programs lead, if that is somewhere else: a venv's python, say."""
     try:
         changed = os.stat(folder).st_mtime_ns  # noqa: PTH116
@@ -124,9 +124,9 @@ def _led_away(folder: str, seen: tuple[str, ...]) -> Iterator[Place]:
             continue
         parent = str(Path(target).parent)
         if Path(parent).name in BIN_NAMES:
-            yield Place(name=parent, real=parent)
+            yield MachinePath(name=parent, real=parent)
         else:
-            yield Place(name=target, real=target, is_dir=False)
+            yield MachinePath(name=target, real=target, is_dir=False)
         yield from _on_the_way(link, seen)
 
 
@@ -162,7 +162,7 @@ def _followed(link: str, folders: dict[str, str]) -> str:
     return real_path(link)
 
 
-def _on_the_way(link: str, seen: tuple[str, ...]) -> Iterator[Place]:
+def _on_the_way(link: str, seen: tuple[str, ...]) -> Iterator[MachinePath]:
     """A chain of links passes through names of its own: python -> ~/.pyenv/versions/3.11 (a link) -> 3.11.7."""
     for _ in range(8):
         if not reachable.is_symlink(link):
@@ -170,7 +170,7 @@ def _on_the_way(link: str, seen: tuple[str, ...]) -> Iterator[Place]:
         link = os.path.normpath(Path(link).parent / os.readlink(link))  # noqa: PTH115  # a text; Path would tidy it
         parent = str(Path(link).parent)
         if real_path(parent) != parent and not _is_seen(parent, seen) and Path(parent).name in BIN_NAMES:
-            yield Place(name=parent, real=real_path(parent))
+            yield MachinePath(name=parent, real=real_path(parent))
 
 
 def _is_seen(path: str, folders: Iterable[str]) -> bool:

@@ -91,7 +91,7 @@ class Forward(msgspec.Struct, frozen=True, kw_only=True):
     socket: str = PROXY_SOCKET
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class ProcessLimits(msgspec.Struct, frozen=True, kw_only=True):
     """0 leaves a limit as it is."""
 
     processes: int = 2048
@@ -144,7 +144,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
     network: Network = "host"
     sockets: tuple[Socket, ...] = ()
     forwards: tuple[Forward, ...] = ()
-    limits: Limits = Limits()
+    limits: ProcessLimits = ProcessLimits()
 
 
 Seen = Literal["rw", "ro", "hidden", "private"]
@@ -177,7 +177,7 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
         return self.places[path]
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class MachinePath(msgspec.Struct, frozen=True, kw_only=True):
     """Something of the machine: the name it goes by, and what it really is once links are followed."""
 
     name: str
@@ -188,7 +188,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 class Cache(msgspec.Struct, frozen=True, kw_only=True):
     """Packages that were fetched before: to be seen, and written to in a layer that vanishes with the run."""
 
-    place: Place
+    place: MachinePath
     is_extra: bool = False
     """Without such a layer it is better not to be seen: its program does not work with what it cannot write."""
     layer: str = ""
@@ -210,17 +210,17 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """/bin -> usr/bin and its like."""
     system: tuple[str, ...] = ("/usr", "/etc")
     """Folders of the system that are there and are no links."""
-    etc_hidden: tuple[Place, ...] = ()
+    etc_hidden: tuple[MachinePath, ...] = ()
     proc_read_only: tuple[str, ...] = ()
-    proc_hidden: tuple[Place, ...] = ()
+    proc_hidden: tuple[MachinePath, ...] = ()
     resolv: str | None = None
     """Where /etc/resolv.conf leads, if that is outside of /etc."""
-    places: Mapping[str, Place] = {}
+    places: Mapping[str, MachinePath] = {}
     """Every path that the sandbox names and that exists."""
-    identity: tuple[Place, ...] = ()
-    toolchains: tuple[Place, ...] = ()
+    identity: tuple[MachinePath, ...] = ()
+    toolchains: tuple[MachinePath, ...] = ()
     caches: tuple[Cache, ...] = ()
-    agent: tuple[Place, ...] = ()
+    agent: tuple[MachinePath, ...] = ()
     """The binary, and what it is made of."""
     git: tuple[str, ...] = ()
     """Git folders, also those outside of the workspace, and folders that must stay in their places."""
@@ -231,12 +231,12 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     views: tuple[View, ...] = ()
     copies: Mapping[str, View] = {}
     """Files in the home that are replaced by a link to a copy, which vanishes with whatever was written to it."""
-    guarded: tuple[Place, ...] = ()
-    blocked: tuple[Place, ...] = ()
+    guarded: tuple[MachinePath, ...] = ()
+    blocked: tuple[MachinePath, ...] = ()
     """By their real names."""
     plantable: tuple[str, ...] = ()
     """Of the same kind, but not there yet: what is there after the run was put there by the agent."""
-    secrets: tuple[Place, ...] = ()
+    secrets: tuple[MachinePath, ...] = ()
     unshown: tuple[str, ...] = ()
     """Named by the user's settings, and hidden all the same."""
     masks: tuple[str, ...] = ()

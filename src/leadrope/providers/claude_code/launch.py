@@ -15,7 +15,7 @@ from leadrope.providers.claude_code.credentials import Credential
 from leadrope.providers.claude_code.env import child_env
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Ready to start once folders and files are written, for their owner only. Prints no value of the environment."""
 
     argv: tuple[str, ...]
@@ -49,7 +49,7 @@ def plan_launch(
     shell: str | None = None,
     domain: Domain = Domain(),  # noqa: B008  # frozen
     own_servers: Iterable[str] = (),
-) -> Plan:
+) -> LaunchPlan:
     """Plan one start. The child's temporary files go into the `tmp` of `run_dir`, the files of the plan into
     `launch_dir`.
     """
@@ -80,7 +80,7 @@ def plan_launch(
         domain=domain,
     )
     folders = (run_dir, tmp_dir) if config_dir is None else (run_dir, tmp_dir, config_dir)
-    return Plan(
+    return LaunchPlan(
         argv=line.argv,
         env=env,
         files=line.files,

@@ -59,7 +59,7 @@ class ClaudeCode:
         found = await locate.check_cli(launch.argv[0], environ, timeout_s=DIAGNOSIS_S)
         return locate.why_unsupported(found)
 
-    async def prepare(self, request: RunRequest, place: base.Place, *, attempt: int) -> base.Launch:
+    async def prepare(self, request: RunRequest, place: base.StartContext, *, attempt: int) -> base.Launch:
         # Before the program is asked for its login: a request that cannot be carried out starts nothing at all.
         env.check_variables(request.variables, request.secret_variables)
         attached = attachments.of_request(request)
@@ -152,7 +152,7 @@ class ClaudeCode:
                         folder.remove(entry.name)
 
 
-def _domain(request: RunRequest, place: base.Place) -> command_domain.Domain:
+def _domain(request: RunRequest, place: base.StartContext) -> command_domain.Domain:
     found = command_domain.look(place.blocked_programs)
     if (request.sandbox or {}).get("enabled") and found.version < command_domain.SCOPES_SINCE:
         # Where no mount is allowed the agent cannot build it. It has a process table of its own, without the agent.
@@ -167,7 +167,7 @@ def _not_apart(domain: command_domain.Domain) -> Iterator[Notice]:
 
 
 def config_folder(
-    request: RunRequest, place: base.Place, session_id: str | None, *, attempt: int, notices: list[str]
+    request: RunRequest, place: base.StartContext, session_id: str | None, *, attempt: int, notices: list[str]
 ) -> Path:
     """The program's private folder. It stays with the session, because its transcript is what a resume reads."""
     if not request.persist_session:
@@ -267,7 +267,7 @@ class _Entry(msgspec.Struct, frozen=True):
 
 
 async def _behind_broker(
-    request: RunRequest, credential: credentials.Credential, place: base.Place
+    request: RunRequest, credential: credentials.Credential, place: base.StartContext
 ) -> tuple[RunRequest, credentials.Credential]:
     """The agent gets a token of this run in place of the credential, of the same kind, so that it behaves the same."""
     wanted = credential.kind == "api_key" if request.broker is None else request.broker

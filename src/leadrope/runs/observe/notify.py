@@ -28,7 +28,7 @@ from leadrope.runs.observe import webhook
 from leadrope.runs.observe.webhook import verify
 from leadrope.runtime.terminal_text import clean, describe, one_line
 
-__all__ = ["Notifier", "Settings", "Word", "load", "settings", "verify", "word_of", "word_of_step"]
+__all__ = ["Notifier", "NotifySettings", "Word", "load", "settings", "verify", "word_of", "word_of_step"]
 
 SECRET_VARIABLE = "LEADROPE_WEBHOOK_SECRET"  # noqa: S105  # its name, not its value
 PLACEHOLDERS = ("{title}", "{body}")
@@ -47,7 +47,7 @@ _SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "fish", "csh", "tcsh", "cmd", "po
 log = logging.getLogger("leadrope.notify")
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class NotifySettings(msgspec.Struct, frozen=True, kw_only=True):
     bell: bool = False
     command: tuple[str, ...] = ()
     webhook: webhook.Target | None = None
@@ -77,20 +77,20 @@ class Word(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     labels: dict[str, str] = {}
 
 
-def load(environ: Mapping[str, str]) -> Settings:
+def load(environ: Mapping[str, str]) -> NotifySettings:
     """What the user's own config says; nothing, where there is none."""
     path = home.config_file(environ)
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8")).get("notify", {})
     except FileNotFoundError:
-        return Settings()
+        return NotifySettings()
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise errors.BadConfig(f"{path} cannot be read: {error}") from None
     known = {**home.load_env(home.leadrope_home(environ)), **environ}
     return settings(table, known, source=str(path))
 
 
-def settings(table: Any, environ: Mapping[str, str], *, source: str = "config.toml") -> Settings:
+def settings(table: Any, environ: Mapping[str, str], *, source: str = "config.toml") -> NotifySettings:
     """`[notify]` as a checked value; the webhook's secret comes from the environment or LEADROPE_HOME/.env."""
     given = configured.table(("notify",), table, configured.NotifyTable, source)
     _check_command(given.command, source)
@@ -116,7 +116,7 @@ def settings(table: Any, environ: Mapping[str, str], *, source: str = "config.to
             raise configured.refused(
                 source, ("notify", "webhook"), f"cannot be used: {error.message}", error.hint
             ) from None
-    return Settings(bell=given.bell, command=given.command, webhook=target)
+    return NotifySettings(bell=given.bell, command=given.command, webhook=target)
 
 
 def _check_command(command: Sequence[str], source: str) -> None:
@@ -208,7 +208,7 @@ class Notifier:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: NotifySettings,
         *,
         environ: Mapping[str, str] | None = None,
         terminal: TextIO | None = None,

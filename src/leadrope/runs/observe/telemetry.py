@@ -43,7 +43,7 @@ METRICS_EVERY_S = 30.0
 log = logging.getLogger("leadrope.telemetry")
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class TelemetrySettings(msgspec.Struct, frozen=True, kw_only=True):
     traces_url: str = ""
     metrics_url: str = ""
     headers: dict[str, str] = {}
@@ -52,7 +52,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Prompts, answers, inputs and outputs go with the spans, without keys."""
 
 
-def load(environ: Mapping[str, str]) -> Settings | None:
+def load(environ: Mapping[str, str]) -> TelemetrySettings | None:
     """What the environment and the user's own config say; None means off."""
     path = home.config_file(environ)
     try:
@@ -64,7 +64,7 @@ def load(environ: Mapping[str, str]) -> Settings | None:
     return settings(environ, table, source=str(path))
 
 
-def settings(environ: Mapping[str, str], table: Any = None, *, source: str = "config.toml") -> Settings | None:
+def settings(environ: Mapping[str, str], table: Any = None, *, source: str = "config.toml") -> TelemetrySettings | None:
     """The standard variables stand above the config. An address of one signal is used as it is; the common one gets
     the signal's own path, as the specification says.
     """
@@ -85,7 +85,7 @@ def settings(environ: Mapping[str, str], table: Any = None, *, source: str = "co
             raise errors.BadConfig(f"the telemetry endpoint {urls[signal]!r} is not an http address", hint=hint)
     if not any(urls.values()):
         return None
-    return Settings(
+    return TelemetrySettings(
         traces_url=urls["traces"],
         metrics_url=urls["metrics"],
         headers=_headers(environ.get("OTEL_EXPORTER_OTLP_HEADERS", "")),
@@ -104,7 +104,7 @@ def _headers(text: str) -> dict[str, str]:
     return {urllib.parse.unquote(name.strip()): urllib.parse.unquote(value.strip()) for name, _, value in pairs}
 
 
-def open_(found: Settings | None) -> Telemetry | None:
+def open_(found: TelemetrySettings | None) -> Telemetry | None:
     """The open pipe to the collector; None when it is off, or when the extra is not installed, which is told once."""
     if found is None:
         return None
@@ -119,7 +119,7 @@ def open_(found: Settings | None) -> Telemetry | None:
 class Telemetry:
     """`with telemetry.open_(...) as sink: sink.add(recorded)`, for as many runs as there are."""
 
-    def __init__(self, found: Settings, *, redactor: Redactor | None = None) -> None:
+    def __init__(self, found: TelemetrySettings, *, redactor: Redactor | None = None) -> None:
         # Half a second of imports, for those who want it.
         from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
 
@@ -229,7 +229,7 @@ class _Complaints(logging.Handler):
                 self._sdk.propagate = _Complaints._propagate
 
 
-def _traces(found: Settings, resource: Any, opened: list[SpanExporter | MetricExporter]) -> TracerProvider:
+def _traces(found: TelemetrySettings, resource: Any, opened: list[SpanExporter | MetricExporter]) -> TracerProvider:
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
     from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
     from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
@@ -242,7 +242,7 @@ def _traces(found: Settings, resource: Any, opened: list[SpanExporter | MetricEx
     return provider
 
 
-def _metrics(found: Settings, resource: Any, opened: list[SpanExporter | MetricExporter]) -> MeterProvider:
+def _metrics(found: TelemetrySettings, resource: Any, opened: list[SpanExporter | MetricExporter]) -> MeterProvider:
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter  # noqa: PLC0415
     from opentelemetry.sdk.metrics import MeterProvider  # noqa: PLC0415
     from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader  # noqa: PLC0415

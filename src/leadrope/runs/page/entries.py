@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leadrope.core.tools import ToolCall
-from leadrope.runs.page.story import Asked, Call, Entry, Story
+from leadrope.runs.page.story import Asked, Call, Story, StoryEntry
 from leadrope.runs.page.text import Safe, Writer, joined, tag, titled
 from leadrope.runtime.terminal_text import describe, whole_input
 
@@ -86,7 +86,7 @@ def listing(story: Story, write: Writer, *, run_id: str) -> Safe:
     return tag("section", title, *filters, tag("ol", *rows, cls="story"))
 
 
-def _chosen(entries: list[Entry]) -> list[int]:
+def _chosen(entries: list[StoryEntry]) -> list[int]:
     """All, or the beginning, the end, and between them what matters."""
     if len(entries) <= MAX_ENTRIES:
         return list(range(len(entries)))
@@ -96,7 +96,7 @@ def _chosen(entries: list[Entry]) -> list[int]:
     return [*range(third), *notable, *range(len(entries) - third, len(entries))]
 
 
-def _entry(entry: Entry, start: float, write: Writer, cwd: str) -> Safe:
+def _entry(entry: StoryEntry, start: float, write: Writer, cwd: str) -> Safe:
     state = entry.state
     classes = [f"k-{entry.kind}", f"s-{state}" if state else ""]
     if entry.asked is not None or (entry.call is not None and entry.call.asked is not None):

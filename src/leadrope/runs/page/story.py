@@ -61,7 +61,7 @@ class Call(msgspec.Struct, kw_only=True):
         return "bad" if self.done.is_error else "good"
 
 
-class Entry(msgspec.Struct, kw_only=True):
+class StoryEntry(msgspec.Struct, kw_only=True):
     time: float
     kind: Kind
     label: str
@@ -88,7 +88,7 @@ class Story:
     """Fed with records in order; the fields are the outcome."""
 
     def __init__(self, records: Iterable[events.Recorded] = ()) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[StoryEntry] = []
         self.calls: dict[str, Call] = {}
         self.asked: list[Asked] = []
         self.session: events.SessionStarted | None = None
@@ -132,7 +132,7 @@ class Story:
             case events.MessageCompleted():
                 self._say(time, "error" if event.is_error else "agent", event.text, event.agent_id, event.is_error)
             case events.ThinkingCompleted():
-                entry = Entry(time=time, kind="message", label="thought", text=event.text, agent_id=event.agent_id)
+                entry = StoryEntry(time=time, kind="message", label="thought", text=event.text, agent_id=event.agent_id)
                 entry.is_thought = True
                 self.entries.append(entry)
             case events.ToolRequested():
@@ -209,16 +209,16 @@ class Story:
     def _note(
         self, time: float, label: str, title: str, *, text: str = "", mark: Mark = "", agent_id: str | None = None
     ) -> None:
-        entry = Entry(time=time, kind="note", label=label, title=title, text=text, mark=mark, agent_id=agent_id)
+        entry = StoryEntry(time=time, kind="note", label=label, title=title, text=text, mark=mark, agent_id=agent_id)
         self.entries.append(entry)
 
     def _say(self, time: float, label: str, text: str, agent_id: str | None, is_error: bool) -> None:
         mark: Mark = "bad" if is_error else ""
-        self.entries.append(Entry(time=time, kind="message", label=label, text=text, mark=mark, agent_id=agent_id))
+        self.entries.append(StoryEntry(time=time, kind="message", label=label, text=text, mark=mark, agent_id=agent_id))
 
     def _notice(self, time: float, event: events.Notice) -> None:
         if event.code == "prompt":
-            self.entries.append(Entry(time=time, kind="message", label="prompt", text=event.message))
+            self.entries.append(StoryEntry(time=time, kind="message", label="prompt", text=event.message))
             return
         marks: dict[str, Mark] = {"warning": "warn", "error": "bad"}
         self._note(time, event.code, event.message, mark=marks.get(event.level, ""))
@@ -235,7 +235,7 @@ class Story:
         known = self.calls.get(call.id)
         if known is None:
             known = self.calls[call.id] = Call(call=call, time=time)
-            self.entries.append(Entry(time=time, kind="tool", label=call.name, agent_id=call.agent_id, call=known))
+            self.entries.append(StoryEntry(time=time, kind="tool", label=call.name, agent_id=call.agent_id, call=known))
         return known
 
     def _approval(self, time: float, event: events.ApprovalRequested) -> None:
@@ -248,7 +248,7 @@ class Story:
     def _ask(self, asked: Asked, label: str) -> None:
         self.asked.append(asked)
         self._open[asked.id] = asked
-        self.entries.append(Entry(time=asked.time, kind="asked", label=label, asked=asked))
+        self.entries.append(StoryEntry(time=asked.time, kind="asked", label=label, asked=asked))
 
     def _answered(
         self,

@@ -26,10 +26,10 @@ from leadrope.runs.records import claims
 from leadrope.runs.records.reading import Reads
 from leadrope.runs.records.redacted_rows import as_json
 from leadrope.runs.records.statements import migrations, sql
-from leadrope.runs.records.values import LIVE, RESERVED, Limits, NewRun, Order, Owner, Progress, RunInfo, State
+from leadrope.runs.records.values import LIVE, RESERVED, NewRun, Order, Owner, Progress, RunInfo, RunLimits, State
 from leadrope.storage import database
 from leadrope.storage import patience as patiences
-from leadrope.storage.change_notifier import Bell
+from leadrope.storage.change_notifier import ChangeNotifier
 from leadrope.storage.writer import BATCH_S, Then, Writer
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class Sqlite(ApprovalWrites, Reads):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self.bell = Bell(self.data_version)
+        self.bell = ChangeNotifier(self.data_version)
         self._busy_s: float | None = None
         self._writer = Writer(
             path, lambda: database.open_(path, migrations(), busy_s=self._busy_s), on_change=self.bell.ring
@@ -136,7 +136,9 @@ class Sqlite(ApprovalWrites, Reads):
         self._reminded = None
         self._writer.hand_in_later()
 
-    async def add_run(self, new: NewRun, limits: Limits | None = None, *, redactor: Redactor | None = None) -> RunInfo:
+    async def add_run(
+        self, new: NewRun, limits: RunLimits | None = None, *, redactor: Redactor | None = None
+    ) -> RunInfo:
         """`redactor`: of somebody who knows more secrets than the request itself holds."""
         request = msgspec.structs.replace(new.request, credential=None)
         redactor = redactor or redactor_of(new.request)
@@ -333,7 +335,7 @@ class Sqlite(ApprovalWrites, Reads):
 
         await self.write(work, durable=durable)
 
-    async def claim(self, owner: str, limits: Limits, *, only: Iterable[str] | None = None) -> RunInfo | None:
+    async def claim(self, owner: str, limits: RunLimits, *, only: Iterable[str] | None = None) -> RunInfo | None:
         """The next run whose turn it is, now this owner's; None when none may start. `only` these, if given.
 
         A run that was queued with an owner waits for that one. Runs that are not for the asker keep their turn: the

@@ -182,7 +182,7 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
     started: float
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class RunLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How many runs at once, on this machine, by all processes together."""
 
     running: int
@@ -201,7 +201,7 @@ class Truncated(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag
 class Store(Protocol):
     """Writes return when they are on the disk. Readers never hold a writer up."""
 
-    async def add_run(self, new: NewRun, limits: Limits | None = None) -> RunInfo: ...
+    async def add_run(self, new: NewRun, limits: RunLimits | None = None) -> RunInfo: ...
 
     async def append(
         self, run: RunInfo, records: Sequence[Recorded], progress: Progress, redactor: Redactor, *, durable: bool

@@ -24,7 +24,7 @@ from leadrope.runs.workspace import git as gits
 from leadrope.runs.workspace import git_folder
 from leadrope.runs.workspace.file_backups import Copies, look
 from leadrope.runs.workspace.git import Git, Repository
-from leadrope.runs.workspace.snapshots import Entry, Files, Shadow
+from leadrope.runs.workspace.snapshots import Files, Shadow, TreeEntry
 
 RECORD = "checkpoint.json"
 MOST_RECORD = 64 * 1024 * 1024
@@ -64,7 +64,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
         return Copies(self.cwd, self.folder / "copies")
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class RestorePlan(msgspec.Struct, frozen=True, kw_only=True):
     """What an undo does, or did. Paths are below the run's folder, for people to read."""
 
     restored: tuple[str, ...] = ()
@@ -136,13 +136,13 @@ def reopen(checkpoint: Checkpoint) -> Checkpoint:
     return opened
 
 
-async def describe(checkpoint: Checkpoint, *, environ: Mapping[str, str] | None = None) -> Plan:
+async def describe(checkpoint: Checkpoint, *, environ: Mapping[str, str] | None = None) -> RestorePlan:
     """What an undo would do now."""
     async with gits.alone(Path(checkpoint.store), checkpoint.cwd):
         return (await _plan(checkpoint, environ)).shown(is_done=False)
 
 
-async def undo(checkpoint: Checkpoint, *, force: bool = False, environ: Mapping[str, str] | None = None) -> Plan:
+async def undo(checkpoint: Checkpoint, *, force: bool = False, environ: Mapping[str, str] | None = None) -> RestorePlan:
     """All of it, or nothing: files that changed after the run's end, or that cannot be put back, stop it.
 
     With `force` the first are taken back too, and the second stay as they are; both are named in the plan.
@@ -201,18 +201,18 @@ class _Work:
     def __init__(self, checkpoint: Checkpoint, shadow: Shadow | None) -> None:
         self.checkpoint = checkpoint
         self.shadow = shadow
-        self.before: dict[bytes, Entry] = {}
+        self.before: dict[bytes, TreeEntry] = {}
         self.restored: list[bytes] = []
         self.removed: list[bytes] = []
         self.copied: list[str] = []
         self.changed_since: list[bytes] = []
         self.blocked: list[bytes] = []
 
-    def shown(self, *, is_done: bool) -> Plan:
+    def shown(self, *, is_done: bool) -> RestorePlan:
         copies = self.checkpoint.copies.all()
         back = [os.fsencode(path) for path in self.copied if copies[path].state.kind != "absent"]
         gone = [os.fsencode(path) for path in self.copied if copies[path].state.kind == "absent"]
-        return Plan(
+        return RestorePlan(
             restored=_shown([*self.restored, *back]),
             removed=_shown([*self.removed, *gone]),
             changed_since=_shown(self.changed_since),

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from leadrope import errors
-from leadrope.confined import Entry, Folder, below, real_path
+from leadrope.confined import Folder, FolderEntry, below, real_path
 
 MOST_ENTRIES = 500_000
 """Looked at; a repository with more loose refs is packed first."""
@@ -83,7 +83,7 @@ def find_endless(folders: Iterable[str]) -> str | None:
     return None
 
 
-def _entries(folder: Folder) -> Iterator[Entry]:
+def _entries(folder: Folder) -> Iterator[FolderEntry]:
     for name in _FOLDERS:
         if folder.kind(name) == "folder" or not name:
             for entry in folder.entries(name, most=MOST_ENTRIES):
@@ -95,7 +95,7 @@ def _entries(folder: Folder) -> Iterator[Entry]:
             yield from folder.walk(name, most=MOST_ENTRIES)
 
 
-def _is_harmless(git_dir: str, entry: Entry) -> bool:
+def _is_harmless(git_dir: str, entry: FolderEntry) -> bool:
     if entry.kind != "link" or entry.path not in _MAY_BE_LINKS:
         return False
     target = Path(git_dir, entry.path)

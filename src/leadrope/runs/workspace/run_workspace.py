@@ -20,7 +20,7 @@ from leadrope.runs import settings
 from leadrope.runs.records import stored_secrets
 from leadrope.runs.records.values import Filter, RunInfo
 from leadrope.runs.workspace import checkpoint_diff, checkpoints, worktree_changes, worktree_setup, worktrees
-from leadrope.runs.workspace.checkpoints import Checkpoint, Plan
+from leadrope.runs.workspace.checkpoints import Checkpoint, RestorePlan
 from leadrope.runs.workspace.worktrees import Worktree
 from leadrope.runtime.sessions import session_secrets
 
@@ -49,7 +49,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint: bool = True
 
 
-class Place:
+class RunWorkspace:
     """The folder of one run while it runs."""
 
     def __init__(self, service: Service, run: RunInfo, environ: Mapping[str, str]) -> None:
@@ -280,7 +280,7 @@ async def undo(service: Service, run: RunInfo, *, dry_run: bool = False, force: 
     return _told(plan)
 
 
-def _told(plan: Plan) -> str:
+def _told(plan: RestorePlan) -> str:
     if plan.is_empty:
         return "nothing to undo"
     words = ("restored", "removed") if plan.is_done else ("would restore", "would remove")

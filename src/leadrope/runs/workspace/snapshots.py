@@ -48,7 +48,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Too large, unreadable, or repositories of their own."""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class TreeEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One file of a snapshot; two that are equal are the same file."""
 
     mode: str
@@ -186,15 +186,15 @@ class Shadow:
         options = ("--others", "--ignored", "--exclude-standard", "--directory")
         return (await self.user.run("ls-files", "-z", *options, cwd=self.cwd)).items
 
-    async def entries(self, commit: str) -> dict[bytes, Entry]:
+    async def entries(self, commit: str) -> dict[bytes, TreeEntry]:
         listed = (await self.git.run("ls-tree", "-r", "-z", "--full-tree", commit, cwd=self.folder)).items
         raw = (await self.git.run("cat-file", "commit", commit, cwd=self.folder)).out
         modes = msgspec.json.decode(raw.partition(b"\n\n")[2] or b"{}", type=dict[str, int])
-        found: dict[bytes, Entry] = {}
+        found: dict[bytes, TreeEntry] = {}
         for line in listed:
             about, _, path = line.partition(b"\t")
             mode, _, name = about.decode().split(" ")
-            found[path] = Entry(mode=mode, object=name, bits=modes.get(path.decode("latin-1"), 0))
+            found[path] = TreeEntry(mode=mode, object=name, bits=modes.get(path.decode("latin-1"), 0))
         return found
 
     async def write(self, commit: str, paths: Mapping[bytes, int | None], folder: Path) -> None:

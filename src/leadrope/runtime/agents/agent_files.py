@@ -16,7 +16,7 @@ from leadrope.core import config as configs
 from leadrope.core.request import normal_mode
 from leadrope.core.tools import BASELINE_TOOLS
 from leadrope.policy import patterns
-from leadrope.policy.files.document import Problem, Problems, suggest
+from leadrope.policy.files.document import FileProblem, Problems, suggest
 from leadrope.regex import regex
 
 Origin = Literal["config", "user", "repository"]
@@ -60,7 +60,7 @@ def parse(text: str, source: str, *, stem: str, origin: Origin) -> AgentFile:
     """The file's agent, or Problems with the line of each."""
     found = _FRONT.match(_lines(text))
     if found is None:
-        raise Problems([Problem(file=source, line=1, message=_NO_FRONT, hint="Begin it with ---, name, ---.")])
+        raise Problems([FileProblem(file=source, line=1, message=_NO_FRONT, hint="Begin it with ---, name, ---.")])
     data = _front(found["head"], source)
     reader = _Reader(found["head"], source)
     fields: dict[str, Any] = {}
@@ -107,10 +107,10 @@ def _front(head: str, source: str) -> Mapping[str, Any]:
             line = re.search(r"line (\d+)", error.place)
             place = int(line[1]) + 1 if line else None
             raise Problems(
-                [Problem(file=source, line=place, message=f"its front matter is not YAML: {error.message}")]
+                [FileProblem(file=source, line=place, message=f"its front matter is not YAML: {error.message}")]
             ) from None
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
-        raise Problems([Problem(file=source, line=2, message="its front matter is not a list of keys and values")])
+        raise Problems([FileProblem(file=source, line=2, message="its front matter is not a list of keys and values")])
     return data
 
 
@@ -120,7 +120,7 @@ def _quoted(found: re.Match[str]) -> str:
 
 class _Reader:
     def __init__(self, head: str, source: str) -> None:
-        self.problems: list[Problem] = []
+        self.problems: list[FileProblem] = []
         self._head = head
         self._source = source
 
@@ -136,7 +136,7 @@ class _Reader:
         line = None
         if key and (found := re.search(rf"^{re.escape(key)}\s*:", self._head, re.MULTILINE)):
             line = self._head.count("\n", 0, found.start()) + 2
-        self.problems.append(Problem(file=self._source, line=line, where=key, message=message, hint=hint))
+        self.problems.append(FileProblem(file=self._source, line=line, where=key, message=message, hint=hint))
 
 
 def _text(value: Any) -> Iterator[str]:

@@ -24,7 +24,7 @@ from leadrope.core import home
 from leadrope.core.request import Limits, RunRequest, check
 from leadrope.policy import patterns
 from leadrope.policy.files import policy_file
-from leadrope.policy.files.document import Document, Problem, Problems
+from leadrope.policy.files.document import Document, FileProblem, Problems
 from leadrope.policy.resolve import rules_of
 from leadrope.runtime.agents import agent_files, config_values
 from leadrope.runtime.agents.agent_files import Origin
@@ -50,14 +50,14 @@ class Saved(msgspec.Struct, frozen=True, kw_only=True):
     notices: tuple[str, ...] = ()
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class AgentEntry(msgspec.Struct, frozen=True, kw_only=True):
     """What lists show: an agent, or why it cannot be used."""
 
     name: str
     origin: Origin
     source: str
     saved: Saved | None = None
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[FileProblem, ...] = ()
     is_hidden: bool = False
     """Another agent of this name comes first."""
 
@@ -200,19 +200,19 @@ def find(name: str, config: configs.Config, environ: Mapping[str, str], cwd: Pat
     raise errors.BadValue("agent", f"there is no agent {name!r}", hint=hint)
 
 
-def listing(config: configs.Config, environ: Mapping[str, str], cwd: Path) -> list[Entry]:
+def listing(config: configs.Config, environ: Mapping[str, str], cwd: Path) -> list[AgentEntry]:
     """Every agent that could be meant here, with what is wrong with it, in the order in which they are looked for."""
-    found: list[Entry] = []
+    found: list[AgentEntry] = []
     for name in config.agents:
         try:
             saved = _of_config(name, config)
             problems = tuple(mistakes(saved, config, cwd))
         except Problems as error:
             saved, problems = None, error.problems
-        found.append(Entry(name=name, origin="config", source=config.source, saved=saved, problems=problems))
+        found.append(AgentEntry(name=name, origin="config", source=config.source, saved=saved, problems=problems))
     for name, broken in config.broken_agents.items():
         problems = (_in_config(config, name, broken),)
-        found.append(Entry(name=name, origin="config", source=config.source, problems=problems))
+        found.append(AgentEntry(name=name, origin="config", source=config.source, problems=problems))
     for entry in _in_files(environ, cwd):
         problems = entry.problems or tuple(mistakes(entry.saved, config, cwd) if entry.saved else ())
         found.append(msgspec.structs.replace(entry, problems=problems))
@@ -224,13 +224,13 @@ def listing(config: configs.Config, environ: Mapping[str, str], cwd: Path) -> li
     return found
 
 
-def _in_config(config: configs.Config, name: str, broken: configs.BrokenAgent) -> Problem:
+def _in_config(config: configs.Config, name: str, broken: configs.BrokenAgent) -> FileProblem:
     """The same in the words of lists, which name file and line by themselves."""
     place = re.match(rf"{re.escape(config.source)}(?::(\d+))?: (?:([\w.-]+)(?::| (?=is not))\s*)?", broken.message)
     if place is None:
-        return Problem(file=config.source, where=f"agents.{name}", message=broken.message, hint=broken.hint)
+        return FileProblem(file=config.source, where=f"agents.{name}", message=broken.message, hint=broken.hint)
     line, where = place[1], place[2] or f"agents.{name}"
-    return Problem(
+    return FileProblem(
         file=config.source,
         line=int(line) if line else None,
         where=where,
@@ -239,7 +239,7 @@ def _in_config(config: configs.Config, name: str, broken: configs.BrokenAgent) -
     )
 
 
-def broken_notices(config: configs.Config, others: Mapping[str, Sequence[Problem]]) -> list[str]:
+def broken_notices(config: configs.Config, others: Mapping[str, Sequence[FileProblem]]) -> list[str]:
     """One sentence for each agent of the configuration that cannot be used; `others` are those with wrong rules."""
     told = {name: (broken.message, broken.hint) for name, broken in config.broken_agents.items()}
     told = {name: (str(problems[0]), problems[0].hint) for name, problems in others.items()} | told
@@ -259,7 +259,7 @@ def _of_config(name: str, config: configs.Config) -> Saved:
     return Saved(name=name, origin="config", source=config.source, agent=config.agents[name])
 
 
-def _in_files(environ: Mapping[str, str], cwd: Path) -> Iterator[Entry]:
+def _in_files(environ: Mapping[str, str], cwd: Path) -> Iterator[AgentEntry]:
     yield from _below(user_folder(environ), "user")
     yield from _of_repository(environ, cwd)
 
@@ -269,7 +269,7 @@ def user_folder(environ: Mapping[str, str]) -> Path:
     return (Path(config) if config else home.user_home(environ) / ".claude") / "agents"
 
 
-def _of_repository(environ: Mapping[str, str], cwd: Path) -> Iterator[Entry]:
+def _of_repository(environ: Mapping[str, str], cwd: Path) -> Iterator[AgentEntry]:
     user_home = home.user_home(environ)
     try:
         folder = cwd.resolve(strict=True)
@@ -291,7 +291,7 @@ _WAYS = {
 }
 
 
-def _below(place: Path, origin: Origin, trusted: trust.Trust | None = None) -> Iterator[Entry]:
+def _below(place: Path, origin: Origin, trusted: trust.Trust | None = None) -> Iterator[AgentEntry]:
     """The agents of one folder, by path. No link is followed, and what is not a plain file is passed over."""
     try:
         folder = Folder.open(place, hard_links=True, follows=origin == "user")
@@ -301,29 +301,29 @@ def _below(place: Path, origin: Origin, trusted: trust.Trust | None = None) -> I
         try:
             found = sorted(entry.path for entry in folder.walk(most=MOST_FILES, most_depth=8) if entry.kind == "file")
         except (OSError, errors.UnsafeFile) as error:
-            problem = Problem(file=str(place), message=f"cannot be read: {error}")
-            yield Entry(name=place.name, origin=origin, source=str(place), problems=(problem,))
+            problem = FileProblem(file=str(place), message=f"cannot be read: {error}")
+            yield AgentEntry(name=place.name, origin=origin, source=str(place), problems=(problem,))
             return
         for path in found:
             if path.endswith(".md") and is_text(path):
                 yield _entry(folder, place / path, path, origin, trusted)
 
 
-def _entry(folder: Folder, path: Path, relative: str, origin: Origin, trusted: trust.Trust | None) -> Entry:
+def _entry(folder: Folder, path: Path, relative: str, origin: Origin, trusted: trust.Trust | None) -> AgentEntry:
     source, stem = str(path), path.stem
     try:
         content = folder.read_bytes(relative, most=MOST_BYTES)
         text = content.decode()
     except (OSError, errors.UnsafeFile, UnicodeDecodeError) as error:
-        problem = Problem(file=source, message=f"cannot be read: {error}")
-        return Entry(name=stem, origin=origin, source=source, problems=(problem,))
-    entry = Entry(name=agent_files.name_in(text, stem), origin=origin, source=source)
+        problem = FileProblem(file=source, message=f"cannot be read: {error}")
+        return AgentEntry(name=stem, origin=origin, source=source, problems=(problem,))
+    entry = AgentEntry(name=agent_files.name_in(text, stem), origin=origin, source=source)
     if trusted is not None:
         known = trusted.files.get(os.path.relpath(path, trusted.folder))
         # The very bytes that were trusted: the file may have been exchanged since it was looked at.
         if trusted.state != "trusted" or known != hashlib.sha256(content).hexdigest():
             way = trusted.problem or "Look at them with `leadrope trust`, which lets them have effect."
-            problem = Problem(file=source, message=_WAYS.get(trusted.state, _WAYS["changed"]), hint=way)
+            problem = FileProblem(file=source, message=_WAYS.get(trusted.state, _WAYS["changed"]), hint=way)
             return msgspec.structs.replace(entry, problems=(problem,))
     try:
         told = agent_files.parse(text, source, stem=stem, origin=origin)
@@ -338,7 +338,7 @@ def _entry(folder: Folder, path: Path, relative: str, origin: Origin, trusted: t
 # -- what is wrong with one -------------------------------------------------------------------------------------------
 
 
-def mistakes(saved: Saved, config: configs.Config, cwd: Path) -> Iterator[Problem]:
+def mistakes(saved: Saved, config: configs.Config, cwd: Path) -> Iterator[FileProblem]:
     """What a run with this agent would be refused for, as far as its own values and rules go."""
     wrong = list(_wrong_values(saved, config, cwd))
     yield from wrong
@@ -355,7 +355,7 @@ def mistakes(saved: Saved, config: configs.Config, cwd: Path) -> Iterator[Proble
             yield from (problem for problem in refused.problems if problem.where.startswith(start))
 
 
-def _wrong_values(saved: Saved, config: configs.Config, cwd: Path) -> Iterator[Problem]:
+def _wrong_values(saved: Saved, config: configs.Config, cwd: Path) -> Iterator[FileProblem]:
     bare = msgspec.structs.replace(config, run=configs.RunDefaults())
     try:
         request = check(configs.apply(bare, None, {"prompt": "-"}, agent=fields_of(saved, cwd)))
@@ -367,7 +367,7 @@ def _wrong_values(saved: Saved, config: configs.Config, cwd: Path) -> Iterator[P
         yield _problem(saved, error.field, message, error.hint)
         return
     except errors.BadConfig as error:
-        yield Problem(file=saved.source, where=f"agents.{saved.name}", message=error.message, hint=error.hint)
+        yield FileProblem(file=saved.source, where=f"agents.{saved.name}", message=error.message, hint=error.hint)
         return
     for wrong in config_values.mistakes(saved.agent):
         yield _problem(saved, wrong.field, wrong.message.removeprefix(f"{wrong.field}: "), wrong.hint)
@@ -379,11 +379,11 @@ def _wrong_values(saved: Saved, config: configs.Config, cwd: Path) -> Iterator[P
                 yield _problem(saved, field, error.message.partition(": ")[2], error.hint)
 
 
-def _problem(saved: Saved, field: str, message: str, hint: str | None = None) -> Problem:
+def _problem(saved: Saved, field: str, message: str, hint: str | None = None) -> FileProblem:
     if saved.origin != "config":
-        return Problem(file=saved.source, where=field, message=message, hint=hint)
+        return FileProblem(file=saved.source, where=field, message=message, hint=hint)
     key = ("agents", saved.name, *field.split("."))
     try:
         return Document.read(Path(saved.source)).problem(key, message, hint)
     except (FileNotFoundError, Problems):
-        return Problem(file=saved.source, where=".".join(key), message=message, hint=hint)
+        return FileProblem(file=saved.source, where=".".join(key), message=message, hint=hint)

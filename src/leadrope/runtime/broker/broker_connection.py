@@ -74,7 +74,7 @@ class Passing:
             self.reservation.release()
 
 
-class Host(Protocol):
+class BrokerHost(Protocol):
     """What a broker knows and an exchange asks for."""
 
     upstream: Upstream
@@ -103,7 +103,7 @@ class Host(Protocol):
 class Exchange:
     """Requests and answers on one connection of the agent's, one after the other."""
 
-    def __init__(self, host: Host, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, host: BrokerHost, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._host = host
         self._reader = reader
         self._writer = writer

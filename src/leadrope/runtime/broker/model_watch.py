@@ -22,7 +22,7 @@ _OF_BROKER = 502
 """What the agent hears from the broker when the model's server is not reached."""
 
 
-class Host(Protocol):
+class WatchHost(Protocol):
     """The attempt."""
 
     def emit(self, event: events.Event) -> None: ...
@@ -39,7 +39,9 @@ class Then(Protocol):
 
 
 class ModelWatch:
-    def __init__(self, host: Host, reach: Reach, request: RunRequest, launch: base.Launch, clocks: RunClocks) -> None:
+    def __init__(
+        self, host: WatchHost, reach: Reach, request: RunRequest, launch: base.Launch, clocks: RunClocks
+    ) -> None:
         self._host = host
         self._request = request
         self._launch = launch

@@ -41,7 +41,7 @@ _MOST_CLIENTS = 256
 _HOST = regex(r"(?=.{1,253}\Z)[a-z0-9_](?:[a-z0-9_-]{0,62})(?:\.[a-z0-9_](?:[a-z0-9_-]{0,62}))*")
 
 
-class Refused(msgspec.Struct, frozen=True, kw_only=True):
+class RefusedHost(msgspec.Struct, frozen=True, kw_only=True):
     """A host that was asked for in vain, and why, in words for the user."""
 
     host: str
@@ -74,7 +74,7 @@ class HostProxy:
         allowed: Iterable[str],
         *,
         listen: Path | None = None,
-        on_refused: Callable[[Refused], None] | None = None,
+        on_refused: Callable[[RefusedHost], None] | None = None,
         resolve: Resolver | None = None,
         ask: Ask | None = None,
         token: str = "",
@@ -231,7 +231,7 @@ class HostProxy:
             far_reader, far_writer = await self._reach(wanted, is_agent=self._is_agent(request))
         except _No as no:
             if self._on_refused is not None:
-                self._on_refused(Refused(host=wanted.host, port=wanted.port, reason=str(no)))
+                self._on_refused(RefusedHost(host=wanted.host, port=wanted.port, reason=str(no)))
             _say(writer, 403, f"{no}. Hosts are allowed by the policy of this run.")
             return
         except _Failed as error:

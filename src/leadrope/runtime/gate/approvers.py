@@ -77,7 +77,7 @@ class DenyAll:
         return Answer(approved=False, by=actors.NOBODY, reason="no one is available to answer")
 
 
-class Caller:
+class InlineApprover:
     """The program that iterates the events answers: run.approve(), run.deny(), run.answer()."""
 
     async def approve(self, asked: ApprovalRequested) -> Answer:
@@ -101,10 +101,10 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     """What the run waits for."""
 
 
-class Desk:
+class ApprovalQueue:
     """Requests of many runs in one place, for whoever answers them: a page, another terminal, a bot.
 
-    desk = Desk()
+    desk = ApprovalQueue()
     async with open_run(request, approver=desk.for_run("nightly")) as run:
         ...
     # elsewhere
@@ -144,7 +144,7 @@ class Desk:
 
 
 class _AtDesk:
-    def __init__(self, desk: Desk, run_id: str) -> None:
+    def __init__(self, desk: ApprovalQueue, run_id: str) -> None:
         self._desk = desk
         self._run_id = run_id
 

@@ -48,7 +48,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """A command that is known to change nothing."""
 
 
-class Host(Protocol):
+class GateHost(Protocol):
     """What the gate needs of its run."""
 
     def emit(self, event: events.Event) -> None: ...
@@ -77,7 +77,7 @@ class Gate:
         self,
         policy: Policy,
         approver: Approver,
-        host: Host,
+        host: GateHost,
         *,
         approval_s: float,
         is_sandboxed: bool = False,

@@ -36,7 +36,7 @@ def _settle(view: View, now: bytes) -> Iterator[events.Notice]:
         after = [value for value in change.after if value is not None]
         try:
             is_done = git_config_copy.write(view, change.name, before=change.before, after=after)
-        except git_config_copy.Refused as error:
+        except git_config_copy.RefusedSetting as error:
             yield _notice(
                 DROPPED,
                 f"{_names([change.name])} of the agent could not be written to {view.path}: {error}; "

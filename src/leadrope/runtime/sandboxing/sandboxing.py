@@ -29,7 +29,7 @@ MOST_TOLD = 12
 """Paths in one notice."""
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
+class SandboxRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What request and policy together ask for."""
 
     level: Level | None
@@ -45,7 +45,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     """The agent is to build a sandbox of its own inside; `weak`: one without a /proc of its own."""
 
 
-class Doors(msgspec.Struct, frozen=True, kw_only=True):
+class Sockets(msgspec.Struct, frozen=True, kw_only=True):
     """The ways out of a run that reaches nothing else: sockets of ours outside of the box."""
 
     model: Path | None = None
@@ -78,7 +78,7 @@ class Built(msgspec.Struct, frozen=True, kw_only=True):
     """What the user should know about these walls, or about there being none."""
 
 
-def wish(request: RunRequest, rules: EffectivePolicy) -> Wish:
+def wish(request: RunRequest, rules: EffectivePolicy) -> SandboxRequest:
     """The stricter of both; a request that turns the walls off where they are required is refused."""
     must_hold = _is_sandboxed_mode(request, rules)
     model_only = must_hold or "model-only" in (request.network, rules.network_reach)
@@ -88,13 +88,13 @@ def wish(request: RunRequest, rules: EffectivePolicy) -> Wish:
         if rules.sandbox == "required" or model_only:
             hint = f"Leave {spelling.option('walls')} out, or change the policy."
             raise errors.BadValue("walls", "the policy requires a sandbox", hint=hint)
-        return Wish(level=None)
+        return SandboxRequest(level=None)
     if request.walls is None and rules.sandbox == "off" and not model_only:
-        return Wish(level=None)
+        return SandboxRequest(level=None)
     level: Level = "read-only" if "read-only" in (request.walls, rules.sandbox_level) else "workspace"
     is_required = request.walls is not None or rules.sandbox == "required" or model_only
     is_asked = is_required or rules.origin.get("sandbox") != SHIPPED
-    return Wish(
+    return SandboxRequest(
         level=level,
         is_required=is_required,
         is_asked=is_asked,
@@ -123,7 +123,7 @@ def _inner(request: RunRequest) -> Literal["", "whole", "weak"]:
     return "weak" if is_weak else "whole"
 
 
-async def grant(wanted: Wish, *, memory: Path | None = None) -> tuple[Wish, str]:
+async def grant(wanted: SandboxRequest, *, memory: Path | None = None) -> tuple[SandboxRequest, str]:
     """The wish as far as this machine can grant it, and what it cannot; a requirement that it cannot is an error.
 
     Not every machine lets the agent build a sandbox of its own inside. It is the one that the caller has named, so
@@ -164,7 +164,7 @@ def _no_mode(reason: str, hint: str | None = None) -> errors.SandboxUnavailable:
     return errors.SandboxUnavailable(told, hint=f"{_other_mode()} {hint or ''}".strip())
 
 
-def no_walls(wanted: Wish, missing: str) -> events.Notice:
+def no_walls(wanted: SandboxRequest, missing: str) -> events.Notice:
     """Told at every run: as a warning to those who asked for a sandbox of either kind, else in passing."""
     return events.Notice(
         level="warning" if wanted.is_asked or missing == MAKES_WAY else "info",
@@ -173,7 +173,7 @@ def no_walls(wanted: Wish, missing: str) -> events.Notice:
     )
 
 
-def search(granted: Wish, request: RunRequest, place: base.Place, rules: EffectivePolicy) -> Targets:
+def search(granted: SandboxRequest, request: RunRequest, place: base.StartContext, rules: EffectivePolicy) -> Targets:
     """Which paths are to be masked or guarded. Reads only; takes 5 ms, and 2.5 more for each 1,000 files."""
     roots = tuple(real_path(folder) for folder in (request.cwd or ".", *extra_dirs.paths(request.extra_dirs)))
     user_home = real_path(home.user_home(place.environ))
@@ -188,12 +188,12 @@ def search(granted: Wish, request: RunRequest, place: base.Place, rules: Effecti
 
 
 def build(
-    granted: Wish,
+    granted: SandboxRequest,
     request: RunRequest,
     launch: base.Launch,
-    place: base.Place,
+    place: base.StartContext,
     rules: EffectivePolicy,
-    doors: Doors,
+    doors: Sockets,
     targets: Targets | None = None,
 ) -> Built:
     """Everything that `launch` names exists by now; so do the sockets."""
@@ -242,7 +242,7 @@ def build(
     )
 
 
-def _lacks(granted: Wish, targets: Targets, unmasked: tuple[str, ...]) -> str:
+def _lacks(granted: SandboxRequest, targets: Targets, unmasked: tuple[str, ...]) -> str:
     """What this sandbox cannot hold; where that was required it is an error."""
     lacks = targets.found.problem or targets.git.problem
     if unmasked:
@@ -313,13 +313,13 @@ def _disarmed(built: Built, approved: Collection[str]) -> Iterator[events.Notice
 
 
 def _spec(
-    granted: Wish,
+    granted: SandboxRequest,
     level: Level,
     request: RunRequest,
     launch: base.Launch,
-    place: base.Place,
+    place: base.StartContext,
     rules: EffectivePolicy,
-    doors: Doors,
+    doors: Sockets,
     targets: Targets,
 ) -> Sandbox:
     sockets = [Socket(outside=str(doors.model))] if doors.model else []
@@ -372,7 +372,7 @@ def _spec(
     )
 
 
-def _addresses(doors: Doors, launch: base.Launch) -> dict[str, str]:
+def _addresses(doors: Sockets, launch: base.Launch) -> dict[str, str]:
     """Where the agent and its commands find the doors."""
     env: dict[str, str] = {}
     if doors.model:
@@ -405,7 +405,7 @@ def _refuse_root(workspace: str) -> None:
         )
 
 
-def _own_folders(place: base.Place) -> tuple[str, ...]:
+def _own_folders(place: base.StartContext) -> tuple[str, ...]:
     """Leadrope's database, keys and settings are not there for the agent; nor is a login that it does not use."""
     folders = [str(place.home)]
     config = Path(place.config.source)

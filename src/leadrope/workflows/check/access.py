@@ -9,7 +9,7 @@ from leadrope.regex import regex
 from leadrope.workflows.check.step import StepType
 from leadrope.workflows.language import templates
 from leadrope.workflows.model import SECRET, Step, Workflow
-from leadrope.workflows.problems import Findings, Path, Place
+from leadrope.workflows.problems import Findings, Path, Position
 
 _NAME = regex(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -41,7 +41,7 @@ def secret(
     findings: Findings,
     *,
     path: Path,
-    where: Place,
+    where: Position,
 ) -> None:
     """Tells where a reference to a secret may not stand, or names none."""
     kind = types.get(step.type)

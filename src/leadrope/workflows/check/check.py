@@ -19,7 +19,7 @@ from leadrope.workflows.language.markdown_values import KeyLines
 from leadrope.workflows.language.model_builder import NOTHING
 from leadrope.workflows.language.template_syntax import EACH, Part
 from leadrope.workflows.model import Input, Output, Step, Workflow
-from leadrope.workflows.problems import Findings, Path, Place, Places, Problem, nearest
+from leadrope.workflows.problems import Findings, Path, Places, Position, Problem, nearest
 
 if TYPE_CHECKING:
     from leadrope.workflows.check.subworkflow_check import Called
@@ -160,7 +160,7 @@ class _Checker:
 
     def _names(self) -> None:
         if not self._workflow.steps:
-            self._findings.add("no_steps", "the workflow has no steps", Place(line=1) if self._places else None)
+            self._findings.add("no_steps", "the workflow has no steps", Position(line=1) if self._places else None)
         for name in self._steps:
             if name.lower() in NOTHING:
                 self._findings.add(
@@ -331,7 +331,7 @@ class _Checker:
                 hint=misfit.hint,
             )
 
-    def _where(self, path: Path, one: templates.Reference | templates.Broken) -> Place:
+    def _where(self, path: Path, one: templates.Reference | templates.Broken) -> Position:
         return self._findings.place((*path, *map(str, one.path))).at(one.text, one.offset)
 
     def _reference(
@@ -379,7 +379,7 @@ class _Checker:
                 found=f"${{{one.source}}}",
             )
 
-    def _may_have_failed(self, used: Step, one: templates.Reference, path: Path, where: Place) -> None:
+    def _may_have_failed(self, used: Step, one: templates.Reference, path: Path, where: Position) -> None:
         """A step that runs both after another one and after what handles its error."""
         is_guarded = one.has_fallback or one.parts[:1] == ("error",) or "exists(" in one.text
         if used.on_error is None or is_guarded or path[0] != "steps" or used.on_error not in self._steps:
@@ -397,7 +397,7 @@ class _Checker:
                 hint=templates.FALLBACK_HINT,
             )
 
-    def _out_of_sight(self, one: templates.Reference, path: Path, where: Place) -> None:
+    def _out_of_sight(self, one: templates.Reference, path: Path, where: Position) -> None:
         group = self._groups.around(one.root)[-1]
         told = self._groups.told(one.root) + one.source[len(one.root) :]
         self._findings.add(
@@ -410,7 +410,7 @@ class _Checker:
             hint="It has no value before the group has begun." if path[:2] == ("steps", group) else None,
         )
 
-    def _output(self, step: Step, one: templates.Reference, path: Path, where: Place) -> frozenset[str]:
+    def _output(self, step: Step, one: templates.Reference, path: Path, where: Position) -> frozenset[str]:
         inner = next((inner for inner in step.steps if one.parts and inner.id == one.parts[0]), None)
         if inner is not None and step.batch is None:
             return self._output(inner, msgspec.structs.replace(one, parts=one.parts[1:]), path, where)
@@ -472,7 +472,7 @@ class _Checker:
         way: str,
         one: templates.Reference,
         path: Path,
-        where: Place,
+        where: Position,
     ) -> None:
         """The path behind an input or an output, against what is known of its value; an answer may hold more."""
         found = schema_match.dead_end(schema, parts, way)

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable
 from leadrope.core.execution_events import ExecutionPaused, ExecutionUnpaused
 from leadrope.runs.executions.values import FlowInfo
 from leadrope.runs.records.values import Filter
-from leadrope.workflows.engine.execution_context import Host
+from leadrope.workflows.engine.execution_context import ExecutionContext
 
 
 class ControlledExecution:
     """The outermost one; those inside it follow by the gate that they share."""
 
     def __init__(
-        self, host: Host, info: FlowInfo, stop: Callable[[str], None], family: Callable[[], Iterable[str]]
+        self, host: ExecutionContext, info: FlowInfo, stop: Callable[[str], None], family: Callable[[], Iterable[str]]
     ) -> None:
         """`family`: the ids of it and of those inside it that run."""
         self.id = info.id

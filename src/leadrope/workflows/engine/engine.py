@@ -27,10 +27,10 @@ from leadrope.workflows import library, model
 from leadrope.workflows.check import access_requests
 from leadrope.workflows.engine import batch_results, journal_chunks, journal_mapping, repeating, step_attempt
 from leadrope.workflows.engine.controls import ControlledExecution
-from leadrope.workflows.engine.execution_context import Host
+from leadrope.workflows.engine.execution_context import ExecutionContext
 from leadrope.workflows.engine.execution_events import Teller
 from leadrope.workflows.engine.ledger import Ledger
-from leadrope.workflows.engine.limits import Limits
+from leadrope.workflows.engine.limits import ExecutionLimits
 from leadrope.workflows.engine.main_output import main_output
 from leadrope.workflows.engine.plan import Outcome, Plan, Progress
 from leadrope.workflows.engine.unit_progress import WHOLE, Key
@@ -51,7 +51,7 @@ class Flow:
         self,
         workflow: model.Workflow,
         info: FlowInfo,
-        host: Host,
+        host: ExecutionContext,
         *,
         inputs: Mapping[str, Any],
         known: Mapping[Key, UnitOutcome] | None = None,
@@ -63,7 +63,7 @@ class Flow:
         carried: Iterable[str] = (),
         spends: Callable[[float], None] | None = None,
         asking: step_attempt.Asking = contextlib.nullcontext,
-        limits: Limits | None = None,
+        limits: ExecutionLimits | None = None,
         is_queued: bool = False,
         redacted: Iterable[str] = (),
     ) -> None:
@@ -90,7 +90,7 @@ class Flow:
         self._budget_usd = min(caps, default=None)
         self._only = only
         self._spends = spends
-        self.limits = Limits(workflow.settings, self._end_units, limits)
+        self.limits = ExecutionLimits(workflow.settings, self._end_units, limits)
         self.asking = functools.partial(self.limits.asking, asking)
         self._is_queued = is_queued
         self._values: dict[str, dict[str, Any]] = {}
@@ -564,7 +564,7 @@ class Flow:
         workflow = model.Workflow(
             title=step.id,
             steps=step.steps,
-            settings=model.Settings(concurrency=self._workflow.settings.concurrency),
+            settings=model.WorkflowSettings(concurrency=self._workflow.settings.concurrency),
             dialect=self._workflow.dialect,
         )
         from leadrope.workflows.language import markdown_writer  # noqa: PLC0415  # needed by few workflows
@@ -703,5 +703,5 @@ class Flow:
         return StepReport(id=step.id, type=step.type, state=state)
 
 
-def journal_of(host: Host, flow_id: str) -> dict[Key, UnitOutcome]:
+def journal_of(host: ExecutionContext, flow_id: str) -> dict[Key, UnitOutcome]:
     return {Key(one.step, one.iteration, one.item): one for one in host.service.flows.outcomes(flow_id)}

@@ -62,7 +62,7 @@ def secrets_around(service: Service, environ: Mapping[str, str]) -> list[str]:
     return [*ambient_secrets(known), *named_secrets(service.config.connections, known)]
 
 
-class Host:
+class ExecutionContext:
     """Lives as long as the outermost workflow; workflows inside it use the same one."""
 
     def __init__(

@@ -10,16 +10,18 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
 
-from leadrope.workflows.model import Settings
+from leadrope.workflows.model import WorkflowSettings
 from leadrope.workflows.steps.base import StepFailed
 
 Asking = Callable[[], contextlib.AbstractContextManager[None]]
 
 
-class Limits:
+class ExecutionLimits:
     """`over` is called once, when the time is used up. `outer` are the limits of what this execution is a part of."""
 
-    def __init__(self, settings: Settings, over: Callable[[], None], outer: Limits | None = None) -> None:
+    def __init__(
+        self, settings: WorkflowSettings, over: Callable[[], None], outer: ExecutionLimits | None = None
+    ) -> None:
         self._settings = settings
         self._over = over
         self._outer = outer

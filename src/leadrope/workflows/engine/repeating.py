@@ -27,7 +27,7 @@ ITEMS_NAMED = 10
 """Of those that failed, in the warning; `errors` has all of them."""
 
 
-class Owner(Protocol):
+class RepeatOwner(Protocol):
     """The execution that the step belongs to."""
 
     def started(self, step: model.Step, count: int | None, done: int = 0) -> None: ...
@@ -62,7 +62,7 @@ def repeats(step: model.Step) -> bool:
 
 
 async def run(
-    step: model.Step, scope: dict[str, Any], owner: Owner, began: float
+    step: model.Step, scope: dict[str, Any], owner: RepeatOwner, began: float
 ) -> tuple[UnitOutcome, dict[str, Any], list[UnitOutcome]]:
     """What all of it came to, its outputs, and its units."""
     if step.loop is not None:
@@ -88,7 +88,7 @@ async def run(
 
 
 async def _round(
-    step: model.Step, iteration: int, scope: Mapping[str, Any], carried: Mapping[str, Any], owner: Owner
+    step: model.Step, iteration: int, scope: Mapping[str, Any], carried: Mapping[str, Any], owner: RepeatOwner
 ) -> Round:
     step = looping.with_carried(step, carried)
     if step.batch is not None:
@@ -104,7 +104,7 @@ async def _round(
 
 
 async def _loop(
-    step: model.Step, loop: model.Loop, scope: dict[str, Any], owner: Owner
+    step: model.Step, loop: model.Loop, scope: dict[str, Any], owner: RepeatOwner
 ) -> tuple[Round, list[UnitOutcome]]:
     bounds = looping.bounds_of(loop, scope)
     carried: dict[str, Any] = {}
@@ -145,7 +145,7 @@ def _inside(step: model.Step, outputs: Mapping[str, Any]) -> dict[str, Any]:
     return {inner.id: outputs[inner.id] for inner in step.steps if inner.id in outputs}
 
 
-def _is_begun(step: model.Step, iteration: int, owner: Owner) -> bool:
+def _is_begun(step: model.Step, iteration: int, owner: RepeatOwner) -> bool:
     """Whether the journal has a unit of this turn: it is not the first time that it begins."""
     return any(owner.known(Key(step.id, iteration, item)) is not None for item in (None, 0))
 
@@ -187,7 +187,7 @@ async def _batch(
     iteration: int,
     scope: Mapping[str, Any],
     carried: Mapping[str, Any],
-    owner: Owner,
+    owner: RepeatOwner,
 ) -> Round:
     items = _items(step, templates.resolve(batch.items, {**scope, **carried}))
     known = {key: one for number in range(len(items)) if (one := owner.known(key := Key(step.id, iteration, number)))}

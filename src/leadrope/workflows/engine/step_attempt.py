@@ -27,7 +27,7 @@ from leadrope.runtime.gate.approvers import Answer, Approver, DenyAll
 from leadrope.runtime.sandboxing.access import Access
 from leadrope.storage.patience import is_of_the_store
 from leadrope.workflows import links, model, routing
-from leadrope.workflows.engine.execution_context import Host
+from leadrope.workflows.engine.execution_context import ExecutionContext
 from leadrope.workflows.engine.unit_progress import Key
 from leadrope.workflows.language import schema_match, templates
 from leadrope.workflows.people.shown_calls import has_shown
@@ -51,7 +51,7 @@ _HEALING = (errors.QueueFull,)
 Asking = Callable[[], contextlib.AbstractContextManager[None]]
 
 
-class Owner(Protocol):
+class AttemptOwner(Protocol):
     """What a unit needs of the execution that it belongs to."""
 
     @property
@@ -59,7 +59,7 @@ class Owner(Protocol):
     @property
     def depth(self) -> int: ...
     @property
-    def host(self) -> Host: ...
+    def host(self) -> ExecutionContext: ...
     def budget_left(self) -> float | None: ...
     def is_named_elsewhere(self, step: str, text: str) -> bool: ...
     def acts(self, key: Key, action: str, cost_usd: float) -> None: ...
@@ -129,7 +129,7 @@ class Unit:
 
     def __init__(
         self,
-        owner: Owner,
+        owner: AttemptOwner,
         step: model.Step,
         kind: Kind[Any],
         key: Key,
@@ -207,7 +207,7 @@ class Unit:
         return self._owner.host.service
 
     @property
-    def host(self) -> Host:
+    def host(self) -> ExecutionContext:
         return self._owner.host
 
     @property

@@ -16,7 +16,7 @@ from leadrope import errors
 from leadrope.confined import open_named, real_path
 from leadrope.workflows import model
 from leadrope.workflows.language import markdown, templates, yaml_values
-from leadrope.workflows.problems import KEY, Findings, Place
+from leadrope.workflows.problems import KEY, Findings, Position
 from leadrope.workflows.problems import Path as Where
 
 MOST_BYTES = 1_000_000
@@ -56,7 +56,7 @@ def has_files(workflow: model.Workflow) -> bool:
 
 def with_files(document: markdown.Document, folder: Path) -> markdown.Document:
     """The document with the text of each file in place of its name; a file that cannot be read is a problem of it."""
-    places: dict[Where, Place] = dict(document.places)
+    places: dict[Where, Position] = dict(document.places)
     findings = Findings(places)
     texts: dict[str, dict[str, Any]] = {}
     for one in _named(document.workflow):

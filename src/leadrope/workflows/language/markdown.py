@@ -13,7 +13,7 @@ from leadrope.workflows import model
 from leadrope.workflows.language import habits, markdown_blocks, model_builder, schema_match
 from leadrope.workflows.language.markdown_blocks import Entry, Section
 from leadrope.workflows.language.markdown_values import KeyLines, Notes, entry_values, tell_indented
-from leadrope.workflows.problems import BadWorkflow, Findings, Path, Place, Places, Problem, nearest
+from leadrope.workflows.problems import BadWorkflow, Findings, Path, Places, Position, Problem, nearest
 
 _SUFFIX_OF: Mapping[model.Dialect, str] = {"flow": ".flow.md", "pflow": ".pflow.md"}
 SUFFIXES = tuple(_SUFFIX_OF.values())
@@ -73,10 +73,12 @@ def read(text: str, *, dialect: model.Dialect = "flow") -> Document:
 
     read("### hello\n- type: shell\n- command: echo hello\n").workflow.steps[0].id == "hello"
     """
-    places: dict[Path, Place] = {}
+    places: dict[Path, Position] = {}
     findings = Findings(places)
     if len(text) > CHARS_LIMIT:
-        findings.add("too_long", f"the file has {len(text)} characters; at most {CHARS_LIMIT} are read", Place(line=1))
+        findings.add(
+            "too_long", f"the file has {len(text)} characters; at most {CHARS_LIMIT} are read", Position(line=1)
+        )
         return Document(workflow=model.Workflow(dialect=dialect), places={}, problems=tuple(findings))
     return _Reader(markdown_blocks.outline(text, findings, dialect), findings, places, dialect).read()
 
@@ -86,7 +88,7 @@ class _Reader:
         self,
         outline: markdown_blocks.Outline,
         findings: Findings,
-        places: dict[Path, Place],
+        places: dict[Path, Position],
         dialect: model.Dialect,
     ) -> None:
         self._dialect = dialect
@@ -97,7 +99,7 @@ class _Reader:
         self._inputs: list[model.Input] = []
         self._steps: list[model.Step] = []
         self._outputs: list[model.Output] = []
-        self._settings = model.Settings()
+        self._settings = model.WorkflowSettings()
         self._names = {entry.name for section in outline.sections for entry in _each(section.entries)}
         self._section_prose: dict[model.SectionName, str] = {}
         self._kept: list[model.Note] = []
@@ -131,7 +133,7 @@ class _Reader:
             self._findings.add(
                 "no_steps",
                 "the file has no steps",
-                seen["steps"].place if "steps" in seen else Place(line=1),
+                seen["steps"].place if "steps" in seen else Position(line=1),
                 hint="Write `## Steps` and below it `### name` with `- type: …`.",
             )
         if self._dialect == "pflow":

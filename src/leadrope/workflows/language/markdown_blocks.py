@@ -9,7 +9,7 @@ import msgspec
 
 from leadrope.regex import regex
 from leadrope.workflows import model
-from leadrope.workflows.problems import Findings, Place
+from leadrope.workflows.problems import Findings, Position
 
 LANGUAGES = frozenset(
     (
@@ -35,10 +35,10 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
 
     key: str
     """As written, with its quotes."""
-    key_place: Place
+    key_place: Position
     first: str
     """What stands behind the colon."""
-    place: Place
+    place: Position
     more: tuple[str, ...] = ()
     """The lines below, as they stand."""
 
@@ -46,7 +46,7 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
 class Fence(msgspec.Struct, frozen=True, kw_only=True):
     info: tuple[str, ...]
     text: str
-    place: Place
+    place: Position
     """Of the line of the opening marks."""
     last_line: int
     """Of the closing marks."""
@@ -67,7 +67,7 @@ class Entry(msgspec.Struct, kw_only=True):
     """A heading with what stands below it: the file itself, a section, or a step."""
 
     name: str
-    place: Place
+    place: Position
     prose: list[str] = []
     parameters: list[Parameter] = []
     fences: list[Fence] = []
@@ -127,7 +127,7 @@ class _Cutter:
         self._findings = findings
         self._dialect: model.Dialect = dialect
         self._at = 0
-        top = Entry(name="", place=Place(line=1))
+        top = Entry(name="", place=Position(line=1))
         self._outline = Outline(top=top)
         self._entry: Entry = top
         self._open: list[Entry] = []
@@ -164,7 +164,7 @@ class _Cutter:
             self._at = end + 1
 
     def _heading(self, level: int, name: str) -> None:
-        place = Place(line=self._at + 1)
+        place = Position(line=self._at + 1)
         outline = self._outline
         if level == 1:
             if self._has_title or outline.sections:
@@ -208,11 +208,11 @@ class _Cutter:
             self._findings.add(
                 "skipped_level",
                 f"`{'#' * level} {name}` stands below `{'#' * group.level} {group.name}`",
-                Place(line=self._at + 1),
+                Position(line=self._at + 1),
                 found=f"{'#' * level} {name}",
                 suggestion=f"{wanted} {name}",
             )
-        entry = Entry(name=name, place=Place(line=self._at + 1), level=group.level + 1)
+        entry = Entry(name=name, place=Position(line=self._at + 1), level=group.level + 1)
         group.entries.append(entry)
         self._open.append(entry)
         self._entry = entry
@@ -239,7 +239,7 @@ class _Cutter:
         self._findings.add(
             "unclosed_fence",
             f"the block {opening[0].strip()!r} is not closed",
-            Place(line=at + 1, column=len(opening[1]) + 1),
+            Position(line=at + 1, column=len(opening[1]) + 1),
             found=opening[0].strip(),
             hint=f"Close it with a line {opening[2]!r}.",
         )
@@ -249,7 +249,7 @@ class _Cutter:
         opening = FENCE.fullmatch(self._lines[start])
         assert opening is not None  # noqa: S101  # the caller has looked
         end = closing(self._lines, start)
-        place = Place(line=start + 1, column=len(opening[1]) + 1)
+        place = Position(line=start + 1, column=len(opening[1]) + 1)
         if end is None:
             self._tell_unclosed(opening, start)
             # What follows is looked at too, so that all mistakes are told at once.
@@ -286,7 +286,7 @@ class _Cutter:
             self._findings.add(
                 "not_a_parameter",
                 f"{bullet[0].strip()[:60]!r} is no `- key: value`",
-                Place(line=number, column=len(bullet[1]) + 1),
+                Position(line=number, column=len(bullet[1]) + 1),
                 found=rest[:60],
                 hint="A list in a description is written with `*`.",
             )
@@ -294,9 +294,9 @@ class _Cutter:
         self._entry.parameters.append(
             Parameter(
                 key=found[1],
-                key_place=Place(line=number, column=begin + 1),
+                key_place=Position(line=number, column=begin + 1),
                 first=rest[found.end() :].rstrip(),
-                place=Place(line=number, column=begin + found.end() + 1),
+                place=Position(line=number, column=begin + found.end() + 1),
                 more=tuple(more),
             )
         )
@@ -326,7 +326,7 @@ class _Cutter:
         self._findings.add(
             "loose_text",
             f"{line.strip()[:60]!r} stands right below a parameter",
-            Place(line=self._at + 1, column=len(line) - len(line.lstrip()) + 1),
+            Position(line=self._at + 1, column=len(line) - len(line.lstrip()) + 1),
             found=line.strip()[:60],
             hint="Indent it by two spaces to continue the value, or leave a line empty before a description.",
             warns=self._dialect == "pflow",

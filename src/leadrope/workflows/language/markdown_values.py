@@ -13,7 +13,7 @@ from leadrope.regex import regex
 from leadrope.workflows.language import yaml_values
 from leadrope.workflows.language.markdown_blocks import KEY_LINE, Entry, Fence, Parameter
 from leadrope.workflows.language.yaml_values import Loaded, NotYaml
-from leadrope.workflows.problems import KEY, Findings, Path, Place
+from leadrope.workflows.problems import KEY, Findings, Path, Position
 
 YAML_PARAMETERS = ("batch", "loop", "retry", "policy", "output_schema", "settings")
 """A block with only this word is YAML; any other is text."""
@@ -34,7 +34,7 @@ class KeyLine(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     text: str
     """As written, without a dash before it."""
-    place: Place
+    place: Position
 
 
 class KeyLines(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +46,7 @@ class KeyLines(msgspec.Struct, frozen=True, kw_only=True):
 class Notes(msgspec.Struct, kw_only=True):
     """What is to be known of values besides what they are, by their paths."""
 
-    places: dict[Path, Place]
+    places: dict[Path, Position]
     key_lines: dict[Path, KeyLines] = {}
     """Of plain texts over several lines: a parameter that is indented by mistake becomes a part of the one above it."""
     unreadable: set[Path] = set()
@@ -154,7 +154,7 @@ def _parameter(said: Parameter, path: Path, findings: Findings, notes: Notes) ->
         loaded = load_templated(text)
     except NotYaml as error:
         if not said.first:
-            place = Place(line=said.place.line + error.line, column=error.column + 1)
+            place = Position(line=said.place.line + error.line, column=error.column + 1)
             told = f"the value of {said.key!r} is not YAML: {error.message}"
             findings.add("yaml", told, place, path=path, hint=braces_hint(text))
             return UNREADABLE
@@ -166,7 +166,7 @@ def _parameter(said: Parameter, path: Path, findings: Findings, notes: Notes) ->
     value = loaded.value["k"]
     for inner, (line, column) in loaded.where.items():
         if inner and inner != ("k", KEY):
-            where = Place(line=said.place.line + line, column=column + 1)
+            where = Position(line=said.place.line + line, column=column + 1)
             places[(*path, *(str(part) for part in inner[1:]))] = place_of(where, lines, (line, column), loaded, inner)
     notes.respelt |= {(*path, *map(str, inner[1:])): text for inner, text in loaded.respelt.items()}
     if isinstance(value, str):
@@ -200,12 +200,12 @@ def _key_lines(said: Parameter) -> Iterator[KeyLine]:
         text = line.strip().removeprefix("- ").lstrip()
         found = KEY_LINE.match(text)
         if found and indent <= least + 1:
-            yield KeyLine(key=found[1].strip('"'), text=text, place=Place(line=number, column=indent + 1))
+            yield KeyLine(key=found[1].strip('"'), text=text, place=Position(line=number, column=indent + 1))
 
 
 def place_of(
-    place: Place, lines: Sequence[str], at: tuple[int, int], loaded: Loaded, path: tuple[str | int, ...]
-) -> Place:
+    place: Position, lines: Sequence[str], at: tuple[int, int], loaded: Loaded, path: tuple[str | int, ...]
+) -> Position:
     """The place of a value in YAML; of a text with templates as it stands there, so that each has its column."""
     value = loaded.value
     for part in path:
@@ -216,7 +216,7 @@ def place_of(
     quotes = int(line[at[1] : at[1] + 1] in ('"', "'"))
     if not line.startswith(value, at[1] + quotes):
         return place
-    return Place(line=place.line, column=place.column, next_column=1, quotes=quotes)
+    return Position(line=place.line, column=place.column, next_column=1, quotes=quotes)
 
 
 def _first(said: Parameter) -> Any:
@@ -226,14 +226,14 @@ def _first(said: Parameter) -> Any:
         return said.first
 
 
-def verbatim(said: Parameter) -> Place:
+def verbatim(said: Parameter) -> Position:
     indents = [len(line) - len(line.lstrip(" ")) for line in said.more if line.strip()]
-    return Place(line=said.place.line, column=said.place.column, next_column=min(indents, default=0) + 1)
+    return Position(line=said.place.line, column=said.place.column, next_column=min(indents, default=0) + 1)
 
 
 def _fence(said: Fence, key: str, path: Path, findings: Findings, notes: Notes) -> Any:
     places = notes.places
-    begin = Place(line=said.place.line + 1, column=said.place.column, next_column=said.place.column)
+    begin = Position(line=said.place.line + 1, column=said.place.column, next_column=said.place.column)
     is_yaml = said.language in ("yaml", "yml", "json") or (not said.language and key in YAML_PARAMETERS)
     if not said.is_closed:
         return UNREADABLE
@@ -243,13 +243,13 @@ def _fence(said: Fence, key: str, path: Path, findings: Findings, notes: Notes) 
     try:
         loaded = _json(said.text) if said.language == "json" else load_templated(said.text + "\n")
     except NotYaml as error:
-        place = Place(line=begin.line + error.line, column=begin.column + error.column)
+        place = Position(line=begin.line + error.line, column=begin.column + error.column)
         told = f"the block {key!r} is not YAML: {error.message}"
         findings.add("yaml", told, place, path=path, hint=braces_hint(said.text))
         return UNREADABLE
     lines = said.text.split("\n")
     for inner, (line, column) in loaded.where.items():
-        where = Place(line=begin.line + line, column=begin.column + column)
+        where = Position(line=begin.line + line, column=begin.column + column)
         places[(*path, *(str(part) for part in inner))] = place_of(where, lines, (line, column), loaded, inner)
     notes.respelt |= {(*path, *map(str, inner)): text for inner, text in loaded.respelt.items()}
     return loaded.value

@@ -16,7 +16,7 @@ from leadrope.workflows.language import yaml_values
 from leadrope.workflows.language.markdown_blocks import LANGUAGES, Entry, Parameter, escaped_prose
 from leadrope.workflows.language.markdown_values import YAML_PARAMETERS, Notes, entry_values
 from leadrope.workflows.pflow import values as pflow_values
-from leadrope.workflows.problems import Findings, Place
+from leadrope.workflows.problems import Findings, Position
 
 _LINE_CHARS = 100
 """A list or map that fits is written on the line of its key, a longer one in a block of its own."""
@@ -171,9 +171,9 @@ def _reads_back(text: str, dialect: model.Dialect) -> bool:
     """Whether the text without quotes is read as itself, and without a warning."""
     if not text or text != text.strip() or not text.isprintable() or text[0] in "\"'|>&!*[{%@`#":
         return False
-    said = Parameter(key="k", key_place=Place(line=1, column=3), first=text, place=Place(line=1, column=6))
+    said = Parameter(key="k", key_place=Position(line=1, column=3), first=text, place=Position(line=1, column=6))
     findings = Findings()
-    entry = Entry(name="", place=Place(line=1), parameters=[said])
+    entry = Entry(name="", place=Position(line=1), parameters=[said])
     values_of = pflow_values.entry_values if dialect == "pflow" else entry_values
     return values_of(entry, (), findings, Notes(places={})) == {"k": text} and not list(findings)
 

@@ -183,10 +183,10 @@ def output(name: str, description: str, values: Mapping[str, Any], shape: Shape)
     )
 
 
-def settings(values: Mapping[str, Any], shape: Shape) -> model.Settings:
+def settings(values: Mapping[str, Any], shape: Shape) -> model.WorkflowSettings:
     """The shape is that of the whole file: settings have no entry of their own."""
     given = {key: value for key, value in values.items() if value is not None}
-    return shape.part(model.Settings, given, "settings") or model.Settings()
+    return shape.part(model.WorkflowSettings, given, "settings") or model.WorkflowSettings()
 
 
 def slug(text: str) -> str:

@@ -23,7 +23,7 @@ _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish"})
 _DEEPEST = 40
 
 
-class Place(NamedTuple):
+class ShellContext(NamedTuple):
     how: How
     at: int
     reason: str = ""
@@ -45,7 +45,7 @@ class Reader:
         self.text = text
         self.mark = mark
         self.at = 0
-        self.places: list[Place] = []
+        self.places: list[ShellContext] = []
         self.heres: list[Here] = []
         self._pending: list[tuple[str, bool, bool]] = []
         self._unsure = ""
@@ -59,7 +59,7 @@ class Reader:
             how, reason = "refused", "it stands in an array inside of parentheses; set a variable first"
         if how in ("word", "double", "ansi", "number", "arithmetic") and self._is_escaped():
             how, reason = "refused", "a backslash stands right before it"
-        self.places.append(Place(how, self.at, reason))
+        self.places.append(ShellContext(how, self.at, reason))
         self.at += 1
 
     def _is_escaped(self) -> bool:
@@ -266,7 +266,7 @@ class Reader:
         before = len(self.places)
         read()
         for index in range(before, len(self.places)):
-            self.places[index] = Place("refused", self.places[index].at, _IN_PARAMETER)
+            self.places[index] = ShellContext("refused", self.places[index].at, _IN_PARAMETER)
 
     def _parameter(self, depth: int, *, in_quotes: bool) -> None:
         """The shell's own `${...}`."""
@@ -407,7 +407,7 @@ class Reader:
                         self._dollar(depth + 1, in_quotes=True)
                     for index in range(before, len(self.places)):
                         reason = "it stands inside a substitution in a here-document; set a variable first"
-                        self.places[index] = Place("refused", self.places[index].at, reason)
+                        self.places[index] = ShellContext("refused", self.places[index].at, reason)
                     if self.at > end:
                         self._doubt("a substitution in a here-document before it does not end there")
                 else:
@@ -454,7 +454,7 @@ class _Line:
         self.word += "\0"
         self.in_word = True
 
-    def end_word(self, places: list[Place]) -> None:
+    def end_word(self, places: list[ShellContext]) -> None:
         if not self.in_word:
             return
         word, is_target = self.word, self.is_target
@@ -473,7 +473,7 @@ class _Line:
                             places[index] = places[index]._replace(how="number")
                 self._test_from = -1
 
-    def end_command(self, places: list[Place]) -> None:
+    def end_command(self, places: list[ShellContext]) -> None:
         self.end_word(places)
         self._words, self.is_target = [], False
 

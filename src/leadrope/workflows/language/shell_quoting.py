@@ -15,7 +15,7 @@ from typing import Any
 from leadrope import errors
 from leadrope.regex import regex
 from leadrope.workflows.language import template_syntax as syntax
-from leadrope.workflows.language.shell_contexts import Here, Place, Reader
+from leadrope.workflows.language.shell_contexts import Here, Reader, ShellContext
 from leadrope.workflows.language.templates import as_text
 
 ADVICE = 'Pass the value by `env` (with "$NAME" in the script) or by `stdin`; a list as `command` needs no quotes.'
@@ -96,7 +96,7 @@ def _read(pieces: tuple[syntax.Piece, ...]) -> tuple[Reader, str]:
     return reader, mark
 
 
-def _quoted(template: str, value: str, place: Place, text: str) -> str:
+def _quoted(template: str, value: str, place: ShellContext, text: str) -> str:
     if "\0" in value:
         raise Unquotable(template, "its value holds a NUL character, which no shell can take")
     match place.how:

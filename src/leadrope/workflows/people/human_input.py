@@ -15,7 +15,7 @@ from leadrope.runs.executions import bodies
 from leadrope.runs.executions.journal import FlowInfo
 from leadrope.runs.records.values import Approval, Decided
 from leadrope.runtime.gate.approvers import Answer, read_answer
-from leadrope.workflows.engine.execution_context import Host
+from leadrope.workflows.engine.execution_context import ExecutionContext
 from leadrope.workflows.engine.unit_progress import Key
 from leadrope.workflows.report import PendingApproval, pending_of
 from leadrope.workflows.steps.base import Asked, Parked, StepFailed
@@ -26,7 +26,7 @@ ALL = 2**31
 
 
 class Waits:
-    def __init__(self, host: Host, info: FlowInfo) -> None:
+    def __init__(self, host: ExecutionContext, info: FlowInfo) -> None:
         self._host = host
         self._info = info
         self._flows = host.service.flows

@@ -29,7 +29,7 @@ from leadrope.workflows.language.markdown_values import (
     verbatim,
 )
 from leadrope.workflows.language.yaml_values import NotYaml
-from leadrope.workflows.problems import KEY, Findings, Path, Place
+from leadrope.workflows.problems import KEY, Findings, Path, Position
 
 _TRUE = frozenset(form for word in ("true", "yes", "on") for form in (word, word.capitalize(), word.upper()))
 _FALSE = frozenset(form for word in ("false", "no", "off") for form in (word, word.capitalize(), word.upper()))
@@ -46,7 +46,7 @@ _FIRST = "\uf8ff"
 class _Given(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     value: Any
-    place: Place
+    place: Position
     """Of the key."""
     is_block: bool = False
 
@@ -167,7 +167,7 @@ def _several_lines(said: Parameter, path: Path, findings: Findings, notes: Notes
     except NotYaml as error:
         here = (*path, said.key)
         notes.places[here] = said.key_place
-        place = Place(line=said.place.line + error.line, column=error.column + 1)
+        place = Position(line=said.place.line + error.line, column=error.column + 1)
         findings.add(
             "yaml",
             f"the value of {said.key!r} is not YAML: {error.message}",
@@ -179,14 +179,14 @@ def _several_lines(said: Parameter, path: Path, findings: Findings, notes: Notes
         return
     for inner, (line, column) in loaded.where.items():
         if inner and inner[-1] != KEY:
-            at = Place(line=said.place.line + line, column=column + 1)
+            at = Position(line=said.place.line + line, column=column + 1)
             named = (*path, said.key if inner[0] == _FIRST else str(inner[0]), *map(str, inner[1:]))
             notes.places[named] = place_of(at, lines, (line, column), loaded, inner)
             if inner in loaded.respelt:
                 notes.respelt[named] = loaded.respelt[inner]
     for key, value in loaded.value.items():
         at_line, at_column = loaded.where[key, KEY]
-        place = Place(line=said.place.line + at_line, column=at_column + 1) if key != _FIRST else said.key_place
+        place = Position(line=said.place.line + at_line, column=at_column + 1) if key != _FIRST else said.key_place
         yield _Given(key=said.key if key == _FIRST else key, value=value, place=place)
 
 
@@ -198,7 +198,7 @@ def _block(said: Fence, path: Path, findings: Findings, notes: Notes) -> Iterato
         return
     key = words[-1]
     here = (*path, key)
-    begin = Place(line=said.place.line + 1, column=said.place.column, next_column=said.place.column)
+    begin = Position(line=said.place.line + 1, column=said.place.column, next_column=said.place.column)
     notes.places[here] = begin
     value: Any = said.text
     if not said.is_closed:
@@ -207,7 +207,7 @@ def _block(said: Fence, path: Path, findings: Findings, notes: Notes) -> Iterato
         try:
             loaded = load_templated(said.text, scalar)
         except NotYaml as error:
-            place = Place(line=begin.line + error.line, column=begin.column + error.column)
+            place = Position(line=begin.line + error.line, column=begin.column + error.column)
             told = f"the block {key!r} is not YAML: {error.message}"
             findings.add("yaml", told, place, path=here, hint=braces_hint(said.text))
             value = UNREADABLE
@@ -215,7 +215,7 @@ def _block(said: Fence, path: Path, findings: Findings, notes: Notes) -> Iterato
             value = loaded.value
             lines = said.text.split("\n")
             for inner, (line, column) in loaded.where.items():
-                at = Place(line=begin.line + line, column=begin.column + column)
+                at = Position(line=begin.line + line, column=begin.column + column)
                 notes.places[(*here, *map(str, inner))] = place_of(at, lines, (line, column), loaded, inner)
             notes.respelt |= {(*here, *map(str, inner)): text for inner, text in loaded.respelt.items()}
     yield _Given(key=key, value=value, place=said.place, is_block=True)

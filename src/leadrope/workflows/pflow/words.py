@@ -13,7 +13,7 @@ from typing import Any
 from leadrope.regex import regex
 from leadrope.workflows.language import shell_quoting, templates
 from leadrope.workflows.model import FILE_SUFFIX, Step, filled_from_files
-from leadrope.workflows.problems import Findings, Path, Place
+from leadrope.workflows.problems import Findings, Path, Position
 
 HINT = "See docs/pflow.md."
 TURNS = 100
@@ -40,7 +40,7 @@ class Said:
         values: dict[str, Any],
         path: Path,
         findings: Findings,
-        places: dict[Path, Place],
+        places: dict[Path, Position],
         unreadable: set[Path],
     ) -> None:
         self.values = values

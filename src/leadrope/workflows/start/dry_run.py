@@ -16,7 +16,7 @@ from leadrope.runs.service import Service
 from leadrope.runtime.sandboxing.access import Access
 from leadrope.workflows import model
 from leadrope.workflows.engine import journal_mapping
-from leadrope.workflows.engine.execution_context import Host
+from leadrope.workflows.engine.execution_context import ExecutionContext
 from leadrope.workflows.engine.ledger import report_of
 from leadrope.workflows.engine.step_attempt import Unit
 from leadrope.workflows.engine.unit_progress import Key
@@ -72,7 +72,7 @@ class _Owner:
     id = ""
     depth = 0
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: ExecutionContext) -> None:
         self.host = host
 
     def budget_left(self) -> None:
@@ -97,7 +97,9 @@ async def look(
     """The options are those of `starting.prepared`."""
     kept, _ = start.taken_over(service, loaded, only, begin_at, is_forced=is_forced)
     last = service.flows.last_of(file=loaded.file) if loaded.file else service.flows.last_of(name=loaded.name)
-    host = Host(service, tag="dry-run", workspace=Path(real_path(workspace)), environ=environ, access=access)
+    host = ExecutionContext(
+        service, tag="dry-run", workspace=Path(real_path(workspace)), environ=environ, access=access
+    )
     async with host:
         looker = _Looker(service, host, loaded.workflow, values, auto_approved or {}, uses_cache=uses_cache)
         leaves = {name for name in looker.links.steps if only is not None and name != only} | set(kept)
@@ -109,7 +111,7 @@ class _Looker:
     def __init__(
         self,
         service: Service,
-        host: Host,
+        host: ExecutionContext,
         workflow: model.Workflow,
         inputs: Mapping[str, Any],
         approved: Mapping[str, str],

@@ -28,7 +28,7 @@ from leadrope.workflows.check import access_requests
 from leadrope.workflows.engine import called, journal_mapping, plan
 from leadrope.workflows.engine.called import CalledTexts
 from leadrope.workflows.engine.engine import Flow, journal_of
-from leadrope.workflows.engine.execution_context import Host, People, Show, secrets_around
+from leadrope.workflows.engine.execution_context import ExecutionContext, People, Show, secrets_around
 from leadrope.workflows.engine.rehearsed import Rehearsal, refuse_continuing
 from leadrope.workflows.engine.step_attempt import secrets_in
 from leadrope.workflows.language import beside, templates
@@ -142,7 +142,7 @@ async def started(
         execution_id=ahead.flow_id if ahead is not None else None,
         **options,
     )
-    host = Host(
+    host = ExecutionContext(
         service,
         tag=new.id,
         workspace=Path(new.cwd),
@@ -203,7 +203,7 @@ async def resumed(
             await service.flows.set_state(info, "waiting" if outermost.state == "waiting" else "interrupted")
             raise
     said = overrides.above(surroundings.overrides_of(texts.settings))
-    host = Host(
+    host = ExecutionContext(
         service.configured(said.applied(service.config)),
         tag=info.id,
         workspace=Path(outermost.cwd),
@@ -239,7 +239,7 @@ async def carried(service: Service, info: FlowInfo, given: Given | None) -> Asyn
     done = journal_mapping.wholes(loaded.workflow, service.flows.outcomes(info.id))
     inner = [library.parsed(text) for text in stored.files.values()]
     around = surroundings.restored(service, texts, [loaded.workflow, *inner], given, done=done)
-    host = Host(
+    host = ExecutionContext(
         service.configured(around.config),
         tag=info.id,
         workspace=Path(info.cwd),
@@ -254,7 +254,7 @@ async def carried(service: Service, info: FlowInfo, given: Given | None) -> Asyn
 
 
 async def _flow(
-    host: Host,
+    host: ExecutionContext,
     info: FlowInfo,
     loaded: Loaded,
     values: Mapping[str, Any],

@@ -10,7 +10,7 @@ from msgspec import Meta
 from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed
 from leadrope.workflows.steps.read_file import MOST_BYTES
 from leadrope.workflows.tools import file_calls, workspace_files
-from leadrope.workflows.tools.workspace_files import Place
+from leadrope.workflows.tools.workspace_files import WorkspaceFiles
 
 
 class CopyFileConfig(Config, frozen=True, kw_only=True):
@@ -34,7 +34,7 @@ async def run(config: CopyFileConfig, context: Context) -> Done:
     return Done(outputs={"source": source.relative, "path": destination.relative, "bytes_written": len(data)})
 
 
-def ends(source: str, destination: str, context: Context) -> tuple[Place, Place]:
+def ends(source: str, destination: str, context: Context) -> tuple[WorkspaceFiles, WorkspaceFiles]:
     """Both places, which must be two."""
     one = workspace_files.find(context.workspace, source, parameter="source")
     other = workspace_files.find(context.workspace, destination, parameter="destination")

@@ -138,7 +138,7 @@ def _done(mail: mail_message.Mail, message_id: str, rejected: tuple[smtp_client.
     return Done(outputs=outputs, warnings=warnings)
 
 
-def _settings(context: Context) -> smtp_client.Settings:
+def _settings(context: Context) -> smtp_client.SmtpSettings:
     path = context.home / ".env"
     try:
         return smtp_client.read_settings(homes.load_env(context.home))
@@ -150,7 +150,7 @@ def _settings(context: Context) -> smtp_client.Settings:
         ) from None
 
 
-def _mail(config: Email, settings: smtp_client.Settings) -> mail_message.Mail:
+def _mail(config: Email, settings: smtp_client.SmtpSettings) -> mail_message.Mail:
     try:
         subject = mail_message.read_subject(config.subject)
         senders = mail_message.read_addresses([config.sender or settings.sender], "from")

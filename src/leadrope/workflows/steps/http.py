@@ -95,7 +95,7 @@ class _Plan(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes | None
     expected: tuple[range, ...]
     secrets: KnownSecrets
-    saved_at: workspace_files.Place | None = None
+    saved_at: workspace_files.WorkspaceFiles | None = None
     """Where the answer goes; writing there is permitted."""
 
 
@@ -306,7 +306,7 @@ class _Exchange:
         await self._save(self._plan.saved_at, shown.clean)
         return shown.saved(self._plan.saved_at.relative)
 
-    async def _save(self, place: workspace_files.Place, content: bytes) -> None:
+    async def _save(self, place: workspace_files.WorkspaceFiles, content: bytes) -> None:
         limit = self._context.commands.rules.max_file_size
         if limit is not None and len(content) > limit:
             raise StepFailed(

@@ -97,7 +97,7 @@ async def _called(config: Mcp, context: Context, server: McpServer, given: _Give
             hint="Try its command or url by hand, or give the step a longer timeout (at most 300 s).",
             can_heal=True,
         ) from None
-    except mcp_client.Refused as refused:
+    except mcp_client.ServerRefused as refused:
         doing = client.doing if client is not None else doing
         raise StepFailed(
             f"{name} refused {doing}: {brief(str(refused), 500)} (code {refused.code})",

@@ -17,7 +17,7 @@ from leadrope.workflows.language import templates
 from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed, as_mistake
 from leadrope.workflows.steps.write_file import text_of
 from leadrope.workflows.tools import file_calls, tables, workspace_files
-from leadrope.workflows.tools.workspace_files import Place
+from leadrope.workflows.tools.workspace_files import WorkspaceFiles
 
 PREFIX = "workflow-output-"
 _ENDINGS = {"markdown": ".md", "html": ".html", "text": ".txt"}
@@ -99,7 +99,7 @@ def _began(context: Context) -> float:
 
 
 async def _written(
-    place: Place, text: str, mode: Literal["overwrite", "create"], config: OutputConfig, context: Context
+    place: WorkspaceFiles, text: str, mode: Literal["overwrite", "create"], config: OutputConfig, context: Context
 ) -> Done:
     place, text = await file_calls.may_write(context, place, text, parameters=("content", "name", "folder"))
     context.say(f"writes {place.relative}")
@@ -108,7 +108,7 @@ async def _written(
     return Done(outputs={"path": place.relative, "bytes_written": len(data), "format": config.format})
 
 
-def _place(config: OutputConfig, name: str, context: Context) -> Place:
+def _place(config: OutputConfig, name: str, context: Context) -> WorkspaceFiles:
     folder = f"{config.folder.rstrip('/')}/" if config.folder else ""
     return workspace_files.find(context.workspace, f"{folder}{name}{_ENDINGS[config.format]}", parameter="folder")
 

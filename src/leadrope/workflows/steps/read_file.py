@@ -30,7 +30,7 @@ async def run(config: ReadFileConfig, context: Context) -> Done:
     return Done(outputs=_outputs(content.data, place, config.encoding))
 
 
-def _outputs(data: bytes, place: workspace_files.Place, encoding: str) -> dict[str, Any]:
+def _outputs(data: bytes, place: workspace_files.WorkspaceFiles, encoding: str) -> dict[str, Any]:
     text = _decoded(data, encoding)
     found: dict[str, Any] = {
         "path": place.relative,

@@ -52,7 +52,7 @@ async def tools_of(
             f"no answer to {doing} within {timeout_s:g} s",
             hint="Try its command or url by hand, or give it more time with --timeout.",
         ) from None
-    except mcp_client.Refused as refused:
+    except mcp_client.ServerRefused as refused:
         doing = client.doing if client is not None else "connect"
         raise CannotConnect(f"the server refused {doing}: {clean(str(refused))} (code {refused.code})") from None
     except mcp_client.Lost as lost:

@@ -14,30 +14,30 @@ from leadrope.core.tools import ToolCall
 from leadrope.workflows.language import templates
 from leadrope.workflows.steps.base import Context, StepFailed
 from leadrope.workflows.tools import workspace_files
-from leadrope.workflows.tools.workspace_files import Place
+from leadrope.workflows.tools.workspace_files import WorkspaceFiles
 
 _SHOWN = bytes(byte if 32 <= byte < 127 or byte in b"\t\n\r" else ord("?") for byte in range(256))
 
 
-async def may_read(context: Context, place: Place, *, parameter: str = "file_path") -> Place:
+async def may_read(context: Context, place: WorkspaceFiles, *, parameter: str = "file_path") -> WorkspaceFiles:
     return (await _asked(context, "Read", place, {}, (parameter,)))[0]
 
 
 async def may_write(
-    context: Context, place: Place, content: str, *, parameters: Iterable[str] = ("file_path", "content")
-) -> tuple[Place, str]:
+    context: Context, place: WorkspaceFiles, content: str, *, parameters: Iterable[str] = ("file_path", "content")
+) -> tuple[WorkspaceFiles, str]:
     """Where it may be written, and what: a person may have changed either."""
     place, given = await _asked(context, "Write", place, {"content": content}, parameters)
     written = given.get("content")
     return place, written if isinstance(written, str) else content
 
 
-async def may_change(context: Context, place: Place, *, parameter: str) -> Place:
+async def may_change(context: Context, place: WorkspaceFiles, *, parameter: str) -> WorkspaceFiles:
     """For a file that goes away from where it is, and is not lost."""
     return (await _asked(context, "Edit", place, {}, (parameter,)))[0]
 
 
-async def may_delete(context: Context, place: Place) -> None:
+async def may_delete(context: Context, place: WorkspaceFiles) -> None:
     """A deleted file is a removed one, so whatever is said of `rm` holds."""
     for path in _names(place):
         command = f"rm -- {shlex.quote(path)}"
@@ -59,8 +59,8 @@ def shown(data: bytes) -> str:
 
 
 async def _asked(
-    context: Context, name: str, place: Place, more: dict[str, Any], parameters: Iterable[str]
-) -> tuple[Place, dict[str, Any]]:
+    context: Context, name: str, place: WorkspaceFiles, more: dict[str, Any], parameters: Iterable[str]
+) -> tuple[WorkspaceFiles, dict[str, Any]]:
     first, *others = _names(place)
     call = await _permit(context, name, {"file_path": first, **more}, parameters)
     path = call.input.get("file_path")
@@ -74,7 +74,7 @@ async def _asked(
     return place, call.input
 
 
-def _names(place: Place) -> list[str]:
+def _names(place: WorkspaceFiles) -> list[str]:
     return list(dict.fromkeys((place.written, place.real)))
 
 

@@ -75,14 +75,14 @@ async def _part(name: str, value: Part | Scalar, context: Context) -> FormPart:
     return FormPart(name=name, data=plain.data, filename=value.filename, media_type=kind)
 
 
-async def _file(path: str, context: Context, parameter: str) -> tuple[bytes, workspace_files.Place]:
+async def _file(path: str, context: Context, parameter: str) -> tuple[bytes, workspace_files.WorkspaceFiles]:
     place = workspace_files.find(context.workspace, path, parameter=parameter)
     place = await file_calls.may_read(context, place, parameter=parameter)
     content = await asyncio.to_thread(workspace_files.read, place, MOST_BYTES)
     return content.data, place
 
 
-def _type_of(place: workspace_files.Place, data: bytes) -> str:
+def _type_of(place: workspace_files.WorkspaceFiles, data: bytes) -> str:
     return media.type_of(place.name, is_text=media.text_of(data) is not None)
 
 

@@ -27,7 +27,7 @@ class Lost(Exception):
     """The server is gone, or says what is no MCP; in words for the user."""
 
 
-class Refused(Exception):
+class ServerRefused(Exception):
     """The server answered with an error of its own."""
 
     def __init__(self, code: int, message: str) -> None:
@@ -102,7 +102,7 @@ class Client:
         error = answer.get("error")
         if isinstance(error, dict):
             code = error.get("code")
-            raise Refused(code if isinstance(code, int) else 0, str(error.get("message", "no reason given")))
+            raise ServerRefused(code if isinstance(code, int) else 0, str(error.get("message", "no reason given")))
         result = answer.get("result")
         if not isinstance(result, dict):
             raise Lost(f"its answer to {method} has no result")

@@ -58,7 +58,7 @@ async def open_server(
                 proxy = run_dir.path / "proxy.sock"
                 await stack.enter_async_context(HostProxy(hosts, listen=proxy))
             launch = _launch(server, request, run_dir.agent, environ, config)
-            place = base.Place(
+            place = base.StartContext(
                 run_id=secrets.token_hex(16),
                 environ=environ,
                 ambient=environ,
@@ -68,7 +68,7 @@ async def open_server(
                 launch_dir=run_dir.path,  # unused: no provider plans this start
                 config=config,
             )
-            built = sandboxing.build(granted, request, launch, place, ready.rules, sandboxing.Doors(proxy=proxy))
+            built = sandboxing.build(granted, request, launch, place, ready.rules, sandboxing.Sockets(proxy=proxy))
             child = await processes.start(
                 launch.argv,
                 env={**launch.env, **built.env, reaper.TAG: place.run_id},

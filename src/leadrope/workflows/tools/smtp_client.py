@@ -55,7 +55,7 @@ class Rejected(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class SmtpSettings(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     port: int
     user: str = ""
@@ -79,7 +79,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return KnownSecrets([word, *(base64.b64encode(text.encode()).decode() for text in raw)] if word else [])
 
 
-def read_settings(values: Mapping[str, str]) -> Settings:
+def read_settings(values: Mapping[str, str]) -> SmtpSettings:
     """Out of SMTP_*; raises BadSettings that names what is missing or wrong, and no value that may be a secret."""
     found = {name: values.get(name, "").strip() for name in NAMES}
     if not found["SMTP_HOST"]:
@@ -92,7 +92,7 @@ def read_settings(values: Mapping[str, str]) -> Settings:
         raise BadSettings("SMTP_PORT is not a port")
     if bool(found["SMTP_USER"]) != bool(values.get("SMTP_PASS", "")):
         raise BadSettings("SMTP_USER and SMTP_PASS are set together, or neither of them")
-    return Settings(
+    return SmtpSettings(
         host=found["SMTP_HOST"],
         port=int(port),
         user=found["SMTP_USER"],
@@ -110,7 +110,7 @@ class Progress:
 
 
 async def deliver(
-    settings: Settings,
+    settings: SmtpSettings,
     *,
     sender: str,
     recipients: list[str],
@@ -143,7 +143,7 @@ async def _returned(work: asyncio.Future[Any]) -> None:
         work.exception()  # looked at, so that nobody calls it lost
 
 
-async def _reach(settings: Settings) -> socket.socket:
+async def _reach(settings: SmtpSettings) -> socket.socket:
     """By the loop, because a thread that connects cannot be called back."""
     loop = asyncio.get_running_loop()
     where, told = f"{settings.host}:{settings.port}", "it has no address"
@@ -168,7 +168,7 @@ async def _reach(settings: Settings) -> socket.socket:
 
 
 def _deliver(
-    settings: Settings,
+    settings: SmtpSettings,
     connection: socket.socket,
     tls: ssl.SSLContext | None,
     sender: str,
@@ -214,7 +214,7 @@ def _deliver(
     return rejected
 
 
-def _client(settings: Settings, connection: socket.socket, trust: ssl.SSLContext) -> smtplib.SMTP:
+def _client(settings: SmtpSettings, connection: socket.socket, trust: ssl.SSLContext) -> smtplib.SMTP:
     """Greeted, encrypted as far as that can be, and logged in."""
     import smtplib  # noqa: PLC0415
 
@@ -259,7 +259,7 @@ def _client(settings: Settings, connection: socket.socket, trust: ssl.SSLContext
 
 def _offer(
     client: smtplib.SMTP,
-    settings: Settings,
+    settings: SmtpSettings,
     sender: str,
     recipients: list[str],
     message: bytes,

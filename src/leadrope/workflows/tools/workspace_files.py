@@ -43,7 +43,7 @@ _REASONS = {
 }
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class WorkspaceFiles(msgspec.Struct, frozen=True, kw_only=True):
     """Where a file is, or would be, in its workspace."""
 
     workspace: Path
@@ -70,7 +70,7 @@ class Content(msgspec.Struct, frozen=True, kw_only=True):
     mode: int
 
 
-def find(workspace: Path, path: str, *, parameter: str = "file_path") -> Place:
+def find(workspace: Path, path: str, *, parameter: str = "file_path") -> WorkspaceFiles:
     """The place that a path means, seen from the workspace; StepFailed for one that is outside of it."""
     if not path.strip():
         raise StepFailed(
@@ -102,10 +102,10 @@ def find(workspace: Path, path: str, *, parameter: str = "file_path") -> Place:
     parts = tuple(Path(real).relative_to(base).parts)
     if not parts or path.endswith(("/", "/.", "/..")):
         raise StepFailed(f"{parameter}: {path!r} is a folder", kind="not_a_file", hint="Name a file in it.")
-    return Place(workspace=Path(base), parts=parts, written=os.path.normpath(joined))
+    return WorkspaceFiles(workspace=Path(base), parts=parts, written=os.path.normpath(joined))
 
 
-def read(place: Place, limit_bytes: int) -> Content:
+def read(place: WorkspaceFiles, limit_bytes: int) -> Content:
     """All of a file; StepFailed where it is larger than `limit_bytes`."""
     with _told(place), _folder(place) as folder, folder.open_read(place.name) as file:
         data = file.read(limit_bytes + 1)
@@ -119,7 +119,7 @@ def read(place: Place, limit_bytes: int) -> Content:
     return Content(data=data, mode=stat.S_IMODE(found.st_mode))
 
 
-def write(place: Place, data: bytes, mode: Mode, *, permissions: int | None = None) -> None:
+def write(place: WorkspaceFiles, data: bytes, mode: Mode, *, permissions: int | None = None) -> None:
     """The bytes in the file, with the folders above it. Readers see the old file or the new one, never a half."""
     with _told(place), _folder(place, creates=True) as folder:
         before = _plain(place, folder)
@@ -136,7 +136,7 @@ def write(place: Place, data: bytes, mode: Mode, *, permissions: int | None = No
         folder.replace(place.name, data, mode=bits, like=before, syncs=True, replaces=mode == "overwrite")
 
 
-def move(source: Place, destination: Place, *, overwrites: bool) -> None:
+def move(source: WorkspaceFiles, destination: WorkspaceFiles, *, overwrites: bool) -> None:
     with _told(destination), _folder(destination, creates=True) as target:
         after = _plain(destination, target)
         if after is not None and not overwrites:
@@ -159,7 +159,7 @@ def move(source: Place, destination: Place, *, overwrites: bool) -> None:
     delete(source, missing_ok=True)
 
 
-def delete(place: Place, *, missing_ok: bool) -> bool:
+def delete(place: WorkspaceFiles, *, missing_ok: bool) -> bool:
     """True if there was a file."""
     try:
         with _told(place), _folder(place) as folder:
@@ -172,7 +172,7 @@ def delete(place: Place, *, missing_ok: bool) -> bool:
         raise
 
 
-def exists(place: Place) -> bool:
+def exists(place: WorkspaceFiles) -> bool:
     return os.path.lexists(place.real)
 
 
@@ -182,7 +182,7 @@ def failed(name: str, error: OSError) -> StepFailed:
 
 
 @contextlib.contextmanager
-def _told(place: Place) -> Iterator[None]:
+def _told(place: WorkspaceFiles) -> Iterator[None]:
     try:
         yield
     except errors.UnsafeFile as error:
@@ -194,7 +194,7 @@ def _told(place: Place) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _folder(place: Place, *, creates: bool = False) -> Iterator[Folder]:
+def _folder(place: WorkspaceFiles, *, creates: bool = False) -> Iterator[Folder]:
     """The folder that the file is in, reached without following a link."""
     with Folder.open(place.workspace, hard_links=True) as root:
         above = "/".join(place.parts[:-1])
@@ -207,7 +207,7 @@ def _folder(place: Place, *, creates: bool = False) -> Iterator[Folder]:
             yield folder
 
 
-def _plain(place: Place, folder: Folder) -> os.stat_result | None:
+def _plain(place: WorkspaceFiles, folder: Folder) -> os.stat_result | None:
     """What is there, if anything; StepFailed if that is not a plain file."""
     kind = folder.kind(place.name)
     if kind is None:

@@ -53,7 +53,7 @@ class _Level(msgspec.Struct, frozen=True, kw_only=True):
 
     steps: Sequence[model.Step]
     lines: Sequence[Line]
-    plan: drawing_layout.Plan
+    plan: drawing_layout.LayoutPlan
     texts: Mapping[str, list[str]]
     inside: Mapping[str, _Level]
 

@@ -78,13 +78,13 @@ class Curve(msgspec.Struct, frozen=True):
 Edge = tuple[str, str]
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class LayoutPlan(msgspec.Struct, frozen=True, kw_only=True):
     boxes: Mapping[str, Box]
     lines: tuple[tuple[Curve, ...], ...]
     """One per edge, in their order."""
 
 
-def in_rows(sizes: Mapping[str, Size], edges: Sequence[Edge], order: Sequence[str]) -> Plan:
+def in_rows(sizes: Mapping[str, Size], edges: Sequence[Edge], order: Sequence[str]) -> LayoutPlan:
     """`order` names every box, each behind those that lead to it; where edges go round, one of them leads back up."""
     return _Rows(sizes, edges, order).plan()
 
@@ -107,7 +107,7 @@ class _Rows:
             self._rows[row].append(name)
         self._x: dict[str, float] = {}
 
-    def plan(self) -> Plan:
+    def plan(self) -> LayoutPlan:
         self._arrange()
         self._place()
         top = 0.0
@@ -125,7 +125,7 @@ class _Rows:
         lines = self._lines(boxes)
         left = min((box.x for box in boxes.values()), default=0.0)
         shown = {name: _moved(box, -left) for name, box in boxes.items() if name not in self._passages}
-        return Plan(boxes=shown, lines=tuple(tuple(_shifted(curve, -left) for curve in line) for line in lines))
+        return LayoutPlan(boxes=shown, lines=tuple(tuple(_shifted(curve, -left) for curve in line) for line in lines))
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
@@ -254,7 +254,7 @@ class _Rows:
         return found
 
 
-def as_placed(sizes: Mapping[str, Size], edges: Sequence[Edge], placed: Mapping[str, Point]) -> Plan:
+def as_placed(sizes: Mapping[str, Size], edges: Sequence[Edge], placed: Mapping[str, Point]) -> LayoutPlan:
     """Boxes at the places that somebody gave them. One without a place stands behind the first that leads to it."""
     boxes = {name: Box(at.x, at.y, sizes[name].width, sizes[name].height) for name, at in placed.items()}
     for name, size in sizes.items():
@@ -268,7 +268,7 @@ def as_placed(sizes: Mapping[str, Size], edges: Sequence[Edge], placed: Mapping[
     points = [point for line in lines for curve in line for point in (curve.at(0.25), curve.at(0.75))]
     left = min([box.x for box in boxes.values()] + [point.x for point in points], default=0.0)
     top = min([box.y for box in boxes.values()] + [point.y for point in points], default=0.0)
-    return Plan(
+    return LayoutPlan(
         boxes={name: _moved(box, -left, -top) for name, box in boxes.items()},
         lines=tuple(tuple(_shifted(curve, -left, -top) for curve in line) for line in lines),
     )

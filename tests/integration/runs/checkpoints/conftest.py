@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from leadrope.runs.workspace import checkpoints
-from leadrope.runs.workspace.checkpoints import Checkpoint, Plan
+from leadrope.runs.workspace.checkpoints import Checkpoint, RestorePlan
 
 ODD_NAMES = ("two words", "line\nend", "ümläut-✓", "-dash", "quote\"'", "a\\b", "*", ":(top)x")
 RUN = "run-1"
@@ -68,10 +68,10 @@ class Ground:
         closed = await checkpoints.close(checkpoint, environ=self.environ)
         return msgspec.convert(msgspec.to_builtins(closed), Checkpoint)
 
-    async def undo(self, checkpoint: Checkpoint, *, force: bool = False) -> Plan:
+    async def undo(self, checkpoint: Checkpoint, *, force: bool = False) -> RestorePlan:
         return await checkpoints.undo(checkpoint, force=force, environ=self.environ)
 
-    async def describe(self, checkpoint: Checkpoint) -> Plan:
+    async def describe(self, checkpoint: Checkpoint) -> RestorePlan:
         return await checkpoints.describe(checkpoint, environ=self.environ)
 
     def work(self) -> None:

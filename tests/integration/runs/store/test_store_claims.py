@@ -20,10 +20,10 @@ from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.executions.journal import Flows, NewFlow, UnitOutcome
 from leadrope.runs.executions.log import ExecutionLog
 from leadrope.runs.records.sqlite import Sqlite
-from leadrope.runs.records.values import Approval, Limits, NewRun, Progress, RunInfo
+from leadrope.runs.records.values import Approval, NewRun, Progress, RunInfo, RunLimits
 
 NONE = Redactor()
-LIMITS = Limits(running=9, starting=9, queued=9)
+LIMITS = RunLimits(running=9, starting=9, queued=9)
 PROGRESS = Progress(state="running", attempt=1, cost_usd=0.0, tokens=0, model="m", session_id=None, last_action="late")
 KEY = UnitOutcome(step="ask", status="succeeded")
 LATE = UnitOutcome(step="late", status="succeeded")

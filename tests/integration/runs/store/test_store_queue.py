@@ -14,17 +14,17 @@ from leadrope.core.events import MessageDelta, Recorded
 from leadrope.core.request import RunRequest
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.records.sqlite import Sqlite
-from leadrope.runs.records.values import Limits, NewRun, Progress, RunInfo
+from leadrope.runs.records.values import NewRun, Progress, RunInfo, RunLimits
 
-MANY = Limits(running=100, starting=100, queued=100)
+MANY = RunLimits(running=100, starting=100, queued=100)
 
 
-async def queue(store: Sqlite, *ids: str, limits: Limits | None = None, **fields: Any) -> None:
+async def queue(store: Sqlite, *ids: str, limits: RunLimits | None = None, **fields: Any) -> None:
     for run_id in ids:
         await store.add_run(NewRun(id=run_id, request=RunRequest(prompt="go"), **fields), limits)
 
 
-async def claims(store: Sqlite, limits: Limits = MANY, **options: Any) -> list[str]:
+async def claims(store: Sqlite, limits: RunLimits = MANY, **options: Any) -> list[str]:
     """What may start now, in its order."""
     found = []
     while (run := await store.claim("me", limits, **options)) is not None:
@@ -49,7 +49,7 @@ async def test_limits_hold_over_processes(path: Path, store: Sqlite, start: Any)
 
 async def test_no_more_than_may_run_and_start(store: Sqlite) -> None:
     await queue(store, "a", "b", "c", "d", "e")
-    limits = Limits(running=3, starting=2, queued=100)
+    limits = RunLimits(running=3, starting=2, queued=100)
     assert await claims(store, limits) == ["a", "b"]
     await store.set_state(store.get("a"), "running")
     assert await claims(store, limits) == ["c"]
@@ -105,7 +105,7 @@ async def test_a_limit_of_an_account_holds_its_runs_and_no_others(store: Sqlite)
 
 
 async def test_a_full_queue_refuses_and_takes_again(store: Sqlite) -> None:
-    limits = Limits(running=1, starting=1, queued=3)
+    limits = RunLimits(running=1, starting=1, queued=3)
     await queue(store, "a", "b", "c", limits=limits)
     with pytest.raises(errors.QueueFull, match="3 runs wait already, and no more than 3 may"):
         await queue(store, "d", limits=limits)
@@ -119,7 +119,7 @@ async def test_a_full_queue_refuses_and_takes_again(store: Sqlite) -> None:
 
 
 async def test_only_those_that_the_asker_has_in_hand(store: Sqlite) -> None:
-    limits = Limits(running=2, starting=2, queued=100)
+    limits = RunLimits(running=2, starting=2, queued=100)
     await queue(store, "a", "b", "c")
     assert await claims(store, limits, only=[]) == []
     assert await claims(store, limits, only=["c"]) == []  # two others come first, and there is room for two

@@ -20,9 +20,9 @@ from leadrope.core.result import RunResult
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.records import statements
 from leadrope.runs.records.sqlite import Sqlite, ended_event
-from leadrope.runs.records.values import Limits
+from leadrope.runs.records.values import RunLimits
 from leadrope.storage import database, writer
-from leadrope.storage.change_notifier import Bell
+from leadrope.storage.change_notifier import ChangeNotifier
 from leadrope.storage.writer import Writer
 
 
@@ -109,7 +109,7 @@ async def test_a_process_that_lost_a_run_can_write_nothing_more_to_it(
     zombie = await start("zombie", path, "first")
     assert await zombie.said() == ["ready"]
     await store.requeue(store.get("run"), attempt=2, note="its owner died")
-    taken = await store.claim(next_owner, Limits(running=9, starting=9, queued=9))
+    taken = await store.claim(next_owner, RunLimits(running=9, starting=9, queued=9))
     assert taken is not None
     assert (taken.owner, taken.epoch) == (next_owner, 2)
     before = store.texts("run")
@@ -443,7 +443,7 @@ async def test_a_store_outlives_the_loop_that_wrote(path: Path) -> None:
 
 
 async def test_a_listener_that_has_yet_to_look_keeps_the_bell_from_nobody() -> None:
-    bell = Bell(lambda: 0)
+    bell = ChangeNotifier(lambda: 0)
     with contextlib.ExitStack() as stack:
         heard = [stack.enter_context(bell.listen()) for _ in range(8)]
         bell.ring()
