@@ -15,7 +15,7 @@ from leadrope.policy.call_analysis import Facts
 from leadrope.policy.decide import Policy, decide
 from leadrope.policy.files.sources import gather
 from leadrope.policy.shell import reader
-from leadrope.runtime.gate.machine_facts import Surroundings
+from leadrope.runtime.gate.machine_facts import MachineFacts
 
 DATA = Path(__file__).parents[1] / "data" / "commands"
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -100,7 +100,7 @@ async def shares(folder: Path) -> list[Share]:
     project(workspace)
     every = lines()
     path = f"{SYSTEM_PATH}:{programs(folder / 'programs', [line.command for line in every])}"
-    machine = Surroundings(workspace=(str(workspace),), env={"PATH": path, "HOME": str(home)})
+    machine = MachineFacts(workspace=(str(workspace),), env={"PATH": path, "HOME": str(home)})
     rules = gather(config=home / "none.toml", home=home, agent=None, cwd=workspace, policies=[]).effective()
     calls = {line: ToolCall(id="t", name="Bash", input={"command": line.command}) for line in every}
     known = {line: await machine.looked_up(call, Facts(home=str(home))) for line, call in calls.items()}

@@ -11,7 +11,7 @@ import msgspec
 from leadrope.core.request import RunRequest
 from leadrope.rehearsal import write_executable
 from leadrope.runs.service import Service
-from leadrope.workflows.steps.base import Done
+from leadrope.workflows.steps.base import StepDone
 from step_place import Here, do
 
 
@@ -43,7 +43,7 @@ class Doors:
 
 async def asked_of(
     here: Here, folder: Path, result: dict[str, Any] | None, kind: str, /, **given: Any
-) -> tuple[Done, RunRequest]:
+) -> tuple[StepDone, RunRequest]:
     """What the step came to when the agent gave this result (None: it gives none), and what the agent was asked."""
     given_back = [] if result is None else [{"result": result}]
     steps = [{"initialize": True}, {"await_user": True}, {"init": True}, *given_back, {"await_eof": True}]

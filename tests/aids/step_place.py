@@ -25,7 +25,7 @@ from leadrope.workflows.engine.rehearsed import Rehearsal
 from leadrope.workflows.engine.unit_progress import Key
 from leadrope.workflows.language import templates
 from leadrope.workflows.steps import registry
-from leadrope.workflows.steps.base import Asked, Done, StepFailed
+from leadrope.workflows.steps.base import StepDone, StepFailed, StepQuestion
 
 
 class Here:
@@ -96,7 +96,7 @@ class Here:
     def say(self, action: str, *, cost_usd: float = 0.0) -> None:
         self.said.append(action)
 
-    def asks(self, run_id: str, approval_id: str, asked: Asked) -> None:
+    def asks(self, run_id: str, approval_id: str, asked: StepQuestion) -> None:
         self.said.append(f"{approval_id} asks: {asked.detail}")
 
     async def permit(self, call: ToolCall, *, is_own: bool = True) -> ToolCall:
@@ -112,22 +112,22 @@ class Here:
     def edit_of(self, call: ToolCall) -> dict[str, Any]:
         return self.edit
 
-    async def ask(self, asked: Asked) -> Answer:
+    async def ask(self, asked: StepQuestion) -> Answer:
         raise NotImplementedError("there is no person in this place")
 
-    async def subflow(self, name: str, inputs: Mapping[str, Any]) -> Done:
+    async def subflow(self, name: str, inputs: Mapping[str, Any]) -> StepDone:
         raise NotImplementedError("this place has no other workflows")
 
-    async def run_inside(self) -> Done:
+    async def run_inside(self) -> StepDone:
         raise NotImplementedError("this place has no steps inside")
 
 
-async def do(here: Here, name: str, scope: dict[str, Any] | None = None, /, **given: Any) -> Done:
+async def do(here: Here, name: str, scope: dict[str, Any] | None = None, /, **given: Any) -> StepDone:
     """As the engine does it: templates filled, types converted, run."""
     kind = registry.kind_of(name)
     here.sources = given
     filled = (kind.fill or templates.resolve)(given, scope or {})
-    done: Done = await kind.run(msgspec.convert(filled, kind.config, strict=False), here)
+    done: StepDone = await kind.run(msgspec.convert(filled, kind.config, strict=False), here)
     assert msgspec.json.decode(msgspec.json.encode(done.outputs)) == done.outputs, f"no JSON: {done.outputs}"
     assert set(done.outputs) - {templates.ABSENT} <= set(kind.outputs), (
         f"{name} gave more than it declares: {sorted(done.outputs)}"

@@ -256,7 +256,7 @@ async def test_mode_sandboxed_is_refused_where_there_is_no_sandbox(stage: Any, m
     monkeypatch.setattr(
         availability,
         "_known",
-        availability.Availability(ok=False, reason="bwrap is not installed", hint="Install it."),
+        availability.SandboxAvailability(ok=False, reason="bwrap is not installed", hint="Install it."),
     )
     with pytest.raises(errors.SandboxUnavailable, match="bwrap is not installed") as missing:
         await stage.play([], mode="sandboxed")

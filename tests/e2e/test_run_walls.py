@@ -134,7 +134,7 @@ async def test_walls_that_are_required_cannot_be_turned_off(stage: Any) -> None:
 
 async def test_no_bubblewrap_no_run(stage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Required walls that cannot be built start nothing; preferred ones only warn."""
-    gone = availability.Availability(ok=False, reason="bwrap is not installed", hint="Install bubblewrap.")
+    gone = availability.SandboxAvailability(ok=False, reason="bwrap is not installed", hint="Install bubblewrap.")
     monkeypatch.setattr(availability, "_known", gone)
     for asked in ({"policy": {"sandbox": "required"}}, {"walls": "workspace"}, {"network": "model-only"}):
         with pytest.raises(errors.SandboxUnavailable, match="bwrap is not installed"):
@@ -249,7 +249,7 @@ async def test_root_does_not_work_for_another_user_without_walls(stage: Any, mon
     os.chown(stage.ws, NOBODY, NOBODY)
     with pytest.raises(errors.BadDirectory, match=f"belongs to user {NOBODY}"):
         await stage.play([], walls="off")
-    monkeypatch.setattr(availability, "_known", availability.Availability(ok=False, reason="not here"))
+    monkeypatch.setattr(availability, "_known", availability.SandboxAvailability(ok=False, reason="not here"))
     with pytest.raises(errors.BadDirectory, match=f"belongs to user {NOBODY}"):
         await stage.play([])
 

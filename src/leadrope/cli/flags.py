@@ -45,7 +45,7 @@ class Renamed(click.Option):
             self.opts = every
 
 
-class Word(click.Choice[str]):
+class WordChoice(click.Choice[str]):
     """One of a few words; a misspelt one is refused with the nearest."""
 
     def get_invalid_choice_message(self, value: object, ctx: click.Context | None) -> str:

@@ -15,7 +15,7 @@ OSError.
 from leadrope.confined.folder import Folder
 from leadrope.confined.named import appending_named, open_named, read_named, writing_named
 from leadrope.confined.real import real_path
-from leadrope.confined.scans import Name, below, is_text, names
+from leadrope.confined.scans import ScannedName, below, is_text, names
 from leadrope.confined.trees import Copied
 from leadrope.confined.values import Dropped, FolderEntry, Kind
 
@@ -25,7 +25,7 @@ __all__ = [
     "Folder",
     "FolderEntry",
     "Kind",
-    "Name",
+    "ScannedName",
     "appending_named",
     "below",
     "is_text",

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from leadrope.confined import handles
 
 
-class Name(NamedTuple):
+class ScannedName(NamedTuple):
     path: str
     """The folder's, as it was given, with the name."""
     name: str
@@ -22,28 +22,30 @@ class Name(NamedTuple):
     is_link: bool
 
 
-def names(folder: str | os.PathLike[str], *, most: int | None = None, follows: bool = False) -> list[Name]:
+def names(folder: str | os.PathLike[str], *, most: int | None = None, follows: bool = False) -> list[ScannedName]:
     """What is in a folder, `most` of it; NotADirectoryError if it is anything else.
 
     So is a link to a folder, unless `follows` says that its name was given by somebody who means where it leads.
     """
     start = os.fspath(folder).rstrip("/")
     handle = os.open(folder, handles.FOLDER & ~(getattr(os, "O_NOFOLLOW", 0) if follows else 0))
-    found: list[Name] = []
+    found: list[ScannedName] = []
     try:
         with os.scandir(handle) as entries:
             for entry in entries:
                 if len(found) == most:
                     break
                 found.append(
-                    Name(f"{start}/{entry.name}", entry.name, entry.is_dir(follow_symlinks=False), entry.is_symlink())
+                    ScannedName(
+                        f"{start}/{entry.name}", entry.name, entry.is_dir(follow_symlinks=False), entry.is_symlink()
+                    )
                 )
     finally:
         os.close(handle)
     return found
 
 
-def below(folder: str | os.PathLike[str]) -> Iterator[Name]:
+def below(folder: str | os.PathLike[str]) -> Iterator[ScannedName]:
     """Everything below a folder, the nearest first; what cannot be listed, or has too long a path, is passed over."""
     todo = deque([os.fspath(folder)])
     while todo:

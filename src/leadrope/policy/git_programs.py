@@ -55,7 +55,7 @@ Setting = tuple[str, str | None, str]
 """Its name as git prints it, its value, and the file that says it (empty: none does)."""
 
 
-class Named(msgspec.Struct, frozen=True, kw_only=True):
+class NamedByGit(msgspec.Struct, frozen=True, kw_only=True):
     """Absolute paths that settings name, whether or not they exist."""
 
     files: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class Named(msgspec.Struct, frozen=True, kw_only=True):
     """Of hooks."""
 
 
-def named(settings: Iterable[Setting], *, top: str, home: str) -> Named:
+def named(settings: Iterable[Setting], *, top: str, home: str) -> NamedByGit:
     """What the settings name by path. `top` is the folder that git runs its programs in."""
     files: dict[str, None] = {}
     includes: dict[str, None] = {}
@@ -81,7 +81,7 @@ def named(settings: Iterable[Setting], *, top: str, home: str) -> Named:
         elif _is(name, COMMANDS) and (value.startswith("!") or not name.startswith("alias.")):
             for word in _programs(value.removeprefix("!")):
                 files.setdefault(_absolute(word, top, home))
-    return Named(files=tuple(files), includes=tuple(includes), folders=tuple(folders))
+    return NamedByGit(files=tuple(files), includes=tuple(includes), folders=tuple(folders))
 
 
 def runs_by_reading(settings: Iterable[Setting]) -> str | None:

@@ -313,7 +313,7 @@ class Opaque(merge_strategies.Strictest, Rule):
     )
 
 
-class Sandbox(merge_strategies.Strictest, Rule):
+class SandboxRule(merge_strategies.Strictest, Rule):
     name = "sandbox"
     order = ("off", "preferred", "required")
     help = "Whether the agent runs in a sandbox; required: nothing starts without one."
@@ -331,7 +331,7 @@ class NetworkReach(merge_strategies.Strictest, Rule):
     help = "model-only: the sandbox reaches only the model and the allowed hosts."
 
 
-class Broker(merge_strategies.Strictest, Rule):
+class BrokerRule(merge_strategies.Strictest, Rule):
     name = "broker"
     order = (False, "auto", True)
     help = (
@@ -400,10 +400,10 @@ RULES: tuple[Rule, ...] = (
     PermissionMode(),
     OnAsk(),
     Opaque(),
-    Sandbox(),
+    SandboxRule(),
     SandboxLevel(),
     NetworkReach(),
-    Broker(),
+    BrokerRule(),
     UnknownPrice(),
     WaitForLimit(),
     MaxBudget(),

@@ -43,7 +43,7 @@ class Child:
         loop = asyncio.get_running_loop()
         self._loop = loop
         self._streams = streams
-        self._hold: process_tree.Hold | None = None
+        self._hold: process_tree.TreeHold | None = None
         self._exit: asyncio.Future[int] = loop.create_future()
         self._ended: asyncio.Future[Ending] = loop.create_future()
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 from leadrope.process import guardian, reaper
-from leadrope.process.streams import Input, Pipe, Streams
+from leadrope.process.streams import InputSocket, Pipe, Streams
 
 Rung = Literal["exited", "closed", "stopped", "killed"]
 """How far the ladder had to go: it ended by itself, after its stdin was closed, after SIGTERM, or by SIGKILL."""
@@ -32,7 +32,7 @@ _REAP_FIRST_S = 0.001
 _REAP_MOST_S = 0.05
 
 
-class Hold(Protocol):
+class TreeHold(Protocol):
     """What a child asks of whatever holds its tree. Both orders are given at once, without waiting."""
 
     pid: int
@@ -187,7 +187,7 @@ class Guarded:
         if to_agent is None:
             await self._loop.connect_write_pipe(lambda: Pipe(0, streams), process.stdin)
         else:
-            await self._loop.connect_accepted_socket(lambda: Input(streams), to_agent)
+            await self._loop.connect_accepted_socket(lambda: InputSocket(streams), to_agent)
         await self._loop.connect_read_pipe(lambda: Pipe(1, streams), process.stdout)
         await self._loop.connect_read_pipe(lambda: Pipe(2, streams), process.stderr)
 

@@ -255,7 +255,7 @@ class Pipe(asyncio.Protocol):
         self._streams.resume_writing()
 
 
-class Input(Pipe):
+class InputSocket(Pipe):
     """The socket that is the child's stdin. Nothing comes back on it but its end."""
 
     def __init__(self, streams: Streams) -> None:

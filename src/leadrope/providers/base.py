@@ -81,14 +81,14 @@ class Replied(msgspec.Struct, frozen=True, kw_only=True):
     payload: Any = None
 
 
-class Background(msgspec.Struct, frozen=True, kw_only=True):
+class BackgroundWork(msgspec.Struct, frozen=True, kw_only=True):
     """Work that goes on behind the conversation; agents are awaited, commands are not."""
 
     agents: int
     commands: int
 
 
-class State(msgspec.Struct, frozen=True, kw_only=True):
+class SessionState(msgspec.Struct, frozen=True, kw_only=True):
     idle: bool
 
 
@@ -114,8 +114,8 @@ Signal = (
     | Withdrawn
     | Foreign
     | Replied
-    | Background
-    | State
+    | BackgroundWork
+    | SessionState
     | MessageToServer
     | Unanswerable
 )

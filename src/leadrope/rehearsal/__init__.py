@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from leadrope.rehearsal.executable import write_executable
-    from leadrope.rehearsal.model import ModelServer, Request
+    from leadrope.rehearsal.model import ModelRequest, ModelServer
     from leadrope.rehearsal.scenes import ExecutableStage, ModelStage, Scene, Stage, Staged
     from leadrope.rehearsal.script import BadScript, RehearsalError, Script, load
     from leadrope.rehearsal.threaded import ModelThread
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 __all__ = [
     "BadScript",
     "ExecutableStage",
+    "ModelRequest",
     "ModelServer",
     "ModelStage",
     "ModelThread",
     "RehearsalError",
-    "Request",
     "Scene",
     "Script",
     "Stage",
@@ -37,7 +37,7 @@ _HOMES = {
     "ModelStage": "scenes",
     "ModelThread": "threaded",
     "RehearsalError": "script",
-    "Request": "model",
+    "ModelRequest": "model",
     "Scene": "scenes",
     "Script": "script",
     "Stage": "scenes",

@@ -22,7 +22,7 @@ from .agent_children import spawn
 _USAGE = {"input_tokens": 100, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 10}
 
 
-class Agent:
+class ScriptedAgent:
     def __init__(self, script: dict[str, Any], argv: list[str]) -> None:
         self._script = script
         self._stdin = Stdin(script.get("stdin_file"))
@@ -410,7 +410,7 @@ def run(script: dict[str, Any], argv: list[str]) -> None:
         with open(script["start_file"], "a", encoding="utf-8") as file:
             file.write(json.dumps(start) + "\n")
     try:
-        Agent(script, argv).play()
+        ScriptedAgent(script, argv).play()
     except BrokenPipeError:
         os._exit(1)  # the supervisor stopped reading; there is nobody to tell
     # Without the interpreter's own ending, which would flush and close what the script wanted left alone.

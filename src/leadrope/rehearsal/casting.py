@@ -10,14 +10,14 @@ from typing import Any
 
 import msgspec
 
-from leadrope.rehearsal.script import Answer, Expect, Script, ToolResultExpect, Turn
+from leadrope.rehearsal.script import Expect, Script, ScriptedAnswer, ToolResultExpect, Turn
 
 
 class Cue(msgspec.Struct, frozen=True, kw_only=True):
     """A turn whose time has come."""
 
     place: str
-    answer: Answer
+    answer: ScriptedAnswer
     failed: tuple[str, ...] = ()
     """What the request should have been like and was not."""
 
@@ -49,7 +49,7 @@ class _Part:
                 if turn_before.repeat != "forever":
                     self.used[earlier] = max(self.used[earlier], turn_before.repeat)
             self.used[index] += 1
-            answer: Answer = turn
+            answer: ScriptedAnswer = turn
             if turn.if_error is not None and any(result.is_error for result in newest_results(body)):
                 answer = turn.if_error
             return Cue(place=f"{self.place}[{index}]", answer=answer, failed=failed)
@@ -122,7 +122,7 @@ class _Group:
         return [text for part in (self._main, *self._items, *self._parts) for text in part.unused()]
 
 
-def describe(answer: Answer) -> str:
+def describe(answer: ScriptedAnswer) -> str:
     """A few words by which the author of a script knows the turn again."""
     if answer.error is not None:
         return f"error {answer.error.status}"
@@ -135,13 +135,13 @@ def describe(answer: Answer) -> str:
     return next((name for name in names if getattr(answer, name)), "nothing")
 
 
-class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
+class RequestedResult(msgspec.Struct, frozen=True, kw_only=True):
     tool_use_id: str
     text: str
     is_error: bool
 
 
-def newest_results(body: dict[str, Any]) -> list[ToolResult]:
+def newest_results(body: dict[str, Any]) -> list[RequestedResult]:
     """The tool results in the newest message of a request.
 
     For models of the newest generation the agent adds messages of its own, in the role `system`, after it.
@@ -151,7 +151,7 @@ def newest_results(body: dict[str, Any]) -> list[ToolResult]:
     if not isinstance(content, list):
         return []
     return [
-        ToolResult(
+        RequestedResult(
             tool_use_id=str(block.get("tool_use_id", "")),
             text="\n".join(_texts(block.get("content"))),
             is_error=block.get("is_error") is True,
@@ -220,7 +220,7 @@ def unmet(expect: Expect, body: dict[str, Any]) -> Iterator[str]:
             yield f"expect.tool_result: no result fits; there are: {seen}"
 
 
-def _fits(expect: ToolResultExpect, result: ToolResult) -> bool:
+def _fits(expect: ToolResultExpect, result: RequestedResult) -> bool:
     return all(wanted in result.text for wanted in _listed(expect.contains)) and expect.is_error in (
         None,
         result.is_error,
@@ -231,7 +231,7 @@ def _listed(value: str | tuple[str, ...]) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else value
 
 
-def side_request(body: dict[str, Any]) -> Answer | None:
+def side_request(body: dict[str, Any]) -> ScriptedAnswer | None:
     """The answer to a request that is no part of the conversation, or None for one that is.
 
     Measured with version 2.1.325 of the CLI and nonessential traffic switched off: an ordinary run, an OAuth token,
@@ -242,10 +242,10 @@ def side_request(body: dict[str, Any]) -> Answer | None:
     """
     tools = body.get("tools") or []
     if len(tools) == 1 and str(tools[0].get("type", "")).startswith("web_search"):
-        return Answer(text="The rehearsal has no web: nothing was found.")
+        return ScriptedAnswer(text="The rehearsal has no web: nothing was found.")
     output = body.get("output_config")
     if not tools and isinstance(output, dict) and "format" in output:
-        return Answer(text='{"title":"Rehearsal"}')
+        return ScriptedAnswer(text='{"title":"Rehearsal"}')
     if body.get("max_tokens") == 1:
-        return Answer(text=".", stop_reason="max_tokens")
+        return ScriptedAnswer(text=".", stop_reason="max_tokens")
     return None

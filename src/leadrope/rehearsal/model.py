@@ -21,14 +21,14 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from leadrope.rehearsal import http, sse
-from leadrope.rehearsal.casting import Casting, Cue, NoTurn, ToolResult, all_text, newest_results, side_request
+from leadrope.rehearsal.casting import Casting, Cue, NoTurn, RequestedResult, all_text, newest_results, side_request
 from leadrope.rehearsal.script import (
-    Answer,
     BadScript,
     Drip,
     HttpError,
     RehearsalError,
     Script,
+    ScriptedAnswer,
     ScriptSource,
     load,
 )
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _REFUSED = 417
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One request as it came. Credential headers are kept: what a test must be able to check."""
 
     method: str
@@ -78,7 +78,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return all_text(self.body) if isinstance(self.body, dict) else ""
 
     @property
-    def tool_results(self) -> list[ToolResult]:
+    def tool_results(self) -> list[RequestedResult]:
         return newest_results(self.body) if isinstance(self.body, dict) else []
 
 
@@ -103,8 +103,8 @@ class ModelServer:
     ) -> None:
         self.script: Script = load(script, variables=variables)
         self.strict = strict
-        self.requests: list[Request] = []
-        self.other_requests: list[Request] = []
+        self.requests: list[ModelRequest] = []
+        self.other_requests: list[ModelRequest] = []
         self.problems: list[str] = []
         self.url = ""
         self._port = port
@@ -219,7 +219,7 @@ class ModelServer:
         """Answer one request; False when the connection is over."""
         body = _decoded(request.body)
         step, item, path = _step_of(request.path)
-        seen = Request(method=request.method, path=path, headers=request.headers, body=body, step=step, item=item)
+        seen = ModelRequest(method=request.method, path=path, headers=request.headers, body=body, step=step, item=item)
         # With nonessential traffic on, the CLI opens with HEAD /api/hello; others probe the root. No turn is due.
         if request.method in ("HEAD", "GET") and path in ("", "/", "/api/hello"):
             self.other_requests.append(seen)
@@ -235,7 +235,7 @@ class ModelServer:
         await writer.drain()
         return True
 
-    async def _message(self, seen: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    async def _message(self, seen: ModelRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         if not isinstance(seen.body, dict):
             self.other_requests.append(seen)
             self._refuse(writer, f"{seen.method} {seen.path} without a JSON object as its body")
@@ -263,7 +263,7 @@ class ModelServer:
                 return await self._play(cue, seen, message_id, reader, writer)
 
     async def _play(
-        self, cue: Cue, seen: Request, number: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, cue: Cue, seen: ModelRequest, number: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bool:
         answer = cue.answer
         headers = {"request-id": f"req_rehearsal_{number}", **answer.headers}
@@ -305,7 +305,7 @@ class ModelServer:
 
 
 async def _stream(
-    answer: Answer, events: list[bytes], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    answer: ScriptedAnswer, events: list[bytes], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> bool:
     if answer.cut or answer.hang:
         # All of the content and not its end: the client has something to lose.
@@ -351,7 +351,7 @@ async def _first(wanted: Coroutine[Any, Any, Any], other: Coroutine[Any, Any, An
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _answers(script: Script) -> Iterator[Answer]:
+def _answers(script: Script) -> Iterator[ScriptedAnswer]:
     lists = [script.turns, *script.subagents]
     for step in script.steps.values():
         lists += [step.turns, *step.items, *step.subagents]
@@ -379,7 +379,7 @@ def _decoded(body: bytes) -> Any:
         return None
 
 
-def _tail(request: Request) -> str:
+def _tail(request: ModelRequest) -> str:
     return request.text[-160:]
 
 

@@ -39,19 +39,19 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     pass
 
 
-class ToolUse(_Part, frozen=True, kw_only=True):
+class ScriptedTool(_Part, frozen=True, kw_only=True):
     name: str
     input: dict[str, Any] = {}
     id: str | None = None
     """Made up by the server when missing, the same in every run."""
 
 
-class Block(_Part, frozen=True, kw_only=True):
+class AnswerBlock(_Part, frozen=True, kw_only=True):
     """One piece of an answer; exactly one of the three."""
 
     text: str | None = None
     thinking: str | None = None
-    tool: ToolUse | None = None
+    tool: ScriptedTool | None = None
 
 
 class HttpError(_Part, frozen=True, kw_only=True):
@@ -92,14 +92,14 @@ class Expect(_Part, frozen=True, kw_only=True):
     """About the results in the newest message; one of them must fit."""
 
 
-class Answer(_Part, frozen=True, kw_only=True):
+class ScriptedAnswer(_Part, frozen=True, kw_only=True):
     """What the model says; at most one way of failing."""
 
     text: str | None = None
     thinking: str | None = None
-    tool: ToolUse | None = None
-    tools: tuple[ToolUse, ...] = ()
-    blocks: tuple[Block, ...] = ()
+    tool: ScriptedTool | None = None
+    tools: tuple[ScriptedTool, ...] = ()
+    blocks: tuple[AnswerBlock, ...] = ()
     """An explicit order; without it: thinking, text, tools."""
     size: int | None = None
     """A text of that many characters, made by the server."""
@@ -119,13 +119,13 @@ class Answer(_Part, frozen=True, kw_only=True):
     """Held until the test calls `release` with this name."""
 
 
-class Turn(Answer, frozen=True, kw_only=True):
+class Turn(ScriptedAnswer, frozen=True, kw_only=True):
     """One answer in its place in the script."""
 
     expect: Expect | None = None
     repeat: int | Literal["forever"] = 1
     optional: bool = False
-    if_error: Answer | None = None
+    if_error: ScriptedAnswer | None = None
     """Said instead when the newest tool results hold an error: the call was denied, or it failed."""
 
 
@@ -305,7 +305,7 @@ def _check_turns(place: str, turns: Sequence[Turn]) -> None:
             raise BadScript(f"{place}[{index + 1}]", f"can never be reached: {here} repeats forever")
 
 
-def _check_answer(here: str, answer: Answer) -> None:
+def _check_answer(here: str, answer: ScriptedAnswer) -> None:
     endings = [name for name in _ENDINGS if getattr(answer, name)]
     if len(endings) > 1:
         raise BadScript(here, f"{' and '.join(endings)} cannot both happen; keep one")
@@ -341,7 +341,7 @@ def _check_answer(here: str, answer: Answer) -> None:
             raise BadScript(f"{here}.drip.every_ms", f"{answer.drip.every_ms} is negative")
 
 
-def _tools(answer: Answer) -> Iterable[tuple[str, ToolUse]]:
+def _tools(answer: ScriptedAnswer) -> Iterable[tuple[str, ScriptedTool]]:
     if answer.tool is not None:
         yield "tool", answer.tool
     for index, tool in enumerate(answer.tools):
@@ -351,18 +351,18 @@ def _tools(answer: Answer) -> Iterable[tuple[str, ToolUse]]:
             yield f"blocks[{index}].tool", block.tool
 
 
-def blocks_of(answer: Answer) -> tuple[Block, ...]:
+def blocks_of(answer: ScriptedAnswer) -> tuple[AnswerBlock, ...]:
     """What an answer says, in order: as written in `blocks`, else thinking, text, tools."""
     if answer.blocks:
         return answer.blocks
-    found: list[Block] = []
+    found: list[AnswerBlock] = []
     if answer.thinking is not None:
-        found.append(Block(thinking=answer.thinking))
+        found.append(AnswerBlock(thinking=answer.thinking))
     if answer.text is not None:
-        found.append(Block(text=answer.text))
+        found.append(AnswerBlock(text=answer.text))
     if answer.size is not None:
-        found.append(Block(text=generated_text(answer.size)))
-    found.extend(Block(tool=tool) for _, tool in _tools(answer))
+        found.append(AnswerBlock(text=generated_text(answer.size)))
+    found.extend(AnswerBlock(tool=tool) for _, tool in _tools(answer))
     return tuple(found)
 
 

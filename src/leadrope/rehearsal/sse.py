@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from leadrope.rehearsal.script import Answer, Block, HttpError, StreamError, blocks_of
+from leadrope.rehearsal.script import AnswerBlock, HttpError, ScriptedAnswer, StreamError, blocks_of
 
 # Short texts come in small pieces, as from a model that is thinking, so that live rendering has something to do;
 # long ones in large pieces, so that a text of 5 MB does not become 200,000 events.
@@ -33,7 +33,7 @@ def error_body(error: HttpError) -> bytes:
     return msgspec.json.encode({"type": "error", "error": {"type": kind, "message": error.message}})
 
 
-def message(answer: Answer, *, message_id: str, model: str) -> dict[str, Any]:
+def message(answer: ScriptedAnswer, *, message_id: str, model: str) -> dict[str, Any]:
     """The whole answer as one message, for a request that does not stream."""
     content = [_content(block, message_id, index) for index, block in enumerate(blocks_of(answer))]
     return {
@@ -48,13 +48,13 @@ def message(answer: Answer, *, message_id: str, model: str) -> dict[str, Any]:
     }
 
 
-def stop_reason(answer: Answer) -> str:
+def stop_reason(answer: ScriptedAnswer) -> str:
     if answer.stop_reason is not None:
         return answer.stop_reason
     return "tool_use" if any(block.tool is not None for block in blocks_of(answer)) else "end_turn"
 
 
-def events(answer: Answer, *, message_id: str, model: str) -> Iterator[bytes]:
+def events(answer: ScriptedAnswer, *, message_id: str, model: str) -> Iterator[bytes]:
     """The answer as stream events, each one complete with its empty line."""
     whole = message(answer, message_id=message_id, model=model)
     usage = whole["usage"]
@@ -96,7 +96,7 @@ def _block_events(index: int, block: dict[str, Any]) -> Iterator[bytes]:
     yield _event("content_block_stop", index=index)
 
 
-def _content(block: Block, message_id: str, index: int) -> dict[str, Any]:
+def _content(block: AnswerBlock, message_id: str, index: int) -> dict[str, Any]:
     if block.text is not None:
         return {"type": "text", "text": block.text}
     if block.thinking is not None:

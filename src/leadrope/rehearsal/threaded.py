@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from leadrope.rehearsal.model import ModelServer, Request
+from leadrope.rehearsal.model import ModelRequest, ModelServer
 
 
 class ModelThread:
@@ -45,11 +45,11 @@ class ModelThread:
         return self.server.url
 
     @property
-    def requests(self) -> list[Request]:
+    def requests(self) -> list[ModelRequest]:
         return self.server.requests
 
     @property
-    def other_requests(self) -> list[Request]:
+    def other_requests(self) -> list[ModelRequest]:
         return self.server.other_requests
 
     @property

@@ -11,7 +11,7 @@ from leadrope.runs.records.values import RunInfo
 from leadrope.runs.settings import Budgets
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True):
+class BudgetHold(msgspec.Struct, frozen=True, kw_only=True):
     note: str
     until: float
     """The next midnight, by local time."""
@@ -32,12 +32,14 @@ def _caps(budgets: Budgets, store: Reads, run: RunInfo, since: float) -> list[tu
     return found
 
 
-def held_by(budgets: Budgets, store: Reads, run: RunInfo) -> Held | None:
+def held_by(budgets: Budgets, store: Reads, run: RunInfo) -> BudgetHold | None:
     """The budget that keeps this run from starting today, if there is one."""
     today, tomorrow = _day()
     for name, cap, spent in _caps(budgets, store, run, today):
         if spent >= cap:
-            return Held(note=f"held until tomorrow: {name} of {cap:.2f} USD is spent ({spent:.2f})", until=tomorrow)
+            return BudgetHold(
+                note=f"held until tomorrow: {name} of {cap:.2f} USD is spent ({spent:.2f})", until=tomorrow
+            )
     return None
 
 

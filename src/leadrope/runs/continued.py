@@ -47,7 +47,7 @@ class Continued(msgspec.Struct, frozen=True, kw_only=True):
         place, request = self.texts.place, self.texts.request
         wanted = [one for one in stored_secrets.of_place(place, request) if not _is_given(one.path, given)]
         own = home.load_env(home.leadrope_home(environ))
-        around = stored_secrets.Around(config=config, env_file=own, environ=environ)
+        around = stored_secrets.SecretSources(config=config, env_file=own, environ=environ)
         try:
             request = stored_secrets.resolved(request, wanted, around, is_resumed=True)
         except errors.RequestError as error:
@@ -124,8 +124,8 @@ def _is_given(path: Sequence[str], given: Mapping[str, Any]) -> bool:
 
 def _missing(
     run: RunInfo,
-    wanted: Sequence[stored_secrets.Reference],
-    around: stored_secrets.Around,
+    wanted: Sequence[stored_secrets.SecretReference],
+    around: stored_secrets.SecretSources,
     error: errors.RequestError,
 ) -> errors.RequestError:
     lost = stored_secrets.missing(wanted, around, is_resumed=True)
@@ -138,7 +138,7 @@ def _missing(
     )
 
 
-def _flag(lost: stored_secrets.Reference) -> str:
+def _flag(lost: stored_secrets.SecretReference) -> str:
     if lost.path == (stored_secrets.CREDENTIAL,):
         return "--credential-file FILE"
     return f"--secret {lost.path[-1]}" if lost.path[0] == "variables" else ""

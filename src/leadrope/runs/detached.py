@@ -191,7 +191,7 @@ def _short(path: Path) -> Any:
 # -- the owner itself -----------------------------------------------------------------------------------------------
 
 
-class Background:
+class BackgroundOwner:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._is_ending = asyncio.Event()
@@ -284,7 +284,7 @@ async def main(environ: Mapping[str, str]) -> int:
         with leases.Exclusive(lock) as mine:
             if mine:
                 async with Service(environ, kind="background", works=True, carry=_carry) as service:
-                    await Background(service).serve()
+                    await BackgroundOwner(service).serve()
                 return 0
         if time.monotonic() > give_up:
             return 0  # another one is there, and stays

@@ -454,7 +454,7 @@ class Service(Looks):
         request = placed(self._with_session(request))
         own, around = home.load_env(self.home), self._environ if environ is None else environ
         redactor, files = self._redactor(request, around), (place or {}).get(stored_secrets.FILES, {})
-        places_ = stored_secrets.Around(config=self.config, env_file=own)
+        places_ = stored_secrets.SecretSources(config=self.config, env_file=own)
         new = NewRun(
             id=run_id or uuid.uuid4().hex,
             request=request,
@@ -833,7 +833,7 @@ class Service(Looks):
         texts = self.store.texts(run.id)
         references = stored_secrets.of_place(texts.place, texts.request)
         environ = self._environ if run.state == "ended" else self._environ_of(run)
-        around = stored_secrets.Around(config=self.config, env_file=home.load_env(self.home), environ=environ)
+        around = stored_secrets.SecretSources(config=self.config, env_file=home.load_env(self.home), environ=environ)
         request = stored_secrets.resolved(texts.request, references, around, is_resumed=is_resumed)
         # What has ended is started as another run, and a run of the queue without an environment takes the owner's.
         if run.state != "ended" and stored_environ.KEY in texts.place:
@@ -851,7 +851,7 @@ class Service(Looks):
         own = home.load_env(self.home)
         environ = stored_environ.restored(texts.place, self.home)
         environ = self._environ if environ is None else environ
-        around = stored_secrets.Around(config=self.config, env_file=own, environ=environ)
+        around = stored_secrets.SecretSources(config=self.config, env_file=own, environ=environ)
         references = stored_secrets.of_place(texts.place, texts.request)
         missing = stored_secrets.missing(references, around, is_resumed=True)
         lost = [*(one.told for one in missing), *stored_environ.lacking(texts.place, environ, own)]

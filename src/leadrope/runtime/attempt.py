@@ -30,8 +30,8 @@ from leadrope.runtime.embedding.hooks import AfterTool, BeforeTool
 from leadrope.runtime.gate import replies
 from leadrope.runtime.gate.approvers import Approver
 from leadrope.runtime.gate.gate import PLAN_TOOL, Gate
-from leadrope.runtime.gate.machine_facts import Surroundings
-from leadrope.runtime.gate.replies import Answers, Replies
+from leadrope.runtime.gate.machine_facts import MachineFacts
+from leadrope.runtime.gate.replies import GateReplies, Replies
 from leadrope.runtime.journal.recording import Recorder
 from leadrope.runtime.limits import memory
 from leadrope.runtime.limits.budget import Meter
@@ -62,7 +62,7 @@ class Attempt:
         walls: str = "",
         sight: Sight | None = None,
         is_sandboxed: bool = False,
-        surroundings: Surroundings | None = None,
+        surroundings: MachineFacts | None = None,
         corrections: int = 0,
         can_resume: bool = False,
         waits: bool = False,
@@ -143,7 +143,7 @@ class Attempt:
             if functions
             else None
         )
-        calls = Answers(self.gate, session, self._clocks, self._send)
+        calls = GateReplies(self.gate, session, self._clocks, self._send)
         self._handlers: dict[type, Callable[[Any], None]] = {
             base.Ready: self._on_ready,
             base.Started: self._on_started,
@@ -152,8 +152,8 @@ class Attempt:
             base.Withdrawn: self._on_withdrawn,
             base.Replied: self._replies.came,
             base.Foreign: self._on_foreign,
-            base.Background: self._on_background,
-            base.State: self._on_state,
+            base.BackgroundWork: self._on_background,
+            base.SessionState: self._on_state,
             base.Unanswerable: self._on_unanswerable,
             base.MessageToServer: self._on_message_to_server,
             events.ToolProgress: self._on_progress,
@@ -305,14 +305,14 @@ class Attempt:
     def _on_unanswerable(self, request: base.Unanswerable) -> None:
         self._send(request.answer)
 
-    def _on_background(self, background: base.Background) -> None:
+    def _on_background(self, background: base.BackgroundWork) -> None:
         self._agents = background.agents
         is_over = self._ready and not self._in_turn and not self._prompts and not self._keep_open
         if is_over and not self._agents:
             # The last agent has ended. Its report normally opens another turn, which stops this clock.
             self._clocks.leaving()
 
-    def _on_state(self, state: base.State) -> None:
+    def _on_state(self, state: base.SessionState) -> None:
         if not state.idle:
             self._clocks.work_goes_on()
 

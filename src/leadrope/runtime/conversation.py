@@ -32,7 +32,7 @@ from leadrope.core.result import RunResult
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.runtime import retries
 from leadrope.runtime.gate.approvers import as_approver
-from leadrope.runtime.keywords import Asked, RunKeywords, RunOptions, read
+from leadrope.runtime.keywords import CallArguments, RunKeywords, RunOptions, read
 from leadrope.runtime.limits.budget import Meter
 from leadrope.runtime.run import Run, opened
 
@@ -77,7 +77,7 @@ class Conversation:
 
     def __init__(
         self,
-        asked: Asked,
+        asked: CallArguments,
         *,
         idle_close_s: float | None,
         opener: Opener | None = None,
@@ -235,7 +235,9 @@ class Conversation:
                 **others,
             )
         settled: RunOptions = {**self._options, "config": config}
-        run = opened(Asked(request=request, named=self._named, options=settled), keep_open=True, meter=self._meter)
+        run = opened(
+            CallArguments(request=request, named=self._named, options=settled), keep_open=True, meter=self._meter
+        )
         return await run.__aenter__()
 
     def _settle(self) -> configs.Config:

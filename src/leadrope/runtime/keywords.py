@@ -59,7 +59,7 @@ _WHAT_OPTIONS_ARE: dict[str, tuple[Callable[[Any], bool], str]] = {
 }
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class CallArguments(msgspec.Struct, frozen=True, kw_only=True):
     """A call taken apart: the request, which of its fields the caller has named, and the rest."""
 
     request: RunRequest
@@ -73,7 +73,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         return found if isinstance(found, Config | UnsetType) else None
 
 
-def read(prompt: str | RunRequest | None, keywords: RunKeywords) -> Asked:
+def read(prompt: str | RunRequest | None, keywords: RunKeywords) -> CallArguments:
     """The request of a call. Its values are checked when it starts."""
     fields: dict[str, Any] = dict(keywords)
     given = {name: fields.pop(name) for name in RunOptions.__annotations__ if name in fields}
@@ -88,13 +88,13 @@ def read(prompt: str | RunRequest | None, keywords: RunKeywords) -> Asked:
     if isinstance(prompt, RunRequest):
         named = configs.named_by(prompt) | fields.keys()
         request = with_tuples(msgspec.structs.replace(prompt, **fields))
-        return Asked(request=request, named=named, options=options)
+        return CallArguments(request=request, named=named, options=options)
     if prompt is None:
         raise errors.EmptyPrompt("there is no prompt", hint=_PROMPT)
     if not isinstance(prompt, str):
         raise errors.BadValue("prompt", f"is of type {type(prompt).__name__}", hint=_PROMPT)
     request = with_tuples(RunRequest(prompt=prompt, **fields))
-    return Asked(request=request, named=frozenset({"prompt", *fields}), options=options)
+    return CallArguments(request=request, named=frozenset({"prompt", *fields}), options=options)
 
 
 def _with_file(options: dict[str, Any]) -> Any:

@@ -59,7 +59,7 @@ HEALABLE: Mapping[str, Cure] = MappingProxyType(
 """Failures that another try may cure. A refused login, a bad request or a full prompt would only be refused again."""
 
 
-class State(msgspec.Struct, frozen=True, kw_only=True):
+class RetryState(msgspec.Struct, frozen=True, kw_only=True):
     """What the decision rests on, beside the result."""
 
     attempts: int
@@ -101,7 +101,7 @@ def backoff(number: int, first_wait_s: float, chance: float, *, least_s: float =
     return max(least_s, whole * (0.5 + chance / 2))
 
 
-def again(result: RunResult, state: State) -> Again | None:
+def again(result: RunResult, state: RetryState) -> Again | None:
     """How the run goes on, or None when this result is its last word."""
     kind = result.error.kind if result.error else ""
     if kind == "session_lost" and state.can_rebuild:
@@ -125,7 +125,7 @@ def again(result: RunResult, state: State) -> Again | None:
     return _in_time(_where(state, Again(reason="failure", delay_s=delay, prompt=cure.prompt, told=cure.hint)), state)
 
 
-def _after_limit(result: RunResult, state: State) -> Again | None:
+def _after_limit(result: RunResult, state: RetryState) -> Again | None:
     if not state.wait_for_limit or result.resets_at is None:
         return None
     delay = until_reset(result.resets_at, now=state.now, waits=state.waits, chance=state.chance)
@@ -141,7 +141,7 @@ def until_reset(resets_at: float, *, now: float, waits: int, chance: float) -> f
     return max(0.0, resets_at - now) + backoff(waits, 1.0, chance)
 
 
-def _more_turns(result: RunResult, state: State) -> Again | None:
+def _more_turns(result: RunResult, state: RetryState) -> Again | None:
     used_up = any(warning.kind == MAX_TURNS for warning in result.warnings)
     if not used_up or not state.can_resume or state.continued >= state.auto_continue:
         return None
@@ -150,14 +150,14 @@ def _more_turns(result: RunResult, state: State) -> Again | None:
     return _in_time(Again(reason="turns", delay_s=delay, prompt=MORE_TURNS, told=told), state)
 
 
-def _where(state: State, planned: Again) -> Again | None:
+def _where(state: RetryState, planned: Again) -> Again | None:
     """In the session once something was done; from the beginning while nothing was. Else not at all."""
     if not state.has_worked:
         return msgspec.structs.replace(planned, prompt=None)
     return planned if state.can_resume else None
 
 
-def _in_time(planned: Again | None, state: State) -> Again | None:
+def _in_time(planned: Again | None, state: RetryState) -> Again | None:
     if planned is None or (state.left_s is not None and planned.delay_s >= state.left_s):
         return None
     return planned
@@ -168,7 +168,7 @@ def corrected(told: str) -> Again:
     return Again(reason="schema", delay_s=0.0, prompt=told, told="the answer is corrected in the session")
 
 
-class Tried(Protocol):
+class AttemptEnd(Protocol):
     """What an attempt tells of itself when it is over."""
 
     tool_ran: bool
@@ -190,7 +190,7 @@ class Tries:
         self,
         result: RunResult,
         request: RunRequest,
-        tried: Tried,
+        tried: AttemptEnd,
         *,
         auto_continue: int,
         can_resume: bool,
@@ -202,7 +202,7 @@ class Tries:
         self._has_worked = self._has_worked or tried.tool_ran or tried.prompts_sent > 1
         return again(
             result,
-            State(
+            RetryState(
                 attempts=request.attempts,
                 failures=self._made["failure"],
                 same=self._kinds[result.error.kind] if result.error else 0,

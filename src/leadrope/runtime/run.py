@@ -50,11 +50,11 @@ from leadrope.runtime.embedding.hooks import AfterTool, BeforeTool
 from leadrope.runtime.gate.approved_writes import ApprovedWrites
 from leadrope.runtime.gate.approvers import Answer, Approver, as_approver
 from leadrope.runtime.gate.gate import BeforeEffect
-from leadrope.runtime.gate.machine_facts import Surroundings
+from leadrope.runtime.gate.machine_facts import MachineFacts
 from leadrope.runtime.gateway import Gateway
 from leadrope.runtime.journal.journal import Journal
 from leadrope.runtime.journal.watcher import OnEvent, Watcher
-from leadrope.runtime.keywords import Asked, RunKeywords, read
+from leadrope.runtime.keywords import CallArguments, RunKeywords, read
 from leadrope.runtime.limits.budget import Meter
 from leadrope.runtime.limits.shared_budget import SharedBudget
 from leadrope.runtime.run_session import RunSession, to_resume
@@ -85,7 +85,7 @@ def open_run(
 
 
 def opened(
-    asked: Asked,
+    asked: CallArguments,
     *,
     keep_open: bool = False,
     meter: Meter | None = None,
@@ -627,7 +627,7 @@ class Run:
             walls=self._walls.level,
             sight=self._walls.sight,
             is_sandboxed=self._walls.holds,
-            surroundings=Surroundings(
+            surroundings=MachineFacts(
                 workspace=policy.workspace,
                 env=launch.env,
                 sandbox_env=self._walls.env,

@@ -10,7 +10,7 @@ from typing import Unpack
 from leadrope import errors
 from leadrope.core.request import RunRequest
 from leadrope.core.result import RunError, RunResult, not_started
-from leadrope.runtime.keywords import Asked, RunKeywords, read
+from leadrope.runtime.keywords import CallArguments, RunKeywords, read
 from leadrope.runtime.limits.shared_budget import SharedBudget
 from leadrope.runtime.run import opened
 
@@ -45,7 +45,7 @@ async def run_many(
     return [task.result() for task in tasks]
 
 
-async def _one(asked: Asked, shared: SharedBudget, places: asyncio.Semaphore) -> RunResult:
+async def _one(asked: CallArguments, shared: SharedBudget, places: asyncio.Semaphore) -> RunResult:
     async with places:
         run_id = uuid.uuid4().hex
         if shared.is_over:

@@ -23,7 +23,7 @@ class RunSession:
     def __init__(self, sessions: Sessions, journal: Journal) -> None:
         self._sessions = sessions
         self._journal = journal
-        self._hold = Hold(sessions)
+        self._hold = SessionLock(sessions)
         self._rebuilt = 0
         self.origin: events.Origin = "new"
 
@@ -105,7 +105,7 @@ def to_resume(result: RunResult, request: RunRequest, provider: base.Provider) -
     return result.session_id or (None if request.fork else request.resume)
 
 
-class Hold:
+class SessionLock:
     """One run at a time in a session; the lock goes with its process, whatever ends that."""
 
     def __init__(self, sessions: Sessions) -> None:

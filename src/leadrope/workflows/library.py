@@ -19,11 +19,11 @@ from leadrope.workflows import model
 from leadrope.workflows.check import agents
 from leadrope.workflows.check.check import check_document
 from leadrope.workflows.language import beside, markdown
-from leadrope.workflows.problems import BadWorkflow, Problem, nearest
+from leadrope.workflows.problems import BadWorkflow, WorkflowProblem, nearest
 from leadrope.workflows.steps import registry
 
 if TYPE_CHECKING:
-    from leadrope.workflows.check.subworkflow_check import Called
+    from leadrope.workflows.check.subworkflow_check import CalledWorkflow
 
 _MOST_LISTED = 1_000_000
 _NAME = regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
@@ -37,7 +37,7 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     """Its path; empty where it came from elsewhere."""
     text: str
     workflow: model.Workflow
-    warnings: tuple[Problem, ...] = ()
+    warnings: tuple[WorkflowProblem, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -168,10 +168,10 @@ def load(path: Path, *, leadrope_home: Path | None = None, workspace: Path | Non
 
 def judged(
     path: Path, *, leadrope_home: Path | None, text: str | None = None, workspace: Path | None = None
-) -> tuple[markdown.Document, tuple[Problem, ...]]:
+) -> tuple[markdown.WorkflowDocument, tuple[WorkflowProblem, ...]]:
     """As far as it can be read, with all that is wrong; with `leadrope_home` also in what it calls."""
     document = document_of(path, text)
-    inner: Mapping[str, Called] | None = None
+    inner: Mapping[str, CalledWorkflow] | None = None
     if leadrope_home is not None and any(step.type == "workflow" for step in document.workflow.every_step):
         from leadrope.workflows.check import subworkflow_loader  # noqa: PLC0415  # few workflows call others
 
@@ -183,7 +183,7 @@ def judged(
     return document, problems
 
 
-def document_of(path: Path, text: str | None = None) -> markdown.Document:
+def document_of(path: Path, text: str | None = None) -> markdown.WorkflowDocument:
     """A file, with the texts of those beside it that its steps name; not checked."""
     text = text_of(path) if text is None else text
     document = markdown.read(text, dialect=markdown.dialect_of(path.name))
@@ -235,7 +235,9 @@ def read(text: str, *, name: str, file: str = "") -> Loaded:
     return _passed(document, problems, text, name=name, file=file)
 
 
-def _passed(document: markdown.Document, problems: tuple[Problem, ...], text: str, *, name: str, file: str) -> Loaded:
+def _passed(
+    document: markdown.WorkflowDocument, problems: tuple[WorkflowProblem, ...], text: str, *, name: str, file: str
+) -> Loaded:
     if any(problem.severity == "error" for problem in problems):
         raise BadWorkflow(file or name, problems)
     return Loaded(name=name, file=file, text=text, workflow=document.workflow, warnings=problems)

@@ -46,7 +46,7 @@ KEY = yaml_values.KEY
 UNKNOWN = Position(line=0, column=0)
 
 
-class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class WorkflowProblem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: str
     """A stable word for programs: unknown_parameter, cycle, yaml, …"""
     message: str
@@ -77,7 +77,7 @@ class BadWorkflow(errors.RequestError):
 
     kind = "bad_workflow"
 
-    def __init__(self, name: str, problems: Iterable[Problem]) -> None:
+    def __init__(self, name: str, problems: Iterable[WorkflowProblem]) -> None:
         self.problems = tuple(problems)
         wrong = [str(problem) for problem in self.problems if problem.severity == "error"]
         count = "1 error" if len(wrong) == 1 else f"{len(wrong)} errors"
@@ -89,9 +89,9 @@ class Findings:
 
     def __init__(self, places: Places | None = None) -> None:
         self._places = {} if places is None else places
-        self._found: dict[tuple[object, ...], Problem] = {}
+        self._found: dict[tuple[object, ...], WorkflowProblem] = {}
 
-    def __iter__(self) -> Iterator[Problem]:
+    def __iter__(self) -> Iterator[WorkflowProblem]:
         return iter(sorted(self._found.values(), key=lambda problem: (problem.line, problem.column)))
 
     def add(
@@ -107,10 +107,10 @@ class Findings:
         warns: bool = False,
         suggestion: str | None = None,
         at_key: bool = False,
-    ) -> Problem:
+    ) -> WorkflowProblem:
         names = tuple(dict.fromkeys(available))
         where = place or self.place((*path, KEY) if at_key else path)
-        problem = Problem(
+        problem = WorkflowProblem(
             kind=kind,
             message=message,
             severity="warning" if warns else "error",

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from leadrope.runs.approvals.forms import Field
+from leadrope.runs.approvals.forms import FormField
 from leadrope.runs.approvals.requests import StepRequest
 from leadrope.runs.records.values import Approval, ApprovalKind
 from leadrope.workflows.steps.base import Caution
@@ -58,7 +58,7 @@ class PendingApproval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     detail: str = ""
     values: dict[str, Any] = {}
     choices: tuple[str, ...] = ()
-    fields: tuple[Field, ...] = ()
+    fields: tuple[FormField, ...] = ()
     needed: tuple[str, ...] = ()
     """Of its fields: those that must be filled in."""
     reason: str = ""

@@ -53,7 +53,7 @@ class Room:
         self.folder = folder
         self.ws, self.run, self.home = folder / "ws", folder / "run", folder / "home"
         self.elsewhere, self.own = folder / "elsewhere", folder / "leadrope"
-        self.box = availability.Box()
+        self.box = availability.PreparedSandbox()
         self.config = self.own / "sessions" / "s1" / "config"
         for path in (self.ws, self.run / "tmp", self.home / ".ssh", self.home / ".aws", self.elsewhere, self.config):
             path.mkdir(parents=True)

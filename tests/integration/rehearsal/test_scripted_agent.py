@@ -353,7 +353,7 @@ def test_a_bad_script_is_refused_with_the_place(claude: Path, script: Any, place
 def test_every_step_that_passes_the_check_can_be_played() -> None:
     from leadrope.rehearsal import agent
 
-    played = {name.removeprefix("do_") for name in dir(agent.Agent) if name.startswith("do_")}
+    played = {name.removeprefix("do_") for name in dir(agent.ScriptedAgent) if name.startswith("do_")}
     assert set(executable._Step.__struct_fields__) == played
 
 

@@ -19,7 +19,16 @@ import pytest
 from leadrope import errors
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.executions import bodies, recovery
-from leadrope.runs.executions.journal import WHOLE, FlowFilter, FlowInfo, Flows, NewFlow, Problem, Remark, UnitOutcome
+from leadrope.runs.executions.journal import (
+    WHOLE,
+    FlowFilter,
+    FlowInfo,
+    Flows,
+    NewFlow,
+    Remark,
+    UnitOutcome,
+    UnitProblem,
+)
 from leadrope.runs.records import statements
 from leadrope.runs.records.sqlite import Sqlite
 from leadrope.runs.records.values import Approval
@@ -200,7 +209,13 @@ async def test_each_unit_has_one_outcome_as_it_was_told(flows: Flows) -> None:
         unit(outputs={"stdout": "x" * 10_000, "n": [1.5, None, {"deep": True}]}, started=1.0, ended=2.0),
         unit("two", status="degraded", branch="left", warnings=(Remark(kind="schema", message="no"),), ended=3.0),
         unit(
-            "three", 0, 0, status="failed", error=Problem(kind="exit", message="1", hint="look"), attempts=3, ended=4.0
+            "three",
+            0,
+            0,
+            status="failed",
+            error=UnitProblem(kind="exit", message="1", hint="look"),
+            attempts=3,
+            ended=4.0,
         ),
         unit("three", 0, 1, run_id="run-1", cost_usd=0.5, tokens=10, ended=5.0),
         unit("three", WHOLE, status="degraded", cost_usd=0.5, tokens=10, ended=6.0),

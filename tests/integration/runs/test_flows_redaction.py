@@ -14,7 +14,7 @@ import pytest
 
 from leadrope import errors
 from leadrope.core.secrets.redaction import MASK, Redactor
-from leadrope.runs.executions.journal import Flows, NewFlow, Problem, Remark, UnitOutcome
+from leadrope.runs.executions.journal import Flows, NewFlow, Remark, UnitOutcome, UnitProblem
 from leadrope.runs.records.sqlite import Sqlite
 from leadrope.runtime.gate.approvers import Answer
 
@@ -70,7 +70,7 @@ async def test_planted_secrets_are_in_no_byte(tmp_path: Path) -> None:
             labels={"key": KNOWN, SHAPED: "name"},
         )
         flow = await flows.add(new, REDACTOR)
-        error = Problem(kind="exit", message=PLANTED, hint=PLANTED)
+        error = UnitProblem(kind="exit", message=PLANTED, hint=PLANTED)
         units = [
             UnitOutcome(step="out", status="succeeded", outputs={"stdout": PLANTED, "n": [KNOWN, {KNOWN: 1}]}),
             UnitOutcome(step="long", status="succeeded", outputs={"stdout": PLANTED + "long " * 2000}),

@@ -29,7 +29,7 @@ SECRET = "0123456789abcdef0123456789abcdef"
 KEY = "sk-ant-api03-planted-planted-planted-0000"
 
 
-def word(command: str = f"echo {KEY}; $(touch marker) `id` \"quoted\" 'x' --option") -> notify.Word:
+def word(command: str = f"echo {KEY}; $(touch marker) `id` \"quoted\" 'x' --option") -> notify.Notification:
     call = ToolCall(id="t1", name="Bash", input={"command": command})
     event = events.ApprovalRequested(approval_id="a1", call=call, reason="it is a command", expires_s=300)
     found = notify.word_of(Recorded("run-1", 1, 7, 1000.0, "supervisor", event), Redactor())
@@ -74,9 +74,9 @@ async def receiver(*answers: str, secure: ssl.SSLContext | None = None) -> Async
         yield found
 
 
-def target(port: int, **fields: Any) -> webhook.Target:
+def target(port: int, **fields: Any) -> webhook.WebhookTarget:
     given: dict[str, Any] = {"url": f"http://127.0.0.1:{port}/hook?a=1", "secret": Secret(SECRET)}
-    return webhook.Target(**(given | fields))
+    return webhook.WebhookTarget(**(given | fields))
 
 
 class Pauses:

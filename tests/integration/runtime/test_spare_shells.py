@@ -48,7 +48,7 @@ def _environ(folder: Path) -> dict[str, str]:
 
 def _take_walls(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a machine on which boxes do not work."""
-    monkeypatch.setattr(availability, "_known", availability.Availability(ok=False, reason="not here"))
+    monkeypatch.setattr(availability, "_known", availability.SandboxAvailability(ok=False, reason="not here"))
 
 
 @pytest.fixture(params=["behind walls", "without walls"])

@@ -18,7 +18,7 @@ from leadrope.workflows import library
 from leadrope.workflows.engine.engine import Flow
 from leadrope.workflows.report import FlowResult
 from leadrope.workflows.start import start
-from leadrope.workflows.steps.base import Asked
+from leadrope.workflows.steps.base import StepQuestion
 from step_place import Here
 
 
@@ -27,10 +27,10 @@ class Somebody:
 
     def __init__(self, *words: Answer | None, approver: Any = None) -> None:
         self.words = list(words)
-        self.asked: list[Asked] = []
+        self.asked: list[StepQuestion] = []
         self.approver = approver
 
-    async def ask(self, asked: Asked, token: str) -> Answer | None:
+    async def ask(self, asked: StepQuestion, token: str) -> Answer | None:
         self.asked.append(asked)
         return self.words.pop(0)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from leadrope.runs.executions.values import FlowInfo, Problem, Remark, UnitOutcome
+from leadrope.runs.executions.values import FlowInfo, Remark, UnitOutcome, UnitProblem
 from leadrope.workflows import library
 from leadrope.workflows.views import drawing, execution_report, report_page
 from real_browser import Browser, browser, opened
@@ -42,7 +42,7 @@ TEXT = f"""# {HOSTILE}
 - text: x
 """
 NARROW, WIDE = 360, 1200
-FAILED = Problem(kind="command_failed", message=HOSTILE, hint=HOSTILE)
+FAILED = UnitProblem(kind="command_failed", message=HOSTILE, hint=HOSTILE)
 
 
 def told() -> execution_report.Account:

@@ -12,7 +12,7 @@ from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows.engine.step_attempt import pause_before
 from leadrope.workflows.model import Retry
 from leadrope.workflows.report import FlowResult
-from leadrope.workflows.steps.base import Asked
+from leadrope.workflows.steps.base import StepQuestion
 
 
 def states(result: FlowResult) -> dict[str, str]:
@@ -63,7 +63,7 @@ class Slow:
     def __init__(self) -> None:
         self.asked = 0
 
-    async def ask(self, asked: Asked, token: str) -> Answer:
+    async def ask(self, asked: StepQuestion, token: str) -> Answer:
         # A clock that was set after the step's own, for as long: where this one has struck, that one would have.
         self.asked += 1
         struck = asyncio.Event()
@@ -100,7 +100,7 @@ class OneAfterTheOther(Slow):
         super().__init__()
         self.both = asyncio.Event()
 
-    async def ask(self, asked: Asked, token: str) -> Answer:
+    async def ask(self, asked: StepQuestion, token: str) -> Answer:
         if not self.asked:
             self.asked += 1
             await self.both.wait()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from leadrope.core.request import RunRequest
-from leadrope.workflows.steps.base import Done, StepFailed
+from leadrope.workflows.steps.base import StepDone, StepFailed
 from scripted_doors import asked_of
 from step_place import Here, do, refused
 
@@ -153,7 +153,7 @@ async def test_an_empty_text_names_the_template_that_gave_nothing(here: Here) ->
 # -- ai ---------------------------------------------------------------------------------------------------------------
 
 
-async def read_by(here: Here, folder: Path, result: dict[str, Any], **given: Any) -> tuple[Done, RunRequest]:
+async def read_by(here: Here, folder: Path, result: dict[str, Any], **given: Any) -> tuple[StepDone, RunRequest]:
     return await asked_of(here, folder, result, "structure", mode="ai", **given)
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
-from leadrope.cli.flow.people import Answers, NotOffered, title_of, typed
-from leadrope.runs.approvals.forms import Field
+from leadrope.cli.flow.people import NotOffered, TypedAnswers, title_of, typed
+from leadrope.runs.approvals.forms import FormField
 from leadrope.runtime.gate.approvers import Answer
-from leadrope.workflows.steps.base import Asked
+from leadrope.workflows.steps.base import StepQuestion
 
 COLOURS = ("red", "Dark blue")
 
@@ -56,7 +56,7 @@ COLOURS = ("red", "Dark blue")
     ],
 )
 def test_an_answer_is_what_it_says(choices: tuple[str, ...], said: str, word: Answer | None) -> None:
-    assert Answers(choices).read(said) == word
+    assert TypedAnswers(choices).read(said) == word
 
 
 @pytest.mark.parametrize(
@@ -77,51 +77,51 @@ def test_an_answer_is_what_it_says(choices: tuple[str, ...], said: str, word: An
 )
 def test_whatever_else_is_typed_decides_nothing(choices: tuple[str, ...], said: str, told: str) -> None:
     with pytest.raises(NotOffered) as raised:
-        Answers(choices).read(said)
+        TypedAnswers(choices).read(said)
     assert told in str(raised.value)
 
 
 @pytest.mark.parametrize(
     ("field", "said", "value"),
     [
-        (Field(name="v"), "1.4", "1.4"),
-        (Field(name="v", default="x"), "", UNSET),
-        (Field(name="v", required=False), "", UNSET),
-        (Field(name="v", type="number"), "3", 3),
-        (Field(name="v", type="boolean"), "Y", True),
-        (Field(name="v", type="choice", choices=("red", "blue")), "2", "blue"),
-        (Field(name="v", type="choice", choices=("red", "blue")), "RED", "red"),
-        (Field(name="v", type="choice", choices=("2", "1")), "1", "1"),
+        (FormField(name="v"), "1.4", "1.4"),
+        (FormField(name="v", default="x"), "", UNSET),
+        (FormField(name="v", required=False), "", UNSET),
+        (FormField(name="v", type="number"), "3", 3),
+        (FormField(name="v", type="boolean"), "Y", True),
+        (FormField(name="v", type="choice", choices=("red", "blue")), "2", "blue"),
+        (FormField(name="v", type="choice", choices=("red", "blue")), "RED", "red"),
+        (FormField(name="v", type="choice", choices=("2", "1")), "1", "1"),
     ],
 )
-def test_a_field_takes_what_was_typed_as_its_type(field: Field, said: str, value: Any) -> None:
+def test_a_field_takes_what_was_typed_as_its_type(field: FormField, said: str, value: Any) -> None:
     assert typed(field, said) == value
 
 
 @pytest.mark.parametrize(
     ("field", "said", "told"),
     [
-        (Field(name="v", label="Version"), "", "Version is required."),
-        (Field(name="v", type="number"), "three", "'three' is not a number"),
-        (Field(name="v", type="boolean"), "maybe", "neither yes nor no"),
-        (Field(name="v", type="choice", choices=("red", "blue")), "3", "There is no 3; type 1 to 2"),
-        (Field(name="v", type="choice", choices=("red", "blue")), "green", "not one of: red, blue"),
+        (FormField(name="v", label="Version"), "", "Version is required."),
+        (FormField(name="v", type="number"), "three", "'three' is not a number"),
+        (FormField(name="v", type="boolean"), "maybe", "neither yes nor no"),
+        (FormField(name="v", type="choice", choices=("red", "blue")), "3", "There is no 3; type 1 to 2"),
+        (FormField(name="v", type="choice", choices=("red", "blue")), "green", "not one of: red, blue"),
     ],
 )
-def test_what_does_not_fit_a_field_is_asked_again(field: Field, said: str, told: str) -> None:
+def test_what_does_not_fit_a_field_is_asked_again(field: FormField, said: str, told: str) -> None:
     with pytest.raises(ValueError, match=re.escape(told)):
         typed(field, said)
 
 
 def test_the_list_and_the_line_below_say_what_can_be_typed() -> None:
-    assert [line.partition(":")[0] for line in Answers(COLOURS).lines()] == [
+    assert [line.partition(":")[0] for line in TypedAnswers(COLOURS).lines()] == [
         "1. red",
         "2. Dark blue",
         "3. no",
         "4. later",
     ]
-    assert Answers(()).how() == "type y, n or l; `no: why` denies with a reason"
-    taken = Answers(("No", "Later", "7"))
+    assert TypedAnswers(()).how() == "type y, n or l; `no: why` denies with a reason"
+    taken = TypedAnswers(("No", "Later", "7"))
     assert [line.partition(":")[0] for line in taken.lines()] == ["· No", "· Later", "· 7", "· deny", "· put aside"]
     assert taken.how() == "type the words of this list; `WORD: text` adds a text to the answer"
 
@@ -137,4 +137,4 @@ def test_the_list_and_the_line_below_say_what_can_be_typed() -> None:
     ],
 )
 def test_a_question_is_headed_by_the_place_of_its_step(title: str, place: str, shown: str) -> None:
-    assert title_of(Asked(kind="step", title=title), place) == shown
+    assert title_of(StepQuestion(kind="step", title=title), place) == shown

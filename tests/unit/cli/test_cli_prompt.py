@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leadrope.cli.screen.prompt import Line, width_of
+from leadrope.cli.screen.prompt import LineEditor, width_of
 
 UP, DOWN, LEFT, RIGHT = "\x1b[A", "\x1b[B", "\x1b[D", "\x1b[C"
 
@@ -38,7 +38,7 @@ UP, DOWN, LEFT, RIGHT = "\x1b[A", "\x1b[B", "\x1b[D", "\x1b[C"
     ],
 )
 def test_keys_edit_the_line(keys: str, text: str, cursor: int) -> None:
-    line = Line([])
+    line = LineEditor([])
     assert line.take(keys) == (None, "")
     assert (line.text, line.cursor) == (text, cursor)
 
@@ -53,19 +53,19 @@ def test_keys_edit_the_line(keys: str, text: str, cursor: int) -> None:
     ],
 )
 def test_keys_end_the_line(keys: str, done: str, rest: str) -> None:
-    assert Line([]).take(keys) == (done, rest)
+    assert LineEditor([]).take(keys) == (done, rest)
 
 
 def test_a_text_that_is_edited_is_the_shells_own() -> None:
-    line = Line([], "echo a", is_edited=True, can_leave=True)
+    line = LineEditor([], "echo a", is_edited=True, can_leave=True)
     assert line.take("\\\r") == ("enter", "")
     assert line.text == "echo a\\"
     assert line.take("\x18more") == ("editor", "more")
-    assert Line([]).take("a\x18b") == (None, ""), "only where there is one to go to"
+    assert LineEditor([]).take("a\x18b") == (None, ""), "only where there is one to go to"
 
 
 def test_history_goes_back_and_forth_and_keeps_what_was_begun() -> None:
-    line = Line(["first", "second"])
+    line = LineEditor(["first", "second"])
     line.take("begun")
     for keys, text in (
         (UP, "second"),
@@ -80,7 +80,7 @@ def test_history_goes_back_and_forth_and_keeps_what_was_begun() -> None:
 
 
 def test_a_key_that_comes_in_pieces_by_itself_is_harmless() -> None:
-    line = Line([])
+    line = LineEditor([])
     line.take("a\x1b")
     line.take("b")
     assert line.text == "ab"

@@ -40,8 +40,8 @@ def main(args: list[str]) -> int:
 def test_days_are_in_order_and_have_no_gaps() -> None:
     found = stats.lines(ROWS, "day")
     assert [line.name for line in found] == ["2026-01-01", "2026-01-02", "2026-01-03", "2026-01-04"]
-    assert found[0] == stats.Line(name="2026-01-01", runs=2, succeeded=1, cost_usd=1.75, tokens=10_000)
-    assert found[1] == stats.Line(name="2026-01-02")
+    assert found[0] == stats.StatsBar(name="2026-01-01", runs=2, succeeded=1, cost_usd=1.75, tokens=10_000)
+    assert found[1] == stats.StatsBar(name="2026-01-02")
 
 
 @pytest.mark.parametrize(
@@ -78,12 +78,12 @@ def test_models_and_labels_are_by_what_they_cost() -> None:
 def test_the_sum_is_the_same_whatever_it_is_split_by() -> None:
     sums = [stats.total(stats.lines(ROWS, by)) for by in ("day", "model", "label:team")]
     assert all(found == sums[0] for found in sums)
-    assert sums[0] == stats.Line(name="all", runs=4, succeeded=2, cost_usd=5.75, cost_label=MIXED, tokens=10_500)
+    assert sums[0] == stats.StatsBar(name="all", runs=4, succeeded=2, cost_usd=5.75, cost_label=MIXED, tokens=10_500)
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
 def test_the_plot_fits_the_terminal_and_its_bars_the_numbers(width: int) -> None:
-    found = [*stats.lines(ROWS, "day"), stats.Line(name="漢字のラベル" * 9, runs=1, cost_usd=2.0)]
+    found = [*stats.lines(ROWS, "day"), stats.StatsBar(name="漢字のラベル" * 9, runs=1, cost_usd=2.0)]
     shown = stats.plot(found, width=width)
     assert len(shown) == len(found) + 1
     assert max(width_of(line) for line in shown) <= width
@@ -97,7 +97,7 @@ def test_the_plot_fits_the_terminal_and_its_bars_the_numbers(width: int) -> None
 def test_bars_may_follow_tokens_and_nothing_at_all_is_no_division_by_zero() -> None:
     shown = stats.plot(stats.lines(ROWS, "model"), width=100, measure="tokens")
     assert shown[1].count("█") > shown[0].count("█")
-    assert len(stats.plot([stats.Line(name="x", runs=1)], width=100)) == 2
+    assert len(stats.plot([stats.StatsBar(name="x", runs=1)], width=100)) == 2
     assert len(stats.plot([], width=100)) == 1
 
 

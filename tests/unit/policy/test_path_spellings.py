@@ -12,7 +12,7 @@ import pytest
 from leadrope.core.tools import ToolCall
 from leadrope.policy.decide import Facts, Policy, Verdict, decide
 from leadrope.policy.files.sources import gather
-from leadrope.runtime.gate.machine_facts import Surroundings
+from leadrope.runtime.gate.machine_facts import MachineFacts
 
 PROD = {"blocked_paths": ["config/prod/"]}
 
@@ -30,7 +30,7 @@ class Place:
             file.write_text("x")
         (self.ws / "shortcut").symlink_to("config")
         (self.ws / "ci").symlink_to(".github/workflows")
-        self._around = Surroundings(workspace=(str(self.ws),), env={"HOME": str(self.home), "PATH": "/usr/bin:/bin"})
+        self._around = MachineFacts(workspace=(str(self.ws),), env={"HOME": str(self.home), "PATH": "/usr/bin:/bin"})
 
     def judged(
         self, name: str, input_: dict[str, Any], rules: dict[str, Any], *, mode: Any = "full", sandboxed: bool = False

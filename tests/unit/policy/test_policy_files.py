@@ -13,7 +13,7 @@ import pytest
 from leadrope import errors
 from leadrope.core.config import RunDefaults
 from leadrope.policy.files import defaults, examples, policy_file, sources
-from leadrope.policy.files.document import Document, Problems
+from leadrope.policy.files.document import Problems, TomlDocument
 from leadrope.policy.files.project import read_project
 from leadrope.policy.resolve import resolve, said
 from leadrope.policy.rules import RULES
@@ -390,7 +390,7 @@ def test_the_line_of_a_key_is_the_one_it_stands_on() -> None:
         "# one\n\n[policy] # three\na = '''\n4\n5'''\nb = [\n  1, # eight\n\n  2,\n]\nc.d.e = 12\n"
         "[policy.t]\nf = { g = 14 }\n[[policy.x]]\nh = 1\n[[policy.x]]\nh = 18\n"
     )
-    document = Document(text, "x.toml")
+    document = TomlDocument(text, "x.toml")
     for key, line in {
         ("policy", "a"): 4,
         ("policy", "b"): 7,

@@ -295,14 +295,14 @@ def test_what_deletes_nothing_does_not(command: str) -> None:
 
 
 def test_a_link_that_lies_in_a_folder_is_seen(tmp_path: Path) -> None:
-    from leadrope.runtime.gate.machine_facts import Surroundings  # the one test that needs a disk
+    from leadrope.runtime.gate.machine_facts import MachineFacts  # the one test that needs a disk
 
     ws = tmp_path / "ws"
     (ws / "config" / "prod").mkdir(parents=True)
     (ws / "config" / "prod" / "key").write_text("k")
     (ws / "src" / "deep").mkdir(parents=True)
     (ws / "src" / "a.py").write_text("a")
-    around = Surroundings(workspace=(str(ws),), env={"HOME": str(tmp_path)})
+    around = MachineFacts(workspace=(str(ws),), env={"HOME": str(tmp_path)})
     assert around.finds(str(ws), ("config/prod/",)) == str(ws / "config" / "prod")
     assert around.finds(str(ws / "src"), ("config/prod/", ".env")) is None
     assert around.finds(str(ws / "src" / "a.py"), (".env",)) is None
@@ -317,5 +317,5 @@ def test_a_folder_that_is_too_large_may_hold_anything(tmp_path: Path, monkeypatc
     monkeypatch.setattr(machine_facts, "MOST_ENTRIES", 3)
     for name in "abcd":
         (tmp_path / name).write_text("")
-    around = machine_facts.Surroundings(workspace=(str(tmp_path),))
+    around = machine_facts.MachineFacts(workspace=(str(tmp_path),))
     assert around.finds(str(tmp_path), (".env",)) == str(tmp_path)

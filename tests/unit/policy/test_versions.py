@@ -13,7 +13,7 @@ from leadrope.core.tools import ToolCall
 from leadrope.policy.decide import Facts, Policy, decide
 from leadrope.policy.programs import catalog, file_tools, interpreters, read_tables, toolchains, wrappers
 from leadrope.policy.shell.words import names
-from leadrope.runtime.gate.machine_facts import Surroundings
+from leadrope.runtime.gate.machine_facts import MachineFacts
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 # Programs of the tables whose `--version` stays a question, by the reason.
@@ -72,7 +72,7 @@ def test_a_file_that_chooses_the_program_makes_it_a_question(tmp_path: Path, fil
     program.chmod(0o755)
     ws = tmp_path / "above" / "ws"
     (ws / "sub").mkdir(parents=True)
-    facts = Surroundings(workspace=(str(ws),), env={"PATH": str(program.parent)}).at_hand(Facts())
+    facts = MachineFacts(workspace=(str(ws),), env={"PATH": str(program.parent)}).at_hand(Facts())
     assert {word(command, facts, str(ws), mode) for mode in MODES} == {"allow"}
     for folder, line in ((ws, command), (ws.parent, command), (ws / "sub", f"cd sub && {command}")):
         (folder / file).symlink_to("nowhere")
@@ -95,7 +95,7 @@ def test_what_a_version_manager_starts_is_a_question(tmp_path: Path, place: str)
     shim.chmod(0o755)
     (path / "jq").symlink_to(shim)
     for folder in (shim.parent, path):
-        facts = Surroundings(workspace=(str(ws),), env={"PATH": str(folder)}).at_hand(Facts())
+        facts = MachineFacts(workspace=(str(ws),), env={"PATH": str(folder)}).at_hand(Facts())
         assert word("jq --version", facts, str(ws)) == word("jq . a.json", facts, str(ws)) == "deny"
 
 

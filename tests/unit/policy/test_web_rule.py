@@ -11,7 +11,7 @@ from leadrope.core.request import Mode
 from leadrope.core.tools import ToolCall
 from leadrope.policy.decide import Facts, Policy, Verdict, decide
 from leadrope.policy.resolve import Layer, resolve, rules_of
-from leadrope.runtime.gate.machine_facts import Surroundings
+from leadrope.runtime.gate.machine_facts import MachineFacts
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 
@@ -133,7 +133,7 @@ async def test_the_gate_resolves_a_name_and_looks_for_secrets_itself(
     async def resolver(host: str, port: int) -> list[str]:
         return known[host]
 
-    gate = Surroundings(workspace=("/ws",), secrets=["hunter2hunter2"], resolver=resolver)
+    gate = MachineFacts(workspace=("/ws",), secrets=["hunter2hunter2"], resolver=resolver)
     facts = await gate.looked_up(ToolCall(id="t", name=name, input=input_), Facts())
     assert judged(name, mode=mode, facts=facts, **input_).word == expected
 

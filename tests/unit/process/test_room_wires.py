@@ -16,7 +16,7 @@ import pytest
 from leadrope.process.child import Child
 from leadrope.process.command_pool.channel import Channel, WorkerChannel
 from leadrope.process.command_pool.client import CommandPool
-from leadrope.process.command_pool.command import Command, Ended
+from leadrope.process.command_pool.command import Ended, PoolCommand
 from leadrope.process.command_pool.failures import CommandLost, NotStarted, lane_lost
 
 BODY = {"argv": ["true"], "cwd": "/", "env": {}}
@@ -58,18 +58,18 @@ async def peer() -> AsyncIterator[Peer]:
 
 
 @pytest.fixture
-async def command() -> AsyncIterator[Command]:
-    command = Command("3", BODY)
+async def command() -> AsyncIterator[PoolCommand]:
+    command = PoolCommand("3", BODY)
     yield command
     command.close()
 
 
-async def ended(command: Command) -> None:
+async def ended(command: PoolCommand) -> None:
     async with asyncio.timeout(30):
         await command.until_ended()
 
 
-async def test_a_command_goes_out_whole_and_comes_back_ended(peer: Peer, command: Command) -> None:
+async def test_a_command_goes_out_whole_and_comes_back_ended(peer: Peer, command: PoolCommand) -> None:
     assert peer.lane.take(command)
     words, handles = peer.heard()
     head, _, body = words.partition(b"\n")
@@ -83,7 +83,7 @@ async def test_a_command_goes_out_whole_and_comes_back_ended(peer: Peer, command
 
 
 async def test_a_long_body_goes_as_a_file(peer: Peer) -> None:
-    command = Command("4", {**BODY, "script": "x" * 100_000})
+    command = PoolCommand("4", {**BODY, "script": "x" * 100_000})
     assert peer.lane.take(command)
     assert peer.heard() == (b"FILE 4", 4)
     command.close()
@@ -102,7 +102,7 @@ async def test_a_long_body_goes_as_a_file(peer: Peer) -> None:
         b"BEGUN 3 1 2 3",
     ],
 )
-async def test_what_makes_no_sense_is_taken_for_nothing(peer: Peer, command: Command, word: bytes) -> None:
+async def test_what_makes_no_sense_is_taken_for_nothing(peer: Peer, command: PoolCommand, word: bytes) -> None:
     peer.lane.take(command)
     if word:
         peer.says(word)
@@ -111,7 +111,7 @@ async def test_what_makes_no_sense_is_taken_for_nothing(peer: Peer, command: Com
     assert peer.rested == [Ended(0, 0, 0)]
 
 
-async def test_what_was_not_started_says_why(peer: Peer, command: Command) -> None:
+async def test_what_was_not_started_says_why(peer: Peer, command: PoolCommand) -> None:
     peer.lane.take(command)
     peer.says(b"FAILED 3 2 program")
     await ended(command)
@@ -120,14 +120,14 @@ async def test_what_was_not_started_says_why(peer: Peer, command: Command) -> No
     assert isinstance(peer.rested[0], NotStarted)
 
 
-async def test_what_a_lane_said_before_it_was_lost_counts(peer: Peer, command: Command) -> None:
+async def test_what_a_lane_said_before_it_was_lost_counts(peer: Peer, command: PoolCommand) -> None:
     peer.lane.take(command)
     peer.says(b"noise", b"ENDED 3 0 0 0")
     peer.lane.lose(lane_lost(-9))
     assert (await command.finished(timed_out=False)).exit_code == 0
 
 
-async def test_a_lane_that_was_lost_takes_its_command_along(peer: Peer, command: Command) -> None:
+async def test_a_lane_that_was_lost_takes_its_command_along(peer: Peer, command: PoolCommand) -> None:
     peer.lane.take(command)
     peer.sock.close()
     await asyncio.sleep(0)
@@ -137,7 +137,7 @@ async def test_a_lane_that_was_lost_takes_its_command_along(peer: Peer, command:
         await command.finished(timed_out=False)
 
 
-async def test_a_lane_that_is_gone_refuses_and_the_command_can_go_to_another(peer: Peer, command: Command) -> None:
+async def test_a_lane_that_is_gone_refuses_and_the_command_can_go_to_another(peer: Peer, command: PoolCommand) -> None:
     peer.sock.close()
     assert not peer.lane.take(command)
     other = Peer()
@@ -147,7 +147,7 @@ async def test_a_lane_that_is_gone_refuses_and_the_command_can_go_to_another(pee
     other.sock.close()
 
 
-async def test_the_order_to_stop_names_its_command(peer: Peer, command: Command) -> None:
+async def test_the_order_to_stop_names_its_command(peer: Peer, command: PoolCommand) -> None:
     signals: list[str] = []
     peer.lane.say_stop(lambda: signals.append("too early"))
     peer.lane.take(command)
@@ -159,7 +159,9 @@ async def test_the_order_to_stop_names_its_command(peer: Peer, command: Command)
         peer.heard()
 
 
-async def test_a_full_wire_keeps_the_order_and_no_descriptor_of_a_closed_command(peer: Peer, command: Command) -> None:
+async def test_a_full_wire_keeps_the_order_and_no_descriptor_of_a_closed_command(
+    peer: Peer, command: PoolCommand
+) -> None:
     sent: list[int] = []
     wire = peer.lane._wire
     filler = b"x" * 50_000

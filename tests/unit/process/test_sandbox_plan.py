@@ -15,7 +15,7 @@ from leadrope.process.guardian import FURNITURE
 from leadrope.process.sandbox import git_folders, programs
 from leadrope.process.sandbox.command_line import plan, variables
 from leadrope.process.sandbox.toolchains import toolchains
-from leadrope.process.sandbox.values import Forward, Machine, MachinePath, ProcessLimits, Sandbox, Socket, User
+from leadrope.process.sandbox.values import Forward, Machine, MachinePath, ProcessLimits, Sandbox, SandboxUser, Socket
 
 HOME = "/home/u"
 SPEC = Sandbox(
@@ -31,7 +31,7 @@ MACHINE = Machine(
     system=("/usr", "/etc"),
     agent=(MachinePath(name=SPEC.binary, real=f"{HOME}/.local/share/claude/claude", is_dir=False),),
 )
-ROOT = msgspec.structs.replace(MACHINE, user=User(uid=0, gid=0), proc_read_only=("/proc/sys",))
+ROOT = msgspec.structs.replace(MACHINE, user=SandboxUser(uid=0, gid=0), proc_read_only=("/proc/sys",))
 
 
 def made(machine: Machine = MACHINE, **fields: Any) -> list[tuple[str, ...]]:
@@ -155,7 +155,7 @@ def test_others_keep_a_proc_that_a_sandbox_inside_can_mount() -> None:
 
 
 def test_root_becomes_the_owner_before_anything_else_runs() -> None:
-    machine = with_(user=User(uid=1001, gid=1002), drops_root=True, processes=40)
+    machine = with_(user=SandboxUser(uid=1001, gid=1002), drops_root=True, processes=40)
     words = plan(SPEC, machine)
     inside = words[words.index("--") + 1 :]
     assert inside[:5] == ("/usr/bin/setpriv", "--reuid", "1001", "--regid", "1002")

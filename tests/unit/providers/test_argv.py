@@ -21,7 +21,7 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 WRAPPED = '{"type":"object","properties":{"value":{"const":3}},"required":["value"],"additionalProperties":false}'
 
 
-def command(instructions_text: str = "", **fields: Any) -> argv.Command:
+def command(instructions_text: str = "", **fields: Any) -> argv.CommandLine:
     return argv.command(
         RunRequest(prompt="--help me", **fields),
         binary="/opt/claude",
@@ -58,7 +58,7 @@ PLAIN = [
 
 
 def test_a_plain_request_whole() -> None:
-    assert command() == argv.Command(argv=tuple(PLAIN))
+    assert command() == argv.CommandLine(argv=tuple(PLAIN))
 
 
 @pytest.mark.parametrize(

@@ -263,13 +263,13 @@ def test_every_request_of_the_cli_reaches_the_session() -> None:
         }
         kinds = {
             "hook_callback": signals.HookCall,
-            "can_use_tool": signals.PermissionAsked,
+            "can_use_tool": signals.CliPermissionAsked,
             "mcp_message": signals.McpMessage,
         }
         told = {
             item.request_id: type(item)
             for item in decode.Decoder().feed(lines_of(name))
-            if isinstance(item, signals.HookCall | signals.PermissionAsked | signals.McpMessage)
+            if isinstance(item, signals.HookCall | signals.CliPermissionAsked | signals.McpMessage)
         }
         assert told == {request_id: kinds[subtype] for request_id, subtype in asked.items()}, name
 

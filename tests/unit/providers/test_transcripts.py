@@ -21,7 +21,7 @@ from leadrope.core.universal import schemas
 from leadrope.core.universal import types as u
 from leadrope.core.universal.conversion import PROMPT
 from leadrope.providers.claude_code import transcripts
-from leadrope.providers.claude_code.session_file import AgentFile, read_session
+from leadrope.providers.claude_code.session_file import SubagentFile, read_session
 from leadrope.providers.claude_code.transcripts import Read, form_of, read_stream
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
@@ -278,7 +278,7 @@ def test_notes_of_the_program_are_no_prompts() -> None:
 
 
 def test_subagents_are_woven_in_by_time() -> None:
-    agent = AgentFile(
+    agent = SubagentFile(
         agent_id="a1",
         call_id="c1",
         description="look",

@@ -219,7 +219,7 @@ TABLE: list[tuple[str, dict[str, Any], list[Any]]] = [
     (
         "the state of the session",
         {"type": "system", "subtype": "session_state_changed", "state": "idle"},
-        [signals.SessionState(state="idle")],
+        [signals.CliSessionState(state="idle")],
     ),
     (
         "a call that waits for the gate",
@@ -262,7 +262,7 @@ TABLE: list[tuple[str, dict[str, Any], list[Any]]] = [
             description="clean up",
         ),
         [
-            signals.PermissionAsked(
+            signals.CliPermissionAsked(
                 request_id="r1",
                 call=ToolCall(id="t1", name="Bash", input={"command": "rm -rf /x"}),
                 reason="dangerous",

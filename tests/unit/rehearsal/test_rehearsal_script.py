@@ -10,7 +10,7 @@ import pytest
 
 from leadrope import rehearsal
 from leadrope.rehearsal.executable import load_agent
-from leadrope.rehearsal.script import BadScript, Block, blocks_of, load
+from leadrope.rehearsal.script import AnswerBlock, BadScript, blocks_of, load
 
 BOMB = "a: &a [x]\n" + "".join(f"{to}: &{to} [{', '.join([f'*{of}'] * 10)}]\n" for of, to in pairwise("abcdefgh"))
 BAD: list[tuple[str, Any, str, str]] = [
@@ -93,7 +93,7 @@ def test_without_explicit_blocks_the_order_is_thinking_text_tools() -> None:
 
 def test_explicit_blocks_keep_their_order() -> None:
     (turn,) = load([{"blocks": [{"tool": {"name": "A"}}, {"text": "t"}]}]).turns
-    assert blocks_of(turn)[1] == Block(text="t")
+    assert blocks_of(turn)[1] == AnswerBlock(text="t")
 
 
 def test_a_size_gives_a_text_of_that_many_characters() -> None:

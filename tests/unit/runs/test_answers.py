@@ -10,7 +10,7 @@ import pytest
 from leadrope import Answer, errors, events
 from leadrope.core.tools import ToolCall
 from leadrope.runs.approvals import answers
-from leadrope.runs.approvals.forms import Field
+from leadrope.runs.approvals.forms import FormField
 from leadrope.runs.approvals.requests import CallRequest, StepRequest
 from leadrope.runs.records.values import Approval
 
@@ -35,10 +35,10 @@ COMMAND = CallRequest(call=CALL.call, is_editable=False)
 FORM = StepRequest(
     title="ask",
     fields=(
-        Field(name="version"),
-        Field(name="count", type="number", default=3),
-        Field(name="where", type="choice", choices=("staging", "production"), required=False),
-        Field(name="notify", type="boolean", default=True),
+        FormField(name="version"),
+        FormField(name="count", type="number", default=3),
+        FormField(name="where", type="choice", choices=("staging", "production"), required=False),
+        FormField(name="notify", type="boolean", default=True),
     ),
 )
 

@@ -21,7 +21,7 @@ from leadrope.core.secrets.redaction import Redactor
 from leadrope.core.tools import ToolCall
 from leadrope.runs.page import diff as page_diff
 from leadrope.runs.page.page import render
-from leadrope.runs.page.text import Writer, markdown, tag
+from leadrope.runs.page.text import PageWriter, markdown, tag
 from leadrope.runs.records.values import RunInfo
 
 KEY = "sk-ant-api03-planted-planted-planted-0000"
@@ -377,4 +377,4 @@ def test_markdown_is_a_little_of_it_and_hostile_text_costs_linear_time() -> None
 
 def test_a_tag_escapes_what_is_not_its_own() -> None:
     assert tag("a", "<", href='"x') == '<a href="&quot;x">&lt;</a>'
-    assert Writer(str).line("a\n\tb  c") == "a b c"
+    assert PageWriter(str).line("a\n\tb  c") == "a b c"

@@ -32,8 +32,8 @@ DOCS = CONFIG.connections["docs"]
 ENV_FILE = {"FROM_DOTENV": f"{VALUE}-d"}
 
 
-def around(**environ: str) -> stored_secrets.Around:
-    return stored_secrets.Around(config=CONFIG, env_file=ENV_FILE, environ=environ)
+def around(**environ: str) -> stored_secrets.SecretSources:
+    return stored_secrets.SecretSources(config=CONFIG, env_file=ENV_FILE, environ=environ)
 
 
 def kept(request: RunRequest, files: dict[str, str] | None = None) -> tuple[RunRequest, dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leadrope.runtime.sandboxing.lost_files import SLACK_NS, LostFiles, Named, Trace, named_in, read_traces
+from leadrope.runtime.sandboxing.lost_files import SLACK_NS, LostFiles, NamedPath, Trace, named_in, read_traces
 
 HOME = "/home/u"
 START = 10 * SLACK_NS
@@ -73,10 +73,10 @@ def test_a_folder_is_told_where_nothing_is_in_it() -> None:
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("cat ~/a.txt", [Named("/home/u/a.txt", True)]),
-        ("cat ~/a/../b", [Named("/home/u/b", True)]),
-        ("cat ~/a*", [Named("/home/u/a", False)]),
-        ('x="$HOME/a b"', [Named("/home/u/a", True)]),
+        ("cat ~/a.txt", [NamedPath("/home/u/a.txt", True)]),
+        ("cat ~/a/../b", [NamedPath("/home/u/b", True)]),
+        ("cat ~/a*", [NamedPath("/home/u/a", False)]),
+        ('x="$HOME/a b"', [NamedPath("/home/u/a", True)]),
         ("cd ~", []),
         ("cd ~/", []),
         ("git diff HEAD~/x", []),
@@ -84,7 +84,7 @@ def test_a_folder_is_told_where_nothing_is_in_it() -> None:
         ("cat /home/user/a", []),
     ],
 )
-def test_the_paths_that_a_text_names(text: str, found: list[Named]) -> None:
+def test_the_paths_that_a_text_names(text: str, found: list[NamedPath]) -> None:
     assert list(named_in(text, HOME)) == found
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from leadrope.runtime.sandboxing import policy_paths
-from leadrope.runtime.sandboxing.policy_paths import Area, Found, find
+from leadrope.runtime.sandboxing.policy_paths import Area, PolicyPaths, find
 
 
-def search(root: Path, *, blocked: tuple[str, ...] = (), protected: tuple[str, ...] = ()) -> Found:
+def search(root: Path, *, blocked: tuple[str, ...] = (), protected: tuple[str, ...] = ()) -> PolicyPaths:
     return find(Area(roots=(str(root),), home=str(root.parent / "home"), blocked=blocked, protected=protected))
 
 

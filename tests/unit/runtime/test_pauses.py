@@ -8,7 +8,7 @@ import pytest
 
 from leadrope.core.request import Limits
 from leadrope.runtime.limits.clocks import RunClocks
-from leadrope.runtime.limits.pauses import Patience, Pauses
+from leadrope.runtime.limits.pauses import AnswerClock, Pauses
 
 SHORT_S = 0.05
 
@@ -56,7 +56,7 @@ async def test_a_tool_that_ends_during_a_pause_leaves_nothing_behind() -> None:
     assert watched.over == ["idle"]
 
 
-async def over(clock: Patience) -> bool:
+async def over(clock: AnswerClock) -> bool:
     """Waits as long as it says, as often as it says so."""
     for _ in range(1000):
         if clock.is_over:

@@ -14,7 +14,7 @@ from leadrope import RunRequest
 from leadrope.core import config, events
 from leadrope.core.result import RunError, RunResult, Warning_
 from leadrope.runtime import retries
-from leadrope.runtime.retries import Again, State, again, backoff
+from leadrope.runtime.retries import Again, RetryState, again, backoff
 
 
 def failed(kind: Any) -> RunResult:
@@ -25,7 +25,7 @@ PARKED = RunResult(
     run_id="r", outcome="parked", error=RunError(kind="usage_limit", message="x"), resets_at=1000.0, session_id="s"
 )
 USED_UP = RunResult(run_id="r", outcome="degraded", warnings=(Warning_(kind="max_turns", message="x"),))
-FRESH = State(attempts=3, now=900.0)
+FRESH = RetryState(attempts=3, now=900.0)
 WORKED = msgspec.structs.replace(FRESH, has_worked=True)
 IN_SESSION = msgspec.structs.replace(WORKED, can_resume=True)
 

@@ -11,7 +11,7 @@ import pytest
 from leadrope import RunRequest, errors
 from leadrope.core import home
 from leadrope.runtime.sessions import files, session_secrets
-from leadrope.runtime.sessions.files import Export, ExportLine, Said, SessionInfo, Sessions, rebuilt_prompt
+from leadrope.runtime.sessions.files import Export, ExportLine, SessionInfo, Sessions, TranscriptLine, rebuilt_prompt
 
 A, B = "aaaa1111-0000-4000-8000-000000000000", "aaaa2222-0000-4000-8000-000000000000"
 
@@ -21,7 +21,7 @@ def sessions(tmp_path: Path) -> Sessions:
     return Sessions(tmp_path)
 
 
-def put(sessions: Sessions, name: str, *said: Said, **fields: object) -> Path:
+def put(sessions: Sessions, name: str, *said: TranscriptLine, **fields: object) -> Path:
     folder = home.ensure(sessions.folder / name)
     files.write_info(folder, msgspec.structs.replace(SessionInfo(id=name), **fields))
     if said:
@@ -29,8 +29,8 @@ def put(sessions: Sessions, name: str, *said: Said, **fields: object) -> Path:
     return folder
 
 
-def said(role: str, text: str) -> Said:
-    return msgspec.convert({"time": 1.0, "run_id": "r", "role": role, "text": text}, Said)
+def said(role: str, text: str) -> TranscriptLine:
+    return msgspec.convert({"time": 1.0, "run_id": "r", "role": role, "text": text}, TranscriptLine)
 
 
 def test_no_folder_is_no_session(sessions: Sessions) -> None:

@@ -13,7 +13,7 @@ import pytest
 from leadrope import RunRequest
 from leadrope.core import home
 from leadrope.runtime.sessions import files, session_secrets
-from leadrope.runtime.sessions.files import ExportLine, Said, SessionInfo, Sessions
+from leadrope.runtime.sessions.files import ExportLine, SessionInfo, Sessions, TranscriptLine
 
 ID = "aaaa1111-0000-4000-8000-000000000000"
 SECRET = b'{"the key": "of the user"}\n'
@@ -33,7 +33,7 @@ def sessions(tmp_path: Path) -> Sessions:
     made = Sessions(tmp_path / "home")
     folder = home.ensure(made.folder / ID)
     files.write_info(folder, SessionInfo(id=ID, last_used=1.0, title="one"))
-    line = Said(time=1.0, run_id="r", role="user", text="hello")
+    line = TranscriptLine(time=1.0, run_id="r", role="user", text="hello")
     (folder / "transcript.jsonl").write_bytes(msgspec.json.encode(line) + b"\n")
     native = folder / NATIVE
     native.parent.mkdir(parents=True)

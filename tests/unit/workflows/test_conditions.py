@@ -23,7 +23,7 @@ SCOPE: dict[str, Any] = {
     "empty": [],
     "my-step": {"result": {"issues": [{"title": "x", "score": 0.5}], "a key": 1}, "stdout": '{"ok": true}'},
     "quote": '" or true or "',
-    "doomed": templates.Failed({"stdout": "half", "error": {"kind": "x"}}),
+    "doomed": templates.FailedOutputs({"stdout": "half", "error": {"kind": "x"}}),
 }
 
 VALUES = [

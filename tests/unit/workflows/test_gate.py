@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterator
 
-from leadrope.workflows.engine.gate import Gate
+from leadrope.workflows.engine.gate import ExecutionGate
 
 
 class Clock:
@@ -23,7 +23,7 @@ class Clock:
 
 
 async def test_nothing_passes_while_it_is_closed() -> None:
-    gate = Gate()
+    gate = ExecutionGate()
     await gate.passed()
     gate.pause()
     waiting = asyncio.ensure_future(gate.passed())
@@ -34,7 +34,7 @@ async def test_nothing_passes_while_it_is_closed() -> None:
 
 
 async def test_clocks_stand_still_for_as_long_as_anything_holds_them() -> None:
-    gate, early, late = Gate(), Clock(), Clock()
+    gate, early, late = ExecutionGate(), Clock(), Clock()
     with gate.clock(early.stopped):
         gate.pause()
         gate.pause()

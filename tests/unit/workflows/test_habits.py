@@ -6,7 +6,7 @@ import pytest
 
 from leadrope.workflows.check.check import check_document
 from leadrope.workflows.language import markdown
-from leadrope.workflows.problems import Problem
+from leadrope.workflows.problems import WorkflowProblem
 from leadrope.workflows.steps import registry
 
 HEAD = """## Inputs
@@ -27,12 +27,12 @@ Says it.
 """
 
 
-def problems(steps: str) -> list[Problem]:
+def problems(steps: str) -> list[WorkflowProblem]:
     document = markdown.read(HEAD + steps)
     return list(check_document(document, registry.TYPES))
 
 
-def one(steps: str) -> Problem:
+def one(steps: str) -> WorkflowProblem:
     found = problems(steps)
     assert len(found) == 1, [str(problem) for problem in found]
     return found[0]

@@ -12,14 +12,14 @@ import pytest
 
 from leadrope.workflows import library
 from leadrope.workflows.language import markdown, markdown_writer
-from leadrope.workflows.problems import Problem
+from leadrope.workflows.problems import WorkflowProblem
 
 FOLDER = Path(__file__).parents[2] / "data/pflow"
 EXPECTED = tomllib.loads((FOLDER / "expected.toml").read_text())
 NAMES = sorted(str(path.relative_to(FOLDER)).removesuffix(".pflow.md") for path in FOLDER.rglob("*.pflow.md"))
 
 
-def problems(name: str, home: Path) -> tuple[Problem, ...]:
+def problems(name: str, home: Path) -> tuple[WorkflowProblem, ...]:
     return library.judged(FOLDER / f"{name}.pflow.md", leadrope_home=home)[1]
 
 

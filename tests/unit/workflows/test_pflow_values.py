@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from leadrope.workflows.language import markdown
-from leadrope.workflows.language.markdown import Document
+from leadrope.workflows.language.markdown import WorkflowDocument
 from leadrope.workflows.model import Dialect
 
 HEAD = "## Steps\n\n### a\n\nDoes it.\n\n- type: note\n"
@@ -48,7 +48,7 @@ BLOCKS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
-def read(body: str, dialect: Dialect) -> Document:
+def read(body: str, dialect: Dialect) -> WorkflowDocument:
     return markdown.read(HEAD + body, dialect=dialect)
 
 

@@ -9,17 +9,17 @@ import pytest
 from leadrope.workflows import model
 from leadrope.workflows.check.check import check_document
 from leadrope.workflows.language import markdown
-from leadrope.workflows.language.markdown import Document
+from leadrope.workflows.language.markdown import WorkflowDocument
 from leadrope.workflows.pflow import words
 from leadrope.workflows.steps import registry
 
 
-def read(body: str, *, head: str = "") -> Document:
+def read(body: str, *, head: str = "") -> WorkflowDocument:
     text = f"{head}## Steps\n\n### a\n\nDoes it.\n\n{body}\n"
     return markdown.read(text, dialect="pflow")
 
 
-def said(document: Document) -> list[tuple[str, str]]:
+def said(document: WorkflowDocument) -> list[tuple[str, str]]:
     return [(one.severity, one.path[-1]) for one in document.problems]
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from leadrope.workflows import model
 from leadrope.workflows.engine import looping
-from leadrope.workflows.engine.plan import Outcome, Plan, Progress, Status, plan
+from leadrope.workflows.engine.plan import Outcome, Plan, PlanProgress, Status, plan
 from leadrope.workflows.engine.unit_progress import BatchProgress, Key, Units, batch_units
 from leadrope.workflows.links import Links, links_of
 
@@ -134,7 +134,7 @@ def test_running_steps_are_not_started_again() -> None:
 
 
 def test_a_step_starts_once_and_has_one_outcome() -> None:
-    progress = Progress(flow("a; b"))
+    progress = PlanProgress(flow("a; b"))
     with pytest.raises(ValueError, match="'b' is waiting"):
         progress.start("b")
     progress.start("a")
@@ -187,7 +187,7 @@ def _play(links: Links, fates: dict[str, Outcome], order: random.Random, width: 
     done: dict[str, Outcome] = {}
     running: list[str] = []
     started: set[str] = set()
-    progress = Progress(links)
+    progress = PlanProgress(links)
     while True:
         found = plan(links, done, running)
         assert progress.plan() == found

@@ -9,15 +9,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from leadrope.runs.executions.journal import WHOLE, FlowInfo, Problem, Remark, UnitOutcome
+from leadrope.runs.executions.journal import WHOLE, FlowInfo, Remark, UnitOutcome, UnitProblem
 from leadrope.workflows import library
 from leadrope.workflows.engine.journal_mapping import recordable
-from leadrope.workflows.engine.step_attempt import Tried
+from leadrope.workflows.engine.step_attempt import UnitResult
 from leadrope.workflows.engine.unit_progress import Key
 from leadrope.workflows.report import PendingApproval
-from leadrope.workflows.steps.base import Done
+from leadrope.workflows.steps.base import StepDone
 from leadrope.workflows.views import report_page
-from leadrope.workflows.views.execution_report import Account, Child, account
+from leadrope.workflows.views.execution_report import Account, ChildReport, account
 
 TEXT = """# Nightly
 
@@ -84,7 +84,7 @@ def unit(item: int, status: Any = "succeeded", **more: Any) -> UnitOutcome:
 BATCH = [
     unit(0),
     unit(1),
-    unit(2, "failed", error=Problem(kind="timed_out", message="took too long", hint="Give it more time.")),
+    unit(2, "failed", error=UnitProblem(kind="timed_out", message="took too long", hint="Give it more time.")),
     UnitOutcome(
         step="each",
         iteration=WHOLE,
@@ -160,8 +160,8 @@ def test_an_agent_that_was_started_again_was_not_corrected() -> None:
 
 def from_cache(one: UnitOutcome) -> UnitOutcome:
     """As recordable makes it."""
-    done = Done(outputs=one.outputs, is_cached=True)
-    found = recordable(Key(one.step, one.iteration, one.item), Tried(done=done), one.started)
+    done = StepDone(outputs=one.outputs, is_cached=True)
+    found = recordable(Key(one.step, one.iteration, one.item), UnitResult(done=done), one.started)
     assert found.status == "succeeded"
     return msgspec.structs.replace(found, ended=one.ended)
 
@@ -224,7 +224,7 @@ def test_a_failure_stops_those_behind_it_and_says_where_to_begin_again() -> None
     failed = UnitOutcome(
         step="fetch",
         status="failed",
-        error=Problem(kind="http_status", message="fetch: 503 from example.org", hint="Try later."),
+        error=UnitProblem(kind="http_status", message="fetch: 503 from example.org", hint="Try later."),
         started=1000.0,
         ended=1001.0,
     )
@@ -251,7 +251,7 @@ def test_a_failure_stops_those_behind_it_and_says_where_to_begin_again() -> None
 
 def test_what_an_execution_took_over_is_said_and_workflows_inside_are_named() -> None:
     before = UnitOutcome(step="fetch", status="succeeded", started=100.0, ended=101.0, is_sum=True)
-    of = told(flow("running"), [before], children=[Child(step="each", id="c" * 32, outcome="waiting")])
+    of = told(flow("running"), [before], children=[ChildReport(step="each", id="c" * 32, outcome="waiting")])
     assert rows(report_page.markdown(of))["fetch"][1] == "succeeded, done before"
     assert states(of)["each"] == "waiting"
     assert "leadrope flow report cccccccc" in report_page.markdown(of)
@@ -276,7 +276,7 @@ def _hostile() -> Account:
     bad = UnitOutcome(
         step="fetch",
         status="failed",
-        error=Problem(kind="k", message=HOSTILE, hint=HOSTILE),
+        error=UnitProblem(kind="k", message=HOSTILE, hint=HOSTILE),
         warnings=(Remark(kind=HOSTILE, message=HOSTILE),),
         outputs={HOSTILE: HOSTILE, "body": f"````\n{HOSTILE}"},
         started=1.0,

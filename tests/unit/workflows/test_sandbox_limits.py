@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from leadrope.process.sandbox.values import Sight
-from leadrope.workflows.tools.sandbox_limits import Command, Limit, Surroundings, limits
+from leadrope.workflows.tools.sandbox_limits import EndedCommand, Limit, Surroundings, limits
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def found(home: Path, text: str, said: str = "", *, has_failed: bool = True, **m
         environ=more.pop("environ", {}),
         passed_on=more.pop("passed_on", {}),
     )
-    told: tuple[Limit, ...] = limits(Command(text=text, said=said, has_failed=has_failed, **more), around)
+    told: tuple[Limit, ...] = limits(EndedCommand(text=text, said=said, has_failed=has_failed, **more), around)
     return [(one.kind, one.message) for one in told]
 
 

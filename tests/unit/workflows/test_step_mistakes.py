@@ -8,14 +8,14 @@ import pytest
 
 from leadrope.workflows.check.check import check_document
 from leadrope.workflows.language import markdown
-from leadrope.workflows.problems import Problem
+from leadrope.workflows.problems import WorkflowProblem
 from leadrope.workflows.steps.registry import TYPES
 
 HEAD = "## Inputs\n### any\n- type: any\n## Steps\n### a\n\nx ${any}\n\n"  # 8 lines
 END = "\n## Outputs\n### o\n- source: ${any}\n"
 
 
-def problems(step: str) -> list[Problem]:
+def problems(step: str) -> list[WorkflowProblem]:
     return list(check_document(markdown.read(HEAD + step + END), TYPES))
 
 

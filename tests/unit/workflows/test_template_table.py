@@ -31,12 +31,12 @@ SCOPE: dict[str, Any] = {
     "item": {"path": "src/a.py"},
     "umlaut": {"größe": "ä"},
     "code": "${name}",
-    "doomed": templates.Failed({"stdout": "half", "error": {"message": "exit 1"}}),
-    "lost": templates.Failed({"stdout": "half", "error": {"message": "exit 2"}}, is_readable=False),
+    "doomed": templates.FailedOutputs({"stdout": "half", "error": {"message": "exit 1"}}),
+    "lost": templates.FailedOutputs({"stdout": "half", "error": {"message": "exit 2"}}, is_readable=False),
     "each": {
         "results": [
             {"stdout": "a", "item": {"n": 1}},
-            templates.Failed({"item": {"n": 2}, "error": {"message": "no"}}),
+            templates.FailedOutputs({"item": {"n": 2}, "error": {"message": "no"}}),
             {"stdout": "c", "item": {"n": 3}},
         ]
     },

@@ -13,10 +13,10 @@ import pytest
 
 from leadrope.workflows import library
 from leadrope.workflows.check.check import check_document
-from leadrope.workflows.check.subworkflow_check import Called
+from leadrope.workflows.check.subworkflow_check import CalledWorkflow
 from leadrope.workflows.language import markdown
 from leadrope.workflows.model import Input
-from leadrope.workflows.problems import BadWorkflow, Problem
+from leadrope.workflows.problems import BadWorkflow, WorkflowProblem
 from leadrope.workflows.steps import registry
 
 INNER = """# Inner
@@ -95,7 +95,7 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def judged(place: Path, text: str) -> list[Problem]:
+def judged(place: Path, text: str) -> list[WorkflowProblem]:
     path = place / "ws/outer.flow.md"
     path.write_text(text)
     return list(library.judged(path, leadrope_home=place / "home")[1])
@@ -322,7 +322,7 @@ def test_a_long_row_of_files_is_no_limit_of_the_reader(place: Path) -> None:
 
 
 def test_the_check_itself_reads_no_file() -> None:
-    called = Called(name="x", file="x.flow.md", inputs=(Input(name="a", type="integer"),), outputs=("b",))
+    called = CalledWorkflow(name="x", file="x.flow.md", inputs=(Input(name="a", type="integer"),), outputs=("b",))
     text = call("x", after=USES.format("${call.c}"))
     found = check_document(markdown.read(text), registry.TYPES, {"call": called})
     assert [one.kind for one in found] == ["missing_input", "unknown_template"]
@@ -330,7 +330,7 @@ def test_the_check_itself_reads_no_file() -> None:
 
 
 def test_outputs_that_results_of_a_batch_would_hide_are_told() -> None:
-    called = Called(name="x", file="x.flow.md", inputs=(), outputs=("item", "b"))
+    called = CalledWorkflow(name="x", file="x.flow.md", inputs=(), outputs=("item", "b"))
     alone, batch = call("x"), call("x", "- batch: {items: [1]}\n")
     assert check_document(markdown.read(alone), registry.TYPES, {"call": called}) == ()
     (found,) = check_document(markdown.read(batch), registry.TYPES, {"call": called})

@@ -12,7 +12,7 @@ from leadrope.workflows.language import yaml_values
 @given(some.from_regex(r"\A[A-Za-z_~.+-][A-Za-z0-9_./+-]*\Z"))
 def test_a_word_is_what_the_parser_says(text: str) -> None:
     if yaml_values.is_word(text):
-        assert yaml_values.load(f"k:   {text}\n") == yaml_values.Loaded(
+        assert yaml_values.load(f"k:   {text}\n") == yaml_values.LoadedYaml(
             {"k": text}, {(): (0, 0), ("k",): (0, 5), ("k", yaml_values.KEY): (0, 0)}
         )
 

@@ -53,7 +53,7 @@ command.add_command(edit.new)
 command.add_command(edit.delete)
 
 
-class Listed(msgspec.Struct, frozen=True, kw_only=True):
+class ListedAgent(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     origin: str
     source: str
@@ -97,10 +97,10 @@ def _wrong(problem: FileProblem) -> str:
     return f"{problem.where}: {problem.message}" if problem.where else problem.message
 
 
-def _listed(entry: AgentEntry) -> Listed:
+def _listed(entry: AgentEntry) -> ListedAgent:
     agent = entry.saved.agent if entry.saved is not None else configs.Agent()
     model = _said(agent.model) or (f"purpose:{agent.purpose}" if _said(agent.purpose) else None)
-    return Listed(
+    return ListedAgent(
         name=entry.name,
         origin=entry.origin,
         source=entry.source,

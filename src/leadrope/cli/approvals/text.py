@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from leadrope.cli.screen import table
 from leadrope.core.events import QuestionRequested
-from leadrope.runs.approvals.forms import Field
+from leadrope.runs.approvals.forms import FormField
 from leadrope.runs.approvals.requests import CallRequest, Request, StepRequest, expires, request_of
 from leadrope.runs.records.values import Approval
 from leadrope.runtime.gate import call_preview
@@ -129,7 +129,7 @@ def _step(asked: StepRequest) -> Iterator[str]:
         yield f"field {exact(field.name)}:{label} ({exact(field.hint)}{_optional(field)})"
 
 
-def _optional(field: Field) -> str:
+def _optional(field: FormField) -> str:
     if field.default is not UNSET:
         return f"; default {msgspec.json.encode(field.default).decode()}"
     return "" if field.required else "; optional"

@@ -17,7 +17,7 @@ from leadrope.workflows import library
 
 if TYPE_CHECKING:
     from leadrope.runtime.sandboxing.access import Access
-    from leadrope.workflows.check.access_requests import Asked
+    from leadrope.workflows.check.access_requests import AccessRequest
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -119,7 +119,7 @@ def settled(
         one.name: one.env for one in loaded.workflow.inputs if one.env in known and one.env and one.name not in inputs
     }
     by_flag = {*access.variables, *access.values}
-    lacks = access_requests.Asked(
+    lacks = access_requests.AccessRequest(
         access=access.lacks(asked), inputs={name: env for name, env in wanted.items() if env not in by_flag}
     )
     if not lacks.is_nothing:
@@ -131,7 +131,7 @@ def settled(
     return access.joined(lacks.access), values_of_inputs
 
 
-def _confirmed(loaded: library.Loaded, asked: Asked, own: Path, unasked: list[str] | None) -> None:
+def _confirmed(loaded: library.Loaded, asked: AccessRequest, own: Path, unasked: list[str] | None) -> None:
     """Returns if the user has said yes to this file, now or before."""
     from leadrope.workflows.start import trusted_files  # noqa: PLC0415  # few workflows ask for more
 
@@ -158,7 +158,7 @@ def _confirmed(loaded: library.Loaded, asked: Asked, own: Path, unasked: list[st
         trusted_files.remember(own, loaded.file, loaded.digest, asked)
 
 
-def lines(asked: Asked) -> list[str]:
+def lines(asked: AccessRequest) -> list[str]:
     """One for each thing that is asked for."""
     found = [
         f"folder {exact(one.path)} ({'read' if one.is_read_only else 'read and write'})" for one in asked.access.folders
@@ -167,7 +167,7 @@ def lines(asked: Asked) -> list[str]:
     return found + [f"variable {env} for the input {name}" for name, env in asked.inputs.items()]
 
 
-def _flags(asked: Asked) -> str:
+def _flags(asked: AccessRequest) -> str:
     from leadrope.workflows.check import access_requests  # noqa: PLC0415  # few workflows ask for more
 
     words = [access_requests.flags(asked.access), *(f"{name}=VALUE" for name in asked.inputs)]

@@ -49,7 +49,7 @@ Examples:
 """
 
 
-class Listed(msgspec.Struct, frozen=True, kw_only=True):
+class ListedDataset(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     rows: int
     columns: tuple[str, ...]
@@ -83,7 +83,7 @@ def data(dataset: str | None, limit: int | None, output: str) -> int:
         given = "--limit" if limit is not None else "-o csv"
         raise errors.RequestError(f"{given} is for the rows of one dataset", hint="Give its NAME as well.")
 
-    async def look(service: Service) -> tuple[list[Listed], Dataset | None]:
+    async def look(service: Service) -> tuple[list[ListedDataset], Dataset | None]:
         listed = [_listed(service, one) for one in service.flows.datasets()]
         is_there = name is not None and any(one.name == name for one in listed)
         return listed, service.flows.dataset(name) if name is not None and is_there else None
@@ -105,12 +105,12 @@ def _unknown(name: str, names: Sequence[str]) -> errors.UnknownRun:
     return errors.UnknownRun(f"there is no dataset {name!r}", hint=hint)
 
 
-def _listed(service: Service, one: DatasetInfo) -> Listed:
+def _listed(service: Service, one: DatasetInfo) -> ListedDataset:
     workflow = None
     if one.flow_id is not None:
         with contextlib.suppress(errors.UnknownRun):  # rows are kept longer than executions
             workflow = service.flows.get(one.flow_id).name or None
-    return Listed(
+    return ListedDataset(
         name=one.name,
         rows=one.count,
         columns=one.columns,
@@ -122,7 +122,7 @@ def _listed(service: Service, one: DatasetInfo) -> Listed:
     )
 
 
-def _list(listed: Sequence[Listed], output: str) -> int:
+def _list(listed: Sequence[ListedDataset], output: str) -> int:
     if output == "json":
         for row in listed:
             sys.stdout.buffer.write(msgspec.json.encode(row) + b"\n")
@@ -147,7 +147,7 @@ def _list(listed: Sequence[Listed], output: str) -> int:
     return 0
 
 
-def _rows(found: Dataset, about: Listed, limit: int | None, output: str) -> None:
+def _rows(found: Dataset, about: ListedDataset, limit: int | None, output: str) -> None:
     columns = tuple(dict.fromkeys((*found.columns, *tables.names_of(found.rows))))
     rows = found.rows[: limit or (MOST_SHOWN if output == "text" else None)]
     if output == "json":
@@ -193,7 +193,7 @@ def _fitting(lines: Sequence[Sequence[str]]) -> int:
     return len(lines[0])
 
 
-def _told(found: Dataset, about: Listed, shown: int, hidden: Sequence[str]) -> list[str]:
+def _told(found: Dataset, about: ListedDataset, shown: int, hidden: Sequence[str]) -> list[str]:
     by = f" by {clean(about.workflow)}" if about.workflow else ""
     lines = ["", f"{found.count} row{'' if found.count == 1 else 's'}, saved{by} {table.ago(found.updated)} ago"]
     if shown < found.count:

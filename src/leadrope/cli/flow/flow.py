@@ -118,7 +118,7 @@ _NO_WAIT = click.option("--no-wait", is_flag=True, help="If no one can answer a 
 _QUIET = click.option("-q", "--quiet", is_flag=True, help="Only results and errors.")
 
 
-@click.command("run", cls=flow_result.Command, epilog=_RUN_EPILOG)
+@click.command("run", cls=flow_result.FlowCommand, epilog=_RUN_EPILOG)
 @click.argument("workflow")
 @click.argument("inputs", nargs=-1, metavar="[NAME=VALUE]...")
 @click.option("--inputs", "inputs_file", metavar="FILE", help="A JSON object with inputs; `-` reads standard input.")
@@ -265,7 +265,7 @@ def _rehearsed(name: str, loaded: library.Loaded, folder: Path, own: Path) -> Mo
     return ModelServer(script, strict=False)
 
 
-@click.command("resume", cls=flow_result.Command, epilog=_RESUME_EPILOG)
+@click.command("resume", cls=flow_result.FlowCommand, epilog=_RESUME_EPILOG)
 @click.argument("name", metavar="EXECUTION")
 @click.argument("inputs", nargs=-1, metavar="[NAME=VALUE]...")
 @click.option("--approve", is_flag=True, help="Approve.")

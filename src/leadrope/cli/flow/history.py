@@ -39,7 +39,7 @@ def state_of(row: FlowInfo) -> str:
 # -- list -------------------------------------------------------------------------------------------------------------
 
 
-class Listed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ListedWorkflow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     """What is typed to run it, here."""
     file: str
@@ -88,7 +88,7 @@ def list_(output: str) -> int:
     return 0
 
 
-def _listed() -> list[Listed]:
+def _listed() -> list[ListedWorkflow]:
     from leadrope.cli.runs.runs import has_store, with_service  # noqa: PLC0415  # not needed for --help
 
     folder, own = Path.cwd(), home.leadrope_home(os.environ)
@@ -112,10 +112,12 @@ def _listed() -> list[Listed]:
         try:
             document, problems = judged(path)
         except errors.BadValue as error:
-            rows.append(Listed(name=name, file=str(path), is_saved=is_saved, title=error.message, steps=0, errors=1))
+            rows.append(
+                ListedWorkflow(name=name, file=str(path), is_saved=is_saved, title=error.message, steps=0, errors=1)
+            )
             continue
         rows.append(
-            Listed(
+            ListedWorkflow(
                 name=name,
                 file=str(path),
                 is_saved=is_saved,
@@ -143,7 +145,7 @@ Examples:
 """
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class ExecutionRow(msgspec.Struct, frozen=True, kw_only=True):
     execution: FlowInfo
     took_s: float | None
     note: str
@@ -171,7 +173,7 @@ def history(workflow: str | None, limit: int, is_open: bool, here: bool, output:
     folder = real_path(Path.cwd())
     wanted = FlowFilter(is_open=is_open, is_top=True, limit=limit, cwd=folder if here else None)
 
-    async def look(service: Service) -> list[Told]:
+    async def look(service: Service) -> list[ExecutionRow]:
         only = wanted if workflow is None else _only(service, wanted, workflow)
         return [_told(service, row) for row in service.flows.listing(only)]
 
@@ -240,7 +242,7 @@ def _only(service: Service, wanted: FlowFilter, workflow: str) -> FlowFilter:
         return msgspec.structs.replace(wanted, name=name)
 
 
-def _told(service: Service, row: FlowInfo) -> Told:
+def _told(service: Service, row: FlowInfo) -> ExecutionRow:
     approvals = approvals_of(service, row)
     why = row.note or ("waiting for a free slot" if row.state == "queued" else "")
     note = "; ".join(filter(None, (why, f"owner {row.owner}" if row.owner is not None else "")))
@@ -253,7 +255,7 @@ def _told(service: Service, row: FlowInfo) -> Told:
         go_on = f"continue with: leadrope flow resume {row.id[:8]}"
         note = "; ".join(filter(None, (how or note, go_on)))
     end = row.ended if row.ended is not None else time.time() if row.state == "running" else None
-    return Told(
+    return ExecutionRow(
         execution=row,
         took_s=None if end is None else max(0.0, end - row.created),
         note=one_line(clean(note), 200),

@@ -21,8 +21,8 @@ from leadrope.core import home
 from leadrope.runtime.sandboxing.access import Access
 from leadrope.workflows import library, model
 from leadrope.workflows.check import access_requests
-from leadrope.workflows.language.markdown import Document, is_workflow_file
-from leadrope.workflows.problems import Problem, nearest
+from leadrope.workflows.language.markdown import WorkflowDocument, is_workflow_file
+from leadrope.workflows.problems import WorkflowProblem, nearest
 from leadrope.workflows.steps import registry
 
 FORMATS = {"svg": (".svg",), "mermaid": (".mmd", ".mermaid", ".md")}
@@ -77,7 +77,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     file: str
     ok: bool
     steps: int
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[WorkflowProblem, ...] = ()
     asks: tuple[str, ...] = ()
     """What it needs besides its workspace, and how to give that."""
 
@@ -115,7 +115,7 @@ def checked(name: str) -> Checked:
         path = found(name)
         document, problems = judged(path)
     except errors.BadValue as error:
-        problem = Problem(kind=error.kind, message=error.message, hint=error.hint)
+        problem = WorkflowProblem(kind=error.kind, message=error.message, hint=error.hint)
         return Checked(file=name, ok=False, steps=0, problems=(problem,))
     ok = not any(problem.severity == "error" for problem in problems)
     return Checked(
@@ -142,7 +142,7 @@ def _asks(workflow: model.Workflow, file: str) -> Iterator[str]:
         yield f"uses the secret {name}; give it with --secret {name}"
 
 
-def judged(path: Path) -> tuple[Document, tuple[Problem, ...]]:
+def judged(path: Path) -> tuple[WorkflowDocument, tuple[WorkflowProblem, ...]]:
     """As far as it can be read, with all that is wrong."""
     return library.judged(path, leadrope_home=home.leadrope_home(os.environ))
 
@@ -257,7 +257,7 @@ def _form_of(out: str | None, *, is_said: bool) -> str | None:
     )
 
 
-def _warned(name: str, problems: tuple[Problem, ...]) -> int:
+def _warned(name: str, problems: tuple[WorkflowProblem, ...]) -> int:
     """What is shown of a broken file is shown all the same; that it would not run is told."""
     wrong = sum(problem.severity == "error" for problem in problems)
     if wrong:

@@ -10,13 +10,13 @@ from msgspec import UNSET
 
 from leadrope import spelling
 from leadrope.runs.approvals import forms
-from leadrope.runs.approvals.forms import Field
+from leadrope.runs.approvals.forms import FormField
 from leadrope.runtime.gate.approvers import Answer, Approver
 from leadrope.runtime.gate.console import Console, signed
 from leadrope.runtime.terminal_text import exact, one_line, whole_input
 from leadrope.workflows.engine.execution_context import People
 from leadrope.workflows.problems import nearest
-from leadrope.workflows.steps.base import Asked
+from leadrope.workflows.steps.base import StepQuestion
 
 LATER_MEANS = "puts the workflow aside; `leadrope approvals` answers it"
 
@@ -35,7 +35,7 @@ class AtTerminal:
     def approver(self) -> Approver:
         return self._console
 
-    async def ask(self, asked: Asked, approval_id: str) -> Answer | None:
+    async def ask(self, asked: StepQuestion, approval_id: str) -> Answer | None:
         async with self._console.asking():
             try:
                 answer = await self._asked(asked, self._place(approval_id))
@@ -43,8 +43,8 @@ class AtTerminal:
             except EOFError:
                 return None  # the terminal was closed: whoever comes next answers
 
-    async def _asked(self, asked: Asked, place: str) -> Answer | None:
-        answers = Answers(asked.choices)
+    async def _asked(self, asked: StepQuestion, place: str) -> Answer | None:
+        answers = TypedAnswers(asked.choices)
         console = self._console
         everything = False
         while True:
@@ -77,7 +77,7 @@ class AtTerminal:
                 return answer
             everything = True
 
-    async def _filled(self, fields: Sequence[Field]) -> dict[str, Any]:
+    async def _filled(self, fields: Sequence[FormField]) -> dict[str, Any]:
         """A form, one field after the other."""
         found: dict[str, Any] = {}
         for field in fields:
@@ -102,7 +102,7 @@ class AtTerminal:
             return ""  # the no was said
 
 
-def typed(field: Field, said: str) -> Any:
+def typed(field: FormField, said: str) -> Any:
     """What was typed for a field; UNSET where Enter leaves it out. ValueError says what is wrong with it."""
     if not said:
         if field.is_needed:
@@ -115,7 +115,7 @@ def typed(field: Field, said: str) -> Any:
     return forms.value_of(field, said)
 
 
-def _how(field: Field) -> str:
+def _how(field: FormField) -> str:
     if field.default is not UNSET:
         default = field.default if isinstance(field.default, str) else msgspec.json.encode(field.default).decode()
         return f"{field.hint}; Enter for {default}"
@@ -126,7 +126,7 @@ class NotOffered(ValueError):
     """What was typed is not an answer; the text says what is."""
 
 
-class Answers:
+class TypedAnswers:
     """What can be typed, and what it means. A no must be said: a slip of the fingers is neither a yes nor a no."""
 
     def __init__(self, choices: tuple[str, ...]) -> None:
@@ -208,13 +208,13 @@ def _free(taken: set[str], *ways: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(word for way in free for word in way)
 
 
-def title_of(asked: Asked, place: str) -> str:
+def title_of(asked: StepQuestion, place: str) -> str:
     """With the place of the step: those of workflows inside and of the items of a batch look alike else."""
     step = place.rpartition("/")[2].partition("[")[0]
     return place + asked.title.removeprefix(step) if asked.title.startswith(step) else f"{place}: {asked.title}"
 
 
-def text_of(asked: Asked) -> str:
+def text_of(asked: StepQuestion) -> str:
     """All that is answered, to the letter."""
     parts = [exact(asked.detail), whole_input(asked.values) if asked.values else ""]
     return "\n".join(part for part in parts if part)

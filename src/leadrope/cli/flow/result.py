@@ -44,7 +44,7 @@ OUTPUT = click.option(
 )
 
 
-class Command(click.Command):
+class FlowCommand(click.Command):
     """Whoever reads JSON gets an object also from a workflow that could not be started."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -233,12 +233,12 @@ def explain(
 def _explained(call: ToolCall, facts: Facts, workspace: str) -> Facts:
     """With what this machine says about programs, git's settings and folders. No host name is looked up."""
     from leadrope.providers.claude_code.env import passed_on  # noqa: PLC0415  # only for this command
-    from leadrope.runtime.gate.machine_facts import Surroundings  # noqa: PLC0415  # only for this command
+    from leadrope.runtime.gate.machine_facts import MachineFacts  # noqa: PLC0415  # only for this command
 
     # A GIT_ASKPASS of the terminal (VS Code sets one) does not reach an agent, and must not decide here either.
     config = configs.load(_environ())
     env = passed_on(os.environ, config.forward_env, default_home=Path.home())
-    around = Surroundings(workspace=(workspace,), env=env)
+    around = MachineFacts(workspace=(workspace,), env=env)
     if call.name == "WebFetch" or not around.takes_time(call):
         return around.at_hand(facts)
     return asyncio.run(around.looked_up(call, facts))

@@ -26,7 +26,7 @@ def decide(file: str, *, show: bool, forget: bool, yes: bool) -> int:
         click.echo("forgotten" if known else "there was nothing to forget")
         return 0
     loaded = library.load(path, leadrope_home=own)
-    asked = access_requests.Asked(
+    asked = access_requests.AccessRequest(
         access=access_requests.asked_by(loaded.workflow, workspace=Path.cwd(), environ=os.environ, leadrope_home=own),
         inputs={one.name: one.env for one in loaded.workflow.inputs if one.env},
     )

@@ -42,7 +42,7 @@ MAX_RECORDS = 50_000
 _NOT_XML = regex("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class CiReport(msgspec.Struct, frozen=True, kw_only=True):
     """All that the three forms tell, cleaned of keys and of what an eye cannot see."""
 
     title: str
@@ -55,7 +55,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     tools: int = 0
     asked: int = 0
     denials: tuple[str, ...] = ()
-    files: tuple[diff.FileChange, ...] = ()
+    files: tuple[diff.FileDiff, ...] = ()
     text: str = ""
     error: str = ""
     hint: str = ""
@@ -71,14 +71,14 @@ def report(
     *,
     demands: Demands = Demands(),  # noqa: B008  # frozen
     cwd: str = "",
-) -> Report:
+) -> CiReport:
     """From a result and, where there are some, its events; `demands` as for the exit code."""
     story = Story(records)
     error = result.error
     code = exit_code(result, demands)
     why = explain(result, demands)
     asked_for_schema = result.output_rung is not None
-    return Report(
+    return CiReport(
         title=_line(title, 120) or result.run_id,
         run_id=result.run_id,
         result=result,
@@ -100,11 +100,11 @@ def report(
     )
 
 
-def of_run(info: RunInfo, result: RunResult, records: Iterable[Recorded] = ()) -> Report:
+def of_run(info: RunInfo, result: RunResult, records: Iterable[Recorded] = ()) -> CiReport:
     return report(info.title, result, records, cwd=info.cwd)
 
 
-class Job:
+class CiJob:
     """The CI job around one run: what the run prints is fenced, and what happened is kept for the report.
 
     with Job(environ, is_ci=True, output="text", junit_file=None) as job:
@@ -165,7 +165,7 @@ def fence(token: str | None = None) -> tuple[str, str]:
     return f"::stop-commands::{token}", f"::{token}::"
 
 
-def commands(found: Report) -> list[str]:
+def commands(found: CiReport) -> list[str]:
     """Workflow commands: the failure, then warnings and denials."""
     lines = []
     if not found.is_ok:
@@ -193,7 +193,7 @@ def _property(text: str) -> str:
 # -- the job's summary -----------------------------------------------------------------------------------------------
 
 
-def summary(found: Report) -> str:
+def summary(found: CiReport) -> str:
     """Markdown. Texts of the run stand in code blocks: a picture in an answer would else be fetched by who reads it."""
     result = found.result
     mark = "✅" if found.is_ok else "❌"
@@ -241,7 +241,7 @@ def _block(text: str) -> str:
 # -- JUnit -----------------------------------------------------------------------------------------------------------
 
 
-def junit(found: Report) -> str:
+def junit(found: CiReport) -> str:
     """One suite: the run, and its output against the schema where one was asked for."""
     result = found.result
     is_failure = not found.is_ok and result.outcome not in ("stopped", "parked")
@@ -303,7 +303,7 @@ def is_github(environ: Mapping[str, str]) -> bool:
     return environ.get("GITHUB_ACTIONS") == "true"
 
 
-def write(found: Report, environ: Mapping[str, str], out: TextIO, *, junit_file: str | None = None) -> None:
+def write(found: CiReport, environ: Mapping[str, str], out: TextIO, *, junit_file: str | None = None) -> None:
     """Annotations to `out` and the summary to its file, where this is GitHub; the JUnit file where one was named."""
     if is_github(environ):
         out.writelines(line + "\n" for line in commands(found))

@@ -58,7 +58,7 @@ LEAST_FREE = 8 * 1024 * 1024
 """Bytes on the disk of the store; a demo takes a fraction of one."""
 
 
-class Scene(msgspec.Struct, frozen=True, kw_only=True):
+class DemoScene(msgspec.Struct, frozen=True, kw_only=True):
     """A scratch place on this machine: the agent's home and the repository it works in."""
 
     repository: Path
@@ -114,7 +114,7 @@ def _open_page(run_id: str, screen: Screen) -> None:
 
 
 @contextmanager
-def scene() -> Iterator[Scene]:
+def scene() -> Iterator[DemoScene]:
     """A repository with a bug, and an environment with nothing of the user's in it. Both are gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="leadrope-demo-", ignore_cleanup_errors=True) as folder:
         root = Path(real_path(folder))
@@ -131,7 +131,7 @@ def scene() -> Iterator[Scene]:
             "XDG_CONFIG_HOME": str(root / "home" / ".config"),
         }
         _make_repository(repository, environ)
-        yield Scene(repository=repository, environ=environ)
+        yield DemoScene(repository=repository, environ=environ)
 
 
 def _make_repository(folder: Path, environ: Mapping[str, str]) -> None:
@@ -143,7 +143,7 @@ def _make_repository(folder: Path, environ: Mapping[str, str]) -> None:
         subprocess.run([git, *words], cwd=folder, env=dict(environ), check=True, capture_output=True, timeout=30)
 
 
-def _store_of(place: Scene) -> tuple[Mapping[str, str], str]:
+def _store_of(place: DemoScene) -> tuple[Mapping[str, str], str]:
     """Where the run is kept: the user's store, or a scratch one with the reason if that cannot be written."""
     mine = dict(os.environ)
     try:
@@ -157,7 +157,7 @@ def _store_of(place: Scene) -> tuple[Mapping[str, str], str]:
     return mine, ""
 
 
-async def _play(place: Scene, binary: str, answer: bool | None, screen: Screen) -> tuple[int, str]:
+async def _play(place: DemoScene, binary: str, answer: bool | None, screen: Screen) -> tuple[int, str]:
     style = screen.style
     environ, problem = _store_of(place)
     for line in (piece for told in _OPENING for piece in textwrap.wrap(told, screen.width)):
@@ -206,7 +206,7 @@ async def _play(place: Scene, binary: str, answer: bool | None, screen: Screen) 
     return code, "" if problem else result.run_id
 
 
-def _keep_changes(place: Scene) -> run_session_ui.Ending:
+def _keep_changes(place: DemoScene) -> run_session_ui.Ending:
     """For `runs diff`: the repository itself is gone in a moment."""
 
     async def keep(service: Service, run_id: str, result: RunResult, width: int) -> list[str]:
@@ -228,7 +228,7 @@ def _approver(screen: Screen, answer: bool | None) -> Iterator[Approver]:
         yield someone
 
 
-def _closing(screen: Screen, place: Scene, result: RunResult, *, nobody: bool, problem: str) -> None:
+def _closing(screen: Screen, place: DemoScene, result: RunResult, *, nobody: bool, problem: str) -> None:
     style = screen.style
     screen.line()
     changes = _diff(place.repository)

@@ -227,7 +227,7 @@ def _reported(
     """The same run, and afterwards its report for the CI service; also where it could not be started."""
     from leadrope.cli.run import ci  # noqa: PLC0415  # only --ci and --junit need it
 
-    job = ci.Job(environ, is_ci=bool(given["ci"]), output=given["output"] or "text", junit_file=given["junit"])
+    job = ci.CiJob(environ, is_ci=bool(given["ci"]), output=given["output"] or "text", junit_file=given["junit"])
     title = redactor_of(request, environ).clean(given["title"] or request.prompt)
     told: dict[str, Any] = {"demands": _demands(given, request), "cwd": request.cwd or str(Path.cwd())}
     try:

@@ -119,10 +119,13 @@ def has_store() -> bool:
 @command.command("list")
 @click.option("--open", "is_open", is_flag=True, help="Only runs that have not ended.")
 @click.option(
-    "--state", type=flags.Word(get_args(State)), metavar="WORD", help=f"One of: {', '.join(get_args(State))}."
+    "--state", type=flags.WordChoice(get_args(State)), metavar="WORD", help=f"One of: {', '.join(get_args(State))}."
 )
 @click.option(
-    "--outcome", type=flags.Word(get_args(Outcome)), metavar="WORD", help=f"One of: {', '.join(get_args(Outcome))}."
+    "--outcome",
+    type=flags.WordChoice(get_args(Outcome)),
+    metavar="WORD",
+    help=f"One of: {', '.join(get_args(Outcome))}.",
 )
 @click.option("--label", metavar="KEY=VALUE", help="Only runs with this label.")
 @click.option("--here", is_flag=True, help="Only runs of this folder.")

@@ -29,7 +29,7 @@ Spent = tuple[str, str, dict[str, str], float, CostLabel, int, str | None]
 """Day, model, labels, cost and what to call it, tokens, outcome: a row of the store."""
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
+class StatsBar(msgspec.Struct, frozen=True, kw_only=True):
     """One bar."""
 
     name: str
@@ -40,14 +40,14 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int = 0
 
 
-def lines(rows: Iterable[Spent], by: str) -> list[Line]:
+def lines(rows: Iterable[Spent], by: str) -> list[StatsBar]:
     """Summed by `day`, `model` or `label:KEY`; days in their order, all else by what it cost."""
     key = by.removeprefix("label:")
-    found: dict[str, Line] = {}
+    found: dict[str, StatsBar] = {}
     for day, model, labels, cost, label, tokens, outcome in rows:
         name = day if by == "day" else (model or "(not known)") if by == "model" else labels.get(key, "(none)")
-        old = found.get(name) or Line(name=name)
-        found[name] = Line(
+        old = found.get(name) or StatsBar(name=name)
+        found[name] = StatsBar(
             name=name,
             runs=old.runs + 1,
             succeeded=old.succeeded + (outcome in ("succeeded", "degraded")),
@@ -60,8 +60,8 @@ def lines(rows: Iterable[Spent], by: str) -> list[Line]:
     return sorted(found.values(), key=lambda line: (-line.cost_usd, -line.tokens, line.name))
 
 
-def total(found: Sequence[Line]) -> Line:
-    return Line(
+def total(found: Sequence[StatsBar]) -> StatsBar:
+    return StatsBar(
         name="all",
         runs=sum(line.runs for line in found),
         succeeded=sum(line.succeeded for line in found),
@@ -71,7 +71,7 @@ def total(found: Sequence[Line]) -> Line:
     )
 
 
-def _with_gaps(found: dict[str, Line]) -> list[Line]:
+def _with_gaps(found: dict[str, StatsBar]) -> list[StatsBar]:
     if not found:
         return []
     first, last = date.fromisoformat(min(found)), date.fromisoformat(max(found))
@@ -79,7 +79,7 @@ def _with_gaps(found: dict[str, Line]) -> list[Line]:
     if count > MAX_GAPS:
         return [found[name] for name in sorted(found)]
     days = ((first + timedelta(days=at)).isoformat() for at in range(count))
-    return [found.get(day) or Line(name=day) for day in days]
+    return [found.get(day) or StatsBar(name=day) for day in days]
 
 
 def bar(share: float, width: int) -> str:
@@ -96,7 +96,7 @@ def bar(share: float, width: int) -> str:
 
 
 def plot(
-    found: Sequence[Line], *, width: int, measure: str = "cost", style: Style | None = None, bars: bool = True
+    found: Sequence[StatsBar], *, width: int, measure: str = "cost", style: Style | None = None, bars: bool = True
 ) -> list[str]:
     """A line each and their sum, with bars as wide as there is room for; without them it is a table for programs."""
     style = style or Style(enabled=False)
@@ -119,7 +119,7 @@ def plot(
     return shown
 
 
-def _narrow(found: Sequence[Line]) -> list[str]:
+def _narrow(found: Sequence[StatsBar]) -> list[str]:
     """The same figures in columns that are only as wide as they must be."""
     rows = [(money(line.cost_usd), tokens(line.tokens), f"{line.succeeded}/{line.runs} ok") for line in found]
     wide = [max(len(row[at]) for row in rows) for at in range(3)]
@@ -147,7 +147,7 @@ def tokens(count: int) -> str:
     raise AssertionError(count)
 
 
-def _runs(line: Line) -> str:
+def _runs(line: StatsBar) -> str:
     failed = line.runs - line.succeeded
     return f"{'run ' if line.runs == 1 else 'runs'}" + (f", {failed} not ok" if failed else "")
 

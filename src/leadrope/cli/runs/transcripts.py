@@ -177,14 +177,14 @@ def _subagents(folder: Folder, name: str) -> list[str]:
     ]
 
 
-def _described(folder: Folder, name: str) -> session_file.AgentFile:
+def _described(folder: Folder, name: str) -> session_file.SubagentFile:
     """A subagent's file with what lies beside it; the note may be missing or of another version."""
     note = _AgentNote()
     path = Path(name)
     with contextlib.suppress(OSError, errors.UnsafeFile, *unreadable.ERRORS):
         raw = folder.read_bytes(str(path.with_suffix(".meta.json")), most=_MOST_NOTE)
         note = msgspec.json.decode(raw, type=_AgentNote)
-    return session_file.AgentFile(
+    return session_file.SubagentFile(
         agent_id=path.stem.removeprefix("agent-"),
         call_id=note.tool_use_id,
         description=note.description,

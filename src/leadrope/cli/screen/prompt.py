@@ -63,7 +63,7 @@ ESCAPE = "\x1b"
 _READ_BYTES = 4096
 
 
-class Line:
+class LineEditor:
     """The text, the cursor and the history: keys in, a changed line out."""
 
     def __init__(self, history: list[str], text: str = "", *, is_edited: bool = False, can_leave: bool = False) -> None:
@@ -217,7 +217,7 @@ class Prompt:
 
     async def read(self, label: str) -> str:
         """One line. EOFError for Ctrl-D on an empty one or a closed terminal, KeyboardInterrupt for Ctrl-C."""
-        line = Line(self.history)
+        line = LineEditor(self.history)
         done = await self._typed_into(line, label)
         if done == "eof":
             raise EOFError
@@ -229,7 +229,7 @@ class Prompt:
 
     async def edit(self, label: str, text: str, *, can_leave: bool = False) -> tuple[str, bool]:
         """A text that is there already; False with it if Ctrl-X asked for an editor. Raises as `read` does."""
-        line = Line([], text, is_edited=True, can_leave=can_leave)
+        line = LineEditor([], text, is_edited=True, can_leave=can_leave)
         done = await self._typed_into(line, label)
         if done == "eof":
             raise EOFError
@@ -237,7 +237,7 @@ class Prompt:
             raise KeyboardInterrupt(line.text)
         return line.text, done != "editor"
 
-    async def _typed_into(self, line: Line, label: str) -> Done:
+    async def _typed_into(self, line: LineEditor, label: str) -> Done:
         keys, self._ahead = self._ahead, ""
         self._set(raw=True)
         self._write("\x1b[?2004h")
@@ -257,7 +257,7 @@ class Prompt:
             self._restore()
         return done
 
-    def _draw(self, label: str, line: Line) -> None:
+    def _draw(self, label: str, line: LineEditor) -> None:
         columns = max(20, self._columns())
         shown = line.text.replace("\n", "↵").replace("\t", " ")
         whole = width_of(label) + width_of(shown)

@@ -42,17 +42,17 @@ LOW_SPACE = 200 * 1024**2
 """Bytes. The transcripts and events of a long run take tens of megabytes."""
 
 
-class Check(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class DoctorCheck(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     status: Status
     message: str
     hint: str | None = None
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     ok: bool
-    checks: tuple[Check, ...]
+    checks: tuple[DoctorCheck, ...]
 
 
 @click.command("doctor", short_help="Check the installation, and say what to do.")
@@ -75,11 +75,11 @@ def command(*, output: str) -> int:
     return 0 if report.ok else 1
 
 
-async def examine(environ: Mapping[str, str], show: Callable[[Check], None] = lambda _: None) -> Report:
+async def examine(environ: Mapping[str, str], show: Callable[[DoctorCheck], None] = lambda _: None) -> DoctorReport:
     """Try everything; `show` gets each check as soon as it is done, because some of them take seconds."""
-    checks: list[Check] = []
+    checks: list[DoctorCheck] = []
 
-    def done(check: Check) -> None:
+    def done(check: DoctorCheck) -> None:
         checks.append(check)
         show(check)
 
@@ -98,24 +98,26 @@ async def examine(environ: Mapping[str, str], show: Callable[[Check], None] = la
         done(await _credential(binary, config, environ, settings))
     done(await _sandbox(rules))
     done(commands(command_domain.look(rules.blocked_programs)))
-    return Report(version=__version__, ok=all(c.status != "failed" for c in checks), checks=tuple(checks))
+    return DoctorReport(version=__version__, ok=all(c.status != "failed" for c in checks), checks=tuple(checks))
 
 
-def python(version: tuple[int, ...] = sys.version_info[:3]) -> Check:
+def python(version: tuple[int, ...] = sys.version_info[:3]) -> DoctorCheck:
     shown = ".".join(map(str, version))
     if version >= OLDEST_PYTHON:
-        return Check(name="python", status="ok", message=shown)
-    return Check(name="python", status="failed", message=f"{shown} is too old", hint="Install Python 3.11 or newer.")
+        return DoctorCheck(name="python", status="ok", message=shown)
+    return DoctorCheck(
+        name="python", status="failed", message=f"{shown} is too old", hint="Install Python 3.11 or newer."
+    )
 
 
-def system(name: str = sys.platform) -> Check:
+def system(name: str = sys.platform) -> DoctorCheck:
     shown = f"{platform.system()} {platform.release()} ({platform.machine()})"
     if name == "linux":
-        return Check(name="platform", status="ok", message=shown)
-    return Check(name="platform", status="warning", message=f"{shown}: leadrope is tested on Linux only")
+        return DoctorCheck(name="platform", status="ok", message=shown)
+    return DoctorCheck(name="platform", status="warning", message=f"{shown}: leadrope is tested on Linux only")
 
 
-def _home(environ: Mapping[str, str]) -> tuple[dict[str, str], Check]:
+def _home(environ: Mapping[str, str]) -> tuple[dict[str, str], DoctorCheck]:
     try:
         folder = home.ensure(home.leadrope_home(environ))
         with tempfile.TemporaryFile(dir=folder):
@@ -124,11 +126,11 @@ def _home(environ: Mapping[str, str]) -> tuple[dict[str, str], Check]:
             database.try_(database.path_in(folder), migrations())
         return home.load_env(folder), _room(folder, background.free_bytes(folder))
     except errors.LeadropeError as error:
-        return {}, Check(name="home", status="failed", message=error.message, hint=error.hint)
+        return {}, DoctorCheck(name="home", status="failed", message=error.message, hint=error.hint)
     except OSError as error:
         return (
             {},
-            Check(
+            DoctorCheck(
                 name="home",
                 status="failed",
                 message=f"{error.filename or 'LEADROPE_HOME'} cannot be written: {error.strerror}",
@@ -137,38 +139,38 @@ def _home(environ: Mapping[str, str]) -> tuple[dict[str, str], Check]:
         )
 
 
-def _room(folder: Path, free: int) -> Check:
+def _room(folder: Path, free: int) -> DoctorCheck:
     """Runs, sessions and logs are written there for as long as a run lasts."""
     told = f"{free / 1024**3:.1f} GiB" if free >= 1024**3 else f"{free // 1024**2} MiB"
     hint = "Free some space, run `leadrope runs prune`, or set LEADROPE_HOME to a folder on another disk."
     if free < background.LEAST_FREE:
-        return Check(name="home", status="failed", message=f"{folder}: the disk is full ({told} free)", hint=hint)
+        return DoctorCheck(name="home", status="failed", message=f"{folder}: the disk is full ({told} free)", hint=hint)
     if free < LOW_SPACE:
-        return Check(name="home", status="warning", message=f"{folder} is writable; only {told} free", hint=hint)
-    return Check(name="home", status="ok", message=f"{folder} is writable, {told} free")
+        return DoctorCheck(name="home", status="warning", message=f"{folder} is writable; only {told} free", hint=hint)
+    return DoctorCheck(name="home", status="ok", message=f"{folder} is writable, {told} free")
 
 
-def configuration(environ: Mapping[str, str]) -> tuple[configs.Config, Check]:
+def configuration(environ: Mapping[str, str]) -> tuple[configs.Config, DoctorCheck]:
     try:
         path = home.config_file(environ)
         config = configs.load(environ)
         settings.read(config.service, config.budgets, config.source)
         settings.check_others(config)
     except errors.LeadropeError as error:
-        return configs.Config(), Check(name="config", status="failed", message=error.message, hint=error.hint)
+        return configs.Config(), DoctorCheck(name="config", status="failed", message=error.message, hint=error.hint)
     here = Path(os.path.realpath("."))
     for missing in config_paths.missing(config, environ, here):
-        return config, Check(name="config", status="failed", message=missing.message, hint=missing.hint)
+        return config, DoctorCheck(name="config", status="failed", message=missing.message, hint=missing.hint)
     wrong = [entry for entry in saved_agents.listing(config, environ, here) if entry.problems]
     if own := [entry for entry in wrong if entry.origin == "config"]:
         more = f" (and {len(own) - 1} more; see `leadrope agents check`)" if len(own) > 1 else ""
         told = f"the agent {own[0].name} cannot be used: {own[0].problems[0]}{more}"
-        return config, Check(name="config", status="failed", message=told, hint=own[0].problems[0].hint)
+        return config, DoctorCheck(name="config", status="failed", message=told, hint=own[0].problems[0].hint)
     what = f"{path} is valid" if path.exists() else f"none ({path} does not exist); defaults hold"
-    return config, Check(name="config", status="ok", message=what)
+    return config, DoctorCheck(name="config", status="ok", message=what)
 
 
-def effective_policy(environ: Mapping[str, str]) -> tuple[EffectivePolicy, Check]:
+def effective_policy(environ: Mapping[str, str]) -> tuple[EffectivePolicy, DoctorCheck]:
     """As a run that is started in this folder would have it. Without one that can be used nothing starts."""
     try:
         found = sources.gather(
@@ -176,27 +178,27 @@ def effective_policy(environ: Mapping[str, str]) -> tuple[EffectivePolicy, Check
         )
         rules = found.effective()
     except errors.LeadropeError as error:
-        return EffectivePolicy(sandbox="preferred"), Check(
+        return EffectivePolicy(sandbox="preferred"), DoctorCheck(
             name="policy", status="failed", message=error.message, hint=error.hint
         )
     names = ", ".join(dict.fromkeys(layer.name for layer in found.layers))
     hint = "; ".join(found.notices) or None
-    return rules, Check(name="policy", status="warning" if hint else "ok", message=f"layers: {names}", hint=hint)
+    return rules, DoctorCheck(name="policy", status="warning" if hint else "ok", message=f"layers: {names}", hint=hint)
 
 
-async def _program(config: configs.Config, environ: Mapping[str, str]) -> tuple[str | None, Check]:
+async def _program(config: configs.Config, environ: Mapping[str, str]) -> tuple[str | None, DoctorCheck]:
     chosen = config.run.binary if isinstance(config.run.binary, str) else None
     found = await locate.check_cli(chosen, environ)
     low, high = (".".join(map(str, number)) for number in (locate.MINIMUM, locate.BELOW))
     if found.path is None or not found.supported:
         hint = f"leadrope works with {low} up to, not including, {high}. {locate.install_hint()}"
         message = (found.reason or "not found").split("\n")[0]
-        return None, Check(name="agent", status="failed", message=message, hint=hint)
+        return None, DoctorCheck(name="agent", status="failed", message=message, hint=hint)
     shown = f"Claude Code {found.version} ({found.path})"
     if found.tested:
-        return found.path, Check(name="agent", status="ok", message=f"{shown}, tested")
+        return found.path, DoctorCheck(name="agent", status="ok", message=f"{shown}, tested")
     tested = ", ".join(locate.TESTED)
-    return found.path, Check(
+    return found.path, DoctorCheck(
         name="agent",
         status="warning",
         message=f"{shown} is in the supported range, but not tested",
@@ -204,21 +206,23 @@ async def _program(config: configs.Config, environ: Mapping[str, str]) -> tuple[
     )
 
 
-async def _gate(binary: str, environ: Mapping[str, str]) -> Check:
+async def _gate(binary: str, environ: Mapping[str, str]) -> DoctorCheck:
     try:
         wrong = await gate_trial.try_gate("claude-code", binary, environ)
     except errors.LeadropeError as error:
-        return Check(name="gate", status="failed", message=error.message, hint=error.hint)
+        return DoctorCheck(name="gate", status="failed", message=error.message, hint=error.hint)
     if wrong is None:
-        return Check(name="gate", status="ok", message="a denied command did not run (tried with a scripted model)")
-    return Check(
+        return DoctorCheck(
+            name="gate", status="ok", message="a denied command did not run (tried with a scripted model)"
+        )
+    return DoctorCheck(
         name="gate", status="failed", message=wrong, hint=f"Install a tested version: {', '.join(locate.TESTED)}."
     )
 
 
 async def _credential(
     binary: str, config: configs.Config, environ: Mapping[str, str], settings: Mapping[str, str]
-) -> Check:
+) -> DoctorCheck:
     """Looks where a run would look. The value itself is never shown."""
     user_home = home.user_home(environ)
     billing = config.run.billing if isinstance(config.run.billing, str) else "subscription"
@@ -232,11 +236,11 @@ async def _credential(
             settings=settings,
         )
     except errors.LeadropeError as error:
-        return Check(name="credential", status="failed", message=error.message, hint=error.hint)
+        return DoctorCheck(name="credential", status="failed", message=error.message, hint=error.hint)
     used = found.used()
     masked = f" {used.masked}" if used.masked else ""
     status: Status = "warning" if found.notices else "ok"
-    return Check(
+    return DoctorCheck(
         name="credential",
         status=status,
         message=f"{used.source}{masked}; billing: {used.billing}",
@@ -244,7 +248,7 @@ async def _credential(
     )
 
 
-async def _sandbox(rules: EffectivePolicy) -> Check:
+async def _sandbox(rules: EffectivePolicy) -> DoctorCheck:
     """Which walls a run gets here. Installed is not enough: a box is built and something is ended in it."""
     is_model_only = rules.network_reach == "model-only"
     is_required = rules.sandbox == "required" or is_model_only
@@ -257,7 +261,7 @@ async def _sandbox(rules: EffectivePolicy) -> Check:
     ]
     hint = f"On Debian: apt install {' '.join(missing)}" if missing else None
     if "bubblewrap" in missing:
-        return Check(
+        return DoctorCheck(
             name="sandbox",
             status=without,
             message=f"bubblewrap not found: {fate}, and mode sandboxed is refused",
@@ -265,13 +269,13 @@ async def _sandbox(rules: EffectivePolicy) -> Check:
         )
     found = await availability.available()
     if not found.ok:
-        return Check(name="sandbox", status=without, message=f"{fate}; {found.say()}", hint=found.hint)
+        return DoctorCheck(name="sandbox", status=without, message=f"{fate}; {found.say()}", hint=found.hint)
     if rules.sandbox == "off" and not is_model_only:
         turned = f"runs have no sandbox: the policy ({rules.layer_of('sandbox')}) switches it off; {found.say()}"
-        return Check(name="sandbox", status="warning", message=turned, hint=hint)
+        return DoctorCheck(name="sandbox", status="warning", message=turned, hint=hint)
     status: Status = "ok" if found.model_only and found.forwards else without if is_model_only else "warning"
     reach = ", network model-only" if is_model_only else ""
-    return Check(
+    return DoctorCheck(
         name="sandbox",
         status=status,
         message=f"runs have a sandbox ({rules.sandbox_level}{reach}); {found.say()}",
@@ -279,16 +283,16 @@ async def _sandbox(rules: EffectivePolicy) -> Check:
     )
 
 
-def commands(domain: command_domain.Domain) -> Check:
+def commands(domain: command_domain.Domain) -> DoctorCheck:
     """Can a command that was approved reach into the agent that runs it?"""
     if not domain.missing:
         message = f"commands cannot reach into the agent that runs them (Landlock version {domain.version})"
-        return Check(name="commands", status="ok", message=message)
+        return DoctorCheck(name="commands", status="ok", message=message)
     hint = (
         "Needed are Linux 5.19 or newer with Landlock switched on, bash, and perl or python3 in the system's folders."
         " Until then an approved command can write to the agent's input; leadrope ends the run when it notices."
     )
-    return Check(
+    return DoctorCheck(
         name="commands",
         status="warning",
         message=f"commands are not kept apart from the agent that runs them: {domain.missing}",
@@ -296,7 +300,7 @@ def commands(domain: command_domain.Domain) -> Check:
     )
 
 
-def _print(check: Check, screen: Screen) -> None:
+def _print(check: DoctorCheck, screen: Screen) -> None:
     style = screen.style
     marks = {"ok": style.good("✓"), "warning": style.warn("!"), "failed": style.bad("✗")}
     is_narrow = screen.width < NARROW

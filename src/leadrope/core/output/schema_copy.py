@@ -38,7 +38,7 @@ _QUANTIFIER = regex(r"\{\d+(?:,\d*)?\}")
 _ESCAPED = frozenset("dDwWsSbBtnrfv0^$\\.*+?()[]{}|/")
 
 
-class Copy(msgspec.Struct, frozen=True, kw_only=True):
+class SchemaCopy(msgspec.Struct, frozen=True, kw_only=True):
     document: dict[str, Any]
     is_wrapped: bool
 
@@ -49,7 +49,7 @@ class Copy(msgspec.Struct, frozen=True, kw_only=True):
         return value
 
 
-def copy_of(schema: Schema) -> Copy:
+def copy_of(schema: Schema) -> SchemaCopy:
     copying = _Copying(schema, is_lossy=False)
     copy = copying.copy()
     # What was left out below `not`, `if` or `oneOf` would turn their verdicts around.
@@ -85,7 +85,7 @@ class _Copying:
             "else": self._turning,
         }
 
-    def copy(self) -> Copy:
+    def copy(self) -> SchemaCopy:
         flat = self._schema.flat
         root = self._node(flat.root)
         defs = {name: self._node(node) for name, node in flat.defs.items()}
@@ -103,7 +103,7 @@ class _Copying:
                 where = f" `{WRAPPED_IN}`" if is_wrapped else ""
                 told = f"The answer{where} must fit this JSON Schema: {whole}"
                 root = {**root, "description": "\n".join(filter(None, (root.get("description"), told)))}
-        return Copy(document={**root, "$defs": defs} if defs else root, is_wrapped=is_wrapped)
+        return SchemaCopy(document={**root, "$defs": defs} if defs else root, is_wrapped=is_wrapped)
 
     def _node(self, node: Any) -> Any:
         if not isinstance(node, dict):

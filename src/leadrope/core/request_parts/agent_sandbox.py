@@ -28,7 +28,7 @@ class SandboxNetwork(_Settings, frozen=True, kw_only=True):
     socks_proxy_port: int | UnsetType = UNSET
 
 
-class Sandbox(_Settings, frozen=True, kw_only=True):
+class AgentSandboxSettings(_Settings, frozen=True, kw_only=True):
     enabled: bool | UnsetType = UNSET
     auto_allow_bash_if_sandboxed: bool | UnsetType = UNSET
     excluded_commands: list[str] | UnsetType = UNSET
@@ -38,7 +38,7 @@ class Sandbox(_Settings, frozen=True, kw_only=True):
     enable_weaker_nested_sandbox: bool | UnsetType = UNSET
 
 
-SANDBOX_KEYS = Sandbox.__struct_encode_fields__
+SANDBOX_KEYS = AgentSandboxSettings.__struct_encode_fields__
 
 
 class AgentSandbox(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +65,7 @@ class AgentSandbox(msgspec.Struct, frozen=True, kw_only=True):
 def check(settings: Mapping[str, Any]) -> None:
     """BadValue for a key that the program does not know, or a value of another type."""
     try:
-        msgspec.convert(dict(settings), Sandbox)
+        msgspec.convert(dict(settings), AgentSandboxSettings)
     except msgspec.ValidationError as error:
         message, path = split(error)
         unknown = unknown_key(message)

@@ -18,7 +18,7 @@ from leadrope.core.result import RunResult
 from leadrope.core.tools import ToolCall, class_of, edited_path
 from leadrope.core.universal import types as u
 from leadrope.core.universal.types import UniversalEvent
-from leadrope.core.universal.writer import Open, Writer
+from leadrope.core.universal.writer import EnvelopeWriter, Open
 
 PROMPT = "prompt"
 """The code of a notice that holds what the agent was asked to do; our events have no word of their own for it."""
@@ -41,7 +41,7 @@ class Universal:
     """
 
     def __init__(self, session_id: str) -> None:
-        self._to = Writer(session_id)
+        self._to = EnvelopeWriter(session_id)
         self._fold = Fold(session_id)
         self._attempt = 1
         self._is_started = self._is_ended = False

@@ -26,7 +26,7 @@ class Open:
         self.pieces: list[str] = []
 
 
-class Writer:
+class EnvelopeWriter:
     """Collects the events of one session; `take` hands out those since the last time."""
 
     def __init__(self, session_id: str) -> None:

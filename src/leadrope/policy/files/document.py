@@ -48,7 +48,7 @@ class Problems(errors.BadConfig):
         self.problems = tuple(problems)
 
 
-class Document:
+class TomlDocument:
     """Parsed once for its values; parsed again, with every blank kept, only when a line is asked for."""
 
     def __init__(self, text: str, source: str) -> None:
@@ -66,7 +66,7 @@ class Document:
             raise Problems([FileProblem(file=source, message="is not TOML: it is nested too deeply")]) from None
 
     @classmethod
-    def read(cls, path: Path, shown: str | None = None, *, inside: Path | None = None) -> Document:
+    def read(cls, path: Path, shown: str | None = None, *, inside: Path | None = None) -> TomlDocument:
         """FileNotFoundError is the caller's matter; everything else that prevents reading is a problem.
 
         `inside`: a folder that an agent can write; no link may lead out of it.

@@ -49,7 +49,7 @@ class Example(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """The folder that the agent's shell is in; the workspace where it is left out."""
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class ExampleOutcome(msgspec.Struct, frozen=True, kw_only=True):
     example: Example
     verdict: Verdict
 
@@ -99,10 +99,10 @@ def check(example: Example) -> None:
     normal_mode(example.mode)
 
 
-def run(policy: EffectivePolicy, examples: Iterable[Example]) -> Sequence[Outcome]:
+def run(policy: EffectivePolicy, examples: Iterable[Example]) -> Sequence[ExampleOutcome]:
     """Each example with what the policy says to it."""
     return [
-        Outcome(
+        ExampleOutcome(
             example=example,
             verdict=decide(
                 Policy(mode=normal_mode(example.mode), workspace=(WORKSPACE,), rules=policy),

@@ -17,7 +17,7 @@ from leadrope import errors
 from leadrope.confined import names, real_path
 from leadrope.core.config import Agent, LimitDefaults
 from leadrope.policy.files import defaults, examples
-from leadrope.policy.files.document import Document, FileProblem, Key, Problems, inner_key, shown, suggest
+from leadrope.policy.files.document import FileProblem, Key, Problems, TomlDocument, inner_key, shown, suggest
 from leadrope.policy.files.examples import Example
 from leadrope.policy.resolve import EffectivePolicy, Layer, resolve, said, validate, with_defaults
 from leadrope.policy.schema import FILE_KEYS, McpRules, NetworkRules, PolicyRules
@@ -71,15 +71,15 @@ class UserFile(msgspec.Struct, frozen=True, kw_only=True):
 def read_policy(path: Path, *, try_examples: bool = True) -> PolicyFile:
     """A file given by the user for one run (`--policy FILE`). `try_examples=False` is for whoever runs them himself."""
     try:
-        document = Document.read(path)
+        document = TomlDocument.read(path)
     except FileNotFoundError:
         raise Problems([FileProblem(file=str(path), message="does not exist")]) from None
-    return _finished(Reader(try_examples=try_examples), document)
+    return _finished(PolicyReader(try_examples=try_examples), document)
 
 
 def parse_policy(text: str, source: str = "policy.toml") -> PolicyFile:
     """A policy as text; `include` is looked for beside `source`."""
-    return _finished(Reader(), Document(text, source))
+    return _finished(PolicyReader(), TomlDocument(text, source))
 
 
 def read_user(path: Path, *, try_examples: bool = True, sets_aside: bool = False) -> UserFile:
@@ -88,7 +88,7 @@ def read_user(path: Path, *, try_examples: bool = True, sets_aside: bool = False
     What is wrong is raised as a whole, or, if it `sets_aside` agents that cannot be used, without what is wrong there.
     """
     try:
-        document = Document.read(path)
+        document = TomlDocument.read(path)
     except FileNotFoundError:
         return UserFile(policy=PolicyFile(source=str(path)))
     policy, problems = _read_table(document, ("policy",), try_examples=try_examples)
@@ -109,30 +109,30 @@ def read_user(path: Path, *, try_examples: bool = True, sets_aside: bool = False
     return UserFile(policy=policy, agents=agents, names=names, broken=broken)
 
 
-def _read_table(document: Document, at: Key, *, try_examples: bool) -> tuple[PolicyFile, list[FileProblem]]:
-    reader = Reader(may_drop_defaults=True, try_examples=try_examples)
+def _read_table(document: TomlDocument, at: Key, *, try_examples: bool) -> tuple[PolicyFile, list[FileProblem]]:
+    reader = PolicyReader(may_drop_defaults=True, try_examples=try_examples)
     policy = reader.table(document, at)
     return policy, reader.all_problems(policy)
 
 
 def _read_agent(
-    document: Document, name: str, agent: Any, *, try_examples: bool
+    document: TomlDocument, name: str, agent: Any, *, try_examples: bool
 ) -> tuple[PolicyFile | None, list[FileProblem]]:
-    reader = Reader(may_drop_defaults=True, try_examples=try_examples)
+    reader = PolicyReader(may_drop_defaults=True, try_examples=try_examples)
     reader.agent(document, name, agent)
     if reader.problems or not isinstance(agent, dict) or "policy" not in agent:
         return None, reader.problems
     return _read_table(document, ("agents", name, "policy"), try_examples=try_examples)
 
 
-def _finished(reader: Reader, document: Document) -> PolicyFile:
+def _finished(reader: PolicyReader, document: TomlDocument) -> PolicyFile:
     reader.only_policy(document)
     policy = reader.table(document, ("policy",))
     reader.finish(policy)
     return policy
 
 
-class Reader:
+class PolicyReader:
     """Collects every problem before it refuses, so that one look at the message is enough."""
 
     def __init__(
@@ -158,7 +158,7 @@ class Reader:
         if problems := self.all_problems(policy):
             raise Problems(problems)
 
-    def only_policy(self, document: Document) -> None:
+    def only_policy(self, document: TomlDocument) -> None:
         for key in document.data:
             if key == "policy":
                 continue
@@ -166,7 +166,7 @@ class Reader:
             hint = "Put it below a line [policy]." if is_ours else suggest(key, ("policy",))
             self.problems.append(document.problem((key,), "is not a known key of a policy file", hint))
 
-    def agent(self, document: Document, name: str, given: Any) -> None:
+    def agent(self, document: TomlDocument, name: str, given: Any) -> None:
         """What `[agents.NAME]` holds beside its policy; the values themselves are checked when the agent is used."""
         if not isinstance(given, dict):
             hint = f"Write [agents.{name}] on a line of its own."
@@ -183,7 +183,7 @@ class Reader:
             meant = suggest(unknown[1], known.__struct_fields__) if unknown else None
             self.problems.append(document.problem(where, told, meant))
 
-    def table(self, document: Document, at: Key) -> PolicyFile:
+    def table(self, document: TomlDocument, at: Key) -> PolicyFile:
         table = document.table(at)
         if not isinstance(table, dict):
             self.problems.append(document.problem(at, "is not a table", f"Write [{shown(at)}] on a line of its own."))
@@ -210,7 +210,7 @@ class Reader:
 
     # -- rules ----------------------------------------------------------------------------------------------------
 
-    def _rules(self, document: Document, at: Key, table: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    def _rules(self, document: TomlDocument, at: Key, table: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         """Each usable rule, one by one: the decoder alone would stop at the first that is not."""
         for key, value in table.items():
             if key in FILE_KEYS:
@@ -226,7 +226,7 @@ class Reader:
                 yield key, value
 
     def _refused(
-        self, document: Document, at: Key, key: str, value: Any, error: msgspec.ValidationError
+        self, document: TomlDocument, at: Key, key: str, value: Any, error: msgspec.ValidationError
     ) -> FileProblem:
         message, inner = inner_key(error)
         unknown = _UNKNOWN.fullmatch(message)
@@ -239,7 +239,7 @@ class Reader:
             named = named[part]
         return document.problem((*at, *inner), _in_words(message, inner), _hint(inner, message, named))
 
-    def _defaults(self, document: Document, at: Key, table: dict[str, Any]) -> bool:
+    def _defaults(self, document: TomlDocument, at: Key, table: dict[str, Any]) -> bool:
         wanted = table.get("defaults", True)
         key = (*at, "defaults")
         if not isinstance(wanted, bool):
@@ -254,7 +254,7 @@ class Reader:
 
     # -- examples and includes --------------------------------------------------------------------------------------
 
-    def _examples(self, document: Document, at: Key, given: Any) -> Iterator[tuple[Example, FileProblem]]:
+    def _examples(self, document: TomlDocument, at: Key, given: Any) -> Iterator[tuple[Example, FileProblem]]:
         key = (*at, "examples")
         if not isinstance(given, list):
             how = f"Begin each with a line [[{shown(key)}]]."
@@ -281,14 +281,14 @@ class Reader:
                 # The line is looked up when it is needed: a policy that holds pays nothing for it.
                 yield example, FileProblem(file=document.source, where=shown(here), message="")
 
-    def _included(self, document: Document, at: Key, given: Any) -> Iterator[tuple[int, str]]:
+    def _included(self, document: TomlDocument, at: Key, given: Any) -> Iterator[tuple[int, str]]:
         key = (*at, "include")
         if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
             self.problems.append(document.problem(key, "is not a list of files", 'Write include = ["other.toml"].'))
             return
         yield from enumerate(given)
 
-    def _include(self, document: Document, key: Key, name: str) -> PolicyFile:
+    def _include(self, document: TomlDocument, key: Key, name: str) -> PolicyFile:
         nothing = PolicyFile(source=name)
         here = Path(real_path(document.source))
         path = Path(real_path(here.parent / name))
@@ -309,7 +309,7 @@ class Reader:
                 self.problems.append(document.problem(key, f"more than {MAX_INCLUDES} files are included"))
             return nothing
         try:
-            inner = Document.read(path, inside=self._inside)
+            inner = TomlDocument.read(path, inside=self._inside)
         except FileNotFoundError:
             close = suggest(Path(name).name, _other_files(path.parent, here))
             self.problems.append(document.problem(key, f"{path} does not exist", close))
@@ -350,12 +350,12 @@ def _line(place: FileProblem) -> int | None:
     for name, number in re.findall(r"([^.\[\]]+)|\[(\d+)\]", place.where):
         key.append(name or int(number))
     try:
-        return Document.read(Path(place.file)).line(tuple(key))
+        return TomlDocument.read(Path(place.file)).line(tuple(key))
     except (FileNotFoundError, Problems):
         return None  # the policy was text without a file
 
 
-def _bad_values(document: Document, at: Key, rules: PolicyRules) -> Iterator[FileProblem]:
+def _bad_values(document: TomlDocument, at: Key, rules: PolicyRules) -> Iterator[FileProblem]:
     for rule, value in said(rules):
         key = (*at, *rule.name.split("."))
         if isinstance(value, tuple) and len(value) > MAX_ENTRIES:

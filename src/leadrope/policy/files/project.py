@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from leadrope.policy.files.document import Document, Key, shown
-from leadrope.policy.files.policy_file import PolicyFile, Reader
+from leadrope.policy.files.document import Key, TomlDocument, shown
+from leadrope.policy.files.policy_file import PolicyFile, PolicyReader
 
 NAME = "leadrope.toml"
 RUN_KEYS = ("model", "fallback_model", "purpose", "effort", "system_prompt", "append_system_prompt")
@@ -43,10 +43,10 @@ def read_project(folder: Path, *, try_examples: bool = True) -> ProjectFile | No
     """The file in this folder, or None. A file that cannot be used stops the run: a broken rule is not no rule."""
     path = folder / NAME
     try:
-        document = Document.read(path, inside=folder)
+        document = TomlDocument.read(path, inside=folder)
     except FileNotFoundError:
         return None
-    reader = Reader(inside=folder, try_examples=try_examples)
+    reader = PolicyReader(inside=folder, try_examples=try_examples)
     policy = reader.table(document, ("policy",))
     run: dict[str, str] = {}
     ignored: list[Key] = [*reader.ignored, *((key,) for key in document.data if key not in ("policy", "run"))]

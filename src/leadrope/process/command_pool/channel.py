@@ -10,7 +10,7 @@ import socket
 from collections import deque
 from collections.abc import Callable
 
-from leadrope.process.command_pool.command import Command, Ended
+from leadrope.process.command_pool.command import Ended, PoolCommand
 from leadrope.process.command_pool.failures import not_started
 
 FULL_S = 0.005
@@ -94,10 +94,10 @@ class WorkerChannel:
         self._is_heard = True
         self.number = number
         self.knows_code = knows_code
-        self.command: Command | None = None
+        self.command: PoolCommand | None = None
         loop.add_reader(sock.fileno(), self._receive)
 
-    def take(self, command: Command) -> bool:
+    def take(self, command: PoolCommand) -> bool:
         """False if it is gone already."""
 
         def handles() -> tuple[int, ...]:

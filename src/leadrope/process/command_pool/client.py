@@ -26,7 +26,7 @@ from leadrope.process.child import Child
 from leadrope.process.command_pool import code_runner, worker
 from leadrope.process.command_pool import server as room
 from leadrope.process.command_pool.channel import Channel, WorkerChannel, received
-from leadrope.process.command_pool.command import LIMIT_BYTES, Command, Ended, Finished, OnOutput
+from leadrope.process.command_pool.command import LIMIT_BYTES, Ended, Finished, OnOutput, PoolCommand
 from leadrope.process.command_pool.failures import CommandLost, RoomGone, lane_lost, not_started, room_lost
 from leadrope.process.process_tree import START_S, is_of
 
@@ -113,7 +113,7 @@ script from a file in memory. To the script it looks like `bash -c`; only the la
 class SpareShell:
     """A shell that has started and waits for its script: a millisecond that the next command does not take."""
 
-    def __init__(self, room: CommandPool, command: Command) -> None:
+    def __init__(self, room: CommandPool, command: PoolCommand) -> None:
         self._room = room
         self._command = command
 
@@ -180,7 +180,7 @@ class CommandPool:
         """A shell (`argv`) in that `cwd` with that `env`, which waits for its script."""
         return SpareShell(self, self._begin({**body, "argv": [*body["argv"], "-c", WAITS], "waits": True}))
 
-    async def follow(self, command: Command, timeout_s: float | None) -> Finished:
+    async def follow(self, command: PoolCommand, timeout_s: float | None) -> Finished:
         timed_out = False
 
         def time_out() -> None:
@@ -213,11 +213,11 @@ class CommandPool:
 
     # -- lanes ---------------------------------------------------------------------------------------------------------
 
-    def _begin(self, body: Mapping[str, Any], **options: Any) -> Command:
+    def _begin(self, body: Mapping[str, Any], **options: Any) -> PoolCommand:
         if self.is_lost:
             raise RoomGone("the process that runs commands has ended")
         try:
-            command = Command(str(next(self._names)), body, **options)
+            command = PoolCommand(str(next(self._names)), body, **options)
             try:
                 while not self._lane_for(body).take(command):
                     if self._wire.is_broken:
@@ -259,7 +259,7 @@ class CommandPool:
         self._lanes.pop(lane.number, None)
         lane.close()
 
-    def _stop(self, command: Command) -> None:
+    def _stop(self, command: PoolCommand) -> None:
         """The word says whom it is for, and a signal that it is there, which is the room's to send."""
         lane = next((lane for lane in self._lanes.values() if lane.command is command), None)
         if lane is not None:
@@ -267,7 +267,7 @@ class CommandPool:
             lane.say_stop(lambda: self._wire.send(order))
             self._loop.call_later(UNHEARD_S, self._if_unheard, command)
 
-    def _if_unheard(self, command: Command) -> None:
+    def _if_unheard(self, command: PoolCommand) -> None:
         """A command has stopped the room itself (kill -STOP), or it hangs: then all that is in it is ended."""
         if not command.has_ended and not self.is_lost:
             self._lose()

@@ -47,7 +47,7 @@ def prepare() -> None:
 
 
 _again: "tuple[str, tuple[str, ...]] | None" = None
-_read: "dict[tuple[str, tuple[str, ...]], Program]" = {}
+_read: "dict[tuple[str, tuple[str, ...]], CodeProgram]" = {}
 _LONGEST_READ = 16 * 1024
 """Longer code is read by the fork alone: while a lane reads, it hears no word to stop."""
 
@@ -66,7 +66,7 @@ def read_again(letter: "dict[str, Any]") -> bool:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # each fork writes them to its own stderr
-            program = Program(*key)
+            program = CodeProgram(*key)
     except Exception:  # noqa: BLE001  # each fork meets it too, and tells it
         return False
     if program.error:  # the same, and it may be a warning
@@ -92,7 +92,7 @@ def run(letter: "dict[str, Any]", *, answer: int, limit: int) -> None:
     os.close(answer)
 
 
-class Program:
+class CodeProgram:
     """Code that was read, for inputs of these names."""
 
     def __init__(self, source: str, names: "tuple[str, ...]") -> None:
@@ -119,7 +119,7 @@ class Program:
 
 def answer_of(letter: "dict[str, Any]") -> "dict[str, Any]":
     key = _key(letter)
-    program = _read.get(key) or Program(*key)
+    program = _read.get(key) or CodeProgram(*key)
     given = checked(program, letter["inputs"])
     namespace = _main_module(given)
     _give_types(program.types, namespace)
@@ -164,7 +164,7 @@ def declarations(tree: ast.Module) -> "dict[str, ast.expr]":
     return found
 
 
-def checked(program: Program, inputs: "dict[str, Any]") -> "dict[str, Any]":
+def checked(program: CodeProgram, inputs: "dict[str, Any]") -> "dict[str, Any]":
     given = dict(inputs)
     for name, annotation in program.declared.items():
         if name in given:

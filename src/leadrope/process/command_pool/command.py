@@ -58,7 +58,7 @@ class Ended(msgspec.Struct, frozen=True):
     has_traces: bool = False
 
 
-class Command:
+class PoolCommand:
     """Its lane gets one end of each pipe, and we keep both ends of what it writes: that a command closes its output, as
     each does when it ends, is nothing to wake up for. Our end is closed when all has ended, and the rest read.
     """

@@ -21,7 +21,7 @@ from leadrope.process.sandbox import folders, git_config_copy
 from leadrope.process.sandbox.command_line import plan, variables
 from leadrope.process.sandbox.mounts import sight
 from leadrope.process.sandbox.probe import SYSTEM_PATH, look
-from leadrope.process.sandbox.values import INSTALL_HINT, Cache, Machine, Network, Sandbox, Sight, User
+from leadrope.process.sandbox.values import INSTALL_HINT, Cache, Machine, Network, Sandbox, SandboxUser, Sight
 
 _EXIT = 42
 
@@ -33,12 +33,12 @@ _RULES = (
 )
 
 
-class Box(msgspec.Struct, frozen=True, kw_only=True):
+class PreparedSandbox(msgspec.Struct, frozen=True, kw_only=True):
     """What a start needs: `child.start(argv, env={**env, **box.env}, box=box.argv, ...)`."""
 
     argv: tuple[str, ...] = ()
     env: Mapping[str, str] = {}
-    user: User | None = None
+    user: SandboxUser | None = None
     """Who the agent will be; None without a box."""
     unshown: tuple[str, ...] = ()
     """Named by the user's settings, and hidden all the same."""
@@ -48,7 +48,7 @@ class Box(msgspec.Struct, frozen=True, kw_only=True):
     """Files of blocked programs that can be started in there all the same."""
 
 
-class Availability(msgspec.Struct, frozen=True, kw_only=True):
+class SandboxAvailability(msgspec.Struct, frozen=True, kw_only=True):
     """What was tried and worked. `ok` is the box itself; the rest is what it can do beyond that."""
 
     ok: bool
@@ -81,20 +81,20 @@ class Availability(msgspec.Struct, frozen=True, kw_only=True):
         return f"levels workspace and read-only hold; {network}{why}; {mode}; the agent's own sandbox {inner}{copies}"
 
 
-def prepare(spec: Sandbox) -> Box:
+def prepare(spec: Sandbox) -> PreparedSandbox:
     """Look, plan, and as root hand the run's own folders to the user that the agent will be.
 
     Call it when every folder and socket of `spec` exists. Raises SandboxUnavailable where there can be no box.
     """
     if spec.level == "off":
-        return Box()
+        return PreparedSandbox()
     machine = look(spec)
     if spec.level == "workspace":
         machine = _with_copies(machine, spec)
     argv = plan(spec, machine)
     if os.geteuid() == 0:
         hand_over(spec, machine)
-    return Box(
+    return PreparedSandbox(
         argv=argv,
         env=variables(spec),
         user=machine.user,
@@ -138,18 +138,18 @@ def hand_over(spec: Sandbox, machine: Machine) -> None:
         _give(socket.outside, machine.user)
 
 
-def _give(path: str, user: User) -> None:
+def _give(path: str, user: SandboxUser) -> None:
     with Folder.open(Path(path).parent) as parent:
         parent.give_entry(Path(path).name, user.uid, user.gid)
 
 
-_known: Availability | None = None
+_known: SandboxAvailability | None = None
 """Everything that was tried in this process."""
-_box: Availability | None = None
+_box: SandboxAvailability | None = None
 """The box alone."""
 
 
-async def available(*, whole: bool = True, memory: Path | None = None) -> Availability:
+async def available(*, whole: bool = True, memory: Path | None = None) -> SandboxAvailability:
     """Whether boxes work here: one was built and an agent ended in it. Tried once per process (about 50 ms each).
 
     Without `whole` only the box itself is tried, and what it can do beyond that is left at no. A box that worked is
@@ -163,7 +163,7 @@ async def available(*, whole: bool = True, memory: Path | None = None) -> Availa
         file = memory / MEMORY if memory is not None else None
         token = _token()
         if file is not None and _remembers(file, token):
-            _box = Availability(ok=True, drops_root=os.geteuid() == 0)
+            _box = SandboxAvailability(ok=True, drops_root=os.geteuid() == 0)
         else:
             _box = await _try_box()
             if file is not None and _box.ok:
@@ -209,22 +209,28 @@ def _remember(file: Path, token: str) -> None:
         fresh.unlink(missing_ok=True)
 
 
-async def _try_box() -> Availability:
+async def _try_box() -> SandboxAvailability:
     if sys.platform != "linux":
-        return Availability(ok=False, reason="there is no bubblewrap on this system", hint="Use Linux, or no sandbox.")
+        return SandboxAvailability(
+            ok=False, reason="there is no bubblewrap on this system", hint="Use Linux, or no sandbox."
+        )
     if not process_tree.has_guardian() or not hasattr(os, "pidfd_open"):
-        return Availability(ok=False, reason="this Python cannot start a guardian", hint="Use an ordinary Python.")
+        return SandboxAvailability(
+            ok=False, reason="this Python cannot start a guardian", hint="Use an ordinary Python."
+        )
     try:
         os.close(os.pidfd_open(os.getpid()))
     except OSError:
-        return Availability(ok=False, reason="the kernel is older than 5.3", hint="Use a newer kernel, or no sandbox.")
+        return SandboxAvailability(
+            ok=False, reason="the kernel is older than 5.3", hint="Use a newer kernel, or no sandbox."
+        )
     wrong = (await _trial("host")).wrong
     if wrong is not None:
-        return Availability(ok=False, reason=wrong.message, hint=wrong.hint or INSTALL_HINT)
-    return Availability(ok=True, drops_root=os.geteuid() == 0)
+        return SandboxAvailability(ok=False, reason=wrong.message, hint=wrong.hint or INSTALL_HINT)
+    return SandboxAvailability(ok=True, drops_root=os.geteuid() == 0)
 
 
-async def _try() -> Availability:
+async def _try() -> SandboxAvailability:
     box = await _try_box()
     if not box.ok:
         return box

@@ -32,7 +32,7 @@ _MOST_BYTES = 64 * 1024
 _MOST_ENTRIES = 10_000
 
 
-class Named(msgspec.Struct, frozen=True, kw_only=True):
+class ConfiguredPaths(msgspec.Struct, frozen=True, kw_only=True):
     places: tuple[MachinePath, ...] = ()
     folders: tuple[str, ...] = ()
     """Folders of programs, to be searched for what they are made of like those of the PATH."""
@@ -46,7 +46,7 @@ def named(
     home: str,
     writable: Iterable[str],
     taken: Iterable[str],
-) -> Named:
+) -> ConfiguredPaths:
     """`taken`: folders that a box has of its own; none of them is shown as a whole."""
     theirs, wide = tuple(writable), _Wide(home, frozenset(taken))
     places: dict[str, MachinePath] = {}
@@ -67,7 +67,7 @@ def named(
         for text in _paths(word):
             if not _is_in(os.path.normpath(text), theirs) and os.path.exists(text):  # noqa: PTH110  # may be closed
                 places |= {place.name: place for place in _with_its_own(text, wide)}
-    return Named(places=tuple(places.values()), folders=tuple(dict.fromkeys(folders)))
+    return ConfiguredPaths(places=tuple(places.values()), folders=tuple(dict.fromkeys(folders)))
 
 
 class _Wide(msgspec.Struct, frozen=True):

@@ -29,7 +29,7 @@ from leadrope.process.sandbox.values import (
     Machine,
     MachinePath,
     Sandbox,
-    User,
+    SandboxUser,
 )
 
 SYSTEM = ("/usr", "/etc", "/opt", "/nix", "/gnu", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -137,9 +137,9 @@ def _tool(name: str) -> str:
     return found
 
 
-def _user(workspace: str) -> tuple[User, bool]:
+def _user(workspace: str) -> tuple[SandboxUser, bool]:
     """Root becomes the owner of the workspace: without its capabilities it could not write there."""
-    me = User(uid=os.geteuid(), gid=os.getegid())
+    me = SandboxUser(uid=os.geteuid(), gid=os.getegid())
     owner = os.stat(workspace).st_uid  # noqa: PTH116
     if me.uid != 0 or owner == 0:
         return me, False
@@ -147,7 +147,7 @@ def _user(workspace: str) -> tuple[User, bool]:
         gid = pwd.getpwuid(owner).pw_gid
     except KeyError:
         gid = os.stat(workspace).st_gid  # noqa: PTH116
-    return User(uid=owner, gid=gid), True
+    return SandboxUser(uid=owner, gid=gid), True
 
 
 def _needed(path: str) -> MachinePath:
@@ -252,7 +252,7 @@ def _resolv() -> str | None:
     return real if reachable.is_file(real) and not real.startswith(("/etc/", "/usr/")) else None
 
 
-def _open_to(user: User, places: Iterator[MachinePath]) -> Iterator[MachinePath]:
+def _open_to(user: SandboxUser, places: Iterator[MachinePath]) -> Iterator[MachinePath]:
     """What the agent's user may read. A git configuration that is seen but cannot be read stops every git command."""
     for place in places:
         try:
@@ -269,7 +269,7 @@ def _open_to(user: User, places: Iterator[MachinePath]) -> Iterator[MachinePath]
             yield place
 
 
-def _is_reachable(path: str, user: User) -> bool:
+def _is_reachable(path: str, user: SandboxUser) -> bool:
     """Bubblewrap looks up paths as root of a user namespace that has one user: others' closed folders stay closed."""
     if os.geteuid() == 0 and user.uid != 0:  # it looks up as the real root, before it becomes the user
         return True

@@ -72,7 +72,7 @@ BASE |= {"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "
 INSTALL_HINT = "Install the packages bubblewrap, socat and util-linux."
 
 
-class User(msgspec.Struct, frozen=True, kw_only=True):
+class SandboxUser(msgspec.Struct, frozen=True, kw_only=True):
     uid: int
     gid: int
 
@@ -202,7 +202,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     prlimit: str = "/usr/bin/prlimit"
     setpriv: str | None = "/usr/bin/setpriv"
     socat: str | None = "/usr/bin/socat"
-    user: User = User(uid=1000, gid=1000)
+    user: SandboxUser = SandboxUser(uid=1000, gid=1000)
     """Who the agent will be."""
     drops_root: bool = False
     """leadrope is root, and becomes `user` inside of the box."""

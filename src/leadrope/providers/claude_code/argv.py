@@ -40,7 +40,7 @@ _MODES: Mapping[Mode, str] = {
 }
 
 
-class Command(msgspec.Struct, frozen=True, kw_only=True):
+class CommandLine(msgspec.Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...]
     files: tuple[LaunchFile, ...] = ()
     stderr_pipes: Mapping[str, str] = {}
@@ -126,7 +126,7 @@ def command(
     is_trusted: bool = False,
     run_server: Sequence[str] = (),
     own_servers: Iterable[str] = (),
-) -> Command:
+) -> CommandLine:
     """The whole command of a run. `session_id` names the new session (or the fork's); a plain resume keeps its own."""
     line = _Line(launch_dir)
     line.words(binary, "-p", "--verbose", "--output-format", "stream-json", "--input-format", "stream-json")
@@ -170,7 +170,7 @@ def command(
         line.json("output_schema", "--json-schema", copy.document, file=None)
     if not request.persist_session:
         line.words("--no-session-persistence")
-    return Command(argv=tuple(line.argv), files=tuple(line.files), stderr_pipes=pipes)
+    return CommandLine(argv=tuple(line.argv), files=tuple(line.files), stderr_pipes=pipes)
 
 
 def _session(line: _Line, request: RunRequest, session_id: str | None) -> None:

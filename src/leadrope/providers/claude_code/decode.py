@@ -422,7 +422,7 @@ class Decoder:
         elif isinstance(request, wire.CanUseTool):
             self._tell(
                 out,
-                signals.PermissionAsked(
+                signals.CliPermissionAsked(
                     request_id=line.request_id,
                     call=_call(request.tool_use_id, request.tool_name, request.input, request.agent_id),
                     reason=request.decision_reason or "",

@@ -71,7 +71,7 @@ def read_oneshot(content: bytes, *, run_id: str, start: float = 0.0) -> Iterator
         yield from log.derived([_session(reply, run_id)])
     if reply.text != NO_TEXT:
         told = events.MessageCompleted(text=reply.text, is_error=reply.is_error)
-        yield from log.of(transcripts.Told(own=[told]), content)
+        yield from log.of(transcripts.LineEvents(own=[told]), content)
     ended = events.TurnEnded(
         turn=1,
         is_error=reply.is_error,

@@ -66,7 +66,7 @@ class ClaudeSession:
         self._meanings: dict[type, Callable[[Any], base.Signal | None]] = {
             signals.Init: self._started,
             signals.HookCall: self._held,
-            signals.PermissionAsked: lambda asked: base.PermissionAsked(
+            signals.CliPermissionAsked: lambda asked: base.PermissionAsked(
                 request_id=asked.request_id, call=asked.call, reason=asked.reason
             ),
             signals.ControlReply: self._replied,
@@ -77,7 +77,7 @@ class ClaudeSession:
                 asked.request_id, f"{asked.subtype} is not supported here"
             ),
             signals.BackgroundTasks: self._tasks_changed,
-            signals.SessionState: lambda now: base.State(idle=now.state == "idle"),
+            signals.CliSessionState: lambda now: base.SessionState(idle=now.state == "idle"),
         }
 
     # -- what we say ------------------------------------------------------------------------------------------------
@@ -198,9 +198,9 @@ class ClaudeSession:
             return None
         return base.Foreign(what="a message of the user that is none of this run's prompts")
 
-    def _tasks_changed(self, tasks: signals.BackgroundTasks) -> base.Background:
+    def _tasks_changed(self, tasks: signals.BackgroundTasks) -> base.BackgroundWork:
         self._may_wake = self._may_wake or tasks.agents + tasks.commands > 0
-        return base.Background(agents=tasks.agents, commands=tasks.commands)
+        return base.BackgroundWork(agents=tasks.agents, commands=tasks.commands)
 
     def _message_to_server(self, asked: signals.McpMessage) -> base.Signal:
         if asked.server not in self._own_servers:

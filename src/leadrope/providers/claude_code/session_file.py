@@ -17,7 +17,7 @@ import msgspec
 from leadrope.core import events
 from leadrope.core.cost.usage import Usage
 from leadrope.providers.claude_code import decode, transcripts, unreadable
-from leadrope.providers.claude_code.transcripts import Log, Read, Told, debug
+from leadrope.providers.claude_code.transcripts import LineEvents, Log, Read, debug
 from leadrope.regex import regex
 
 LOOK_AHEAD = 200
@@ -58,7 +58,7 @@ _NOTES: dict[str, str] = {
 }
 
 
-class AgentFile(msgspec.Struct, frozen=True, kw_only=True):
+class SubagentFile(msgspec.Struct, frozen=True, kw_only=True):
     """A subagent's own file beside the session's."""
 
     agent_id: str
@@ -69,7 +69,7 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_session(
-    lines: Iterable[bytes], *, run_id: str, start: float = 0.0, agents: Sequence[AgentFile] = ()
+    lines: Iterable[bytes], *, run_id: str, start: float = 0.0, agents: Sequence[SubagentFile] = ()
 ) -> Iterator[Read]:
     """A session, its subagents' files woven in by time."""
     stream = _by_time([lines, *(agent.lines for agent in agents)], start)
@@ -145,7 +145,7 @@ class _Turn:
 
 
 class _Session:
-    def __init__(self, facts: events.SessionStarted | None, agents: dict[str, AgentFile]) -> None:
+    def __init__(self, facts: events.SessionStarted | None, agents: dict[str, SubagentFile]) -> None:
         self._facts = facts
         self._agents = agents
         self._decoder = decode.Decoder()
@@ -156,7 +156,7 @@ class _Session:
         self._seen_agents: set[str] = set()
         self._total_cost = 0.0
 
-    def read(self, line: bytes) -> Told:
+    def read(self, line: bytes) -> LineEvents:
         before: list[events.Event] = []
         if not self._started and self._facts is not None:
             self._started = True
@@ -166,22 +166,22 @@ class _Session:
         if kind in ("user", "assistant") and isinstance(value.get("message"), dict):
             return self._said(kind, value, line, before)
         if kind == "system":
-            return Told(own=self._decoded(line) or [transcripts.said_nothing(line)], before=before)
+            return LineEvents(own=self._decoded(line) or [transcripts.said_nothing(line)], before=before)
         if kind == "summary":
-            return Told(
+            return LineEvents(
                 own=[events.Notice(level="info", code="summary", message=str(value.get("summary", "")))], before=before
             )
         if isinstance(kind, str) and kind in _NOTES:
             self._cost(value)
-            return Told(own=[debug(kind, _note(kind, value))], before=before)
-        return Told(own=[unreadable.unrecognised(unreadable.why(line), line)], before=before)
+            return LineEvents(own=[debug(kind, _note(kind, value))], before=before)
+        return LineEvents(own=[unreadable.unrecognised(unreadable.why(line), line)], before=before)
 
     def close(self) -> list[events.Event]:
         return self._end_turn()
 
     # -- what was said
 
-    def _said(self, kind: str, value: dict[str, Any], line: bytes, before: list[events.Event]) -> Told:
+    def _said(self, kind: str, value: dict[str, Any], line: bytes, before: list[events.Event]) -> LineEvents:
         agent_id = value.get("agentId") or ("sidechain" if value.get("isSidechain") is True else None)
         if agent_id is not None and agent_id not in self._seen_agents:
             before += self._agent_started(str(agent_id))
@@ -191,30 +191,30 @@ class _Session:
         if agent_id is None:
             self._follow(value, own)
         own += self._agent_result(value, own)
-        return Told(own=own or [transcripts.said_nothing(line)], before=before)
+        return LineEvents(own=own or [transcripts.said_nothing(line)], before=before)
 
     def _decoded(self, line: bytes) -> list[events.Event]:
         # No line of a session file gives a signal: those are all of the control protocol, or `init`.
         return [item for item in self._decoder.feed([line]) if isinstance(item, events.Event)]
 
-    def _prompted(self, value: dict[str, Any], agent_id: Any, line: bytes, before: list[events.Event]) -> Told:
+    def _prompted(self, value: dict[str, Any], agent_id: Any, line: bytes, before: list[events.Event]) -> LineEvents:
         text = transcripts.text_of(value.get("message"))
         if agent_id is not None:
-            return Told(own=[debug("subagent_prompt", text)], before=before)
+            return LineEvents(own=[debug("subagent_prompt", text)], before=before)
         if text.startswith(_INTERRUPTED):
             if self._turn is not None:
                 self._turn.interrupted = True
-            return Told(own=[debug("interrupted", text)], before=before)
+            return LineEvents(own=[debug("interrupted", text)], before=before)
         if value.get("isMeta") is True or value.get("isCompactSummary") is True or text.startswith(_LOCAL):
-            return Told(own=[debug("local_command" if text.startswith(_LOCAL) else "note", text)], before=before)
+            return LineEvents(own=[debug("local_command" if text.startswith(_LOCAL) else "note", text)], before=before)
         before += self._end_turn()
         self._turns += 1
         notified = text.startswith(_NOTIFICATION)
         self._turn = _Turn(self._turns, background=notified)
         before.append(events.TurnStarted(turn=self._turns))
         if notified:
-            return Told(own=[*_notified(text), debug("task_notification", text)], before=before)
-        return Told(own=[transcripts.prompt(text)], before=before)
+            return LineEvents(own=[*_notified(text), debug("task_notification", text)], before=before)
+        return LineEvents(own=[transcripts.prompt(text)], before=before)
 
     def _follow(self, value: dict[str, Any], own: list[events.Event]) -> None:
         """What the main agent's line means for its turn, and its tokens, once for each message."""
@@ -281,7 +281,7 @@ class _Session:
 
     def _agent_started(self, agent_id: str, call_id: str = "") -> list[events.Event]:
         self._seen_agents.add(agent_id)
-        known = self._agents.get(agent_id) or AgentFile(agent_id=agent_id, call_id=call_id)
+        known = self._agents.get(agent_id) or SubagentFile(agent_id=agent_id, call_id=call_id)
         return [
             events.SubagentStarted(
                 agent_id=agent_id, call_id=known.call_id, description=known.description, kind=known.kind

@@ -37,7 +37,7 @@ class HookCall(_Control, frozen=True, kw_only=True):
     cwd: str
 
 
-class PermissionAsked(_Control, frozen=True, kw_only=True):
+class CliPermissionAsked(_Control, frozen=True, kw_only=True):
     """The CLI asks for itself; it comes after the hook, for the same call."""
 
     request_id: str
@@ -88,21 +88,21 @@ class BackgroundTasks(_Control, frozen=True, kw_only=True):
     commands: int
 
 
-class SessionState(_Control, frozen=True, kw_only=True):
+class CliSessionState(_Control, frozen=True, kw_only=True):
     state: str
 
 
 Control = (
     Init
     | HookCall
-    | PermissionAsked
+    | CliPermissionAsked
     | ControlReply
     | Replay
     | ControlCancelled
     | McpMessage
     | OtherControl
     | BackgroundTasks
-    | SessionState
+    | CliSessionState
 )
 
 Tell = Callable[[list[Any], Control], None]

@@ -94,7 +94,7 @@ class SystemLines:
         out.append(events.Notice(level="info", code="permission_denied", message=f"{line.tool_name}: {why}"))
 
     def _session_state(self, line: wire.SystemSessionState, out: list[Any]) -> None:
-        self._tell(out, signals.SessionState(state=line.state))
+        self._tell(out, signals.CliSessionState(state=line.state))
 
     # Subagents and background tasks
 

@@ -121,7 +121,7 @@ def read_stream(
         yield from log.of(reader.read(line), line)
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class LineEvents(msgspec.Struct, frozen=True, kw_only=True):
     """What a line gives: its own events, and those that only follow from it and come first."""
 
     own: list[events.Event]
@@ -136,7 +136,7 @@ class Log:
         self._seq = 0
         self.time = start
 
-    def of(self, told: Told, line: bytes) -> Iterator[Read]:
+    def of(self, told: LineEvents, line: bytes) -> Iterator[Read]:
         yield from self.derived(told.before)
         raw: str | None = line.decode("utf-8", "replace").rstrip("\r\n")
         for event in told.own:
@@ -167,7 +167,7 @@ class _Stream:
         self._has_said = False
         """A message or a call was read."""
 
-    def read(self, line: bytes) -> Told:
+    def read(self, line: bytes) -> LineEvents:
         own: list[events.Event] = []
         before: list[events.Event] = []
         for item in self._decoder.feed([line]):
@@ -190,13 +190,13 @@ class _Stream:
                     own.append(item)
                 case _:
                     own += self._meaning(item)
-        return Told(own=own or [said_nothing(line)], before=before)
+        return LineEvents(own=own or [said_nothing(line)], before=before)
 
     def _meaning(self, item: decode.Item) -> list[events.Event]:
         match item:
             case signals.Init():
                 return self._init(item)
-            case signals.PermissionAsked():
+            case signals.CliPermissionAsked():
                 return [self._ask(item)]
             case signals.ControlCancelled():
                 call_id = self._by_request.get(item.request_id)
@@ -216,7 +216,7 @@ class _Stream:
                 return [debug("control_request", item.subtype)]
             case signals.BackgroundTasks():
                 return [debug("background_tasks", f"{item.agents} agents, {item.commands} commands")]
-            case signals.SessionState():
+            case signals.CliSessionState():
                 return [debug("session_state", item.state)]
             case _:
                 return [item]
@@ -239,7 +239,7 @@ class _Stream:
             )
         ]
 
-    def _ask(self, asked: signals.PermissionAsked) -> events.Event:
+    def _ask(self, asked: signals.CliPermissionAsked) -> events.Event:
         call = asked.call
         self._asked.setdefault(call.id, []).append(asked.request_id)
         self._by_request[asked.request_id] = call.id

@@ -18,7 +18,7 @@ LONGEST_TEXT = 100_000
 """Characters of one value: it is stored with the answer and with the outcome of its step."""
 
 
-class Field(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class FormField(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     type: FieldType = "text"
     label: str = ""
@@ -50,7 +50,7 @@ class Field(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 return self.type
 
 
-def values_of(fields: Sequence[Field], given: Mapping[str, Any]) -> dict[str, Any]:
+def values_of(fields: Sequence[FormField], given: Mapping[str, Any]) -> dict[str, Any]:
     """Every field with its value; BadValue names the field that is wrong, missing or unknown.
 
     Texts are read as what their field wants, so `3` is a number where one is asked for.
@@ -73,7 +73,7 @@ def values_of(fields: Sequence[Field], given: Mapping[str, Any]) -> dict[str, An
     return found
 
 
-def value_of(field: Field, given: Any) -> Any:
+def value_of(field: FormField, given: Any) -> Any:
     """One value as its field wants it; ValueError says what is wrong with it."""
     match field.type:
         case "number":
@@ -86,7 +86,7 @@ def value_of(field: Field, given: Any) -> Any:
             return _text(field, given)
 
 
-def _text(field: Field, given: Any) -> str:
+def _text(field: FormField, given: Any) -> str:
     if not isinstance(given, str):
         raise ValueError(f"{given!r} is not a text")  # noqa: TRY004  # a value, told to whoever gave it
     if len(given) > LONGEST_TEXT:
@@ -122,7 +122,7 @@ def _boolean(given: Any) -> bool:
     return word in _TRUE
 
 
-def _choice(field: Field, given: Any) -> str:
+def _choice(field: FormField, given: Any) -> str:
     if given in field.choices:
         return str(given)
     alike = [choice for choice in field.choices if isinstance(given, str) and choice.lower() == given.strip().lower()]

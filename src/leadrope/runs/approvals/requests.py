@@ -8,7 +8,7 @@ import msgspec
 
 from leadrope.core.events import QuestionRequested, Risk
 from leadrope.core.tools import ToolCall
-from leadrope.runs.approvals.forms import Field
+from leadrope.runs.approvals.forms import FormField
 from leadrope.runs.records.values import Approval
 
 
@@ -40,7 +40,7 @@ class StepRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Shown beside it, as they are."""
     choices: tuple[str, ...] = ()
     """What can be chosen; empty: approve or deny."""
-    fields: tuple[Field, ...] = ()
+    fields: tuple[FormField, ...] = ()
     """What is to be filled in."""
     reason: str = ""
     rule: str = ""

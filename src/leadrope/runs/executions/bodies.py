@@ -24,7 +24,7 @@ ASIDE_BYTES = 256 * 1024
 _encode = msgspec.json.Encoder().encode
 
 
-class Body(msgspec.Struct, frozen=True, kw_only=True):
+class RowBody(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes
     packed: bool
     redacted: bool
@@ -36,7 +36,7 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
         return {"body": self.body, "packed": int(self.packed), "redacted": int(self.redacted)}
 
 
-async def made(value: Any, redactor: Redactor, what: str, *, most: int = MOST_BYTES) -> Body:
+async def made(value: Any, redactor: Redactor, what: str, *, most: int = MOST_BYTES) -> RowBody:
     """`what` names the value in the errors: it may be no JSON, or too large."""
     text = json_of(value, what, most=most)
     if len(text) > ASIDE_BYTES:
@@ -63,13 +63,13 @@ def text_of(value: Any, redactor: Redactor, what: str) -> str:
     return as_json(msgspec.json.decode(json_of(value, what)), redactor)
 
 
-def packed(text: bytes, redactor: Redactor) -> Body:
+def packed(text: bytes, redactor: Redactor) -> RowBody:
     plain = text.decode()
     is_clean = redactor.clean(plain) == plain
     kept = text if is_clean else as_json(msgspec.json.decode(text), redactor).encode()
     is_packed = len(kept) > PACK_BYTES
     body = zlib.compress(kept, 1) if is_packed else kept
-    return Body(body=body, packed=is_packed, redacted=not is_clean, size=len(text))
+    return RowBody(body=body, packed=is_packed, redacted=not is_clean, size=len(text))
 
 
 class Excerpt(msgspec.Struct, frozen=True, kw_only=True):

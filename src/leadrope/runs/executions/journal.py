@@ -41,11 +41,11 @@ from leadrope.runs.executions.values import (
     FlowState,
     FlowTexts,
     NewFlow,
-    Problem,
     Recover,
     Remark,
     UnitKey,
     UnitOutcome,
+    UnitProblem,
     UnitStatus,
 )
 from leadrope.runs.records.sqlite import Sqlite
@@ -66,11 +66,11 @@ __all__ = [
     "FlowTexts",
     "Flows",
     "NewFlow",
-    "Problem",
     "Remark",
     "Settled",
     "UnitKey",
     "UnitOutcome",
+    "UnitProblem",
     "UnitStatus",
 ]
 

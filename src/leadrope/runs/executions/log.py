@@ -49,7 +49,7 @@ class Cleaned(msgspec.Struct, frozen=True):
     body: bytes
 
 
-class Batch:
+class EventBatch:
     """Events that are written in one transaction."""
 
     def __init__(self, owner: ExecutionLog, events: Sequence[TimedEvent], kept: int) -> None:
@@ -125,11 +125,11 @@ class ExecutionLog:
             except errors.StoreError as error:
                 batch.then(error)
 
-    def taken(self, *events: ExecutionEvent) -> Batch:
+    def taken(self, *events: ExecutionEvent) -> EventBatch:
         """All that was told and is not stored yet, and these: for a transaction of somebody else's."""
         now = time.time()
         pending, self._pending = self._pending, []
-        return Batch(self, [*pending, *((now, event) for event in events)], len(pending))
+        return EventBatch(self, [*pending, *((now, event) for event in events)], len(pending))
 
     async def flush(self) -> None:
         """Returns when all that was told so far is stored and shown."""
@@ -151,7 +151,7 @@ class ExecutionLog:
             if self._show is not None:
                 self._show(record)
 
-    def failed(self, batch: Batch, error: BaseException) -> None:
+    def failed(self, batch: EventBatch, error: BaseException) -> None:
         if isinstance(error, errors.NotOwner | errors.UnknownRun):
             self.lost = error
             return

@@ -20,10 +20,10 @@ from leadrope.runs.executions.values import (
     FlowFilter,
     FlowInfo,
     FlowTexts,
-    Problem,
     Remark,
     UnitData,
     UnitOutcome,
+    UnitProblem,
 )
 from leadrope.runs.records.reading import Reads
 
@@ -47,7 +47,7 @@ class UnitBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     outputs: dict[str, Any] = {}
     warnings: tuple[Remark, ...] = ()
-    error: Problem | None = None
+    error: UnitProblem | None = None
 
 
 _unit = msgspec.json.Decoder(UnitBody)

@@ -137,7 +137,7 @@ class Remark(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class UnitProblem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: str
     message: str
     hint: str | None = None
@@ -155,7 +155,7 @@ class UnitOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     branch: str | None = None
     outputs: dict[str, Any] = {}
     warnings: tuple[Remark, ...] = ()
-    error: Problem | None = None
+    error: UnitProblem | None = None
     cost_usd: float = 0.0
     tokens: int = 0
     run_id: str | None = None

@@ -28,7 +28,7 @@ from leadrope.runs.observe import webhook
 from leadrope.runs.observe.webhook import verify
 from leadrope.runtime.terminal_text import clean, describe, one_line
 
-__all__ = ["Notifier", "NotifySettings", "Word", "load", "settings", "verify", "word_of", "word_of_step"]
+__all__ = ["Notification", "Notifier", "NotifySettings", "load", "settings", "verify", "word_of", "word_of_step"]
 
 SECRET_VARIABLE = "LEADROPE_WEBHOOK_SECRET"  # noqa: S105  # its name, not its value
 PLACEHOLDERS = ("{title}", "{body}")
@@ -50,14 +50,14 @@ log = logging.getLogger("leadrope.notify")
 class NotifySettings(msgspec.Struct, frozen=True, kw_only=True):
     bell: bool = False
     command: tuple[str, ...] = ()
-    webhook: webhook.Target | None = None
+    webhook: webhook.WebhookTarget | None = None
 
     @property
     def is_silent(self) -> bool:
         return not (self.bell or self.command or self.webhook)
 
 
-class Word(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is told, and the body of a webhook."""
 
     type: Literal["approval.needed", "question.asked", "step.asked"]
@@ -104,7 +104,7 @@ def settings(table: Any, environ: Mapping[str, str], *, source: str = "config.to
             raise configured.refused(source, ("notify", "webhook_timeout_s"), "is out of range", "Use 1 to 60 seconds.")
         if not 1 <= given.webhook_tries <= 10:
             raise configured.refused(source, ("notify", "webhook_tries"), "is out of range", "Use 1 to 10.")
-        target = webhook.Target(
+        target = webhook.WebhookTarget(
             url=given.webhook,
             secret=Secret(secret),
             timeout_s=given.webhook_timeout_s,
@@ -135,7 +135,7 @@ def _check_command(command: Sequence[str], source: str) -> None:
 
 def word_of(
     recorded: Recorded, redactor: Redactor, *, cwd: str = "", labels: Mapping[str, str] | None = None
-) -> Word | None:
+) -> Notification | None:
     """The word for an event that asks a person something; None for all others."""
     event = recorded.event
     match event:
@@ -145,7 +145,7 @@ def word_of(
             tool = one_line(clean(redactor.clean(event.call.name)), 60)
             # Our own words come first, so that no text of an agent can begin with a dash and be an option.
             body = f"Run {recorded.run_id[:12]}: {tool} {describe(call, cwd=cwd, width=300)}"
-            return Word(
+            return Notification(
                 type="approval.needed",
                 run_id=recorded.run_id,
                 asked_id=event.approval_id,
@@ -162,7 +162,7 @@ def word_of(
         case QuestionRequested():
             asked = event.plan if event.kind == "plan" else " / ".join(item.question for item in event.questions)
             title = "leadrope: a plan waits" if event.kind == "plan" else "leadrope: a question"
-            return Word(
+            return Notification(
                 type="question.asked",
                 run_id=recorded.run_id,
                 asked_id=event.question_id,
@@ -179,13 +179,13 @@ def word_of(
 
 def word_of_step(
     record: ExecutionRecord, redactor: Redactor, *, cwd: str = "", labels: Mapping[str, str] | None = None
-) -> Word | None:
+) -> Notification | None:
     """The word for an event of a workflow whose step asks a person; None for all others."""
     event = record.event
     if not isinstance(event, StepAsked) or event.run_id:
         return None  # the run of an agent tells by itself that it asks
     asked = one_line(clean(redactor.clean(event.detail or event.title)), 300)
-    return Word(
+    return Notification(
         type="step.asked",
         execution_id=record.execution_id,
         step=event.step,
@@ -239,7 +239,7 @@ class Notifier:
             log.warning("%d notifications were not sent in time", len(late))
             await asyncio.wait(late)
 
-    def tell(self, word: Word) -> None:
+    def tell(self, word: Notification) -> None:
         if self._settings.bell:
             self._ring()
         work = []
@@ -267,7 +267,7 @@ class Notifier:
         except OSError as error:
             log.info("the terminal's bell cannot be rung: %s", error)
 
-    async def _run(self, word: Word) -> None:
+    async def _run(self, word: Notification) -> None:
         given = {"{title}": word.title, "{body}": word.body}
         argv = [given.get(part, part) for part in self._settings.command]
         try:
@@ -294,7 +294,7 @@ class Notifier:
                 process.kill()
                 await asyncio.shield(process.wait())
 
-    async def _post(self, target: webhook.Target, word: Word) -> None:
+    async def _post(self, target: webhook.WebhookTarget, word: Notification) -> None:
         done = await webhook.send(target, msgspec.json.encode(word), delivery_id=str(uuid.uuid4()), pause=self._pause)
         if not done.ok:
             log.warning("the webhook was not taken after %d tries: %s", done.tries, done.detail)

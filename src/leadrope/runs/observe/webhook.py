@@ -32,7 +32,7 @@ RETRIED = (408, 425, 429, 500, 502, 503, 504)
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
+class WebhookTarget(msgspec.Struct, frozen=True, kw_only=True):
     """Where to send, and how long to try."""
 
     url: str
@@ -49,7 +49,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-def check(target: Target) -> Target:
+def check(target: WebhookTarget) -> WebhookTarget:
     """The target, or what is wrong with it. Plain http is for this machine alone."""
     parts = _split(target.url)
     if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
@@ -83,7 +83,7 @@ def verify(secret: str, timestamp: str, body: bytes, signature: str, now: float,
 
 
 async def send(
-    target: Target,
+    target: WebhookTarget,
     body: bytes,
     *,
     delivery_id: str,
@@ -115,7 +115,7 @@ async def send(
     return Delivery(ok=False, tries=target.tries, detail=detail)
 
 
-async def _post(target: Target, body: bytes, timestamp: str, delivery_id: str) -> int:
+async def _post(target: WebhookTarget, body: bytes, timestamp: str, delivery_id: str) -> int:
     """One POST and its status. By hand: it is twenty lines, it can be ended at any moment, and it follows nothing."""
     parts = _split(target.url)
     host = str(parts.hostname)

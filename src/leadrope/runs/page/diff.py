@@ -16,7 +16,7 @@ MAX_LINES = 400
 EDITORS = ("Edit", "MultiEdit", "Write", "NotebookEdit")
 
 
-class FileChange(msgspec.Struct, frozen=True, kw_only=True):
+class FileDiff(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     lines: tuple[str, ...]
     """Each begins with `+`, `-`, `@` or a space."""
@@ -57,9 +57,9 @@ class Changes:
             if known is not None:
                 self._texts[path] = known.replace(old, new, -1 if everywhere else 1) if old else new
 
-    def found(self) -> list[FileChange]:
+    def found(self) -> list[FileDiff]:
         return [
-            FileChange(
+            FileDiff(
                 path=path,
                 lines=tuple(lines),
                 added=sum(line.startswith("+") for line in lines),
@@ -87,9 +87,9 @@ def unified(old: str, new: str) -> list[str]:
     return [line if not line.startswith("@@") else "@@" for line in found][1:]
 
 
-def of_text(diff: str) -> list[FileChange]:
+def of_text(diff: str) -> list[FileDiff]:
     """A diff as git writes it, one entry a file."""
-    changes: list[FileChange] = []
+    changes: list[FileDiff] = []
     path, lines = "", []  # type: str, list[str]
 
     def end() -> None:
@@ -97,7 +97,7 @@ def of_text(diff: str) -> list[FileChange]:
             body = tuple(lines)
             added = sum(line.startswith("+") for line in body)
             removed = sum(line.startswith("-") for line in body)
-            changes.append(FileChange(path=path or "(diff)", lines=body, added=added, removed=removed, edits=1))
+            changes.append(FileDiff(path=path or "(diff)", lines=body, added=added, removed=removed, edits=1))
 
     in_hunk = False
     for line in diff.splitlines():

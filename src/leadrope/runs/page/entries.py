@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from leadrope.core.tools import ToolCall
-from leadrope.runs.page.story import Asked, Call, Story, StoryEntry
-from leadrope.runs.page.text import Safe, Writer, joined, tag, titled
+from leadrope.runs.page.story import Call, QuestionEntry, Story, StoryEntry
+from leadrope.runs.page.text import PageWriter, Safe, joined, tag, titled
 from leadrope.runtime.terminal_text import describe, whole_input
 
 MAX_ENTRIES = 3000
@@ -12,7 +12,7 @@ MAX_ENTRIES = 3000
 STRIP_WIDTH = 1200
 
 
-def strip(story: Story, write: Writer) -> Safe:
+def strip(story: Story, write: PageWriter) -> Safe:
     """Time from left to right: what was said, what tools did, and how long a person was waited for."""
     if story.first is None:
         return Safe()
@@ -61,7 +61,7 @@ def strip(story: Story, write: Writer) -> Safe:
     return joined(tag("h2", "Over time"), drawing, axis, legend)
 
 
-def listing(story: Story, write: Writer, *, run_id: str) -> Safe:
+def listing(story: Story, write: PageWriter, *, run_id: str) -> Safe:
     chosen = _chosen(story.entries)
     cwd = story.session.cwd if story.session else ""
     rows: list[Safe] = []
@@ -96,7 +96,7 @@ def _chosen(entries: list[StoryEntry]) -> list[int]:
     return [*range(third), *notable, *range(len(entries) - third, len(entries))]
 
 
-def _entry(entry: StoryEntry, start: float, write: Writer, cwd: str) -> Safe:
+def _entry(entry: StoryEntry, start: float, write: PageWriter, cwd: str) -> Safe:
     state = entry.state
     classes = [f"k-{entry.kind}", f"s-{state}" if state else ""]
     if entry.asked is not None or (entry.call is not None and entry.call.asked is not None):
@@ -135,13 +135,13 @@ def _entry(entry: StoryEntry, start: float, write: Writer, cwd: str) -> Safe:
     return tag("li", inner, cls=" ".join(filter(None, classes)))
 
 
-def summary_of(call: Call, write: Writer, cwd: str = "") -> str:
+def summary_of(call: Call, write: PageWriter, cwd: str = "") -> str:
     shown = ToolCall(id="", name=call.call.name, input=dict(call.input))
     # Redacted before it is cut: half a key is still half a key.
     return write.line(describe(shown, cwd=cwd, width=100_000), 180)
 
 
-def _who(call: Call, write: Writer) -> str:
+def _who(call: Call, write: PageWriter) -> str:
     """Who said yes or no, in a word."""
     if call.decided is None:
         return ""
@@ -162,7 +162,7 @@ def _fate(call: Call) -> Safe:
             return tag("span", "no result", cls="badge")
 
 
-def _call_body(call: Call, write: Writer) -> Safe:
+def _call_body(call: Call, write: PageWriter) -> Safe:
     parts: list[Safe] = [_decision(call, write)]
     if call.asked is not None:
         parts.append(_person(call.asked, write))
@@ -183,7 +183,7 @@ def _call_body(call: Call, write: Writer) -> Safe:
     return joined(*parts)
 
 
-def _decision(call: Call, write: Writer) -> Safe:
+def _decision(call: Call, write: PageWriter) -> Safe:
     decided = call.decided
     if decided is None:
         return tag("p", "Nothing was decided: the agent itself refused the call, or the record ends here.", cls="note")
@@ -196,7 +196,7 @@ def _decision(call: Call, write: Writer) -> Safe:
     )
 
 
-def _person(asked: Asked, write: Writer) -> Safe:
+def _person(asked: QuestionEntry, write: PageWriter) -> Safe:
     told = f"Asked because {write.line(asked.reason, 400)}" if asked.reason else "A person was asked"
     if asked.answered is None:
         return tag("p", f"{told}; no answer came.", cls="kv")
@@ -210,7 +210,7 @@ def _person(asked: Asked, write: Writer) -> Safe:
     return tag("p", f"{told}. {write.line(asked.by, 80) or 'Somebody'} {answer} after {took}{scope}{why}", cls="kv")
 
 
-def _asked_title(asked: Asked, write: Writer) -> str:
+def _asked_title(asked: QuestionEntry, write: PageWriter) -> str:
     if asked.call is not None:
         return f"{write.line(asked.call.call.name, 60)}: {summary_of(asked.call, write)}"
     question = asked.question
@@ -221,7 +221,7 @@ def _asked_title(asked: Asked, write: Writer) -> str:
     )
 
 
-def _asked_body(asked: Asked, write: Writer) -> Safe:
+def _asked_body(asked: QuestionEntry, write: PageWriter) -> Safe:
     parts = [_person(asked, write)]
     if asked.risk:
         parts.append(tag("p", tag("b", "risk"), asked.risk, cls="kv"))
@@ -234,7 +234,7 @@ def _asked_body(asked: Asked, write: Writer) -> Safe:
     return joined(*parts)
 
 
-def answer_badge(asked: Asked) -> Safe:
+def answer_badge(asked: QuestionEntry) -> Safe:
     if asked.is_yes is None:
         return tag("span", "no answer", cls="badge")
     if asked.question is not None and asked.question.kind == "question":

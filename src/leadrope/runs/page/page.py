@@ -22,8 +22,8 @@ from leadrope.core.secrets import redaction
 from leadrope.core.text.rehearsal_label import is_rehearsed
 from leadrope.runs.page import diff as page_diff
 from leadrope.runs.page import entries
-from leadrope.runs.page.story import Asked, Story
-from leadrope.runs.page.text import Safe, Writer, joined, tag
+from leadrope.runs.page.story import QuestionEntry, Story
+from leadrope.runs.page.text import PageWriter, Safe, joined, tag
 from leadrope.runs.records.values import RunInfo
 from leadrope.runtime.terminal_text import exact
 from leadrope.version import __version__
@@ -48,7 +48,7 @@ def render(
     Path("run.html").write_text(render(info, texts.request, store.read(info, 1, 10**9), texts.result))
     """
     story = Story(records)
-    write = Writer(redact)
+    write = PageWriter(redact)
     sections = [
         _head(info, story, result, write),
         _failure(result, write),
@@ -90,7 +90,7 @@ def _style() -> str:
 # -- the top ---------------------------------------------------------------------------------------------------------
 
 
-def _head(info: RunInfo, story: Story, result: RunResult | None, write: Writer) -> Safe:
+def _head(info: RunInfo, story: Story, result: RunResult | None, write: PageWriter) -> Safe:
     outcome = result.outcome if result else info.outcome or info.state
     marks = {"succeeded": "good", "degraded": "warn", "parked": "warn", "stopped": "warn"}
     mark = marks.get(outcome, "bad" if result or info.outcome else "")
@@ -133,7 +133,7 @@ def _head(info: RunInfo, story: Story, result: RunResult | None, write: Writer) 
     )
 
 
-def _failure(result: RunResult | None, write: Writer) -> Safe:
+def _failure(result: RunResult | None, write: PageWriter) -> Safe:
     if result is None:
         return Safe()
     boxes = []
@@ -166,7 +166,7 @@ def _failure(result: RunResult | None, write: Writer) -> Safe:
     return joined(*boxes)
 
 
-def _answer(result: RunResult | None, write: Writer) -> Safe:
+def _answer(result: RunResult | None, write: PageWriter) -> Safe:
     if result is None or not (result.text or result.output is not None):
         return Safe()
     parts = [tag("h2", "Answer")]
@@ -177,7 +177,7 @@ def _answer(result: RunResult | None, write: Writer) -> Safe:
     return tag("section", *parts)
 
 
-def _task(request: RunRequest | None, write: Writer) -> Safe:
+def _task(request: RunRequest | None, write: PageWriter) -> Safe:
     if request is None:
         return Safe()
     return tag("section", tag("h2", "Task"), tag("div", write.prose(request.prompt, 30_000), cls="card"))
@@ -186,7 +186,7 @@ def _task(request: RunRequest | None, write: Writer) -> Safe:
 # -- below the story -------------------------------------------------------------------------------------------------
 
 
-def _people(story: Story, write: Writer) -> Safe:
+def _people(story: Story, write: PageWriter) -> Safe:
     if not story.asked:
         return Safe()
     rows = [_row("th", "", "asked for", "answer", "by", "why")]
@@ -202,7 +202,7 @@ def _people(story: Story, write: Writer) -> Safe:
     )
 
 
-def _subject(asked: Asked, write: Writer) -> Safe:
+def _subject(asked: QuestionEntry, write: PageWriter) -> Safe:
     if asked.call is not None:
         words = entries.summary_of(asked.call, write)
         return joined(
@@ -221,7 +221,7 @@ def _subject(asked: Asked, write: Writer) -> Safe:
     return joined(*lines, *answers)
 
 
-def _files(story: Story, diff: str | None, write: Writer) -> Safe:
+def _files(story: Story, diff: str | None, write: PageWriter) -> Safe:
     changes = page_diff.of_text(diff) if diff else story.changes(write.redact)
     if not changes:
         return Safe()
@@ -230,7 +230,7 @@ def _files(story: Story, diff: str | None, write: Writer) -> Safe:
     return joined(tag("h2", "Files changed", _small(f"{len(changes)}, {source}")), *shown, _rest(len(changes), FILES))
 
 
-def _file(change: page_diff.FileChange, write: Writer) -> Safe:
+def _file(change: page_diff.FileDiff, write: PageWriter) -> Safe:
     lines = [_diff_line(line) for line in write.lines(change.lines[:DIFF_LINES])]
     unsure = tag("span", "not known whether it was done", cls="badge warn") if not change.is_certain else Safe()
     edits = f" · {count(change.edits, 'edit')}" if change.edits > 1 else ""
@@ -260,7 +260,7 @@ def _diff_line(line: str) -> Safe:
     return tag("span", line or " ", cls=marks.get(line[:1], ""))
 
 
-def _money(info: RunInfo, result: RunResult | None, write: Writer) -> Safe:
+def _money(info: RunInfo, result: RunResult | None, write: PageWriter) -> Safe:
     totals = result.totals if result else None
     if totals is None:
         return Safe()
@@ -299,7 +299,7 @@ def _money(info: RunInfo, result: RunResult | None, write: Writer) -> Safe:
     return joined(tag("h2", "Cost and tokens", _small(note)), _table(rows))
 
 
-def _setting(info: RunInfo, request: RunRequest | None, story: Story, write: Writer) -> Safe:
+def _setting(info: RunInfo, request: RunRequest | None, story: Story, write: PageWriter) -> Safe:
     facts: dict[str, str] = {
         "run": info.id,
         "session": info.session_id or "",

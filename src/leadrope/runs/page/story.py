@@ -18,7 +18,7 @@ Kind = Literal["message", "tool", "asked", "note"]
 Mark = Literal["", "good", "warn", "bad"]
 
 
-class Asked(msgspec.Struct, kw_only=True):
+class QuestionEntry(msgspec.Struct, kw_only=True):
     """A person was asked."""
 
     id: str
@@ -45,7 +45,7 @@ class Call(msgspec.Struct, kw_only=True):
     decided_at: float | None = None
     done: events.ToolCompleted | None = None
     done_at: float | None = None
-    asked: Asked | None = None
+    asked: QuestionEntry | None = None
 
     @property
     def input(self) -> dict[str, object]:
@@ -71,7 +71,7 @@ class StoryEntry(msgspec.Struct, kw_only=True):
     mark: Mark = ""
     agent_id: str | None = None
     call: Call | None = None
-    asked: Asked | None = None
+    asked: QuestionEntry | None = None
     is_thought: bool = False
 
     @property
@@ -90,13 +90,13 @@ class Story:
     def __init__(self, records: Iterable[events.Recorded] = ()) -> None:
         self.entries: list[StoryEntry] = []
         self.calls: dict[str, Call] = {}
-        self.asked: list[Asked] = []
+        self.asked: list[QuestionEntry] = []
         self.session: events.SessionStarted | None = None
         self.exits: list[events.AgentExited] = []
         self.events = 0
         self.first: float | None = None
         self.last = 0.0
-        self._open: dict[str, Asked] = {}
+        self._open: dict[str, QuestionEntry] = {}
         self._attempt = 1
         for record in records:
             self.add(record)
@@ -110,7 +110,7 @@ class Story:
             self._note(record.time, f"attempt {record.attempt}", "The agent was started again.", mark="warn")
         self._take(record.time, record.event)
 
-    def changes(self, redact: Callable[[str], str]) -> list[diff.FileChange]:
+    def changes(self, redact: Callable[[str], str]) -> list[diff.FileDiff]:
         """The edits that were let through and did not fail."""
         found = diff.Changes(redact)
         for call in self.calls.values():
@@ -146,7 +146,7 @@ class Story:
             case events.ApprovalRequested():
                 self._approval(time, event)
             case events.QuestionRequested():
-                asked = Asked(id=event.question_id, time=time, question=event)
+                asked = QuestionEntry(id=event.question_id, time=time, question=event)
                 self._ask(asked, "plan" if event.kind == "plan" else "question")
             case events.ApprovalResolved():
                 self._answered(time, event.approval_id, event.approved, event.by, event.reason, event.scope)
@@ -240,12 +240,12 @@ class Story:
 
     def _approval(self, time: float, event: events.ApprovalRequested) -> None:
         call = self._call(time, event.call)
-        asked = Asked(id=event.approval_id, time=time, call=call, reason=event.reason, risk=event.risk)
+        asked = QuestionEntry(id=event.approval_id, time=time, call=call, reason=event.reason, risk=event.risk)
         asked.reading = event.reading
         call.asked = asked
         self._ask(asked, "approval")
 
-    def _ask(self, asked: Asked, label: str) -> None:
+    def _ask(self, asked: QuestionEntry, label: str) -> None:
         self.asked.append(asked)
         self._open[asked.id] = asked
         self.entries.append(StoryEntry(time=asked.time, kind="asked", label=label, asked=asked))

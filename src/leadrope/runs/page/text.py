@@ -66,7 +66,7 @@ def size(characters: int) -> str:
     return f"{characters / 1_000_000:.1f} MB"
 
 
-class Writer:
+class PageWriter:
     """Cleans and cuts. All texts together stay within `total` characters: a page that no browser opens helps nobody."""
 
     def __init__(self, redact: Callable[[str], str], *, total: int = 10_000_000, scarce: int = 300) -> None:

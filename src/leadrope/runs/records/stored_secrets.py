@@ -31,7 +31,7 @@ _FOR_PEOPLE = ("labels",)
 """Fields that only lists show: a run can do without what was redacted there."""
 
 
-class Reference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SecretReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     path: tuple[str, ...]
     """The field of the request, and for variables and connections the name."""
     source: Literal["file", "env", "config", "profile", "terminal"]
@@ -52,7 +52,7 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.path[-1] if self.path[0] == "variables" else f"its {' '.join(self.path)}"
 
 
-class Around(msgspec.Struct, frozen=True, kw_only=True):
+class SecretSources(msgspec.Struct, frozen=True, kw_only=True):
     """Where a process looks."""
 
     config: Config
@@ -62,11 +62,11 @@ class Around(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def referenced(
-    request: RunRequest, redactor: Redactor, around: Around, files: Mapping[str, str]
+    request: RunRequest, redactor: Redactor, around: SecretSources, files: Mapping[str, str]
 ) -> list[dict[str, Any]]:
     """For the store: what the redaction takes out of the request, each with the place where it is found again."""
     bare = msgspec.structs.replace(request, credential=None)
-    found: list[Reference] = []
+    found: list[SecretReference] = []
     if request.credential is not None:
         found.append(_from_file((CREDENTIAL,), files.get(CREDENTIAL)))
     text = msgspec.json.encode(bare)
@@ -91,25 +91,27 @@ def _short(path: tuple[str, ...]) -> tuple[str, ...]:
     return path[: 2 if path[:1] and path[0] in _BY_NAME else 1]
 
 
-def _reference(path: tuple[str, ...], request: RunRequest, around: Around, files: Mapping[str, str]) -> Reference:
+def _reference(
+    path: tuple[str, ...], request: RunRequest, around: SecretSources, files: Mapping[str, str]
+) -> SecretReference:
     value = _at(request, path)
     if path[0] == "variables" and len(path) == 2:
         if path[1] in files:
             return _from_file(path, files[path[1]])
         if value is not None and around.env_file.get(path[1]) == value:
-            return Reference(path=path, source="env")
+            return SecretReference(path=path, source="env")
     if value is not None and _in_config(around.config, "", path) == value:
-        return Reference(path=path, source="config")
+        return SecretReference(path=path, source="config")
     for profile in around.config.profiles:
         if value is not None and _in_config(around.config, profile, path) == value:
-            return Reference(path=path, source="profile", name=profile)
-    return Reference(path=path, source="terminal")
+            return SecretReference(path=path, source="profile", name=profile)
+    return SecretReference(path=path, source="terminal")
 
 
-def _from_file(path: tuple[str, ...], file: str | None) -> Reference:
+def _from_file(path: tuple[str, ...], file: str | None) -> SecretReference:
     if file is None:
-        return Reference(path=path, source="terminal")
-    return Reference(path=path, source="file", name=file)
+        return SecretReference(path=path, source="terminal")
+    return SecretReference(path=path, source="file", name=file)
 
 
 def _at(request: RunRequest, path: tuple[str, ...]) -> Any:
@@ -129,16 +131,16 @@ def _in_config(config: Config, profile: str, path: tuple[str, ...]) -> Any:
 # -- and back ---------------------------------------------------------------------------------------------------------
 
 
-def of_place(place: Mapping[str, Any], request: RunRequest) -> list[Reference]:
+def of_place(place: Mapping[str, Any], request: RunRequest) -> list[SecretReference]:
     """The references of a stored request. A run of an earlier version has none, and what was masked is lost."""
     if KEY in place:
-        return msgspec.convert(place[KEY], list[Reference])
+        return msgspec.convert(place[KEY], list[SecretReference])
     stored = msgspec.to_builtins(request)
     lost = [name for name, value in stored.items() if MASK in msgspec.json.encode(value).decode()]
-    return [Reference(path=(name,), source="terminal") for name in lost]
+    return [SecretReference(path=(name,), source="terminal") for name in lost]
 
 
-def missing(references: Sequence[Reference], around: Around, *, is_resumed: bool) -> list[Reference]:
+def missing(references: Sequence[SecretReference], around: SecretSources, *, is_resumed: bool) -> list[SecretReference]:
     """Those that cannot be resolved here; a resumed session needs its first prompt no more. Files are not read."""
     return [
         one
@@ -147,7 +149,9 @@ def missing(references: Sequence[Reference], around: Around, *, is_resumed: bool
     ]
 
 
-def resolved(request: RunRequest, references: Sequence[Reference], around: Around, *, is_resumed: bool) -> RunRequest:
+def resolved(
+    request: RunRequest, references: Sequence[SecretReference], around: SecretSources, *, is_resumed: bool
+) -> RunRequest:
     """The stored request with its secrets, or a RequestError that names what is missing."""
     lost = missing(references, around, is_resumed=is_resumed)
     if lost:
@@ -165,11 +169,11 @@ def resolved(request: RunRequest, references: Sequence[Reference], around: Aroun
     return msgspec.structs.replace(request, **changes)
 
 
-def _is_past(one: Reference, is_resumed: bool) -> bool:
+def _is_past(one: SecretReference, is_resumed: bool) -> bool:
     return is_resumed and one.path[0] in _OF_THE_FIRST_PROMPT
 
 
-def _value(one: Reference, around: Around) -> Any:
+def _value(one: SecretReference, around: SecretSources) -> Any:
     match one.source:
         case "env":
             return around.env_file.get(one.path[-1])
@@ -180,7 +184,7 @@ def _value(one: Reference, around: Around) -> Any:
             return around.environ.get(one.path[1]) if one.is_variable else None
 
 
-def _not_stored(lost: Sequence[Reference]) -> errors.RequestError:
+def _not_stored(lost: Sequence[SecretReference]) -> errors.RequestError:
     names = [one.told for one in lost]
     what = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
     remedy = f"set {what} in your shell" if all(one.is_variable for one in lost) else "start it anew"

@@ -17,7 +17,7 @@ from leadrope.confined import Folder
 from leadrope.runs.workspace import checkpoints
 from leadrope.runs.workspace import git as gits
 from leadrope.runs.workspace.checkpoints import Checkpoint
-from leadrope.runs.workspace.file_backups import Copy, State, look
+from leadrope.runs.workspace.file_backups import FileBackup, FileState, look
 from leadrope.runs.workspace.snapshots import Shadow
 from leadrope.runs.workspace.worktree_changes import MOST_DIFF, PLAIN
 
@@ -104,7 +104,7 @@ def _copied(checkpoint: Checkpoint, covered: set[bytes]) -> dict[str, str]:
     return found
 
 
-def _part(checkpoint: Checkpoint, there: Folder, name: str, copy: Copy, now: State) -> str:
+def _part(checkpoint: Checkpoint, there: Folder, name: str, copy: FileBackup, now: FileState) -> str:
     shown = gits.show(os.fsencode(name))
     lines = [f"diff --git a/{shown} b/{shown}"]
     if copy.state.kind == "absent":
@@ -123,7 +123,7 @@ def _part(checkpoint: Checkpoint, there: Folder, name: str, copy: Copy, now: Sta
     return "\n".join([*lines, ""])
 
 
-def _side(which: str, shown: str, state: State) -> str:
+def _side(which: str, shown: str, state: FileState) -> str:
     return "/dev/null" if state.kind == "absent" else f"{which}/{shown}"
 
 
@@ -143,7 +143,7 @@ def _lines(data: bytes) -> list[str]:
     return lines
 
 
-def _kept(checkpoint: Checkpoint, copy: Copy) -> bytes | None:
+def _kept(checkpoint: Checkpoint, copy: FileBackup) -> bytes | None:
     if not copy.name:
         return None
     try:
@@ -153,7 +153,7 @@ def _kept(checkpoint: Checkpoint, copy: Copy) -> bytes | None:
         return None
 
 
-def _present(there: Folder, name: str, state: State) -> bytes | None:
+def _present(there: Folder, name: str, state: FileState) -> bytes | None:
     if state.kind != "file":
         return None
     try:

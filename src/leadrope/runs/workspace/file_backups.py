@@ -23,7 +23,7 @@ CLOSED = "closed.json"
 Kind = Literal["absent", "file", "link", "folder", "other"]
 
 
-class State(msgspec.Struct, frozen=True, kw_only=True):
+class FileState(msgspec.Struct, frozen=True, kw_only=True):
     """What lies at a path; two that are equal are the same."""
 
     kind: Kind
@@ -32,10 +32,10 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     target: str = ""
 
 
-class Copy(msgspec.Struct, frozen=True, kw_only=True):
+class FileBackup(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     """Below the folder; surrogates stand for bytes that are no text, escaped as in JSON."""
-    state: State
+    state: FileState
     name: str = ""
     """Of the copy; "" if there is none: nothing was there, or it was too large."""
 
@@ -69,7 +69,7 @@ class Copies:
             state, data = _look(there, name)
             total = sum(entry.stat.st_size for entry in own.entries())
             fits = state.kind == "file" and data is not None and total + len(data) <= MOST_TOTAL
-            copy = Copy(path=_text(name), state=state, name=f"{len(known)}.copy" if fits else "")
+            copy = FileBackup(path=_text(name), state=state, name=f"{len(known)}.copy" if fits else "")
             if data is not None and fits:
                 own.replace(copy.name, data)
             with own.append(LIST) as file:
@@ -77,9 +77,9 @@ class Copies:
                 os.fsync(file.fileno())
         return copy.is_covered
 
-    def all(self) -> dict[str, Copy]:
+    def all(self) -> dict[str, FileBackup]:
         lines = self._own(LIST).splitlines()
-        found = [msgspec.json.decode(line, type=Copy) for line in lines if line.endswith(b"}")]
+        found = [msgspec.json.decode(line, type=FileBackup) for line in lines if line.endswith(b"}")]
         return {_path(copy.path): copy for copy in found}
 
     def close(self) -> None:
@@ -90,11 +90,11 @@ class Copies:
                 states = {_text(name): look(there, name) for name in known}
                 own.replace(CLOSED, msgspec.json.encode(states))
 
-    def closed(self) -> dict[str, State]:
+    def closed(self) -> dict[str, FileState]:
         raw = self._own(CLOSED) or b"{}"
-        return {_path(text): state for text, state in msgspec.json.decode(raw, type=dict[str, State]).items()}
+        return {_path(text): state for text, state in msgspec.json.decode(raw, type=dict[str, FileState]).items()}
 
-    def put_back(self, copy: Copy) -> None:
+    def put_back(self, copy: FileBackup) -> None:
         """UnsafeFile if a folder above it has become a link meanwhile."""
         name = _path(copy.path)
         with Folder.open(self.cwd, hard_links=True) as there:
@@ -126,34 +126,34 @@ class Copies:
         return str(real.relative_to(root))
 
 
-def look(there: Folder, name: str) -> State:
+def look(there: Folder, name: str) -> FileState:
     return _look(there, name)[0]
 
 
-def _look(there: Folder, name: str) -> tuple[State, bytes | None]:
+def _look(there: Folder, name: str) -> tuple[FileState, bytes | None]:
     """The state and, of a file that is not too large, its content: both of the same open file."""
     try:
         kind = there.kind(name)
         if kind == "link":
-            return State(kind="link", target=_text(there.read_link(name))), None
+            return FileState(kind="link", target=_text(there.read_link(name))), None
         if kind == "folder":
-            return State(kind="folder"), None
+            return FileState(kind="folder"), None
         if kind != "file":
-            return State(kind="absent" if kind is None else "other"), None
+            return FileState(kind="absent" if kind is None else "other"), None
         with there.open_read(name) as file:
             found = os.fstat(file.fileno())
             bits = found.st_mode & 0o7777
             data = file.read(MOST_FILE + 1) if found.st_size <= MOST_FILE else None
     except FileNotFoundError:
-        return State(kind="absent"), None
+        return FileState(kind="absent"), None
     except errors.UnsafeFile as error:
         # Below a file there is nothing, and what is below a link is not of this folder.
-        return State(kind="absent" if error.reason.endswith("not a folder") else "other"), None
+        return FileState(kind="absent" if error.reason.endswith("not a folder") else "other"), None
     except OSError:
-        return State(kind="other"), None
+        return FileState(kind="other"), None
     if data is None or len(data) > MOST_FILE:
-        return State(kind="file", bits=bits, digest=f"{found.st_size} bytes of {found.st_mtime_ns}"), None
-    return State(kind="file", bits=bits, digest=hashlib.sha256(data).hexdigest()), data
+        return FileState(kind="file", bits=bits, digest=f"{found.st_size} bytes of {found.st_mtime_ns}"), None
+    return FileState(kind="file", bits=bits, digest=hashlib.sha256(data).hexdigest()), data
 
 
 def _text(path: str) -> str:

@@ -99,7 +99,7 @@ _WRITERS = frozenset(
 _HOOK = regex(r"(hook\..+)\.[a-z]+", re.DOTALL)
 
 
-class Done(msgspec.Struct, frozen=True, kw_only=True):
+class GitResult(msgspec.Struct, frozen=True, kw_only=True):
     code: int
     out: bytes
     err: str
@@ -177,7 +177,7 @@ class Git:
         codes: Sequence[int] = (0,),
         into: IO[bytes] | None = None,
         env: Mapping[str, str] | None = None,
-    ) -> Done:
+    ) -> GitResult:
         """Raises GitFailed on any other exit code, with git's own words; `into` takes the output instead."""
         program = shutil.which("git", path=self.env.get("PATH", os.defpath))
         if program is None:
@@ -223,7 +223,7 @@ class Git:
                 f"git {words} failed in {cwd} (exit {code}): {said[-ERROR_CHARS:] or 'it said nothing'}",
                 hint=_hint(said),
             )
-        return Done(code=code, out=out, err=said)
+        return GitResult(code=code, out=out, err=said)
 
     async def _watched(
         self, process: asyncio.subprocess.Process, stdin: bytes, words: str, cwd: str | Path

@@ -24,7 +24,7 @@ from leadrope.core import home
 from leadrope.core.request import Limits, RunRequest, check
 from leadrope.policy import patterns
 from leadrope.policy.files import policy_file
-from leadrope.policy.files.document import Document, FileProblem, Problems
+from leadrope.policy.files.document import FileProblem, Problems, TomlDocument
 from leadrope.policy.resolve import rules_of
 from leadrope.runtime.agents import agent_files, config_values
 from leadrope.runtime.agents.agent_files import Origin
@@ -384,6 +384,6 @@ def _problem(saved: Saved, field: str, message: str, hint: str | None = None) ->
         return FileProblem(file=saved.source, where=field, message=message, hint=hint)
     key = ("agents", saved.name, *field.split("."))
     try:
-        return Document.read(Path(saved.source)).problem(key, message, hint)
+        return TomlDocument.read(Path(saved.source)).problem(key, message, hint)
     except (FileNotFoundError, Problems):
         return FileProblem(file=saved.source, where=".".join(key), message=message, hint=hint)

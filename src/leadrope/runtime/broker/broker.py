@@ -24,7 +24,7 @@ from leadrope.core.secrets.redaction import Secret
 from leadrope.net import servers, unix_socket
 from leadrope.runtime.broker import http1
 from leadrope.runtime.broker import token_counter as tally
-from leadrope.runtime.broker.broker_connection import Client, Exchange, Passing, Refusal
+from leadrope.runtime.broker.broker_connection import AgentConnection, Exchange, Passing, Refusal
 from leadrope.runtime.broker.reachability import Reach, Trouble
 from leadrope.runtime.broker.upstream import Unreachable, Upstream
 from leadrope.runtime.limits.budget import Meter
@@ -144,8 +144,8 @@ class Broker:
 
     # -- connections of the agent's -----------------------------------------------------------------------------------
 
-    def _protocol(self) -> Client:
-        return Client(asyncio.StreamReader(limit=http1.HEAD_LIMIT), self._connected)
+    def _protocol(self) -> AgentConnection:
+        return AgentConnection(asyncio.StreamReader(limit=http1.HEAD_LIMIT), self._connected)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

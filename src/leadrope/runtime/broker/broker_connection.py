@@ -15,7 +15,7 @@ import msgspec
 
 from leadrope.runtime.broker import http1
 from leadrope.runtime.broker import token_counter as tally
-from leadrope.runtime.broker.upstream import Connection, Unreachable, Upstream
+from leadrope.runtime.broker.upstream import Unreachable, Upstream, UpstreamConnection
 from leadrope.runtime.limits.reservations import Estimate, Reservation
 
 # A body up to this size is held until the answer begins, so that a connection which the server had closed in the
@@ -36,7 +36,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """The agent must not try again."""
 
 
-class Client(asyncio.StreamReaderProtocol):
+class AgentConnection(asyncio.StreamReaderProtocol):
     """A connection of the agent's, which tells at once when the agent has closed it: nobody pays for an answer that
     nobody reads.
     """
@@ -108,7 +108,7 @@ class Exchange:
         self._reader = reader
         self._writer = writer
         protocol = writer.transport.get_protocol()
-        if not isinstance(protocol, Client):
+        if not isinstance(protocol, AgentConnection):
             raise TypeError("a connection of the broker's with a foreign protocol")
         self._client = protocol
 
@@ -192,7 +192,7 @@ class Exchange:
     async def _send(self, passing: Passing, held: bytes, rest: AsyncIterator[bytes] | None) -> bool:
         """`rest` is what follows `held` of a large body, which goes up while the answer may already come down."""
         upstream, request = self._host.upstream, passing.request
-        body = request.body if rest is not None else http1.Body(kind="length", length=len(held))
+        body = request.body if rest is not None else http1.BodyFraming(kind="length", length=len(held))
         headers = [*self._host.swapped(request), *http1.framing(body)]
         head = http1.write_head(f"POST {upstream.base_path}{request.target} HTTP/1.1", headers)
         try:
@@ -209,7 +209,7 @@ class Exchange:
             await self._writer.drain()
             return False
 
-    async def _with_held(self, passing: Passing, connection: Connection, data: bytes) -> bool:
+    async def _with_held(self, passing: Passing, connection: UpstreamConnection, data: bytes) -> bool:
         upstream = self._host.upstream
         with self._watching(connection):
             connection.writer.write(data)
@@ -227,7 +227,7 @@ class Exchange:
         raise Unreachable("it closed the connection without an answer")
 
     async def _with_stream(
-        self, passing: Passing, connection: Connection, head: bytes, held: bytes, rest: AsyncIterator[bytes]
+        self, passing: Passing, connection: UpstreamConnection, head: bytes, held: bytes, rest: AsyncIterator[bytes]
     ) -> bool:
         with self._watching(connection):
             sending = asyncio.ensure_future(self._send_body(passing.request.body, connection, head, held, rest))
@@ -247,7 +247,12 @@ class Exchange:
             return keep and is_sent
 
     async def _send_body(
-        self, body: http1.Body, connection: Connection, head: bytes, held: bytes, rest: AsyncIterator[bytes]
+        self,
+        body: http1.BodyFraming,
+        connection: UpstreamConnection,
+        head: bytes,
+        held: bytes,
+        rest: AsyncIterator[bytes],
     ) -> None:
         writer = connection.writer
         framed = http1.chunk if body.kind == "chunked" else bytes
@@ -263,7 +268,7 @@ class Exchange:
         except ConnectionError:
             pass  # the server has enough; its answer says why
 
-    async def _answer_head(self, connection: Connection) -> http1.AnswerHead | None:
+    async def _answer_head(self, connection: UpstreamConnection) -> http1.AnswerHead | None:
         """The answer's head; None when the connection was closed before the first byte of it."""
         try:
             async with asyncio.timeout(_SILENCE_S):
@@ -283,7 +288,7 @@ class Exchange:
             raise Unreachable(f"its answer cannot be read: {error}") from error
 
     async def _relay(
-        self, passing: Passing, answer: http1.AnswerHead, connection: Connection, *, may_reuse: bool
+        self, passing: Passing, answer: http1.AnswerHead, connection: UpstreamConnection, *, may_reuse: bool
     ) -> bool:
         if self._host.cannot_meter(answer):
             connection.abort()
@@ -309,7 +314,7 @@ class Exchange:
             connection.abort()
         return keep
 
-    async def _relay_body(self, passing: Passing, answer: http1.AnswerHead, connection: Connection) -> bool:
+    async def _relay_body(self, passing: Passing, answer: http1.AnswerHead, connection: UpstreamConnection) -> bool:
         """Pass the content on as it comes, framed by us; False if the server said more than its answer."""
         framing = http1.Framing(answer.body)
         is_chunked = answer.body.kind == "chunked"
@@ -340,7 +345,7 @@ class Exchange:
         return not framing.extra
 
     @contextlib.contextmanager
-    def _watching(self, connection: Connection) -> Iterator[None]:
+    def _watching(self, connection: UpstreamConnection) -> Iterator[None]:
         """While this lasts, a client that goes away takes the connection to the server with it."""
         self._client.on_gone = connection.abort
         try:
@@ -354,7 +359,7 @@ class Exchange:
             self._client.on_gone = None
 
 
-async def _collect(content: AsyncIterator[bytes], body: http1.Body) -> tuple[bytes, bool]:
+async def _collect(content: AsyncIterator[bytes], body: http1.BodyFraming) -> tuple[bytes, bool]:
     """The body, if it is small enough to be held; else its beginning, and False."""
     if body.length > _HELD_BODY:
         return b"", False

@@ -61,14 +61,14 @@ class Closed(Exception):
     """The other side has closed the connection before the message was whole."""
 
 
-class Body(msgspec.Struct, frozen=True, kw_only=True):
+class BodyFraming(msgspec.Struct, frozen=True, kw_only=True):
     """How the end of a body is found."""
 
     kind: Literal["none", "length", "chunked", "until_close"]
     length: int = 0
 
 
-NO_BODY = Body(kind="none")
+NO_BODY = BodyFraming(kind="none")
 
 
 class RequestHead(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +76,7 @@ class RequestHead(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     minor: int
     headers: Headers
-    body: Body
+    body: BodyFraming
 
     @property
     def keeps_alive(self) -> bool:
@@ -88,7 +88,7 @@ class AnswerHead(msgspec.Struct, frozen=True, kw_only=True):
     phrase: str
     minor: int
     headers: Headers
-    body: Body
+    body: BodyFraming
 
     @property
     def keeps_alive(self) -> bool:
@@ -116,7 +116,7 @@ def end_to_end(headers: Headers, *names: str) -> Headers:
     return [(key, value) for key, value in headers if key.lower().replace("_", "-") not in dropped]
 
 
-def framing(body: Body) -> Headers:
+def framing(body: BodyFraming) -> Headers:
     """The one header that says where this body ends. Send the content itself with `chunk` where it is chunked."""
     if body.kind == "chunked":
         return [("Transfer-Encoding", "chunked")]
@@ -168,10 +168,10 @@ def parse_request(head: bytes) -> RequestHead:
     _check_connection(headers)
     minor = int(match[3])
     if _is_chunked(headers, minor):
-        body = Body(kind="chunked")
+        body = BodyFraming(kind="chunked")
     else:
         length = _length(headers)
-        body = Body(kind="length", length=length) if length else NO_BODY
+        body = BodyFraming(kind="length", length=length) if length else NO_BODY
     return RequestHead(method=match[1], target=match[2], minor=minor, headers=headers, body=body)
 
 
@@ -185,11 +185,11 @@ def parse_answer(head: bytes) -> AnswerHead:
     if status < 200 or status in (204, 304):
         body = NO_BODY
     elif is_chunked:
-        body = Body(kind="chunked")
+        body = BodyFraming(kind="chunked")
     elif length is None:
-        body = Body(kind="until_close")
+        body = BodyFraming(kind="until_close")
     else:
-        body = Body(kind="length", length=length) if length else NO_BODY
+        body = BodyFraming(kind="length", length=length) if length else NO_BODY
     return AnswerHead(status=status, phrase=match[3] or "", minor=minor, headers=headers, body=body)
 
 
@@ -218,7 +218,7 @@ def status_line(status: int, phrase: str = "") -> str:
     return f"HTTP/1.1 {status} {phrase}"
 
 
-async def pieces(reader: asyncio.StreamReader, body: Body) -> AsyncGenerator[bytes, None]:
+async def pieces(reader: asyncio.StreamReader, body: BodyFraming) -> AsyncGenerator[bytes, None]:
     """The content of a body as it comes, without its framing; raises Closed if it is cut."""
     framing = Framing(body)
     while not framing.is_done:
@@ -236,7 +236,7 @@ async def pieces(reader: asyncio.StreamReader, body: Body) -> AsyncGenerator[byt
 class Framing:
     """Finds the content and the end of a body in the bytes as they come."""
 
-    def __init__(self, body: Body) -> None:
+    def __init__(self, body: BodyFraming) -> None:
         self._kind = body.kind
         self._left = body.length
         """Of the body, or of the chunk at hand with the line break after it."""

@@ -65,7 +65,7 @@ class _Reader(asyncio.StreamReader):
         return data
 
 
-class Connection:
+class UpstreamConnection:
     def __init__(self, reader: _Reader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
@@ -89,7 +89,7 @@ class Upstream:
         self._is_tls = self._url.scheme == "https"
         self._proxy = _checked("proxy", proxy, ("http",)) if proxy and self._is_tls else None
         self._ca_file = ca_file
-        self._idle: list[Connection] = []
+        self._idle: list[UpstreamConnection] = []
         self._context: asyncio.Future[ssl.SSLContext] | None = None
         self.host = self._url.hostname or ""
         self.port = self._url.port or (443 if self._is_tls else 80)
@@ -104,7 +104,7 @@ class Upstream:
         if self._is_tls and self._context is None:
             self._context = asyncio.ensure_future(asyncio.to_thread(_tls_context, self._ca_file))
 
-    async def take(self, *, fresh: bool = False) -> Connection:
+    async def take(self, *, fresh: bool = False) -> UpstreamConnection:
         while self._idle and not fresh:
             connection = self._idle.pop()
             connection.reader.is_idle = False
@@ -120,7 +120,7 @@ class Upstream:
         except (OSError, UnicodeError) as error:  # ssl.SSLError is an OSError
             raise NotConnected(why(error)) from error
 
-    def give(self, connection: Connection) -> None:
+    def give(self, connection: UpstreamConnection) -> None:
         """Only after a clean exchange. What the server said beyond its answer would be taken for the next one."""
         if connection.is_open and not connection.reader.unread and len(self._idle) < _MOST_IDLE:
             connection.reader.is_idle = True
@@ -136,14 +136,14 @@ class Upstream:
             self._context.cancel()
             await asyncio.gather(self._context, return_exceptions=True)
 
-    async def _connect(self) -> Connection:
+    async def _connect(self) -> UpstreamConnection:
         self.start()
         context = await asyncio.shield(self._context) if self._context is not None else None
         if self._proxy is not None and context is not None:
             return await self._connect_through(self._proxy, context)
         return await _open(self.host, self.port, ssl=context, server_hostname=self.host if context else None)
 
-    async def _connect_through(self, proxy: SplitResult, context: ssl.SSLContext) -> Connection:
+    async def _connect_through(self, proxy: SplitResult, context: ssl.SSLContext) -> UpstreamConnection:
         try:
             connection = await _open(proxy.hostname or "", proxy.port or 80)
         except OSError as error:
@@ -170,13 +170,13 @@ class Upstream:
         return connection
 
 
-async def _open(host: str, port: int, **tls: Any) -> Connection:
+async def _open(host: str, port: int, **tls: Any) -> UpstreamConnection:
     """As asyncio.open_connection does it, with a reader of our own."""
     loop = asyncio.get_running_loop()
     reader = _Reader(limit=http1.HEAD_LIMIT)
     protocol = asyncio.StreamReaderProtocol(reader)
     transport, _ = await loop.create_connection(lambda: protocol, host, port, happy_eyeballs_delay=0.25, **tls)
-    return Connection(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
+    return UpstreamConnection(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
 
 
 @functools.lru_cache(maxsize=8)

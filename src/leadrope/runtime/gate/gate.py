@@ -23,7 +23,7 @@ from leadrope.runtime.embedding import hooks
 from leadrope.runtime.embedding.hooks import BeforeTool, HookVerdict
 from leadrope.runtime.gate.approvers import Answer, Approver, DenyAll, WrongAnswer
 from leadrope.runtime.gate.host_questions import Answered, HostQuestions
-from leadrope.runtime.gate.machine_facts import Surroundings
+from leadrope.runtime.gate.machine_facts import MachineFacts
 from leadrope.runtime.gate.questions import plan_of, questions_of
 from leadrope.runtime.limits.pauses import Pauses
 
@@ -81,14 +81,14 @@ class Gate:
         *,
         approval_s: float,
         is_sandboxed: bool = False,
-        surroundings: Surroundings | None = None,
+        surroundings: MachineFacts | None = None,
     ) -> None:
         self._policy = policy
         self._approver = approver
         self._host = host
         self._approval_s = approval_s or None
         self._is_sandboxed = is_sandboxed
-        self._surroundings = surroundings or Surroundings(workspace=policy.workspace)
+        self._surroundings = surroundings or MachineFacts(workspace=policy.workspace)
         self._looking: dict[str, asyncio.Task[None]] = {}
         """Requests of the agent for which something is being looked up."""
         self._has_person = not isinstance(approver, DenyAll)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from leadrope.confined import Name, names
+from leadrope.confined import ScannedName, names
 from leadrope.core.tools import ToolCall
 from leadrope.net import addresses, url_secrets
 from leadrope.policy import hosts, paths
@@ -29,7 +29,7 @@ _PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "HTTP_PROXY"
 GitIsPlain = Callable[[str], Awaitable[bool]]
 
 
-class Surroundings:
+class MachineFacts:
     """The machine as the agent of one attempt finds it."""
 
     def __init__(
@@ -175,7 +175,7 @@ class Surroundings:
         return tuple(str(Path(start, re.sub(r"\A~(?=/|\Z)", home, folder or ""))) for folder in needed.git_folders)
 
 
-def _meets(glob: paths.Glob, entry: Name, ground: paths.Ground) -> bool:
+def _meets(glob: paths.Glob, entry: ScannedName, ground: paths.Ground) -> bool:
     if glob.matches(entry.path, ground):
         return True
     if not entry.is_link:

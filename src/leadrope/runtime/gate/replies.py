@@ -20,7 +20,7 @@ UNTIMED = ("agent", "control")
 Send = Callable[[bytes], None]
 
 
-class Answers:
+class GateReplies:
     """Takes each held call to the gate, and its decision back to the agent."""
 
     def __init__(self, gate: Gate, session: base.Session, clocks: RunClocks, send: Send) -> None:

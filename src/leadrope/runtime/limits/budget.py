@@ -24,7 +24,7 @@ from leadrope.core.cost.usage import Usage
 from leadrope.runtime.limits.shared_budget import SharedBudget
 
 
-class Message(msgspec.Struct, kw_only=True):
+class CountedMessage(msgspec.Struct, kw_only=True):
     model: str
     agent_id: str | None
     usage: Usage
@@ -51,7 +51,7 @@ class Meter:
         self.on_over = on_over
         self.notify = notify
         self._prices = prices or Prices()
-        self._messages: dict[str, Message] = {}
+        self._messages: dict[str, CountedMessage] = {}
         self._ours_usd = 0.0
         self._known_usd = 0.0
         self._theirs_usd = 0.0
@@ -64,7 +64,7 @@ class Meter:
         """A broker counts every request itself, also those of which the agent reports nothing."""
         self._estimated_usd = 0.0
         """For requests of which nothing was reported, so no other sum holds them."""
-        self.last_message: Message | None = None
+        self.last_message: CountedMessage | None = None
         """The newest message of the agent itself."""
         self.shared = shared
         if shared is not None:
@@ -127,7 +127,7 @@ class Meter:
         elif not usage.total_tokens:
             return
         cost = self._prices.price(model, usage)
-        now = Message(model=model, agent_id=agent_id, usage=usage, usd=cost.usd, known=cost.known)
+        now = CountedMessage(model=model, agent_id=agent_id, usage=usage, usd=cost.usd, known=cost.known)
         self._messages[message_id] = now
         if now.agent_id is None:
             self.last_message = now
@@ -146,7 +146,7 @@ class Meter:
         self._unpriced.add(model)
         return _no_price(model)
 
-    def _add(self, message: Message, sign: int) -> None:
+    def _add(self, message: CountedMessage, sign: int) -> None:
         usd = sign * message.usd
         self._ours_usd += usd
         self._known_usd += usd if message.known else 0.0

@@ -22,7 +22,7 @@ CLOSE_LOOK_S = 0.25
 MIB = 1 << 20
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True):
+class MemoryUse(msgspec.Struct, frozen=True, kw_only=True):
     """What a tree of processes has in memory."""
 
     total: int = 0
@@ -62,7 +62,7 @@ def holder_of(pid: int) -> int:
     return pid
 
 
-def look(root: int, limit: float) -> Held:
+def look(root: int, limit: float) -> MemoryUse:
     """All below `root`; exactly only where it matters.
 
     Resident pages are counted once for each process that has them, so what was forked looks larger than it is. Each
@@ -72,9 +72,9 @@ def look(root: int, limit: float) -> Held:
     if sum(held.values()) > limit:
         held = {pid: min(whole, _share(pid, whole)) for pid, whole in held.items()}
     if not held:
-        return Held()
+        return MemoryUse()
     largest = max(held, key=held.__getitem__)
-    return Held(total=sum(held.values()), processes=len(held), largest=held[largest], name=_name(largest))
+    return MemoryUse(total=sum(held.values()), processes=len(held), largest=held[largest], name=_name(largest))
 
 
 def _tree(root: int) -> list[int]:

@@ -31,12 +31,12 @@ class Pauses:
         now = asyncio.get_running_loop().time()
         return self._before_s + (now - self._since if self._since is not None else 0.0)
 
-    def clock(self, limit_s: float | None) -> Patience:
+    def clock(self, limit_s: float | None) -> AnswerClock:
         """Starts now; None never runs out."""
-        return Patience(self, limit_s)
+        return AnswerClock(self, limit_s)
 
 
-class Patience:
+class AnswerClock:
     def __init__(self, pauses: Pauses, limit_s: float | None) -> None:
         self._pauses = pauses
         self._limit_s = limit_s

@@ -33,7 +33,7 @@ class Trace(msgspec.Struct, frozen=True):
     changed_ns: int
 
 
-class Named(msgspec.Struct, frozen=True):
+class NamedPath(msgspec.Struct, frozen=True):
     """A path that a command's text names."""
 
     path: str
@@ -76,7 +76,7 @@ class LostFiles:
         self._told.update(found)
         return tuple(sorted(found)[:MOST_TOLD])
 
-    def _is_missed(self, path: str, named: tuple[Named, ...], *, is_alone: bool) -> bool:
+    def _is_missed(self, path: str, named: tuple[NamedPath, ...], *, is_alone: bool) -> bool:
         # Named by two commands it is told once, by the first that ends.
         is_named = any(_names(one, path) for one in named)
         if not _is_at(path, self._home):
@@ -92,7 +92,7 @@ def is_cache(below_home: str) -> bool:
     return any(_is_at(below_home, cache) for cache in _CACHES)
 
 
-def named_in(text: str, home: str) -> Iterator[Named]:
+def named_in(text: str, home: str) -> Iterator[NamedPath]:
     """The paths below the home and in /tmp that a command's text writes out, in whatever spelling."""
     roots = {"~": home, "$HOME": home, "${HOME}": home, home: home, **{path: path for path in SCRATCH}}
     spelled = "|".join(re.escape(root) for root in sorted(roots, key=len, reverse=True))
@@ -100,10 +100,10 @@ def named_in(text: str, home: str) -> Iterator[Named]:
         follows = text[found.end() : found.end() + 1]
         path = os.path.normpath(roots[found[1]] + found[2])
         if found[2].strip("/"):
-            yield Named(path, follows not in ("*", "?", "[", "$", "{", "(", "`", "\\"))
+            yield NamedPath(path, follows not in ("*", "?", "[", "$", "{", "(", "`", "\\"))
 
 
-def _names(named: Named, path: str) -> bool:
+def _names(named: NamedPath, path: str) -> bool:
     return _is_at(path, named.path) or (not named.is_whole and path.startswith(named.path))
 
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from leadrope.confined import Name, below, names, real_path
+from leadrope.confined import ScannedName, below, names, real_path
 from leadrope.policy.paths import Glob, Ground, glob
 
 MOST_ENTRIES = 1_000_000
@@ -33,7 +33,7 @@ _ANY = "**"
 _SIGNS = frozenset("*?[\\")
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class PolicyPaths(msgspec.Struct, frozen=True, kw_only=True):
     """Real, absolute paths. A folder stands for everything below it."""
 
     blocked: tuple[str, ...] = ()
@@ -149,7 +149,7 @@ def _parts_below(root: str, base: str | None) -> tuple[str, ...] | None:
     return tuple(root[len(start) :].split("/")) if root.startswith(start) else None
 
 
-def find(area: Area) -> Found:
+def find(area: Area) -> PolicyPaths:
     """Takes about 2.5 ms for each thousand entries that have to be looked at."""
     return _Search(area).run()
 
@@ -166,7 +166,7 @@ class _Search:
         self._left = MOST_ENTRIES
         self._problem = ""
 
-    def run(self) -> Found:
+    def run(self) -> PolicyPaths:
         whole = [pattern.text for pattern in (*self._blocked, *self._protected) if pattern.is_everything]
         if whole:
             self._problem = f"the pattern {whole[0]} means everything"
@@ -183,7 +183,7 @@ class _Search:
         blocked, protected = tuple(self._found["blocked"]), tuple(self._found["protected"])
         if len(blocked) + len(protected) > MOST_PATHS:
             self._problem = f"{len(blocked) + len(protected)} paths match, which is more than {MOST_PATHS}"
-        return Found(
+        return PolicyPaths(
             blocked=blocked[:MOST_PATHS],
             protected=protected[:MOST_PATHS],
             repositories=tuple(self._repositories),
@@ -226,7 +226,7 @@ class _Search:
                 if blocked.may_lie_below(below) or (inner and protected.may_lie_below(below)):
                     todo.append((entry.path, below, inner))
 
-    def _entries(self, folder: str) -> list[Name]:
+    def _entries(self, folder: str) -> list[ScannedName]:
         try:
             found = names(folder)
         except OSError as error:  # what leadrope may not look into, its agent may not either
@@ -239,7 +239,7 @@ class _Search:
             return []
         return found
 
-    def _nested(self, folder: str, entry: Name, *, is_folder: bool) -> None:
+    def _nested(self, folder: str, entry: ScannedName, *, is_folder: bool) -> None:
         if is_folder and len(self._repositories) < MOST_REPOSITORIES:
             self._repositories.append(folder)
         elif entry.is_link:

@@ -58,7 +58,7 @@ class Targets(msgspec.Struct, frozen=True, kw_only=True):
     """Which paths of this machine the policy and git's settings mean."""
 
     area: policy_paths.Area
-    found: policy_paths.Found = policy_paths.Found()
+    found: policy_paths.PolicyPaths = policy_paths.PolicyPaths()
     git: git_guards.GitNamed = git_guards.GitNamed()
 
 
@@ -178,10 +178,10 @@ def search(granted: SandboxRequest, request: RunRequest, place: base.StartContex
     roots = tuple(real_path(folder) for folder in (request.cwd or ".", *extra_dirs.paths(request.extra_dirs)))
     user_home = real_path(home.user_home(place.environ))
     area = policy_paths.Area(roots=roots, home=user_home, blocked=rules.blocked_paths, protected=rules.protected_paths)
-    found = policy_paths.Found()
+    found = policy_paths.PolicyPaths()
     if own := next((root for root in roots if root in BASE), None):
         # No sandbox can be built around it, and looking through all of /tmp would take minutes.
-        found = policy_paths.Found(problem=f"a sandbox has its own {own}")
+        found = policy_paths.PolicyPaths(problem=f"a sandbox has its own {own}")
     elif granted.level is not None:
         found = policy_paths.find(area)
     return Targets(area=area, found=found, git=git_guards.look(roots, user_home, place.environ))
@@ -287,7 +287,7 @@ def _made(built: Built, approved: Collection[str]) -> Iterator[events.Notice]:
         yield events.Notice(level="warning", code="protected_made", message=message)
 
 
-def _repositories(found: policy_paths.Found) -> tuple[str, ...]:
+def _repositories(found: policy_paths.PolicyPaths) -> tuple[str, ...]:
     return (*found.git_roots, *found.repositories, *found.linked)
 
 

@@ -24,7 +24,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from leadrope import errors
-from leadrope.confined import Folder, Name, is_text, names, real_path
+from leadrope.confined import Folder, ScannedName, is_text, names, real_path
 from leadrope.core import events, home
 from leadrope.core.context import without_heads
 from leadrope.core.cost.usage import CostLabel
@@ -81,7 +81,7 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """How often the agent's own record was lost and made anew from the transcript."""
 
 
-class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TranscriptLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line of transcript.jsonl."""
 
     time: float
@@ -150,12 +150,12 @@ class Sessions:
         wanted = real_path(cwd) if cwd is not None else None
         return next((info for info in self.listing() if wanted is None or info.cwd == wanted), None)
 
-    def transcript(self, session_id: str | None) -> list[Said]:
+    def transcript(self, session_id: str | None) -> list[TranscriptLine]:
         """What was said. A line that cannot be read, the last one after a crash for instance, is left out."""
         said = []
         for line in self._lines(_some(session_id), TRANSCRIPT):
             try:
-                said.append(msgspec.json.decode(line, type=Said))
+                said.append(msgspec.json.decode(line, type=TranscriptLine))
             except msgspec.MsgspecError:
                 continue
         return said
@@ -344,7 +344,7 @@ def read_info(folder: Path) -> SessionInfo | None:
         return None
 
 
-def _is_session(entry: Name) -> bool:
+def _is_session(entry: ScannedName) -> bool:
     return entry.is_folder and not entry.name.startswith(".")
 
 
@@ -354,7 +354,7 @@ def write_info(folder: Path, info: SessionInfo) -> None:
         session.replace(INFO, msgspec.json.format(msgspec.json.encode(info), indent=2))
 
 
-def rebuilt_prompt(said: list[Said], prompt: str) -> str:
+def rebuilt_prompt(said: list[TranscriptLine], prompt: str) -> str:
     """What was said so far as text before the new prompt: the newest part of it that fits."""
     names = {"user": "[User]", "assistant": "[Assistant]", "tool": "[Tool]"}
     blocks: list[str] = []

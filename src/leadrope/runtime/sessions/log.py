@@ -21,7 +21,7 @@ from leadrope.core.cost.usage import sum_label
 from leadrope.core.result import RunResult
 from leadrope.core.secrets.redacted_json import clean_value
 from leadrope.core.secrets.redaction import Redactor
-from leadrope.runtime.sessions.files import TRANSCRIPT, Said, SessionInfo, read_info, write_info
+from leadrope.runtime.sessions.files import TRANSCRIPT, SessionInfo, TranscriptLine, read_info, write_info
 from leadrope.runtime.terminal_text import clean, describe, one_line
 
 FLUSH_S = 1.0
@@ -59,7 +59,7 @@ class SessionLog:
         self.redactor = redactor or Redactor()
         self._on_trouble = on_trouble
         self._encode = msgspec.json.Encoder().encode_lines
-        self._waiting: deque[events.Recorded | Said] = deque(maxlen=MOST_WAITING)
+        self._waiting: deque[events.Recorded | TranscriptLine] = deque(maxlen=MOST_WAITING)
         self._newest: Sequence[events.Recorded] = ()
         self._taken = self._skipped = self._large = 0
         self._written = 0
@@ -107,7 +107,7 @@ class SessionLog:
         self._last_prompt = text
         self.flush()
         self._taken += 1
-        self._waiting.append(Said(time=time.time(), run_id=self._run_id, role="user", text=self._cut(text)))
+        self._waiting.append(TranscriptLine(time=time.time(), run_id=self._run_id, role="user", text=self._cut(text)))
         self.flush()
 
     def flush(self) -> None:
@@ -143,7 +143,7 @@ class SessionLog:
         self._is_closed = True
         self._on_trouble(why)
 
-    def _append(self, said: Sequence[Said]) -> None:
+    def _append(self, said: Sequence[TranscriptLine]) -> None:
         data = self.redactor.clean(self._encode(said).decode()).encode()
         with Folder.open(self.folder, follows=False) as session, session.append(TRANSCRIPT) as out:
             out.write(data)
@@ -158,14 +158,14 @@ class SessionLog:
         self._taken = left_out + len(said)
         self._large = 0
 
-    def _entries(self) -> list[Said]:
+    def _entries(self) -> list[TranscriptLine]:
         return [
             entry
             for item in self._waiting
-            if (entry := item if isinstance(item, Said) else self._entry_of(item)) is not None
+            if (entry := item if isinstance(item, TranscriptLine) else self._entry_of(item)) is not None
         ]
 
-    def _entry_of(self, item: events.Recorded) -> Said | None:
+    def _entry_of(self, item: events.Recorded) -> TranscriptLine | None:
         match item.event:
             case events.MessageCompleted(agent_id=None, is_error=False, text=text) if text.strip():
                 return self._entry(item.time, "assistant", self._cut(text))
@@ -188,8 +188,8 @@ class SessionLog:
             case _:
                 return None
 
-    def _entry(self, when: float, role: Literal["assistant", "tool"], text: str) -> Said:
-        return Said(time=when, run_id=self._run_id, role=role, text=text)
+    def _entry(self, when: float, role: Literal["assistant", "tool"], text: str) -> TranscriptLine:
+        return TranscriptLine(time=when, run_id=self._run_id, role=role, text=text)
 
     # -- session.json -------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 AGENT_STEPS = ("agent", "claude-code")
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class AccessRequest(msgspec.Struct, frozen=True, kw_only=True):
     access: Access
     """Folders, and variables for its commands."""
     inputs: dict[str, str] = {}

@@ -8,18 +8,18 @@ from pathlib import Path
 from leadrope import errors
 from leadrope.core import config as configs
 from leadrope.workflows.language import templates
-from leadrope.workflows.language.markdown import Document
+from leadrope.workflows.language.markdown import WorkflowDocument
 from leadrope.workflows.model import Step
-from leadrope.workflows.problems import Findings, Problem
+from leadrope.workflows.problems import Findings, WorkflowProblem
 
 _TYPES = ("agent", "claude-code")
 
 
-def names_agents(document: Document) -> bool:
+def names_agents(document: WorkflowDocument) -> bool:
     return any(_named(step) is not None for step in document.workflow.every_step)
 
 
-def look(document: Document, *, leadrope_home: Path, workspace: Path) -> tuple[Problem, ...]:
+def look(document: WorkflowDocument, *, leadrope_home: Path, workspace: Path) -> tuple[WorkflowProblem, ...]:
     """One problem for each step whose agent is unknown, not trusted, or has a mistake."""
     from leadrope.runtime.agents import saved_agents  # noqa: PLC0415  # only those pay for it whose steps name agents
 

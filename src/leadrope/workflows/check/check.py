@@ -14,15 +14,15 @@ from leadrope.workflows.check import access, groups, loops, order, routes
 from leadrope.workflows.check.order import LOOP_HINT
 from leadrope.workflows.check.step import StepCheck, StepType, tagged
 from leadrope.workflows.language import habits, schema_match, templates
-from leadrope.workflows.language.markdown import Document
+from leadrope.workflows.language.markdown import WorkflowDocument
 from leadrope.workflows.language.markdown_values import KeyLines
 from leadrope.workflows.language.model_builder import NOTHING
 from leadrope.workflows.language.template_syntax import EACH, Part
 from leadrope.workflows.model import Input, Output, Step, Workflow
-from leadrope.workflows.problems import Findings, Path, Places, Position, Problem, nearest
+from leadrope.workflows.problems import Findings, Path, Places, Position, WorkflowProblem, nearest
 
 if TYPE_CHECKING:
-    from leadrope.workflows.check.subworkflow_check import Called
+    from leadrope.workflows.check.subworkflow_check import CalledWorkflow
 
 _ERROR: Mapping[str, Any] = {
     "type": "object",
@@ -47,8 +47,8 @@ _HALVES = (("batch",), ("loop",))
 
 
 def check_document(
-    document: Document, types: Mapping[str, StepType], inner: Mapping[str, Called] | None = None
-) -> tuple[Problem, ...]:
+    document: WorkflowDocument, types: Mapping[str, StepType], inner: Mapping[str, CalledWorkflow] | None = None
+) -> tuple[WorkflowProblem, ...]:
     """Everything that is wrong with a file, in its order; what could not be read is told once and not judged.
 
     `inner` is what is known of the workflows that steps call, by step.
@@ -75,7 +75,7 @@ def check_document(
     return tuple(sorted(tagged(every), key=lambda one: (one.line, one.column)))
 
 
-def _softened(one: Problem) -> Problem:
+def _softened(one: WorkflowProblem) -> WorkflowProblem:
     """Pflow lets steps stand that no way leads to; they never run, there and here."""
     return msgspec.structs.replace(one, severity="warning") if one.kind == "unreachable_step" else one
 
@@ -86,9 +86,9 @@ def check(
     places: Places | None = None,
     unreadable: Iterable[Path] = (),
     respelt: Mapping[Path, str] | None = None,
-    inner: Mapping[str, Called] | None = None,
+    inner: Mapping[str, CalledWorkflow] | None = None,
     key_lines: Mapping[Path, KeyLines] | None = None,
-) -> tuple[Problem, ...]:
+) -> tuple[WorkflowProblem, ...]:
     """All errors and warnings, each once."""
     findings = Findings(places or {})
     of_steps = StepCheck(
@@ -105,7 +105,7 @@ class _Checker:
         places: Places,
         findings: Findings,
         of_steps: StepCheck,
-        inner: Mapping[str, Called],
+        inner: Mapping[str, CalledWorkflow],
     ) -> None:
         self._workflow = workflow
         self._types = types

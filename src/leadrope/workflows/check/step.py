@@ -11,7 +11,7 @@ from leadrope import errors
 from leadrope.workflows.language import choices, habits, schema_match, templates
 from leadrope.workflows.language.markdown_values import KeyLines, tell_indented
 from leadrope.workflows.model import Step, attribute
-from leadrope.workflows.problems import Findings, Path, Problem, nearest
+from leadrope.workflows.problems import Findings, Path, WorkflowProblem, nearest
 
 _OWN_CODES = {"shell": "an exit code of the command", "code": "an exception of the code"}
 """Endings that are the program's own, by type of step."""
@@ -266,7 +266,7 @@ def _how_to_choose(kind: str) -> str:
     return f"Set `next` to the branch in the code. {after}" if kind == "code" else after
 
 
-def tagged(problems: Sequence[Problem]) -> Iterator[Problem]:
+def tagged(problems: Sequence[WorkflowProblem]) -> Iterator[WorkflowProblem]:
     """A block without a parameter, and a parameter that is missing: one mistake, told as one."""
     merged: set[int] = set()
     fences = {

@@ -19,7 +19,7 @@ from leadrope.workflows.routing import ways
 BAD_INNER = "bad_inner_workflow"
 
 
-class Called(msgspec.Struct, frozen=True, kw_only=True):
+class CalledWorkflow(msgspec.Struct, frozen=True, kw_only=True):
     """What is known, before anything runs, of the workflow that a step calls."""
 
     name: str
@@ -53,7 +53,7 @@ def is_sure(step: Step, workflow: Workflow) -> bool:
 
 class InsideCheck:
     def __init__(
-        self, workflow: Workflow, inner: Mapping[str, Called], findings: Findings, of_steps: StepCheck
+        self, workflow: Workflow, inner: Mapping[str, CalledWorkflow], findings: Findings, of_steps: StepCheck
     ) -> None:
         self._workflow = workflow
         self._inner = inner
@@ -105,7 +105,7 @@ class InsideCheck:
                     hint="Give that output another name.",
                 )
 
-    def _missing(self, step: Step, called: Called, why: str, path: Path) -> None:
+    def _missing(self, step: Step, called: CalledWorkflow, why: str, path: Path) -> None:
         # What another step speaks of may be there when this one starts: it is then no certain error.
         name = called.name.replace("\\", "/").rpartition("/")[2]
         files = (name,) if name.endswith(".md") else tuple(name + suffix for suffix in SUFFIXES)
@@ -120,7 +120,7 @@ class InsideCheck:
             warns=is_spoken_of,
         )
 
-    def _inputs(self, step: Step, called: Called, inputs: tuple[Input, ...]) -> None:
+    def _inputs(self, step: Step, called: CalledWorkflow, inputs: tuple[Input, ...]) -> None:
         given = step.parameters.get("inputs", {})
         path = ("steps", step.id, "inputs")
         if not isinstance(given, Mapping) or self._of_steps.is_unreadable(path):

@@ -12,19 +12,19 @@ from leadrope import errors
 from leadrope.confined import real_path
 from leadrope.workflows import library
 from leadrope.workflows.check.check import check_document
-from leadrope.workflows.check.subworkflow_check import BAD_INNER, Called, is_sure, literal_name
+from leadrope.workflows.check.subworkflow_check import BAD_INNER, CalledWorkflow, is_sure, literal_name
 from leadrope.workflows.language import markdown
-from leadrope.workflows.problems import Problem
+from leadrope.workflows.problems import WorkflowProblem
 from leadrope.workflows.steps import registry
 
 
 class _File(msgspec.Struct, kw_only=True):
-    document: markdown.Document
+    document: markdown.WorkflowDocument
     calls: dict[str, Path] = {}
     """By step, those that were found."""
     sure: frozenset[str] = frozenset()
     """The steps of these that no condition stands before."""
-    failed: dict[str, Called] = {}
+    failed: dict[str, CalledWorkflow] = {}
     """The other calls."""
     errors: int = 0
     first: str = ""
@@ -33,7 +33,7 @@ class _File(msgspec.Struct, kw_only=True):
     sure_depth: int = 1
 
 
-def called_by(document: markdown.Document, path: Path, leadrope_home: Path) -> dict[str, Called]:
+def called_by(document: markdown.WorkflowDocument, path: Path, leadrope_home: Path) -> dict[str, CalledWorkflow]:
     """By step; without those whose workflow is named by a template."""
     here = Path(real_path(path))
     reader = _Reader(here, leadrope_home)
@@ -46,9 +46,9 @@ class _Reader:
         self._root = root
         self._home = leadrope_home
         self._files: dict[Path, _File] = {}
-        self._beside: dict[Path, tuple[Problem, ...]] = {}
+        self._beside: dict[Path, tuple[WorkflowProblem, ...]] = {}
 
-    def read(self, path: Path, document: markdown.Document) -> None:
+    def read(self, path: Path, document: markdown.WorkflowDocument) -> None:
         """It, and all that can be come to from it."""
         todo = [(path, document)]
         self._files[path] = _File(document=document)
@@ -60,7 +60,7 @@ class _Reader:
                 if name is None or ("steps", step.id, "workflow") in read.unreadable:
                     continue
                 found = self._found(name, at)
-                if isinstance(found, Called):
+                if isinstance(found, CalledWorkflow):
                     file.failed[step.id] = found
                     continue
                 if found not in self._files:
@@ -68,7 +68,7 @@ class _Reader:
                         inner = library.document_of(found)
                     except errors.BadValue as error:
                         why = error.message.removeprefix("workflow: ")
-                        file.failed[step.id] = Called(name=name, file=self._shown(found), broken=why)
+                        file.failed[step.id] = CalledWorkflow(name=name, file=self._shown(found), broken=why)
                         continue
                     self._files[found] = _File(document=inner)
                     todo.append((found, inner))
@@ -76,16 +76,16 @@ class _Reader:
                 if is_sure(step, read.workflow):
                     file.sure |= {step.id}
 
-    def _found(self, name: str, at: Path) -> Path | Called:
+    def _found(self, name: str, at: Path) -> Path | CalledWorkflow:
         try:
             return library.find(name, folder=at.parent, leadrope_home=self._home)
         except errors.BadValue as error:
             there = library.names_beside(name, folder=at.parent, leadrope_home=self._home, but=at)
-            return Called(name=name, missing=error.message.removeprefix("workflow: "), there=tuple(there))
+            return CalledWorkflow(name=name, missing=error.message.removeprefix("workflow: "), there=tuple(there))
 
-    def judge(self) -> dict[str, Called]:
+    def judge(self) -> dict[str, CalledWorkflow]:
         """Those inside before those around them; a call that leads back is judged without what is inside."""
-        found: dict[str, Called] = {}
+        found: dict[str, CalledWorkflow] = {}
         for path in self._inside_out():
             file = self._files[path]
             found = {**file.failed, **{step: self._called(path, step) for step in file.calls}}
@@ -98,10 +98,10 @@ class _Reader:
                 self._keep_errors(path, file, self._checked(file, self._shallow(found)))
         return found
 
-    def _checked(self, file: _File, called: dict[str, Called]) -> tuple[Problem, ...]:
+    def _checked(self, file: _File, called: dict[str, CalledWorkflow]) -> tuple[WorkflowProblem, ...]:
         return check_document(file.document, registry.types_of(file.document.workflow.dialect), called)
 
-    def _keep_errors(self, path: Path, file: _File, problems: tuple[Problem, ...]) -> None:
+    def _keep_errors(self, path: Path, file: _File, problems: tuple[WorkflowProblem, ...]) -> None:
         wrong = [one for one in problems if one.severity == "error"]
         file.errors = len(wrong)
         if wrong:
@@ -110,7 +110,7 @@ class _Reader:
             if inner is not None:
                 file.first = self._files[inner].first  # where the mistake is, and not each file around it
 
-    def _called(self, path: Path, step: str) -> Called:
+    def _called(self, path: Path, step: str) -> CalledWorkflow:
         inner = self._files[path].calls[step]
         file = self._files[inner]
         back = self._way(inner, path)
@@ -122,7 +122,7 @@ class _Reader:
         broken = f"{shown} has 1 error: {first}" if count == 1 else f"{shown} has {count} errors; the first: {first}"
         steps = [(path, step), *(back or ())]
         is_whole = not file.document.has_errors
-        return Called(
+        return CalledWorkflow(
             name=literal_name(self._files[path].document.workflow.step(step)) or "",
             file=shown,
             broken=broken if count else None,
@@ -134,7 +134,7 @@ class _Reader:
             sure_depth=file.sure_depth,
         )
 
-    def _errors_beside_the_circle(self, path: Path) -> tuple[Problem, ...]:
+    def _errors_beside_the_circle(self, path: Path) -> tuple[WorkflowProblem, ...]:
         if path not in self._beside:
             file = self._files[path]
             straight = [step for step, inner in file.calls.items() if self._way(inner, path) is None]
@@ -143,7 +143,7 @@ class _Reader:
             self._beside[path] = tuple(one for one in problems if one.severity == "error")
         return self._beside[path]
 
-    def _shallow(self, called: dict[str, Called]) -> dict[str, Called]:
+    def _shallow(self, called: dict[str, CalledWorkflow]) -> dict[str, CalledWorkflow]:
         """How deep it all is counts from the outermost, which tells it."""
         return {step: msgspec.structs.replace(one, depth=1, sure_depth=1) for step, one in called.items()}
 
@@ -180,7 +180,7 @@ class _Reader:
                 seen.add(inner)
                 stack.append((inner, iter(self._files[inner].calls.values())))
 
-    def _told(self, path: Path, problem: Problem) -> str:
+    def _told(self, path: Path, problem: WorkflowProblem) -> str:
         """One that stands in another file than the reader's."""
         alone = msgspec.structs.replace(problem, line=0, column=0, path=(), available=())
         where = f"{self._shown(path)}:{problem.line}:{problem.column}: " if problem.line else f"{self._shown(path)}: "

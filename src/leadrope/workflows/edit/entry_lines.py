@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from leadrope.workflows.edit.source import Lines, Part, Source
+from leadrope.workflows.edit.source import Lines, Source, SourcePart
 from leadrope.workflows.language import markdown_writer
 
 Change = tuple[int, int, str]
@@ -33,7 +33,7 @@ def with_value(source: Source, entry: Lines, key: str, value: Any) -> Iterator[t
     yield (_addition(source, entry, written, is_block=is_block),)
 
 
-def _removals(source: Source, entry: Lines, old: Part) -> Iterator[tuple[Change, ...]]:
+def _removals(source: Source, entry: Lines, old: SourcePart) -> Iterator[tuple[Change, ...]]:
     after = old.end < entry.own_end and not source.lines[old.end].strip()
     before = old.start > entry.start + 1 and not source.lines[old.start - 1].strip()
     if before and (after or old.end == entry.own_end):
@@ -41,7 +41,7 @@ def _removals(source: Source, entry: Lines, old: Part) -> Iterator[tuple[Change,
     yield ((old.start, old.end, ""),)
 
 
-def _block_body(source: Source, old: Part, value: str) -> Change:
+def _block_body(source: Source, old: SourcePart, value: str) -> Change:
     """The lines between the marks of a block; the marks stay as they are."""
     opening, closing = source.lines[old.start], source.lines[old.end - 1]
     indent = opening[: len(opening) - len(opening.lstrip(" "))]
@@ -52,7 +52,7 @@ def _block_body(source: Source, old: Part, value: str) -> Change:
     return old.start, old.end, f"{opening.rstrip()}\n{body}{closing.rstrip()}\n"
 
 
-def _addition(source: Source, entry: Lines, written: str, *, is_block: bool, but: Part | None = None) -> Change:
+def _addition(source: Source, entry: Lines, written: str, *, is_block: bool, but: SourcePart | None = None) -> Change:
     lines = [part for part in entry.parts if not part.is_block and part != but]
     if not is_block and lines:
         at = lines[-1].end

@@ -13,7 +13,7 @@ from leadrope.workflows import links, model
 from leadrope.workflows.edit import entry_lines
 from leadrope.workflows.edit.entry_lines import Change
 from leadrope.workflows.edit.references import LINK_KEYS, Names
-from leadrope.workflows.edit.source import Lines, Part, Source
+from leadrope.workflows.edit.source import Lines, Source, SourcePart
 from leadrope.workflows.edit.steps import check_name, first_right
 from leadrope.workflows.language import markdown, markdown_writer
 
@@ -66,7 +66,7 @@ def _changes(source: Source, entry: Lines, names: Names) -> list[Change]:
     ]
 
 
-def _part_text(source: Source, part: Part, rewrite: Callable[[str], str]) -> str:
+def _part_text(source: Source, part: SourcePart, rewrite: Callable[[str], str]) -> str:
     """Its lines with the value rewritten, and its key as it is."""
     raw = "".join(source.lines[part.start : part.end]).replace("\r\n", "\n")
     cut = raw.index("\n") if part.is_block else raw.index(":", raw.index(part.key) if part.key in raw else 0)
@@ -111,9 +111,9 @@ def _layouts(source: Source, names: Names, expected: model.Workflow) -> Iterator
     yield from entry_lines.with_value(source, section, "layout", layout)
 
 
-def _key(part: Part) -> str:
+def _key(part: SourcePart) -> str:
     return model.attribute(part.key) or part.key
 
 
-def _is_link(part: Part) -> bool:
+def _is_link(part: SourcePart) -> bool:
     return _key(part) in LINK_KEYS

@@ -15,7 +15,7 @@ from leadrope.workflows.problems import BadWorkflow, Findings, nearest
 _BOM = "\ufeff"
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True):
+class SourcePart(msgspec.Struct, frozen=True, kw_only=True):
     """A parameter or a block, with all of its lines; `end` is the line after its last. Lines count from 0."""
 
     key: str
@@ -36,10 +36,10 @@ class Lines(msgspec.Struct, frozen=True, kw_only=True):
     own_end: int
     """The line after its last, without the steps inside it."""
     end: int
-    parts: tuple[Part, ...]
+    parts: tuple[SourcePart, ...]
     group: str | None = None
 
-    def part(self, key: str) -> Part | None:
+    def part(self, key: str) -> SourcePart | None:
         wanted = model.attribute(key) or key
         return next((one for one in self.parts if (model.attribute(one.key) or one.key) == wanted), None)
 
@@ -112,7 +112,7 @@ class Source:
             )
 
 
-def is_readable(document: markdown.Document) -> bool:
+def is_readable(document: markdown.WorkflowDocument) -> bool:
     """Whether all of it is understood; a file without steps is one in which a first step can be put."""
     return all(one.kind == "no_steps" for one in document.problems if one.severity == "error")
 
@@ -140,17 +140,17 @@ def _is_implied(entry: Entry) -> bool:
     return isinstance(entry, markdown_blocks.Section) and entry.is_implied
 
 
-def _parts(entry: Entry) -> Iterator[Part]:
+def _parts(entry: Entry) -> Iterator[SourcePart]:
     every: list[Parameter | Fence] = [*entry.parameters, *entry.fences]
     for said in sorted(every, key=lambda one: one.place.line):
         if isinstance(said, Fence):
             if said.parameter is not None:
                 start = said.place.line - 1
-                yield Part(key=said.parameter, start=start, end=said.last_line, is_block=True)
+                yield SourcePart(key=said.parameter, start=start, end=said.last_line, is_block=True)
             continue
         start = said.key_place.line - 1
         key = said.key if said.key[0] != '"' else str(yaml_values.load(said.key).value)
-        yield Part(key=key, start=start, end=start + 1 + len(said.more), is_block=False)
+        yield SourcePart(key=key, start=start, end=start + 1 + len(said.more), is_block=False)
 
 
 def _split(text: str) -> list[str]:

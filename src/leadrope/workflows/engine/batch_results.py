@@ -21,7 +21,7 @@ def outputs(items: Sequence[Any], units: Iterable[UnitOutcome], dialect: model.D
         {"index": one.item, "item": items[one.item], **_error(one, dialect)} for one in failed if one.item is not None
     ]
     found = results(len(items), units, items=items, dialect=dialect)
-    done = sum(not isinstance(one, templates.Failed) for one in found)
+    done = sum(not isinstance(one, templates.FailedOutputs) for one in found)
     return {
         "results": found,
         "count": len(items),
@@ -52,7 +52,7 @@ def results(
             found.append({**one.outputs, **own, **pflow})
         elif dialect == "flow":
             error = _NOT_RUN if one is None else msgspec.to_builtins(one.error)
-            found.append(templates.Failed({**own, "error": error}))
+            found.append(templates.FailedOutputs({**own, "error": error}))
     return found
 
 

@@ -32,15 +32,15 @@ from leadrope.workflows.engine.execution_events import Teller
 from leadrope.workflows.engine.ledger import Ledger
 from leadrope.workflows.engine.limits import ExecutionLimits
 from leadrope.workflows.engine.main_output import main_output
-from leadrope.workflows.engine.plan import Outcome, Plan, Progress
+from leadrope.workflows.engine.plan import Outcome, Plan, PlanProgress
 from leadrope.workflows.engine.unit_progress import WHOLE, Key
 from leadrope.workflows.language import choices, templates
 from leadrope.workflows.links import Links, links_of
 from leadrope.workflows.model import DEPTH_MOST
-from leadrope.workflows.people.human_input import LOOK_S, Waits
+from leadrope.workflows.people.human_input import LOOK_S, HumanInput
 from leadrope.workflows.report import FlowOutcome, FlowResult, LastStep, PendingApproval, StepReport, StepState
 from leadrope.workflows.steps import registry
-from leadrope.workflows.steps.base import Asked, Done, Parked, StepFailed
+from leadrope.workflows.steps.base import Parked, StepDone, StepFailed, StepQuestion
 
 OWNER_ENDED = "its owner was told to end"
 PAUSE_LOOK_S = 1.0
@@ -102,7 +102,7 @@ class Flow:
         self._chunks = journal_chunks.Chunks(self._settle_all)
         self._live_usd: dict[Key, float] = {}
         self._over_budget: set[Key] = set()
-        self._waits = Waits(host, info)
+        self._waits = HumanInput(host, info)
         self._parked: dict[str, None] = {}
         self._stop_reason: str | None = None
         self._children: set[Flow] = set()
@@ -127,7 +127,7 @@ class Flow:
         self._teller.started(self.host.told, self.info.owner or "", lambda: flows.done_units(self.id))
         if log is not None and self.info.parent is None:
             await log.flush()  # whoever watches sees at once what it is
-        progress = Progress(self._links, self._replayed())
+        progress = PlanProgress(self._links, self._replayed())
         try:
             with self.limits.running(), self._reached():
                 await self._drive(progress)
@@ -162,7 +162,7 @@ class Flow:
         """What its journal says that it came to; nothing is done."""
         units = functools.partial(self.host.service.flows.done_units, self.id)
         self._teller.started(self.host.told, self.info.owner or "", units)
-        return self._result(Progress(self._links, self._replayed()).plan(), 0.0)
+        return self._result(PlanProgress(self._links, self._replayed()).plan(), 0.0)
 
     def stop(self, reason: str = "stopped by a person") -> None:
         """Ends every step, with the grace that each kind gives; `run` then returns."""
@@ -183,7 +183,7 @@ class Flow:
         """Its id, and those of the executions inside it that run."""
         return [self.id, *(execution_id for child in self._children for execution_id in child.family())]
 
-    async def _drive(self, progress: Progress) -> None:
+    async def _drive(self, progress: PlanProgress) -> None:
         limit = self._workflow.settings.concurrency or self.host.concurrency
         while True:
             for name in progress.ready if self._stop_reason is None else ():
@@ -264,7 +264,7 @@ class Flow:
     ) -> None:
         if whole.status == "failed":
             error = {"error": msgspec.to_builtins(whole.error)} if whole.error is not None else {}
-            outputs = templates.Failed({**outputs, **error}, is_readable=False)
+            outputs = templates.FailedOutputs({**outputs, **error}, is_readable=False)
         if whole.status != "skipped":
             self._values[step.id] = outputs
         self._ledger.settled(step, whole, mine)
@@ -311,8 +311,8 @@ class Flow:
         }
         scope |= {**self._inputs, **self._values, templates.DIALECT: self._workflow.dialect}
         for name, outputs in self._values.items():
-            if isinstance(outputs, templates.Failed) and step in self._links.after_error(name):
-                scope[name] = templates.Failed(outputs)
+            if isinstance(outputs, templates.FailedOutputs) and step in self._links.after_error(name):
+                scope[name] = templates.FailedOutputs(outputs)
         return scope
 
     def _why_absent(self, name: str, plan: Plan | None) -> str:
@@ -355,24 +355,24 @@ class Flow:
             await self.host.service.flows.cache_put(tried.cache_key, step.type, kept, self.host.redactor)
         return outcome
 
-    def _cached(self, key: str) -> Done | None:
+    def _cached(self, key: str) -> StepDone | None:
         found = self.host.service.flows.cache_get(key) if self.host.uses_cache else None
         if found is None:
             return None
-        return Done(outputs=found.outputs["outputs"], branch=found.outputs["branch"], is_cached=True)
+        return StepDone(outputs=found.outputs["outputs"], branch=found.outputs["branch"], is_cached=True)
 
-    async def _guarded(self, key: Key, work: Any) -> step_attempt.Tried:
+    async def _guarded(self, key: Key, work: Any) -> step_attempt.UnitResult:
         """The unit, which the workflow's budget and its max_seconds may end."""
         if self._budget_usd is None and self.limits.seconds is None:
             try:
-                unguarded: step_attempt.Tried = await work
+                unguarded: step_attempt.UnitResult = await work
                 return unguarded
             finally:
                 self._live_usd.pop(key, None)
         task = asyncio.ensure_future(work)
         self._units[key] = task
         try:
-            tried: step_attempt.Tried = await task
+            tried: step_attempt.UnitResult = await task
         except asyncio.CancelledError:
             if not task.done():
                 task.cancel()
@@ -382,10 +382,12 @@ class Flow:
             cost = self._live_usd.get(key, 0.0)
             if key not in self._over_budget:
                 message = f"{key.step}: {self.limits.message}"
-                late = step_attempt.Failed(kind="timed_out", message=message, hint=self.limits.hint)
-                return step_attempt.Tried(failed=late, cost_usd=cost)
+                late = step_attempt.StepFailure(kind="timed_out", message=message, hint=self.limits.hint)
+                return step_attempt.UnitResult(failed=late, cost_usd=cost)
             message = f"{key.step}: the workflow's budget of {self._budget_usd:g} USD is used up"
-            return step_attempt.Tried(failed=step_attempt.Failed(kind="over_budget", message=message), cost_usd=cost)
+            return step_attempt.UnitResult(
+                failed=step_attempt.StepFailure(kind="over_budget", message=message), cost_usd=cost
+            )
         finally:
             del self._units[key]
             self._live_usd.pop(key, None)
@@ -484,13 +486,13 @@ class Flow:
     def retries(self, key: Key, attempt: int, wait_s: float, why: str) -> None:
         self._teller.retried(key, attempt, wait_s, why)
 
-    def asks(self, key: Key, run_id: str, approval_id: str, asked: Asked) -> None:
+    def asks(self, key: Key, run_id: str, approval_id: str, asked: StepQuestion) -> None:
         self._waits.tell(key, run_id, approval_id, asked)
 
-    async def asked(self, key: Key, asked: Asked) -> tuple[str, Answer]:
+    async def asked(self, key: Key, asked: StepQuestion) -> tuple[str, Answer]:
         return await self._waits.ask(key, asked)
 
-    def earlier_answer(self, key: Key, asked: Asked, *, is_for_all: bool) -> Answer | None:
+    def earlier_answer(self, key: Key, asked: StepQuestion, *, is_for_all: bool) -> Answer | None:
         return self._waits.earlier_answer(key, asked, is_for_all=is_for_all)
 
     async def give_back(self, approval_ids: Sequence[str]) -> None:
@@ -505,7 +507,7 @@ class Flow:
         budget_usd: float | None,
         cost: Callable[[float], None],
         asking: step_attempt.Asking,
-    ) -> Done:
+    ) -> StepDone:
         if self.depth + 1 >= DEPTH_MOST:
             raise StepFailed(
                 f"{key.step}: {name} would be workflow number {self.depth + 2} inside each other; at most {DEPTH_MOST}",
@@ -558,7 +560,7 @@ class Flow:
         budget_usd: float | None,
         cost: Callable[[float], None],
         asking: step_attempt.Asking,
-    ) -> Done:
+    ) -> StepDone:
         """The steps of a group, for one unit of it: an execution of their own, with a journal of its own."""
         step = self._steps[key.step]
         workflow = model.Workflow(

@@ -31,10 +31,10 @@ from leadrope.runtime.sandboxing import access as accesses
 from leadrope.runtime.sandboxing.access import Access
 from leadrope.workflows import library
 from leadrope.workflows.engine.called import CalledTexts
-from leadrope.workflows.engine.gate import Gate
+from leadrope.workflows.engine.gate import ExecutionGate
 from leadrope.workflows.library import Loaded
 from leadrope.workflows.people.shared_answers import SharedAnswers
-from leadrope.workflows.steps.base import Asked
+from leadrope.workflows.steps.base import StepQuestion
 from leadrope.workflows.tools.secret_values import SecretValues, spellings
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class People(Protocol):
         """Asked for the calls of agents."""
         ...
 
-    async def ask(self, asked: Asked, approval_id: str) -> Answer | None:
+    async def ask(self, asked: StepQuestion, approval_id: str) -> Answer | None:
         """Their answer, or None where they leave it for later."""
         ...
 
@@ -96,7 +96,7 @@ class ExecutionContext:
         self.environ = environ
         self.people = people
         self._show = show
-        self.gate = Gate()
+        self.gate = ExecutionGate()
         self.log: ExecutionLog | None = None
         self.told: frozenset[tuple[str, str]] = frozenset()
         """What the log has from an earlier claim: executions that were started, and steps of them that were ended."""

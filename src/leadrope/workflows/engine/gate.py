@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 Stopped = Callable[[], contextlib.AbstractContextManager[None]]
 
 
-class Gate:
+class ExecutionGate:
     """Shared by an execution and those inside it. While it is closed, the clocks of what runs stand still."""
 
     def __init__(self) -> None:

@@ -10,18 +10,18 @@ from typing import Any
 import msgspec
 
 from leadrope import errors
-from leadrope.runs.executions.journal import Problem, Remark, UnitOutcome
+from leadrope.runs.executions.journal import Remark, UnitOutcome, UnitProblem
 from leadrope.runs.executions.values import WHOLE, FlowTexts, UnitStatus
 from leadrope.workflows import model
 from leadrope.workflows.engine.ledger import FROM_CACHE
 from leadrope.workflows.engine.plan import Outcome
-from leadrope.workflows.engine.step_attempt import Failed, Tried
+from leadrope.workflows.engine.step_attempt import StepFailure, UnitResult
 from leadrope.workflows.engine.unit_progress import Key
 from leadrope.workflows.report import FlowResult
-from leadrope.workflows.steps.base import Caution, Done, Parked, StepFailed
+from leadrope.workflows.steps.base import Caution, Parked, StepDone, StepFailed
 
 
-def recordable(key: Key, tried: Tried, began: float) -> UnitOutcome:
+def recordable(key: Key, tried: UnitResult, began: float) -> UnitOutcome:
     done, failed = tried.done, tried.failed
     warnings = done.warnings if done is not None else ()
     outputs: dict[str, Any] = done.outputs if done is not None else failed.outputs if failed is not None else {}
@@ -37,7 +37,9 @@ def recordable(key: Key, tried: Tried, began: float) -> UnitOutcome:
         branch=done.branch if done is not None else None,
         outputs=outputs,
         warnings=tuple(remarks),
-        error=Problem(kind=failed.kind, message=failed.message, hint=failed.hint, code=failed.code) if failed else None,
+        error=UnitProblem(kind=failed.kind, message=failed.message, hint=failed.hint, code=failed.code)
+        if failed
+        else None,
         cost_usd=tried.cost_usd,
         tokens=tried.tokens,
         run_id=tried.run_id,
@@ -49,8 +51,8 @@ def recordable(key: Key, tried: Tried, began: float) -> UnitOutcome:
 
 def failure(key: Key, error: errors.LeadropeError, began: float) -> UnitOutcome:
     """What went wrong before a unit began: a condition, the items of a batch."""
-    failed = Failed(kind=error.kind, message=f"{key.step}: {error.message}", hint=error.hint)
-    return recordable(key, Tried(failed=failed), began)
+    failed = StepFailure(kind=error.kind, message=f"{key.step}: {error.message}", hint=error.hint)
+    return recordable(key, UnitResult(failed=failed), began)
 
 
 def wholes(workflow: model.Workflow, units: Iterable[UnitOutcome]) -> dict[str, UnitOutcome]:
@@ -67,9 +69,9 @@ def wholes(workflow: model.Workflow, units: Iterable[UnitOutcome]) -> dict[str, 
     return found
 
 
-def lost_secret(key: Key, source: str) -> Tried:
-    return Tried(
-        failed=Failed(
+def lost_secret(key: Key, source: str) -> UnitResult:
+    return UnitResult(
+        failed=StepFailure(
             kind="redacted_value",
             message=f"{key.step} uses {source}, whose outputs held a secret, and secrets are not kept",
             hint=f"Run it with `--from {source}`.",
@@ -92,7 +94,7 @@ def kept_result(key: Key, name: str, texts: FlowTexts) -> FlowResult:
     return msgspec.convert(texts.result, FlowResult)
 
 
-def as_done(key: Key, name: str, result: FlowResult) -> Done:
+def as_done(key: Key, name: str, result: FlowResult) -> StepDone:
     """What a workflow inside came to, as a step of the one outside."""
     if result.outcome == "waiting":
         raise Parked(result.approvals[0].id if result.approvals else "")
@@ -116,7 +118,7 @@ def as_done(key: Key, name: str, result: FlowResult) -> Done:
         for output, why in result.missing_reasons.items()
     ]
     warnings = tuple(told) or (Caution(kind="workflow.degraded", message=f"the workflow {name} is degraded"),)
-    return Done(
+    return StepDone(
         outputs=result.outputs,
         warnings=warnings if result.outcome == "degraded" else (),
         cost_usd=result.cost_usd,
@@ -124,7 +126,7 @@ def as_done(key: Key, name: str, result: FlowResult) -> Done:
     )
 
 
-def group_done(key: Key, result: FlowResult, values: Mapping[str, Any]) -> Done:
+def group_done(key: Key, result: FlowResult, values: Mapping[str, Any]) -> StepDone:
     """What the steps of a group came to, as the step around them. `values` are the outputs of each by its name."""
     if result.outcome == "waiting":
         raise Parked(result.approvals[0].id if result.approvals else "")
@@ -154,7 +156,7 @@ def group_done(key: Key, result: FlowResult, values: Mapping[str, Any]) -> Done:
         for step in result.steps
         if step.is_handled and step.error is not None
     ]
-    return Done(
+    return StepDone(
         outputs=dict(values),
         warnings=tuple(dict.fromkeys((*told, *handled))) if result.outcome == "degraded" else (),
         cost_usd=result.cost_usd,

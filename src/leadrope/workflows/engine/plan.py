@@ -56,10 +56,10 @@ def plan(links: Links, outcomes: Mapping[str, Outcome], running: Collection[str]
 
     plan(links_of(workflow), {}).ready == ("first-step",)
     """
-    return Progress(links, outcomes, running).plan()
+    return PlanProgress(links, outcomes, running).plan()
 
 
-class Progress:
+class PlanProgress:
     """The same, kept up to date: an outcome costs only a look at the steps behind it.
 
     progress = Progress(links_of(workflow))

@@ -33,7 +33,7 @@ from leadrope.workflows.language import schema_match, templates
 from leadrope.workflows.people.shown_calls import has_shown
 from leadrope.workflows.start import auto_approval
 from leadrope.workflows.steps import registry
-from leadrope.workflows.steps.base import Asked, Done, Kind, Parked, StepFailed, brief, told
+from leadrope.workflows.steps.base import Kind, Parked, StepDone, StepFailed, StepQuestion, brief, told
 from leadrope.workflows.tools.secret_values import spellings
 
 if TYPE_CHECKING:
@@ -68,16 +68,16 @@ class AttemptOwner(Protocol):
         ...
 
     def retries(self, key: Key, attempt: int, wait_s: float, why: str) -> None: ...
-    def asks(self, key: Key, run_id: str, approval_id: str, asked: Asked) -> None: ...
+    def asks(self, key: Key, run_id: str, approval_id: str, asked: StepQuestion) -> None: ...
     def asking(self) -> contextlib.AbstractContextManager[None]:
         """While a person is asked: stops the clocks of what this execution is the work of."""
         ...
 
-    async def asked(self, key: Key, asked: Asked) -> tuple[str, Answer]:
+    async def asked(self, key: Key, asked: StepQuestion) -> tuple[str, Answer]:
         """The id of the approval, and what was answered."""
         ...
 
-    def earlier_answer(self, key: Key, asked: Asked, *, is_for_all: bool) -> Answer | None:
+    def earlier_answer(self, key: Key, asked: StepQuestion, *, is_for_all: bool) -> Answer | None:
         """To the same question of another unit; raises Parked while that is still open and nobody is here."""
         ...
 
@@ -91,7 +91,7 @@ class AttemptOwner(Protocol):
         budget_usd: float | None,
         cost: Callable[[float], None],
         asking: Asking,
-    ) -> Done: ...
+    ) -> StepDone: ...
     async def run_inside(
         self,
         key: Key,
@@ -100,10 +100,10 @@ class AttemptOwner(Protocol):
         budget_usd: float | None,
         cost: Callable[[float], None],
         asking: Asking,
-    ) -> Done: ...
+    ) -> StepDone: ...
 
 
-class Failed(msgspec.Struct, frozen=True, kw_only=True):
+class StepFailure(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     message: str
     hint: str | None = None
@@ -111,11 +111,11 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True):
     code: int | None = None
 
 
-class Tried(msgspec.Struct, frozen=True, kw_only=True):
+class UnitResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a unit came to, with all its attempts."""
 
-    done: Done | None = None
-    failed: Failed | None = None
+    done: StepDone | None = None
+    failed: StepFailure | None = None
     attempts: int = 1
     cost_usd: float = 0.0
     tokens: int = 0
@@ -247,7 +247,7 @@ class Unit:
     def say(self, action: str, *, cost_usd: float = 0.0) -> None:
         self._owner.acts(self.key, action, cost_usd)
 
-    def asks(self, run_id: str, approval_id: str, asked: Asked) -> None:
+    def asks(self, run_id: str, approval_id: str, asked: StepQuestion) -> None:
         self._owner.asks(self.key, run_id, approval_id, asked)
 
     async def permit(self, call: ToolCall, *, is_own: bool = True) -> ToolCall:
@@ -270,9 +270,9 @@ class Unit:
             raise StepFailed(f"{self._step.id}: {call.name} was not approved by {answer.by}{why}", kind="denied")
         return call if answer.edited is None else self._edited(call, answer.edited)
 
-    def _about(self, call: ToolCall, verdict: Verdict) -> Asked:
+    def _about(self, call: ToolCall, verdict: Verdict) -> StepQuestion:
         shown = msgspec.structs.replace(call, input=msgspec.json.decode(as_json(call.input, self.redactor)))
-        return Asked(
+        return StepQuestion(
             kind="tool_call",
             title=f"{self._step.id}: {call.name}",
             detail=told(call),
@@ -301,7 +301,7 @@ class Unit:
         """Whether its text is the author's, for each item; of a batch of commands only those that are equal share."""
         return self._step.type == "code" or (self._step.batch is not None and call.name == "Bash")
 
-    async def _ask_once(self, asked: Asked) -> Answer:
+    async def _ask_once(self, asked: StepQuestion) -> Answer:
         """Code for the whole execution, commands for the items of this batch."""
         is_for_all = self._step.type == "code"
         place = "" if is_for_all else f"{self.flow_id} {self._step.id} {self.key.iteration} "
@@ -312,11 +312,11 @@ class Unit:
                 lambda: self.ask(asked),
             )
 
-    def _approved_beforehand(self, asked: Asked) -> Answer | None:
+    def _approved_beforehand(self, asked: StepQuestion) -> Answer | None:
         # Called workflows may have steps of the same names, which were not meant.
         return auto_approval.answer(self.host.auto_approved, self._step.id, asked) if self.depth == 0 else None
 
-    async def ask(self, asked: Asked) -> Answer:
+    async def ask(self, asked: StepQuestion) -> Answer:
         if given := self._approved_beforehand(asked):
             return given
         asked = self._shown(asked)
@@ -330,7 +330,7 @@ class Unit:
             await self._owner.give_back(self._answers)
             raise
 
-    def _shown(self, asked: Asked) -> Asked:
+    def _shown(self, asked: StepQuestion) -> StepQuestion:
         """What is shown goes to terminals and logs; the fingerprint is of what is meant."""
         values = msgspec.json.decode(as_json(asked.values, self.redactor))
         return msgspec.structs.replace(asked, values=values, detail=self.redactor.clean(asked.detail))
@@ -352,7 +352,7 @@ class Unit:
                     self._clock.reschedule(now() + self._left_s)
                     self._left_s = None
 
-    async def subflow(self, name: str, inputs: Mapping[str, Any]) -> Done:
+    async def subflow(self, name: str, inputs: Mapping[str, Any]) -> StepDone:
         return await self._owner.subflow(
             self.key,
             name,
@@ -362,7 +362,7 @@ class Unit:
             asking=self.asking,
         )
 
-    async def run_inside(self) -> Done:
+    async def run_inside(self) -> StepDone:
         return await self._owner.run_inside(
             self.key,
             self._scope,
@@ -373,14 +373,14 @@ class Unit:
 
     # -- the work -----------------------------------------------------------------------------------------------------
 
-    async def run(self, cached: Callable[[str], Done | None]) -> Tried:
+    async def run(self, cached: Callable[[str], StepDone | None]) -> UnitResult:
         """Never raises for what the step did wrong; only for what ends the whole execution."""
         try:
             given = self._given()
             config = self._config(given)
             cache_key = self._cache_key(given) if self._is_cacheable else None
             if cache_key is not None and (known := cached(cache_key)) is not None:
-                return Tried(done=known)
+                return UnitResult(done=known)
             self._commands = await self.host.commands_under(self.policies)
             if self._kind.has_commands and not self._step.approval:
                 await self._commands.warm()
@@ -389,7 +389,7 @@ class Unit:
         except (StepFailed, errors.LeadropeError) as error:
             if is_of_the_store(error):
                 raise
-            return Tried(failed=_failed(error))
+            return UnitResult(failed=_failed(error))
         tried = await self._attempts(config)
         return msgspec.structs.replace(tried, cache_key=cache_key) if cache_key else tried
 
@@ -405,7 +405,7 @@ class Unit:
         is_real = self.rehearsal is None
         return is_real and bool(self._step.cache) and self._step.type not in ("approval", model.GROUP)
 
-    async def _attempts(self, config: Any) -> Tried:
+    async def _attempts(self, config: Any) -> UnitResult:
         retry = self._step.retry
         cost, tokens, attempt = 0.0, 0, 0
         while True:
@@ -416,7 +416,7 @@ class Unit:
             except StepFailed as failure:
                 cost, tokens = cost + failure.cost_usd, tokens + failure.tokens
                 if retry is None or attempt >= retry.max or not self._can_heal(failure, retry):
-                    return Tried(
+                    return UnitResult(
                         failed=_failed(failure), attempts=attempt, cost_usd=cost, tokens=tokens, run_id=failure.run_id
                     )
                 self._answers.clear()  # they were for the attempt that was made
@@ -424,7 +424,7 @@ class Unit:
                 self._owner.retries(self.key, attempt + 1, wait_s, failure.message)
                 await asyncio.sleep(wait_s)
             else:
-                return Tried(
+                return UnitResult(
                     done=done,
                     attempts=attempt,
                     cost_usd=cost + done.cost_usd,
@@ -436,7 +436,7 @@ class Unit:
         is_pflow_code = self._dialect == "pflow" and failure.kind == "code_failed"
         return failure.can_heal or is_retried(failure, retry) or is_pflow_code
 
-    async def _attempt(self, config: Any) -> Done:
+    async def _attempt(self, config: Any) -> StepDone:
         limit = self.timeout_s
         if limit is not None and self._kind.ends_itself:
             limit += LAST_CLOCK_S
@@ -445,7 +445,7 @@ class Unit:
             async with asyncio.timeout(limit) as self._clock:
                 with self.host.gate.clock(self.asking):
                     scripted = self.rehearsal.outputs(self._step.id) if self.rehearsal is not None else None
-                    done = await self._kind.run(config, self) if scripted is None else Done(outputs=scripted)
+                    done = await self._kind.run(config, self) if scripted is None else StepDone(outputs=scripted)
             return _checked(done)
         except TimeoutError:
             if self._clock is None or not self._clock.expired():
@@ -539,7 +539,7 @@ class Unit:
 
     async def _approved(self, given: dict[str, Any]) -> None:
         asked = self._shown(
-            Asked(
+            StepQuestion(
                 kind="step",
                 title=f"{self._step.id} ({self._step.type}) is to start",
                 detail=self._step.description,
@@ -625,13 +625,13 @@ def uses(step: model.Step) -> frozenset[str]:
     return frozenset(reference.root for reference in templates.references(links.templated(step)))
 
 
-def _failed(error: errors.LeadropeError) -> Failed:
+def _failed(error: errors.LeadropeError) -> StepFailure:
     if not isinstance(error, StepFailed):
-        return Failed(kind=error.kind, message=error.message, hint=error.hint)
-    return Failed(kind=error.kind, message=error.message, hint=error.hint, outputs=error.outputs, code=error.code)
+        return StepFailure(kind=error.kind, message=error.message, hint=error.hint)
+    return StepFailure(kind=error.kind, message=error.message, hint=error.hint, outputs=error.outputs, code=error.code)
 
 
-def _checked(done: Done) -> Done:
+def _checked(done: StepDone) -> StepDone:
     """Outputs go into a journal: what is not JSON is a mistake of the kind, told here and not at the disk."""
     try:
         return msgspec.structs.replace(done, outputs=msgspec.json.decode(msgspec.json.encode(done.outputs)))

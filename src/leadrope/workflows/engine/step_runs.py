@@ -21,7 +21,7 @@ from leadrope.runs.recover import GO_ON
 
 if TYPE_CHECKING:
     from leadrope.runs.job import Job
-    from leadrope.workflows.steps.base import Context
+    from leadrope.workflows.steps.base import StepContext
 
 MOST_RUNS = 100
 """Of one attempt of one unit: stopped and continued, again and again."""
@@ -46,7 +46,7 @@ def run_id_of(execution_id: str, name: str, number: int = 0) -> str:
     return uuid.uuid5(uuid.UUID(hex=execution_id), f"{name}/{number}" if number else name).hex
 
 
-async def begin(request: RunRequest, context: Context, show: Callable[[Recorded], None], title: str) -> StepRun:
+async def begin(request: RunRequest, context: StepContext, show: Callable[[Recorded], None], title: str) -> StepRun:
     """The run of a step: the one that there is, continued where it was cut off, or a new one."""
     service, name = context.service, context.run_name()
     before, resume, run_id = Before(), None, ""
@@ -86,7 +86,7 @@ async def begin(request: RunRequest, context: Context, show: Callable[[Recorded]
     return StepRun(job=job, before=before)
 
 
-def _is_same(request: RunRequest, run: RunInfo, context: Context) -> bool:
+def _is_same(request: RunRequest, run: RunInfo, context: StepContext) -> bool:
     """What it is asked is what it was asked: the file may have been changed since."""
     stored = context.service.texts(run.id).request
     asked = redactor_of(request, context.environ).clean(request.prompt)

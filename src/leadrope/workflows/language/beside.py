@@ -54,7 +54,7 @@ def has_files(workflow: model.Workflow) -> bool:
     return any(_named(workflow))
 
 
-def with_files(document: markdown.Document, folder: Path) -> markdown.Document:
+def with_files(document: markdown.WorkflowDocument, folder: Path) -> markdown.WorkflowDocument:
     """The document with the text of each file in place of its name; a file that cannot be read is a problem of it."""
     places: dict[Where, Position] = dict(document.places)
     findings = Findings(places)
@@ -121,7 +121,7 @@ def _filled(one: _Named, text: str) -> Any:
     if one.fills == "output_schema":
         try:
             return yaml_values.load(text).value
-        except yaml_values.NotYaml as error:
+        except yaml_values.YamlError as error:
             raise BadFile(f"{one.value} is not YAML: {error}") from None
     return templates.escaped(text) if one.fills in _SCRIPTS and not one.is_pflow else text
 

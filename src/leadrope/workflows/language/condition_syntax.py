@@ -69,11 +69,11 @@ class _Node(msgspec.Struct, frozen=True, kw_only=True):
     """Where it begins in the text."""
 
 
-class Literal(_Node, frozen=True, kw_only=True):
+class LiteralNode(_Node, frozen=True, kw_only=True):
     value: Any
 
 
-class Name(_Node, frozen=True, kw_only=True):
+class NameNode(_Node, frozen=True, kw_only=True):
     source: str
     """As a template has it between `${` and `}`."""
 
@@ -84,7 +84,7 @@ class Text(_Node, frozen=True, kw_only=True):
     template: str
 
 
-class Listed(_Node, frozen=True, kw_only=True):
+class ListNode(_Node, frozen=True, kw_only=True):
     items: tuple[Any, ...]
 
 
@@ -103,22 +103,22 @@ class Compared(_Node, frozen=True, kw_only=True):
     right: Any
 
 
-class Called(_Node, frozen=True, kw_only=True):
+class CallNode(_Node, frozen=True, kw_only=True):
     name: str
     items: tuple[Any, ...]
 
 
-Node = Literal | Name | Text | Listed | Not | Joined | Compared | Called
+Node = LiteralNode | NameNode | Text | ListNode | Not | Joined | Compared | CallNode
 
 
-class Expression(msgspec.Struct, frozen=True, kw_only=True):
+class ConditionExpression(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     root: Any
     """A Node."""
 
 
 @functools.lru_cache(maxsize=256)
-def parse(text: str) -> Expression:
+def parse(text: str) -> ConditionExpression:
     """The condition as a tree; BadExpression tells the column of what is wrong.
 
     evaluate(parse("count > 3 and not is_empty(review.issues)"), scope)
@@ -127,7 +127,7 @@ def parse(text: str) -> Expression:
         raise BadExpression(
             f"the condition has {len(text)} characters, and at most {CHARS_LIMIT} are read", text=text, at=0
         )
-    return Expression(text=text, root=_Parser(text).whole())
+    return ConditionExpression(text=text, root=_Parser(text).whole())
 
 
 class _Parser:
@@ -214,16 +214,16 @@ class _Parser:
             return self._string(found[0], at)
         if found := NUMBER.match(text, at):
             self._move(found.end())
-            return Literal(at=at, value=self._number(found[0], at))
+            return LiteralNode(at=at, value=self._number(found[0], at))
         if text.startswith("(", at):
             return self._deeper(self._bracketed)
         if text.startswith("[", at):
             self._move(at + 1)
-            return Listed(at=at, items=self._deeper(lambda: self._items("]")))
+            return ListNode(at=at, items=self._deeper(lambda: self._items("]")))
         if (found := _NAME.match(text, at)) and found[0] not in _RESERVED:
             if found[0] in _WORDS and text[found.end() : found.end() + 1] not in ("(", ".", "["):
                 self._move(found.end())
-                return Literal(at=at, value=_WORDS[found[0]])
+                return LiteralNode(at=at, value=_WORDS[found[0]])
             if text.startswith("(", found.end()):
                 return self._call(found[0], at, found.end())
             return self._path(at)
@@ -258,10 +258,10 @@ class _Parser:
         if len(items) != 1:
             self._at = at
             self._fail(f"{name}() takes one value, and {len(items)} are given")
-        if name == "exists" and not isinstance(items[0], Name):
+        if name == "exists" and not isinstance(items[0], NameNode):
             self._at = items[0].at
             self._fail("exists() takes a name, as in exists(review.result)")
-        return Called(at=at, name=name, items=items)
+        return CallNode(at=at, name=name, items=items)
 
     def _path(self, at: int) -> Node:
         found = _PATH.match(self._text, at)
@@ -271,7 +271,7 @@ class _Parser:
             self._at = end
             self._fail(f"{source} has no key after it: expected a name after the dot, or an index in brackets")
         self._move(end)
-        return Name(at=at, source=source)
+        return NameNode(at=at, source=source)
 
     def _template(self, at: int) -> Node:
         if self._templates is None:
@@ -291,7 +291,7 @@ class _Parser:
                 self._fail("this is not a template")
             found = first
         self._move(at + len(found.source))
-        return Name(at=at, source=found.source[2:-1])
+        return NameNode(at=at, source=found.source[2:-1])
 
     def _string(self, quoted: str, at: int) -> Node:
         if quoted.startswith("'"):
@@ -303,7 +303,7 @@ class _Parser:
                 self._at = at
                 self._fail(f"{quoted[:40]} is not a JSON string: a backslash is written twice")
         if "${" not in value:
-            return Literal(at=at, value=value)
+            return LiteralNode(at=at, value=value)
         problems = template_syntax.scan(value)[1]
         if problems:
             self._at = at

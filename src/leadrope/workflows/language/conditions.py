@@ -16,27 +16,27 @@ from leadrope.workflows.language.condition_syntax import (
     NUMBER,
     NUMBER_CHARS,
     BadExpression,
-    Called,
+    CallNode,
     Compared,
-    Expression,
+    ConditionExpression,
     Joined,
-    Listed,
-    Literal,
-    Name,
+    ListNode,
+    LiteralNode,
+    NameNode,
     Not,
     Text,
     parse,
 )
 from leadrope.workflows.language.templates import Reference, is_true
 
-__all__ = ["BadExpression", "Expression", "evaluate", "holds", "names", "parse"]
+__all__ = ["BadExpression", "ConditionExpression", "evaluate", "holds", "names", "parse"]
 
 
-def names(expression: Expression) -> tuple[Reference, ...]:
+def names(expression: ConditionExpression) -> tuple[Reference, ...]:
     """Every name that the condition needs, in order. What `exists()` asks for may be missing."""
     found: list[Reference] = []
     for node, may_miss in _walk(expression.root, may_miss=False):
-        value = f"${{{node.source}}}" if isinstance(node, Name) else node.template
+        value = f"${{{node.source}}}" if isinstance(node, NameNode) else node.template
         found += [
             msgspec.structs.replace(
                 one,
@@ -50,7 +50,7 @@ def names(expression: Expression) -> tuple[Reference, ...]:
     return tuple(found)
 
 
-def evaluate(expression: Expression, scope: Mapping[str, Any]) -> Any:
+def evaluate(expression: ConditionExpression, scope: Mapping[str, Any]) -> Any:
     """The value of the condition; `templates.is_true` tells what it says. BadExpression where it has none."""
     try:
         return _Evaluator(expression.text, scope).value(expression.root)
@@ -62,13 +62,13 @@ def holds(text: str, scope: Mapping[str, Any]) -> bool:
     return is_true(evaluate(parse(text), scope))
 
 
-def _walk(node: Any, *, may_miss: bool) -> Iterator[tuple[Name | Text, bool]]:
+def _walk(node: Any, *, may_miss: bool) -> Iterator[tuple[NameNode | Text, bool]]:
     match node:
-        case Name() | Text():
+        case NameNode() | Text():
             yield node, may_miss
-        case Listed() | Joined() | Called():
+        case ListNode() | Joined() | CallNode():
             for item in node.items:
-                yield from _walk(item, may_miss=may_miss or (isinstance(node, Called) and node.name == "exists"))
+                yield from _walk(item, may_miss=may_miss or (isinstance(node, CallNode) and node.name == "exists"))
         case Not():
             yield from _walk(node.item, may_miss=may_miss)
         case Compared():
@@ -83,13 +83,13 @@ class _Evaluator:
 
     def value(self, node: Any) -> Any:
         match node:
-            case Literal():
+            case LiteralNode():
                 return node.value
-            case Name():
+            case NameNode():
                 return self._resolved(f"${{{node.source}}}", node.at)
             case Text():
                 return templates.as_text(self._resolved(node.template, node.at))
-            case Listed():
+            case ListNode():
                 return [self.value(item) for item in node.items]
             case Not():
                 return not is_true(self.value(node.item))
@@ -99,7 +99,7 @@ class _Evaluator:
                 return all(is_true(self.value(item)) for item in node.items)
             case Compared():
                 return self._compare(node)
-            case Called():
+            case CallNode():
                 return self._call(node)
         raise AssertionError(node)
 
@@ -142,7 +142,7 @@ class _Evaluator:
             return any(_equal(item, one) for one in container)
         raise BadExpression(f"{_kind(container)} holds nothing that could be looked for", text=self._text, at=at)
 
-    def _call(self, node: Called) -> Any:
+    def _call(self, node: CallNode) -> Any:
         if node.name == "exists":
             # With a fallback, as whoever asks may: what a failed step left is then not there.
             return templates.resolve(f"${{{node.items[0].source} ?? null}}", self._scope) is not None

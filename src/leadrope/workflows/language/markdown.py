@@ -13,7 +13,7 @@ from leadrope.workflows import model
 from leadrope.workflows.language import habits, markdown_blocks, model_builder, schema_match
 from leadrope.workflows.language.markdown_blocks import Entry, Section
 from leadrope.workflows.language.markdown_values import KeyLines, Notes, entry_values, tell_indented
-from leadrope.workflows.problems import BadWorkflow, Findings, Path, Places, Position, Problem, nearest
+from leadrope.workflows.problems import BadWorkflow, Findings, Path, Places, Position, WorkflowProblem, nearest
 
 _SUFFIX_OF: Mapping[model.Dialect, str] = {"flow": ".flow.md", "pflow": ".pflow.md"}
 SUFFIXES = tuple(_SUFFIX_OF.values())
@@ -29,12 +29,12 @@ _KEYS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 """What an entry may say, and which of it may be any text."""
 
 
-class Document(msgspec.Struct, frozen=True, kw_only=True):
+class WorkflowDocument(msgspec.Struct, frozen=True, kw_only=True):
     """What was read, as far as it could be, and all that is wrong with it."""
 
     workflow: model.Workflow
     places: Places
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[WorkflowProblem, ...] = ()
     unreadable: frozenset[Path] = frozenset()
     """What is given and could not be read; nothing more is said about it."""
     respelt: Mapping[Path, str] = {}
@@ -68,7 +68,7 @@ def suffix_of(dialect: model.Dialect) -> str:
     return _SUFFIX_OF[dialect]
 
 
-def read(text: str, *, dialect: model.Dialect = "flow") -> Document:
+def read(text: str, *, dialect: model.Dialect = "flow") -> WorkflowDocument:
     r"""The model of a file's text, with all problems at once.
 
     read("### hello\n- type: shell\n- command: echo hello\n").workflow.steps[0].id == "hello"
@@ -79,7 +79,7 @@ def read(text: str, *, dialect: model.Dialect = "flow") -> Document:
         findings.add(
             "too_long", f"the file has {len(text)} characters; at most {CHARS_LIMIT} are read", Position(line=1)
         )
-        return Document(workflow=model.Workflow(dialect=dialect), places={}, problems=tuple(findings))
+        return WorkflowDocument(workflow=model.Workflow(dialect=dialect), places={}, problems=tuple(findings))
     return _Reader(markdown_blocks.outline(text, findings, dialect), findings, places, dialect).read()
 
 
@@ -110,7 +110,7 @@ class _Reader:
 
             self._chunks = words.cache_chunks(cached[0])
 
-    def read(self) -> Document:
+    def read(self) -> WorkflowDocument:
         seen: dict[str, Section] = {}
         for section in self._outline.sections:
             if section.note is not None:
@@ -153,7 +153,7 @@ class _Reader:
             frontmatter=self._outline.frontmatter,
             dialect=self._dialect,
         )
-        return Document(
+        return WorkflowDocument(
             workflow=self._without_stale_layout(workflow),
             places=self._places,
             problems=tuple(self._findings),
@@ -245,7 +245,9 @@ class _Reader:
         if self._dialect == "pflow":
             from leadrope.workflows.pflow import words  # noqa: PLC0415  # few files are pflow's
 
-            words.step(words.Said(values, path, self._findings, self._places, self._notes.unreadable), self._chunks)
+            words.step(
+                words.PflowStep(values, path, self._findings, self._places, self._notes.unreadable), self._chunks
+            )
         description = model.tidied("\n".join(entry.prose))
         if not description:
             self._findings.add(

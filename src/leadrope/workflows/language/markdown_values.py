@@ -12,7 +12,7 @@ import msgspec
 from leadrope.regex import regex
 from leadrope.workflows.language import yaml_values
 from leadrope.workflows.language.markdown_blocks import KEY_LINE, Entry, Fence, Parameter
-from leadrope.workflows.language.yaml_values import Loaded, NotYaml
+from leadrope.workflows.language.yaml_values import LoadedYaml, YamlError
 from leadrope.workflows.problems import KEY, Findings, Path, Position
 
 YAML_PARAMETERS = ("batch", "loop", "retry", "policy", "output_schema", "settings")
@@ -122,7 +122,7 @@ def braces_hint(text: str) -> str | None:
     return "A template is written `${name}`." if "{{" in text else None
 
 
-def tell_no_yaml(said: Parameter, error: NotYaml, path: Path, findings: Findings) -> None:
+def tell_no_yaml(said: Parameter, error: YamlError, path: Path, findings: Findings) -> None:
     findings.add(
         "not_yaml",
         f"the value of {said.key!r} is not YAML ({error.message}) and is taken as text",
@@ -135,7 +135,7 @@ def tell_no_yaml(said: Parameter, error: NotYaml, path: Path, findings: Findings
 def quoted_key(said: Parameter, findings: Findings) -> str | None:
     try:
         return str(yaml_values.load(said.key).value)
-    except NotYaml as error:
+    except YamlError as error:
         findings.add("yaml", f"the key {said.key} is not YAML: {error.message}", said.key_place, found=said.key)
         return None
 
@@ -152,7 +152,7 @@ def _parameter(said: Parameter, path: Path, findings: Findings, notes: Notes) ->
     text = "\n".join(lines)
     try:
         loaded = load_templated(text)
-    except NotYaml as error:
+    except YamlError as error:
         if not said.first:
             place = Position(line=said.place.line + error.line, column=error.column + 1)
             told = f"the value of {said.key!r} is not YAML: {error.message}"
@@ -204,7 +204,7 @@ def _key_lines(said: Parameter) -> Iterator[KeyLine]:
 
 
 def place_of(
-    place: Position, lines: Sequence[str], at: tuple[int, int], loaded: Loaded, path: tuple[str | int, ...]
+    place: Position, lines: Sequence[str], at: tuple[int, int], loaded: LoadedYaml, path: tuple[str | int, ...]
 ) -> Position:
     """The place of a value in YAML; of a text with templates as it stands there, so that each has its column."""
     value = loaded.value
@@ -222,7 +222,7 @@ def place_of(
 def _first(said: Parameter) -> Any:
     try:
         return load_templated(said.first).value
-    except NotYaml:
+    except YamlError:
         return said.first
 
 
@@ -242,7 +242,7 @@ def _fence(said: Fence, key: str, path: Path, findings: Findings, notes: Notes) 
         return said.text
     try:
         loaded = _json(said.text) if said.language == "json" else load_templated(said.text + "\n")
-    except NotYaml as error:
+    except YamlError as error:
         place = Position(line=begin.line + error.line, column=begin.column + error.column)
         told = f"the block {key!r} is not YAML: {error.message}"
         findings.add("yaml", told, place, path=path, hint=braces_hint(said.text))
@@ -255,24 +255,24 @@ def _fence(said: Fence, key: str, path: Path, findings: Findings, notes: Notes) 
     return loaded.value
 
 
-def _json(text: str) -> Loaded:
+def _json(text: str) -> LoadedYaml:
     try:
-        return Loaded(json.loads(text), {})
+        return LoadedYaml(json.loads(text), {})
     except (ValueError, RecursionError):
         return load_templated(text)
 
 
-def load_templated(text: str, scalar: Callable[[str], Any] | None = None) -> Loaded:
+def load_templated(text: str, scalar: Callable[[str], Any] | None = None) -> LoadedYaml:
     """The text as YAML, also where a template's braces stand bare in a list: `[${a}, ${b}]`."""
     try:
         return yaml_values.load(text, scalar)
-    except NotYaml:
+    except YamlError:
         if "${" not in text or _MASKED.search(text):
             raise
         # Characters of the same number that mean nothing to YAML, so that all places stay right.
         masked = _TEMPLATE.sub(lambda found: found[0].translate(_MASKS), text)
         loaded = yaml_values.load(masked, scalar)
-        return Loaded(
+        return LoadedYaml(
             _unmasked(loaded.value),
             {tuple(map(_unmasked, path)): at for path, at in loaded.where.items()},
             {tuple(map(_unmasked, path)): text for path, text in loaded.respelt.items()},

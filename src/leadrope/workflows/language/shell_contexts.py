@@ -38,7 +38,7 @@ class Here(NamedTuple):
     strips_tabs: bool
 
 
-class Reader:
+class ScriptReader:
     """Reads a script once and tells how to quote at each mark. After something unclear it vouches for nothing."""
 
     def __init__(self, text: str, mark: str) -> None:

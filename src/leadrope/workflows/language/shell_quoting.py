@@ -15,7 +15,7 @@ from typing import Any
 from leadrope import errors
 from leadrope.regex import regex
 from leadrope.workflows.language import template_syntax as syntax
-from leadrope.workflows.language.shell_contexts import Here, Reader, ShellContext
+from leadrope.workflows.language.shell_contexts import Here, ScriptReader, ShellContext
 from leadrope.workflows.language.templates import as_text
 
 ADVICE = 'Pass the value by `env` (with "$NAME" in the script) or by `stdin`; a list as `command` needs no quotes.'
@@ -86,12 +86,12 @@ def is_whole(source: str) -> bool:
     return not problems and len(pieces) == 1 and isinstance(pieces[0], syntax.Expression)
 
 
-def _read(pieces: tuple[syntax.Piece, ...]) -> tuple[Reader, str]:
+def _read(pieces: tuple[syntax.Piece, ...]) -> tuple[ScriptReader, str]:
     plain = "".join(piece for piece in pieces if isinstance(piece, str))
     mark = next((mark for mark in _MARKS if mark not in plain), None)
     if mark is None:
         raise errors.BadValue("command", "the script holds characters that no text has (U+E000, U+E001, U+F8FF)")
-    reader = Reader("".join(piece if isinstance(piece, str) else mark for piece in pieces), mark)
+    reader = ScriptReader("".join(piece if isinstance(piece, str) else mark for piece in pieces), mark)
     reader.code(closer="", depth=0)
     return reader, mark
 

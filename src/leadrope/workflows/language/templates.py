@@ -21,7 +21,7 @@ DIALECT = "the dialect"
 """A key of a scope, which cannot be the name of anything in it: `pflow` where texts are filled as pflow fills them."""
 
 
-class Failed(dict[str, Any]):
+class FailedOutputs(dict[str, Any]):
     """What a failed step or item left. In `??` and in a projection it is not there, except for its `error`.
 
     `is_readable`: a template that names it alone gets the value, as in the step that handles the error.
@@ -308,7 +308,7 @@ class _Filler:
         value = self._scope[name.root]
         if isinstance(value, Absent):
             return _MISSING, Missing(template=source, reason=value.reason, path=path, is_inside=True)
-        is_failed = isinstance(value, Failed) and name.parts[:1] != ("error",)
+        is_failed = isinstance(value, FailedOutputs) and name.parts[:1] != ("error",)
         if is_failed and (len(expression.operands) > 1 or not value.is_readable):
             return _MISSING, Missing(
                 template=source, reason=f"the step {name.root!r} failed", path=path, is_inside=True
@@ -360,7 +360,7 @@ class _Filler:
             return _MISSING, Missing(template=source, reason=reason, path=path, is_inside=True)
         found = []
         for index, item in enumerate(value):
-            if isinstance(item, Failed):
+            if isinstance(item, FailedOutputs):
                 continue
             one, missing = self._walk(item, rest, f"{way}[{index}]", source, path)
             if one is _MISSING:
@@ -386,10 +386,10 @@ def _why_absent(value: Mapping[str, Any], key: Any, way: str) -> str:
 
 def _plain(value: Any) -> Any:
     """As whoever asked gets it: what failed is a map like any other."""
-    if isinstance(value, Failed):
+    if isinstance(value, FailedOutputs):
         return dict(value)
     if isinstance(value, list):
-        return [_plain(one) for one in value] if any(isinstance(one, Failed) for one in value) else value
+        return [_plain(one) for one in value] if any(isinstance(one, FailedOutputs) for one in value) else value
     if isinstance(value, dict) and isinstance(value.get("results"), list):
         return {**value, "results": _plain(value["results"])}
     return value

@@ -41,7 +41,7 @@ KEY = "\0key"
 Where = dict[tuple[str | int, ...], tuple[int, int]]
 
 
-class NotYaml(ValueError):
+class YamlError(ValueError):
     """`line` and `column` count from 0, inside the text that was read."""
 
     def __init__(self, message: str, line: int, column: int) -> None:
@@ -51,7 +51,7 @@ class NotYaml(ValueError):
         self.column = column
 
 
-class Loaded(msgspec.Struct, frozen=True):
+class LoadedYaml(msgspec.Struct, frozen=True):
     value: Any
     where: Where
     """Line and column of each value inside, from 0, by its path."""
@@ -59,7 +59,7 @@ class Loaded(msgspec.Struct, frozen=True):
     """Numbers and truths that would be written another way, as they stand: `1.10`, `007`, `True`."""
 
 
-def load(text: str, scalar: Callable[[str], Any] | None = None) -> Loaded:
+def load(text: str, scalar: Callable[[str], Any] | None = None) -> LoadedYaml:
     """What the text says; NotYaml says where it says nothing. `scalar` tells what an unquoted word means."""
     import yaml  # noqa: PLC0415  # 20 ms that only those pay who read a workflow
 
@@ -71,18 +71,18 @@ def load(text: str, scalar: Callable[[str], Any] | None = None) -> Loaded:
     try:
         next(events)
         if not isinstance(next(events), yaml.DocumentStartEvent):
-            return Loaded(None, where)
+            return LoadedYaml(None, where)
         value = _value(next(events), events, (), where, respelt, scalar or _core_scalar)
         next(events)
         if not isinstance(event := next(events), yaml.StreamEndEvent):
-            raise NotYaml("`---` begins a second document", event.start_mark.line, event.start_mark.column)
-        return Loaded(value, where, respelt)
+            raise YamlError("`---` begins a second document", event.start_mark.line, event.start_mark.column)
+        return LoadedYaml(value, where, respelt)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         reason = " ".join(part for part in (error.context, error.problem) if part)
-        raise NotYaml(reason, mark.line if mark else 0, mark.column if mark else 0) from None
+        raise YamlError(reason, mark.line if mark else 0, mark.column if mark else 0) from None
     except yaml.YAMLError as error:
-        raise NotYaml(str(error).split("\n", 1)[0], 0, 0) from None
+        raise YamlError(str(error).split("\n", 1)[0], 0, 0) from None
 
 
 def _value(
@@ -97,12 +97,12 @@ def _value(
 
     line, column = where[path] = (event.start_mark.line, event.start_mark.column)
     if len(path) > DEPTH_LIMIT:
-        raise NotYaml(f"values stand more than {DEPTH_LIMIT} deep inside each other", line, column)
+        raise YamlError(f"values stand more than {DEPTH_LIMIT} deep inside each other", line, column)
     if isinstance(event, yaml.AliasEvent) or event.anchor:
         # An alias of an alias of an alias … is a small file that fills the memory.
-        raise NotYaml("anchors and aliases (`&name`, `*name`) are not taken; write the value again", line, column)
+        raise YamlError("anchors and aliases (`&name`, `*name`) are not taken; write the value again", line, column)
     if event.tag not in (None, "!"):
-        raise NotYaml(f"the tag {event.tag} is not taken", line, column)
+        raise YamlError(f"the tag {event.tag} is not taken", line, column)
     if isinstance(event, yaml.ScalarEvent):
         if event.style or event.tag:
             return str(event.value)
@@ -119,9 +119,9 @@ def _value(
     while not isinstance(key := next(events), yaml.MappingEndEvent):
         at = key.start_mark
         if not isinstance(key, yaml.ScalarEvent):
-            raise NotYaml("a key is a text", at.line, at.column)
+            raise YamlError("a key is a text", at.line, at.column)
         if key.value in found:
-            raise NotYaml(f"the key {key.value!r} stands here twice", at.line, at.column)
+            raise YamlError(f"the key {key.value!r} stands here twice", at.line, at.column)
         where[*path, key.value, KEY] = (at.line, at.column)
         found[key.value] = _value(next(events), events, (*path, key.value), where, respelt, scalar)
     return found

@@ -18,14 +18,14 @@ from leadrope.runtime.gate.approvers import Answer, read_answer
 from leadrope.workflows.engine.execution_context import ExecutionContext
 from leadrope.workflows.engine.unit_progress import Key
 from leadrope.workflows.report import PendingApproval, pending_of
-from leadrope.workflows.steps.base import Asked, Parked, StepFailed
+from leadrope.workflows.steps.base import Parked, StepFailed, StepQuestion
 
 LOOK_S = 2.0
 """Between two looks for an answer from another process that rang no bell here."""
 ALL = 2**31
 
 
-class Waits:
+class HumanInput:
     def __init__(self, host: ExecutionContext, info: FlowInfo) -> None:
         self._host = host
         self._info = info
@@ -34,7 +34,7 @@ class Waits:
         self._put_aside: dict[str, set[str]] = {}
         """Approval id -> the steps that were put aside for it: several, where one answer counts for all of them."""
 
-    async def ask(self, key: Key, asked: Asked) -> tuple[str, Answer]:
+    async def ask(self, key: Key, asked: StepQuestion) -> tuple[str, Answer]:
         """An answer that was given before, or the first one from here or elsewhere.
 
         Parked is raised where nobody is there. The approval's id comes with the answer, for `give_back`.
@@ -63,7 +63,7 @@ class Waits:
         self._tell_answer(key, approval.id, answer)
         return approval.id, answer
 
-    def earlier_answer(self, key: Key, asked: Asked, *, is_for_all: bool) -> Answer | None:
+    def earlier_answer(self, key: Key, asked: StepQuestion, *, is_for_all: bool) -> Answer | None:
         """What was answered to the same question before; Parked where that is open and nobody is here.
 
         `is_for_all`: whichever step and turn has asked it. A denial counts once: starting the step again asks again.
@@ -83,11 +83,11 @@ class Waits:
             raise self._parked(key, pending.id)
         return None
 
-    def tell(self, key: Key, run_id: str, approval_id: str, asked: Asked) -> None:
+    def tell(self, key: Key, run_id: str, approval_id: str, asked: StepQuestion) -> None:
         """That the agent of a step asks: whoever looks on must not wonder why nothing happens."""
         self._host.tell(self._event(key, approval_id, asked, run_id))
 
-    def _event(self, key: Key, approval_id: str, asked: Asked, run_id: str = "") -> StepAsked:
+    def _event(self, key: Key, approval_id: str, asked: StepQuestion, run_id: str = "") -> StepAsked:
         values = bodies.excerpt(asked.values, self._host.redactor)
         return StepAsked(
             execution=self._execution,
@@ -138,7 +138,7 @@ class Waits:
         """Answers that led to nothing yet: the same questions find them again."""
         await self._store.give_back([approval_id for approval_id in approval_ids if approval_id])
 
-    async def _heard(self, key: Key, approval: Approval, asked: Asked) -> Answer | None:
+    async def _heard(self, key: Key, approval: Approval, asked: StepQuestion) -> Answer | None:
         """The first answer counts, wherever it comes from. None: it is in the store."""
         if self._host.people is None:
             raise self._parked(key, approval.id)

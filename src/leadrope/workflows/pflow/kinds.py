@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta, structs
 
 from leadrope.workflows.language import templates
-from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed
+from leadrope.workflows.steps.base import Kind, StepConfig, StepContext, StepDone, StepFailed
 
 Outputs = Mapping[str, Any]
 _INPUTS = Annotated[dict[str, Any], Meta(description="Names for the templates of the other parameters.")]
@@ -133,7 +133,7 @@ def kind_of(name: str) -> Kind[Any]:
 
 
 def _run(base: Kind[Any], variant: _Variant) -> Any:
-    async def run(config: Config, context: Context) -> Done:
+    async def run(config: StepConfig, context: StepContext) -> StepDone:
         began = time.monotonic()
         try:
             done = await base.run(variant.before(config) if variant.before else config, context)

@@ -28,7 +28,7 @@ from leadrope.workflows.language.markdown_values import (
     tell_untagged,
     verbatim,
 )
-from leadrope.workflows.language.yaml_values import NotYaml
+from leadrope.workflows.language.yaml_values import YamlError
 from leadrope.workflows.problems import KEY, Findings, Path, Position
 
 _TRUE = frozenset(form for word in ("true", "yes", "on") for form in (word, word.capitalize(), word.upper()))
@@ -96,7 +96,7 @@ def single_line(text: str) -> Any:
     quote = text[:1]
     if quote in ('"', "'") and text:
         if len(text) < 2 or text[-1] != quote:
-            raise NotYaml(f"the {quote} that begins it is not closed", 0, 0)
+            raise YamlError(f"the {quote} that begins it is not closed", 0, 0)
         inner = text[1:-1]
         return inner.replace("''", "'") if quote == "'" else _ESCAPE.sub(_unescaped, inner)
     if quote in ("{", "["):
@@ -144,7 +144,7 @@ def _parameter(said: Parameter, path: Path, findings: Findings, notes: Notes) ->
     notes.places[here] = said.key_place
     try:
         value = single_line(said.first)
-    except NotYaml as error:
+    except YamlError as error:
         tell_no_yaml(said, error, here, findings)
         value = said.first
     if isinstance(value, str):
@@ -163,8 +163,8 @@ def _several_lines(said: Parameter, path: Path, findings: Findings, notes: Notes
     try:
         loaded = load_templated("\n".join(lines), scalar)
         if not isinstance(loaded.value, dict):
-            raise NotYaml("a key is followed by a colon and a space", 0, 0)
-    except NotYaml as error:
+            raise YamlError("a key is followed by a colon and a space", 0, 0)
+    except YamlError as error:
         here = (*path, said.key)
         notes.places[here] = said.key_place
         place = Position(line=said.place.line + error.line, column=error.column + 1)
@@ -206,7 +206,7 @@ def _block(said: Fence, path: Path, findings: Findings, notes: Notes) -> Iterato
     elif (len(words) > 1 and words[0].lower() == "yaml") or key in YAML_PARAMETERS:
         try:
             loaded = load_templated(said.text, scalar)
-        except NotYaml as error:
+        except YamlError as error:
             place = Position(line=begin.line + error.line, column=begin.column + error.column)
             told = f"the block {key!r} is not YAML: {error.message}"
             findings.add("yaml", told, place, path=here, hint=braces_hint(said.text))

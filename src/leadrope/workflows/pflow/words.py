@@ -32,7 +32,7 @@ _FOREIGN_MODEL = regex(
 )
 
 
-class Said:
+class PflowStep:
     """What one step says, and where what is to be known of it goes."""
 
     def __init__(
@@ -86,7 +86,7 @@ class Said:
             self._places.setdefault((*self.path, *new, *path[len(before) :]), self._places[path])
 
 
-def step(said: Said, chunks: Mapping[str, str]) -> None:
+def step(said: PflowStep, chunks: Mapping[str, str]) -> None:
     """`chunks` are those of the file's `## Cache`, by name."""
     kind = said.values.get("type")
     for key in FILE_PARAMETERS:
@@ -141,7 +141,7 @@ def _bare_words(step: Step) -> tuple[str, ...]:
 # -- what every step may say ------------------------------------------------------------------------------------------
 
 
-def _batch(said: Said) -> None:
+def _batch(said: PflowStep) -> None:
     batch = said.values.get("batch")
     if not isinstance(batch, dict):
         return
@@ -157,13 +157,13 @@ def _batch(said: Said) -> None:
         said.move(("batch",), ("retry",))
 
 
-def _loop(said: Said) -> None:
+def _loop(said: PflowStep) -> None:
     loop = said.values.get("loop")
     if isinstance(loop, dict):
         said.values["loop"] = {**loop, "max_iterations": loop.get("max_iterations", TURNS)}
 
 
-def _retry(said: Said, kind: Any) -> None:
+def _retry(said: PflowStep, kind: Any) -> None:
     retry = said.values.get("retry")
     if not isinstance(retry, dict):
         return
@@ -175,7 +175,7 @@ def _retry(said: Said, kind: Any) -> None:
         said.drop("retry", "pflow ignores it on a step that calls a workflow; give it to the steps inside")
 
 
-def _next(said: Said, kind: Any) -> None:
+def _next(said: PflowStep, kind: Any) -> None:
     """Of several targets pflow takes the first, unless the code of the step chooses another."""
     following = said.values.get("next")
     if kind == "code" or not isinstance(following, str) or "," not in following:
@@ -186,7 +186,7 @@ def _next(said: Said, kind: Any) -> None:
         said.tell("next", f"only {targets[0]!r} follows, because a step of the type {kind!r} chooses no branch")
 
 
-def _prompt_cache(said: Said, kind: str, chunks: Mapping[str, str]) -> None:
+def _prompt_cache(said: PflowStep, kind: str, chunks: Mapping[str, str]) -> None:
     """Chunks of the prompt cache are sent before the prompt, after the step's own system prompt."""
     if said.values.pop("prewarm", None):
         said.tell("prewarm", "left out: the agent program caches prompts by itself", kind="pflow_left_out")
@@ -242,7 +242,7 @@ def is_file_reference(value: Any) -> bool:
 # -- by type ----------------------------------------------------------------------------------------------------------
 
 
-def _mcp(said: Said, kind: str) -> None:
+def _mcp(said: PflowStep, kind: str) -> None:
     """`mcp-SERVER-TOOL`. Which of the hyphens parts the two is known when the connections are."""
     own = ("type", "timeout", "result_format", "inputs", "server", "tool", "arguments", *_EVERY)
     arguments = {key: said.values.pop(key) for key in [*said.values] if key not in own}
@@ -257,7 +257,7 @@ _EVERY = (
 )
 
 
-def _agent(said: Said) -> None:
+def _agent(said: PflowStep) -> None:
     backend = said.values.pop("backend", None)
     if backend in _CLAUDE:
         said.values.setdefault("provider", "claude-code")
@@ -270,7 +270,7 @@ def _agent(said: Said) -> None:
     _model(said)
 
 
-def _codex(said: Said) -> None:
+def _codex(said: PflowStep) -> None:
     config = said.values.pop("config", None)
     if isinstance(config, dict):
         effort = config.pop("model_reasoning_effort", None)
@@ -282,7 +282,7 @@ def _codex(said: Said) -> None:
     said.drop("approval_policy", "what is asked for is decided by `mode` and the policy")
 
 
-def _sandbox(said: Said) -> None:
+def _sandbox(said: PflowStep) -> None:
     mode = said.values.get("sandbox")
     if not isinstance(mode, str) or templates.is_template(mode):
         return
@@ -293,7 +293,7 @@ def _sandbox(said: Said) -> None:
         said.drop("sandbox", "a workflow's file cannot take the sandbox away")
 
 
-def _llm(said: Said) -> None:
+def _llm(said: PflowStep) -> None:
     said.values.setdefault("cache", True)
     for key in ("temperature", "max_tokens", "model_options"):
         said.drop(key, "the agent program does not let it be set")
@@ -310,7 +310,7 @@ def _llm(said: Said) -> None:
     _model(said)
 
 
-def _images(said: Said) -> None:
+def _images(said: PflowStep) -> None:
     images = said.values.get("images")
     if isinstance(images, str) and not templates.is_template(images):
         images = said.values["images"] = [images]
@@ -319,7 +319,7 @@ def _images(said: Said) -> None:
             said.refuse("images", f"{one} is not fetched here; get it with an http step and its `save_to`")
 
 
-def _model(said: Said) -> None:
+def _model(said: PflowStep) -> None:
     model = said.values.get("model")
     if not isinstance(model, str) or ("provider" in said.values and said.values["provider"] != "claude-code"):
         return
@@ -329,7 +329,7 @@ def _model(said: Said) -> None:
         said.drop("model", f"{model} is not a model of Claude", _OTHER_MODEL)
 
 
-def _http(said: Said) -> None:
+def _http(said: PflowStep) -> None:
     said.rename("auth_token", "auth")
     method = said.values.get("method")
     if isinstance(method, str):
@@ -348,12 +348,12 @@ def _http(said: Said) -> None:
         said.refuse("api_key", "it cannot be added to headers that a template gives")
 
 
-def _ends(said: Said) -> None:
+def _ends(said: PflowStep) -> None:
     said.rename("source_path", "source")
     said.rename("dest_path", "destination")
 
 
-def _delete_file(said: Said) -> None:
+def _delete_file(said: PflowStep) -> None:
     inputs = said.values.get("inputs")
     if not isinstance(inputs, dict) or "confirm_delete" not in inputs:
         return
@@ -366,7 +366,7 @@ def _delete_file(said: Said) -> None:
     said.tell("inputs", "where `confirm_delete` is not true the step is skipped, and does not fail")
 
 
-def _shell(said: Said) -> None:
+def _shell(said: PflowStep) -> None:
     strips = said.values.pop("strip_newline", True)
     if isinstance(strips, bool):
         said.values.setdefault("strip_newlines", "all" if strips else "none")
@@ -374,15 +374,15 @@ def _shell(said: Said) -> None:
         said.refuse("strip_newline", "expected true or false")
 
 
-def _code(said: Said) -> None:
+def _code(said: PflowStep) -> None:
     said.values.pop("requires", None)  # for readers alone, in pflow too
 
 
-def _workflow(said: Said) -> None:
+def _workflow(said: PflowStep) -> None:
     said.drop("max_depth", "at most 10 workflows can be inside each other")
 
 
-_OF_TYPE: Mapping[str, tuple[Callable[[Said], None], ...]] = {
+_OF_TYPE: Mapping[str, tuple[Callable[[PflowStep], None], ...]] = {
     "agent": (_agent,),
     "claude-code": (_agent,),
     "llm": (_llm,),

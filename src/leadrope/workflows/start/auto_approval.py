@@ -14,7 +14,7 @@ from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows import model
 from leadrope.workflows.problems import nearest
 from leadrope.workflows.steps import approval
-from leadrope.workflows.steps.base import Asked
+from leadrope.workflows.steps.base import StepQuestion
 
 OPTION = "--auto-approve"
 
@@ -66,7 +66,7 @@ def _check_choice(step: model.Step, choice: str, *, is_given: bool) -> None:
         )
 
 
-def answer(approved: Mapping[str, str], step: str, asked: Asked) -> Answer | None:
+def answer(approved: Mapping[str, str], step: str, asked: StepQuestion) -> Answer | None:
     """The answer that was given beforehand to what this step asks; None where a person must be asked."""
     if asked.kind != "step" or step not in approved:
         return None

@@ -56,7 +56,7 @@ class Overrides(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return msgspec.structs.replace(other, **mine)
 
 
-class Around(msgspec.Struct, frozen=True, kw_only=True):
+class ContinuedWith(msgspec.Struct, frozen=True, kw_only=True):
     """What an execution is continued with."""
 
     environ: dict[str, str]
@@ -152,9 +152,9 @@ def restored(
     given: Given | None,
     *,
     done: Collection[str] = (),
-) -> Around:
+) -> ContinuedWith:
     """Of an execution that was handed to this process, what came with it; else what is stored and found here."""
-    around = Around(
+    around = ContinuedWith(
         environ={},
         config=overrides_of(texts.settings).applied(service.config),
         inputs={},

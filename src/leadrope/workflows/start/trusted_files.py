@@ -9,7 +9,7 @@ import msgspec
 from leadrope import errors
 from leadrope.confined import Folder
 from leadrope.core import home as homes
-from leadrope.workflows.check.access_requests import Asked
+from leadrope.workflows.check.access_requests import AccessRequest
 
 FILE = "trusted_workflows.json"
 _MOST_BYTES = 16 * 1024 * 1024
@@ -24,7 +24,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     inputs: dict[str, str] = {}
 
 
-def covers(leadrope_home: Path, file: str, digest: str, asked: Asked) -> bool:
+def covers(leadrope_home: Path, file: str, digest: str, asked: AccessRequest) -> bool:
     """Whether the user has said yes to this text, and to all of this."""
     record = _read(leadrope_home).get(file)
     if record is None or record.digest != digest:
@@ -37,7 +37,7 @@ def covers(leadrope_home: Path, file: str, digest: str, asked: Asked) -> bool:
     )
 
 
-def remember(leadrope_home: Path, file: str, digest: str, asked: Asked) -> None:
+def remember(leadrope_home: Path, file: str, digest: str, asked: AccessRequest) -> None:
     records = _read(leadrope_home)
     records[file] = record_of(digest, asked)
     _write(leadrope_home, records)
@@ -51,7 +51,7 @@ def forget(leadrope_home: Path, file: str) -> bool:
     return True
 
 
-def record_of(digest: str, asked: Asked) -> Record:
+def record_of(digest: str, asked: AccessRequest) -> Record:
     folders = tuple(str(folder) for folder in asked.access.folders)
     return Record(digest=digest, folders=folders, variables=asked.access.variables, inputs=asked.inputs)
 

@@ -17,7 +17,7 @@ from leadrope.core import denials, events, models
 from leadrope.core.output import schema
 from leadrope.core.request import RunRequest
 from leadrope.core.request_parts import extra_dirs
-from leadrope.core.request_parts.agent_sandbox import Sandbox
+from leadrope.core.request_parts.agent_sandbox import AgentSandbox
 from leadrope.core.request_secrets import redactor_of
 from leadrope.core.result import SCHEMA_RESOLVED_TO_NULL, Denial, RunResult
 from leadrope.providers import registry
@@ -33,13 +33,13 @@ from leadrope.workflows.engine import step_runs
 from leadrope.workflows.language import templates
 from leadrope.workflows.problems import nearest
 from leadrope.workflows.steps.base import (
-    Asked,
     Caution,
-    Config,
-    Context,
-    Done,
     Kind,
+    StepConfig,
+    StepContext,
+    StepDone,
     StepFailed,
+    StepQuestion,
     as_mistake,
     brief,
     told,
@@ -64,7 +64,7 @@ ALONE: Mapping[str, Any] = {
 """A model with nothing in its hands, whatever the user's configuration gives to his agents."""
 
 
-class AgentConfig(Config, frozen=True, kw_only=True):
+class AgentConfig(StepConfig, frozen=True, kw_only=True):
     prompt: Annotated[str, Meta(description="What the agent is to do.")]
     prompt_file: Annotated[str | None, Meta(description="A file beside the workflow that holds the prompt.")] = None
     output_schema: Annotated[
@@ -105,7 +105,7 @@ class AgentConfig(Config, frozen=True, kw_only=True):
     schema_retries: Annotated[
         int, Meta(ge=0, le=5, description="Corrective turns; with 0 leadrope converts no scalars either.")
     ] = 1
-    sandbox: Annotated[Sandbox | None, Meta(description="The agent program's own sandbox settings.")] = None
+    sandbox: Annotated[AgentSandbox | None, Meta(description="The agent program's own sandbox settings.")] = None
     walls: Annotated[
         Literal["workspace", "read-only", "off"] | None,
         Meta(description="The sandbox around it (default: what the policy and the configuration say)."),
@@ -197,7 +197,7 @@ def _is_blank(value: object) -> bool:
     return isinstance(value, str) and not value.strip()
 
 
-async def attached(names: Iterable[str], context: Context, parameter: str) -> dict[str, Any]:
+async def attached(names: Iterable[str], context: StepContext, parameter: str) -> dict[str, Any]:
     """Fields of a request. Each file is asked for like any other reading: what is attached goes to a model."""
     found = [workspace_files.find(context.workspace, name, parameter=parameter) for name in names]
     allowed = [await file_calls.may_read(context, place, parameter=parameter) for place in found]
@@ -206,7 +206,7 @@ async def attached(names: Iterable[str], context: Context, parameter: str) -> di
     )
 
 
-async def run(config: AgentConfig, context: Context) -> Done:
+async def run(config: AgentConfig, context: StepContext) -> StepDone:
     check_prompt(config.prompt, config.max_prompt_chars, context)
     given: dict[str, Any] = {
         "prompt": config.prompt,
@@ -258,13 +258,13 @@ async def run(config: AgentConfig, context: Context) -> Done:
     )
 
 
-def _extra_dir(text: str, context: Context) -> str:
+def _extra_dir(text: str, context: StepContext) -> str:
     name, is_read_only = extra_dirs.parse(text)
     folder = _folder(name, context, "extra_dirs", is_read_only=is_read_only)
     return extra_dirs.spell(str(folder), is_read_only=is_read_only)
 
 
-def _folder(name: str, context: Context, parameter: str, *, is_read_only: bool = False) -> Path:
+def _folder(name: str, context: StepContext, parameter: str, *, is_read_only: bool = False) -> Path:
     """In the workspace, or in a folder that this execution was given."""
     text = extra_dirs.spell(name, is_read_only=is_read_only)
     asked = access_requests.outside(text, context.workspace, context.environ)
@@ -279,12 +279,12 @@ def _folder(name: str, context: Context, parameter: str, *, is_read_only: bool =
     return folder
 
 
-def model_of(named: str, context: Context) -> str:
+def model_of(named: str, context: StepContext) -> str:
     """The step's own model, or what whoever started the workflow has chosen for steps that name none."""
     return named if "model" in context.sources else context.service.config.step_model or named
 
 
-def billing_of(use_api_key: bool, context: Context) -> str | None:
+def billing_of(use_api_key: bool, context: StepContext) -> str | None:
     """Who pays for a step; None: as the user's configuration says.
 
     A step that does not ask for a key never spends one, not even that of leadrope's own .env: only the user himself,
@@ -298,7 +298,7 @@ def billing_of(use_api_key: bool, context: Context) -> str | None:
 
 
 def request_for(
-    given: dict[str, Any], context: Context, *, usual_s: float | None = None, usual: Mapping[str, Any] | None = None
+    given: dict[str, Any], context: StepContext, *, usual_s: float | None = None, usual: Mapping[str, Any] | None = None
 ) -> RunRequest:
     """What the step says, above its agent, above what it has where nothing is said, above the user's configuration."""
     wall_s = context.timeout_s or usual_s
@@ -311,7 +311,7 @@ def request_for(
     return saved_agents.request_of(context.service.config, given, usual=usual, environ=context.environ)
 
 
-async def ask(request: RunRequest, context: Context) -> RunResult:
+async def ask(request: RunRequest, context: StepContext) -> RunResult:
     """One run to its end, without the run's secrets; where the step itself is ended, the run is ended first.
 
     One that a crash has cut off is continued, and one that had ended before the crash is not done again.
@@ -361,7 +361,7 @@ def in_words_of_a_step(hint: str | None) -> str | None:
 class _Watcher:
     """A run's events as what the step does at the moment."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: StepContext) -> None:
         self._context = context
         self._action = ""
         self._unreachable = ""
@@ -409,7 +409,7 @@ class _Watcher:
         error = msgspec.structs.replace(result.error, kind="connection_failed", message=message, hint=hint)
         return msgspec.structs.replace(result, error=error)
 
-    def _asks(self, recorded: events.Recorded, asked_id: str, asked: Asked) -> None:
+    def _asks(self, recorded: events.Recorded, asked_id: str, asked: StepQuestion) -> None:
         clean = self.job.redactor.clean if self.job is not None else str
         asked = msgspec.structs.replace(
             asked,
@@ -420,8 +420,8 @@ class _Watcher:
         self._context.asks(recorded.run_id, approval_id(recorded.run_id, recorded.attempt, asked_id), asked)
 
 
-def _asked_call(asked: events.ApprovalRequested) -> Asked:
-    return Asked(
+def _asked_call(asked: events.ApprovalRequested) -> StepQuestion:
+    return StepQuestion(
         kind="tool_call",
         title=asked.call.name,
         detail=told(asked.call),
@@ -435,14 +435,16 @@ def _asked_call(asked: events.ApprovalRequested) -> Asked:
     )
 
 
-def _asked_question(asked: events.QuestionRequested) -> Asked:
+def _asked_question(asked: events.QuestionRequested) -> StepQuestion:
     text = asked.plan if asked.kind == "plan" else "\n".join(one.question for one in asked.questions)
-    return Asked(
+    return StepQuestion(
         kind=asked.kind, title=asked.kind, detail=text, expires_s=asked.expires_s, fingerprint=asked.fingerprint
     )
 
 
-def done(result: RunResult, *, has_schema: bool, lost_schema: bool = False, on_denied: OnDenied = "degrade") -> Done:
+def done(
+    result: RunResult, *, has_schema: bool, lost_schema: bool = False, on_denied: OnDenied = "degrade"
+) -> StepDone:
     """What a run came to, as a step. A schema that was missed and a denied call are soft failures; an error is none.
 
     An agent that was denied every call has answered all the same: the steps after it have its answer to judge.
@@ -477,7 +479,7 @@ def done(result: RunResult, *, has_schema: bool, lost_schema: bool = False, on_d
             run_id=result.run_id,
         )
     told = tuple(warnings) if is_soft or lost_schema else ()
-    return Done(
+    return StepDone(
         outputs=outputs,
         warnings=(*told, *_denied_calls(denied)) if on_denied == "degrade" else told,
         cost_usd=_cost(result),
@@ -537,7 +539,7 @@ def _tokens(result: RunResult) -> int:
     return result.totals.total_tokens if result.totals is not None else result.usage.total_tokens
 
 
-def check_prompt(prompt: str, limit: int, context: Context) -> None:
+def check_prompt(prompt: str, limit: int, context: StepContext) -> None:
     source = context.sources.get("prompt")
     if not prompt.strip():
         names = [f"${{{one.source}}}" for one in templates.references(source)]
@@ -562,7 +564,7 @@ DENIAL: Mapping[str, Any] = {
 }
 
 
-def _lost_schema(config: AgentConfig, context: Context) -> bool:
+def _lost_schema(config: AgentConfig, context: StepContext) -> bool:
     return config.output_schema is None and context.sources.get("output_schema") is not None
 
 

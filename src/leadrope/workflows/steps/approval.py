@@ -11,12 +11,12 @@ from msgspec import UNSET, Meta, UnsetType
 
 from leadrope.runs.approvals import forms
 from leadrope.workflows.language import templates
-from leadrope.workflows.steps.base import Asked, Config, Context, Done, Kind, StepFailed
+from leadrope.workflows.steps.base import Kind, StepConfig, StepContext, StepDone, StepFailed, StepQuestion
 
 MOST_FIELDS = 50
 
 
-class FieldConfig(Config, frozen=True, kw_only=True):
+class FieldConfig(StepConfig, frozen=True, kw_only=True):
     type: Annotated[forms.FieldType, Meta(description="What can be given.")] = "text"
     label: Annotated[str, Meta(description="What the person reads (default: the name of the field).")] = ""
     required: Annotated[bool, Meta(description="An answer without it is refused.")] = True
@@ -27,7 +27,7 @@ class FieldConfig(Config, frozen=True, kw_only=True):
     ] = []
 
 
-class ApprovalConfig(Config, frozen=True, kw_only=True):
+class ApprovalConfig(StepConfig, frozen=True, kw_only=True):
     message: Annotated[str, Meta(description="What the person is asked.")]
     values: Annotated[dict[str, Any], Meta(description="Shown beside it, as they are.")] = {}
     choices: Annotated[
@@ -78,9 +78,9 @@ def _field_mistakes(name: str, field: Any) -> Iterator[str]:
             yield f"{name}: default: {error}"
 
 
-def _field(name: str, config: FieldConfig) -> forms.Field:
+def _field(name: str, config: FieldConfig) -> forms.FormField:
     default: Any | UnsetType = config.default
-    return forms.Field(
+    return forms.FormField(
         name=name,
         type=config.type,
         label=config.label,
@@ -90,7 +90,7 @@ def _field(name: str, config: FieldConfig) -> forms.Field:
     )
 
 
-def _fields(config: ApprovalConfig) -> tuple[forms.Field, ...]:
+def _fields(config: ApprovalConfig) -> tuple[forms.FormField, ...]:
     """With defaults as their fields want them: a template may have given a number as a text."""
     found = []
     for name, one in config.fields.items():
@@ -121,13 +121,13 @@ def outputs_of(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {"answer": {"type": "object", "properties": properties, "additionalProperties": False}}
 
 
-async def run(config: ApprovalConfig, context: Context) -> Done:
+async def run(config: ApprovalConfig, context: StepContext) -> StepDone:
     """A no takes the branch `denied` where there is one, and is a failure where there is none."""
     fields = _fields(config)
     seen = (config.message, config.values, config.choices, *((fields,) if fields else ()))
     content = msgspec.json.encode(seen, order="deterministic")
     answer = await context.ask(
-        Asked(
+        StepQuestion(
             kind="step",
             title=context.key.step,
             detail=config.message,
@@ -153,7 +153,7 @@ async def run(config: ApprovalConfig, context: Context) -> Done:
             hint="A `next` with the branch `denied` continues after a denial.",
             outputs=outputs,
         )
-    return Done(outputs=outputs, branch=branch)
+    return StepDone(outputs=outputs, branch=branch)
 
 
 KIND = Kind(

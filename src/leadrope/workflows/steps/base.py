@@ -15,7 +15,7 @@ import msgspec
 from leadrope import errors
 from leadrope.core.events import Risk
 from leadrope.core.tools import ToolCall
-from leadrope.runs.approvals.forms import Field
+from leadrope.runs.approvals.forms import FormField
 from leadrope.runs.records.values import ApprovalKind
 from leadrope.workflows.engine.unit_progress import Key
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 C = TypeVar("C", bound=msgspec.Struct)
 
 
-class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class StepConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The parameters of a kind. Field descriptions (Meta) and defaults are what forms and `flow check` show."""
 
 
@@ -41,7 +41,7 @@ class Caution(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-class Done(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class StepDone(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one unit of a step came to."""
 
     outputs: dict[str, Any] = {}
@@ -93,7 +93,7 @@ class Parked(Exception):  # no error: the execution is put aside, and goes on wh
         self.approval_id = approval_id
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class StepQuestion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a person is asked before a workflow goes on."""
 
     kind: ApprovalKind
@@ -103,7 +103,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Markdown; for a call its text as it would run."""
     choices: tuple[str, ...] = ()
     """Empty: yes or no."""
-    fields: tuple[Field, ...] = ()
+    fields: tuple[FormField, ...] = ()
     """What is to be filled in."""
     values: dict[str, Any] = {}
     """The resolved parameters, shown as they are."""
@@ -126,7 +126,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of exactly what is asked; an answer counts for nothing else."""
 
 
-class Context(Protocol):
+class StepContext(Protocol):
     """What a unit knows of its place, and what it may ask for."""
 
     @property
@@ -225,7 +225,7 @@ class Context(Protocol):
         """What it does at the moment and what it has cost so far, for the live view and the workflow's budget."""
         ...
 
-    def asks(self, run_id: str, approval_id: str, asked: Asked) -> None:
+    def asks(self, run_id: str, approval_id: str, asked: StepQuestion) -> None:
         """Say that the agent of this step asks a person, who answers its run."""
         ...
 
@@ -236,20 +236,20 @@ class Context(Protocol):
         """
         ...
 
-    async def ask(self, asked: Asked) -> Answer:
+    async def ask(self, asked: StepQuestion) -> Answer:
         """A person's word. Where nobody is there the whole workflow is put aside, and this never returns."""
         ...
 
-    async def subflow(self, name: str, inputs: Mapping[str, Any]) -> Done:
+    async def subflow(self, name: str, inputs: Mapping[str, Any]) -> StepDone:
         """Another workflow, one deeper."""
         ...
 
-    async def run_inside(self) -> Done:
+    async def run_inside(self) -> StepDone:
         """The steps inside this one; the outputs of each are under its name."""
         ...
 
 
-Run = Callable[[C, Context], Awaitable[Done]]
+Run = Callable[[C, StepContext], Awaitable[StepDone]]
 
 
 class Kind(msgspec.Struct, Generic[C], frozen=True, kw_only=True):

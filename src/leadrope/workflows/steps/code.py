@@ -17,7 +17,7 @@ from leadrope import errors
 from leadrope.core.tools import ToolCall
 from leadrope.workflows import routing
 from leadrope.workflows.language import templates
-from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed, brief
+from leadrope.workflows.steps.base import Kind, StepConfig, StepContext, StepDone, StepFailed, brief
 from leadrope.workflows.steps.shell import DEFAULT_BYTES, MOST_BYTES, failed_start, limited, sentences, timed_out, told
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _HINTS: Mapping[str, str] = {
 }
 
 
-class Code(Config, frozen=True, kw_only=True):
+class Code(StepConfig, frozen=True, kw_only=True):
     code: Annotated[
         str,
         Meta(
@@ -73,7 +73,7 @@ def _name_mistakes(tree: ast.Module, inputs: Any) -> Iterator[tuple[str, str]]:
             yield "code", f"line {line}: {wrong}"
 
 
-async def run(config: Code, context: Context) -> Done:
+async def run(config: Code, context: StepContext) -> StepDone:
     for name in config.inputs:
         if not name.isidentifier():
             raise StepFailed(
@@ -115,10 +115,10 @@ async def run(config: Code, context: Context) -> Done:
             outputs=outputs,
         )
     chosen = _chosen(done.next, context)
-    return Done(outputs={"result": done.value, **outputs}, warnings=(*warnings, *limits), branch=chosen)
+    return StepDone(outputs={"result": done.value, **outputs}, warnings=(*warnings, *limits), branch=chosen)
 
 
-def _chosen(name: str | None, context: Context) -> str | None:
+def _chosen(name: str | None, context: StepContext) -> str | None:
     """The way that the code has chosen; StepFailed where that is none that the step declares."""
     ways = context.branches
     if name in ways or (name is None and not ways):

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from leadrope.workflows.language import choices, conditions, templates
-from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed, as_mistake, brief
+from leadrope.workflows.steps.base import Kind, StepConfig, StepContext, StepDone, StepFailed, as_mistake, brief
 from leadrope.workflows.tools import timed_regex
 
 _WAYS = ("contains", "regex", "expression")
@@ -18,7 +18,7 @@ _WHAT_TO_SAY = "Give it `text` or `value`, and contains, regex or expression."
 _JOIN = "An `expression` can join several with `and`."
 
 
-class ConditionConfig(Config, frozen=True, kw_only=True):
+class ConditionConfig(StepConfig, frozen=True, kw_only=True):
     text: Annotated[Any, Meta(description="An output; its last line that is not empty is what is looked at.")] = None
     value: Annotated[Any, Meta(description="What is looked at, all of it. Alone: whether it is true.")] = None
     contains: Annotated[str | bool | int | float | None, Meta(description="Yes where this stands in it.")] = None
@@ -76,7 +76,7 @@ def fill(given: Mapping[str, Any], scope: Mapping[str, Any]) -> dict[str, Any]:
     return {**filled, "expression": conditions.holds(expression, {**scope, **own})}
 
 
-async def run(config: ConditionConfig, context: Context) -> Done:
+async def run(config: ConditionConfig, context: StepContext) -> StepDone:
     ways = [name for name in _WAYS if name in context.sources]
     if len(ways) > 1:
         raise StepFailed(_both(ways), kind="bad_input", hint=_JOIN)
@@ -101,7 +101,7 @@ async def run(config: ConditionConfig, context: Context) -> Done:
         raise StepFailed(_NOTHING_SAID, kind="bad_input", hint=_WHAT_TO_SAY)
     result = result != config.negate
     branch = "yes" if result else "no"
-    return Done(outputs={"result": result, "branch": branch, "line": brief(looked_at, 1000)}, branch=branch)
+    return StepDone(outputs={"result": result, "branch": branch, "line": brief(looked_at, 1000)}, branch=branch)
 
 
 def _both(ways: Sequence[str]) -> str:

@@ -7,19 +7,19 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed
+from leadrope.workflows.steps.base import Kind, StepConfig, StepContext, StepDone, StepFailed
 from leadrope.workflows.steps.read_file import MOST_BYTES
 from leadrope.workflows.tools import file_calls, workspace_files
 from leadrope.workflows.tools.workspace_files import WorkspaceFiles
 
 
-class CopyFileConfig(Config, frozen=True, kw_only=True):
+class CopyFileConfig(StepConfig, frozen=True, kw_only=True):
     source: Annotated[str, Meta(description="The file, seen from the workspace.")]
     destination: Annotated[str, Meta(description="The new file; folders above it are made.")]
     overwrite: Annotated[bool, Meta(description="Replace a file that is there already.")] = False
 
 
-async def run(config: CopyFileConfig, context: Context) -> Done:
+async def run(config: CopyFileConfig, context: StepContext) -> StepDone:
     source, destination = ends(config.source, config.destination, context)
     source = await file_calls.may_read(context, source, parameter="source")
     content = await asyncio.to_thread(workspace_files.read, source, MOST_BYTES)
@@ -31,10 +31,10 @@ async def run(config: CopyFileConfig, context: Context) -> Done:
     context.say(f"copies {source.relative} to {destination.relative}")
     mode: Literal["overwrite", "create"] = "overwrite" if config.overwrite else "create"
     await asyncio.to_thread(workspace_files.write, destination, data, mode, permissions=content.mode)
-    return Done(outputs={"source": source.relative, "path": destination.relative, "bytes_written": len(data)})
+    return StepDone(outputs={"source": source.relative, "path": destination.relative, "bytes_written": len(data)})
 
 
-def ends(source: str, destination: str, context: Context) -> tuple[WorkspaceFiles, WorkspaceFiles]:
+def ends(source: str, destination: str, context: StepContext) -> tuple[WorkspaceFiles, WorkspaceFiles]:
     """Both places, which must be two."""
     one = workspace_files.find(context.workspace, source, parameter="source")
     other = workspace_files.find(context.workspace, destination, parameter="destination")

@@ -16,7 +16,7 @@ from msgspec import Meta
 from leadrope.core import home as homes
 from leadrope.core.tools import ToolCall
 from leadrope.workflows.language import templates
-from leadrope.workflows.steps.base import Caution, Config, Context, Done, Kind, StepFailed, brief
+from leadrope.workflows.steps.base import Caution, Kind, StepConfig, StepContext, StepDone, StepFailed, brief
 from leadrope.workflows.tools import file_calls, mail_message, smtp_client, workspace_files
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _SHOWN = ("to", "cc", "bcc", "reply_to", "subject", "body", "html", "attachments
 """What a person sees who is asked for the mail, and may change."""
 
 
-class Email(Config, frozen=True, kw_only=True):
+class Email(StepConfig, frozen=True, kw_only=True):
     to: Annotated[Addresses, Meta(description="Addresses, as a list or with commas between them.")]
     subject: Annotated[str, Meta(description="At most 255 characters; line breaks become a space.")]
     body: Annotated[str, Meta(description="The text.")] = ""
@@ -70,11 +70,11 @@ def mistakes(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "type", "the mail says nothing; give it a body, or html"
 
 
-async def run(config: Email, context: Context) -> Done:
+async def run(config: Email, context: StepContext) -> StepDone:
     return await send(config, context)
 
 
-async def send(config: Email, context: Context, *, tls: ssl.SSLContext | None = None) -> Done:
+async def send(config: Email, context: StepContext, *, tls: ssl.SSLContext | None = None) -> StepDone:
     """`tls` replaces the system's certificates."""
     if context.rehearsal is not None:
         raise context.rehearsal.refuse_network("the mail is not sent", context.key)
@@ -87,7 +87,7 @@ async def send(config: Email, context: Context, *, tls: ssl.SSLContext | None = 
     mail = msgspec.structs.replace(mail, files=await _files(config, context))
     message_id, message = _composed(mail)
     context.say(f"to {brief(', '.join(mail.recipients), 80)}")
-    progress = smtp_client.Progress()
+    progress = smtp_client.DeliveryProgress()
     try:
         async with asyncio.timeout(config.timeout):
             rejected = await smtp_client.deliver(
@@ -124,7 +124,7 @@ _HINTS = {
 }
 
 
-def _done(mail: mail_message.Mail, message_id: str, rejected: tuple[smtp_client.Rejected, ...]) -> Done:
+def _done(mail: mail_message.Mail, message_id: str, rejected: tuple[smtp_client.Rejected, ...]) -> StepDone:
     warnings: tuple[Caution, ...] = ()
     if rejected:
         shown = "; ".join(f"{one.address}: {one.code} {one.reason}" for one in rejected[:5])
@@ -135,10 +135,10 @@ def _done(mail: mail_message.Mail, message_id: str, rejected: tuple[smtp_client.
         "message_id": message_id,
         "rejected": list(msgspec.to_builtins(rejected)),
     }
-    return Done(outputs=outputs, warnings=warnings)
+    return StepDone(outputs=outputs, warnings=warnings)
 
 
-def _settings(context: Context) -> smtp_client.SmtpSettings:
+def _settings(context: StepContext) -> smtp_client.SmtpSettings:
     path = context.home / ".env"
     try:
         return smtp_client.read_settings(homes.load_env(context.home))
@@ -201,7 +201,7 @@ def _changed(config: Email, given: dict[str, Any]) -> Email:
         raise _bad(f"the mail as it was changed cannot be sent: {error}", "Correct it.") from None
 
 
-async def _files(config: Email, context: Context) -> tuple[mail_message.File, ...]:
+async def _files(config: Email, context: StepContext) -> tuple[mail_message.File, ...]:
     """Each asked for like any other reading, so that a policy's blocked paths do not leave by mail."""
     left = MOST_BYTES - len(config.body.encode("utf-8", "replace")) - len(config.html.encode("utf-8", "replace"))
     found: list[mail_message.File] = []

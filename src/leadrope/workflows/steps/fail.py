@@ -6,10 +6,10 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed
+from leadrope.workflows.steps.base import Kind, StepConfig, StepContext, StepDone, StepFailed
 
 
-class FailConfig(Config, frozen=True, kw_only=True):
+class FailConfig(StepConfig, frozen=True, kw_only=True):
     message: Annotated[str, Meta(min_length=1, description="Why the workflow fails.")]
     code: Annotated[int, Meta(ge=1, le=125, description="The exit code of `leadrope flow run`.")] = 1
     kind: Annotated[
@@ -18,7 +18,7 @@ class FailConfig(Config, frozen=True, kw_only=True):
     ] = "failed"
 
 
-async def run(config: FailConfig, context: Context) -> Done:
+async def run(config: FailConfig, context: StepContext) -> StepDone:
     raise StepFailed(config.message, kind=config.kind, code=config.code)
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from leadrope.workflows.steps.base import Config, Context, Done, Kind
+from leadrope.workflows.steps.base import Kind, StepConfig, StepContext, StepDone
 
 
-class GroupConfig(Config, frozen=True, kw_only=True):
+class GroupConfig(StepConfig, frozen=True, kw_only=True):
     pass
 
 
-async def run(config: GroupConfig, context: Context) -> Done:
+async def run(config: GroupConfig, context: StepContext) -> StepDone:
     return await context.run_inside()
 
 

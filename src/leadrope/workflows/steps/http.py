@@ -22,7 +22,7 @@ from leadrope.core.tools import ToolCall
 from leadrope.net.addresses import Resolver
 from leadrope.net.resolver import ask_system
 from leadrope.workflows.language import templates
-from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed, as_mistake, brief
+from leadrope.workflows.steps.base import Kind, StepConfig, StepContext, StepDone, StepFailed, as_mistake, brief
 from leadrope.workflows.tools import (
     addresses,
     file_calls,
@@ -33,7 +33,7 @@ from leadrope.workflows.tools import (
     media,
     workspace_files,
 )
-from leadrope.workflows.tools.http_bodies import Part, Scalar, Values
+from leadrope.workflows.tools.http_bodies import Scalar, UploadPart, Values
 from leadrope.workflows.tools.secret_values import spellings
 from leadrope.workflows.tools.step_redactor import KnownSecrets
 
@@ -51,7 +51,7 @@ _ABOUT_BODY = frozenset({"content-type", "content-language", "content-location"}
 _BODIES = ("body", "form", "body_base64", "body_file", "multipart")
 
 
-class Http(Config, frozen=True, kw_only=True):
+class Http(StepConfig, frozen=True, kw_only=True):
     url: Annotated[str, Meta(description="http:// or https://, without user and password.")]
     method: Annotated[Method, Meta(description="The method of the request.")] = "GET"
     headers: Annotated[dict[str, Scalar], Meta(description="Further headers.")] = msgspec.field(default_factory=dict)
@@ -63,7 +63,7 @@ class Http(Config, frozen=True, kw_only=True):
     body_base64: Annotated[str, Meta(description="In place of `body`: bytes, in base64.")] = ""
     body_file: Annotated[str, Meta(description="In place of `body`: a file of the workspace, sent as it is.")] = ""
     multipart: Annotated[
-        dict[str, Part | Scalar | list[Part | Scalar]] | None,
+        dict[str, UploadPart | Scalar | list[UploadPart | Scalar]] | None,
         Meta(description="In place of `body`: a form with files, by the names of its fields."),
     ] = None
     auth: Annotated[str, Meta(description="A bearer token. It appears in no log, message or output.")] = ""
@@ -135,13 +135,13 @@ def _url_mistakes(parameters: Mapping[str, Any], known: Mapping[str, Any]) -> It
         yield "url", f"it may not be requested: {blocked}. {blocked.hint}"
 
 
-async def run(config: Http, context: Context) -> Done:
+async def run(config: Http, context: StepContext) -> StepDone:
     return await fetch(config, context)
 
 
 async def fetch(
-    config: Http, context: Context, *, resolve: Resolver = ask_system, tls: ssl.SSLContext | None = None
-) -> Done:
+    config: Http, context: StepContext, *, resolve: Resolver = ask_system, tls: ssl.SSLContext | None = None
+) -> StepDone:
     """`resolve` and `tls` are the outermost seams: who knows names, and whose certificates are trusted."""
     plan = await _planned(_with_token(config, context) if config.auth_env else config, context)
     try:
@@ -156,7 +156,7 @@ class _Exchange:
     """The request and its redirects, with one clock for all of them that stands still while a person is asked."""
 
     def __init__(
-        self, config: Http, plan: _Plan, context: Context, resolve: Resolver, tls: ssl.SSLContext | None
+        self, config: Http, plan: _Plan, context: StepContext, resolve: Resolver, tls: ssl.SSLContext | None
     ) -> None:
         self._config = config
         self._plan = plan
@@ -165,8 +165,8 @@ class _Exchange:
         self._tls = tls
         self._left_s = config.timeout
 
-    async def run(self) -> Done:
-        request = http_client.Request(
+    async def run(self) -> StepDone:
+        request = http_client.OutgoingRequest(
             method=self._config.method, target=self._plan.target, headers=self._plan.headers, body=self._plan.body
         )
         for hop in range(MOST_REDIRECTS + 1):
@@ -182,7 +182,7 @@ class _Exchange:
             hint="Request the final address itself.",
         )
 
-    async def _permitted(self, request: http_client.Request, hop: int) -> http_client.Request:
+    async def _permitted(self, request: http_client.OutgoingRequest, hop: int) -> http_client.OutgoingRequest:
         """As the policy, and a person where it asks for one, lets it be sent."""
         self._judge_name(request.target)
         told: dict[str, Any] = {"url": request.target.url, "method": request.method}
@@ -212,7 +212,7 @@ class _Exchange:
         except addresses.Blocked as blocked:
             raise _blocked(target, blocked) from None
 
-    async def _timed(self, request: http_client.Request) -> tuple[Done, http_client.Request | None]:
+    async def _timed(self, request: http_client.OutgoingRequest) -> tuple[StepDone, http_client.OutgoingRequest | None]:
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
@@ -225,14 +225,14 @@ class _Exchange:
                 hint=f"Give the step a longer timeout (at most {MOST_S:g} s), or ask for less.",
                 can_heal=True,
             ) from None
-        except http_client.Failed as failed:
+        except http_client.HttpFailed as failed:
             raise StepFailed(
                 f"{request.method} {request.target.shown} failed: {failed}",
                 kind="connection_failed",
                 hint="Check the address, and that the server runs; proxies of the environment are not used.",
                 can_heal=True,
             ) from None
-        except http_client.TooLarge:
+        except http_client.BodyTooLarge:
             raise StepFailed(
                 f"the answer of {request.target.shown} is larger than {self._config.max_bytes} bytes",
                 kind="too_large",
@@ -241,16 +241,18 @@ class _Exchange:
         finally:
             self._left_s -= loop.time() - began
 
-    async def _hop(self, request: http_client.Request) -> tuple[Done, http_client.Request | None]:
+    async def _hop(self, request: http_client.OutgoingRequest) -> tuple[StepDone, http_client.OutgoingRequest | None]:
         where = await self._addresses(request.target)
         async with http_client.exchange(request, where, tls=self._tls) as answer:
             location = answer.headers.get("location")
             if self._config.follow_redirects and answer.status in _FOLLOWED and location:
-                return Done(), self._followed(request, answer.status, location)
+                return StepDone(), self._followed(request, answer.status, location)
             content = await answer.read(self._config.max_bytes)
         return await self._done(request.target, answer, content), None
 
-    def _followed(self, request: http_client.Request, status: int, location: str) -> http_client.Request:
+    def _followed(
+        self, request: http_client.OutgoingRequest, status: int, location: str
+    ) -> http_client.OutgoingRequest:
         """The request that a redirect asks for: 303, and by custom 301 and 302 of a POST, ask for a GET."""
         try:
             target = addresses.follow(request.target, location)
@@ -273,7 +275,7 @@ class _Exchange:
                     kind="blocked_address",
                     hint="Request the final address itself.",
                 )
-        return http_client.Request(method=method, target=target, headers=headers, body=body)
+        return http_client.OutgoingRequest(method=method, target=target, headers=headers, body=body)
 
     def _for_others(self, headers: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
         """Without what is for the first origin alone."""
@@ -291,13 +293,13 @@ class _Exchange:
                 found = list(await self._resolve(target.host, target.port))
             except (OSError, UnicodeError) as error:
                 told = getattr(error, "strerror", None) or error
-                raise http_client.Failed(f"{target.host} cannot be resolved: {told}") from None
+                raise http_client.HttpFailed(f"{target.host} cannot be resolved: {told}") from None
         try:
             return addresses.judge_addresses(target, found, self._plan.allowed)
         except addresses.Blocked as blocked:
             raise _blocked(target, blocked) from None
 
-    async def _done(self, target: addresses.Target, answer: http_client.Answer, content: bytes) -> Done:
+    async def _done(self, target: addresses.Target, answer: http_client.HttpAnswer, content: bytes) -> StepDone:
         shown = http_answers.Shown(target=target, answer=answer, content=content, secrets=self._plan.secrets)
         if not any(answer.status in span for span in self._plan.expected):
             raise shown.refused()
@@ -317,7 +319,7 @@ class _Exchange:
         await asyncio.to_thread(workspace_files.write, place, content, "overwrite")
 
 
-def _with_token(config: Http, context: Context) -> Http:
+def _with_token(config: Http, context: StepContext) -> Http:
     """Only what the user lets out to every command: a file that somebody else wrote could send it anywhere."""
     name = config.auth_env
     if config.auth:
@@ -330,7 +332,7 @@ def _with_token(config: Http, context: Context) -> Http:
     return msgspec.structs.replace(config, auth=token, auth_env="")
 
 
-async def _planned(config: Http, context: Context) -> _Plan:
+async def _planned(config: Http, context: StepContext) -> _Plan:
     """Everything that can be wrong before the request is sent, and everything that a person may be asked about it."""
     bodies = [name for name in _BODIES if getattr(config, name) not in (None, "")]
     if len(bodies) > 1:

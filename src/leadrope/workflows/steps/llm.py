@@ -9,10 +9,10 @@ from msgspec import Meta, structs
 
 from leadrope.workflows.language import templates
 from leadrope.workflows.steps import agent
-from leadrope.workflows.steps.base import Config, Context, Done, Kind
+from leadrope.workflows.steps.base import Kind, StepConfig, StepContext, StepDone
 
 
-class LlmConfig(Config, frozen=True, kw_only=True):
+class LlmConfig(StepConfig, frozen=True, kw_only=True):
     prompt: Annotated[str, Meta(description="What the model is asked.")]
     prompt_file: Annotated[str | None, Meta(description="A file beside the workflow that holds the prompt.")] = None
     system: Annotated[str | None, Meta(description="The system prompt.")] = None
@@ -38,7 +38,7 @@ def mistakes(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     return agent.model_mistakes(templates.settled(parameters))
 
 
-async def run(config: LlmConfig, context: Context) -> Done:
+async def run(config: LlmConfig, context: StepContext) -> StepDone:
     agent.check_prompt(config.prompt, agent.MAX_PROMPT_CHARS, context)
     given: dict[str, Any] = {
         "prompt": config.prompt,

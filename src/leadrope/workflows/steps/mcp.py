@@ -20,7 +20,7 @@ from leadrope.core.tools import ToolCall
 from leadrope.regex import regex
 from leadrope.workflows.language import schema_match, templates
 from leadrope.workflows.problems import nearest
-from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed, brief
+from leadrope.workflows.steps.base import Kind, StepConfig, StepContext, StepDone, StepFailed, brief
 from leadrope.workflows.tools import mcp_client, mcp_process, mcp_transports
 from leadrope.workflows.tools.step_redactor import KnownSecrets
 
@@ -28,7 +28,7 @@ DEFAULT_S = 60.0
 _TOOL = regex(r"[A-Za-z0-9_./-]{1,128}")
 
 
-class Mcp(Config, frozen=True, kw_only=True):
+class Mcp(StepConfig, frozen=True, kw_only=True):
     server: Annotated[str, Meta(description="The name of a connection in your config.toml.")]
     tool: Annotated[str, Meta(description="The name of one of its tools.")]
     arguments: Annotated[dict[str, Any], Meta(description="What the tool is given.")] = msgspec.field(
@@ -41,7 +41,7 @@ class Mcp(Config, frozen=True, kw_only=True):
     timeout: Annotated[float, Meta(ge=1, le=300, description="Seconds for the whole, the start too.")] = DEFAULT_S
 
 
-async def run(config: Mcp, context: Context) -> Done:
+async def run(config: Mcp, context: StepContext) -> StepDone:
     config = _parted(config, context.service.config.connections)
     server = _known(config, context)
     if not _TOOL.fullmatch(config.tool):
@@ -77,13 +77,13 @@ class _Given(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-async def _called(config: Mcp, context: Context, server: McpServer, given: _Given) -> dict[str, Any]:
+async def _called(config: Mcp, context: StepContext, server: McpServer, given: _Given) -> dict[str, Any]:
     doing = "connect"
     name = f"connection {config.server}"
-    client: mcp_client.Client | None = None
+    client: mcp_client.McpClient | None = None
     try:
         async with asyncio.timeout(config.timeout), _wire(config, context, server) as wire:
-            client = mcp_client.Client(wire)
+            client = mcp_client.McpClient(wire)
             await client.start()
             tools = await client.tools()
             if config.tool not in tools:
@@ -119,7 +119,9 @@ async def _called(config: Mcp, context: Context, server: McpServer, given: _Give
         ) from None
 
 
-def _wire(config: Mcp, context: Context, server: McpServer) -> contextlib.AbstractAsyncContextManager[mcp_client.Wire]:
+def _wire(
+    config: Mcp, context: StepContext, server: McpServer
+) -> contextlib.AbstractAsyncContextManager[mcp_client.Wire]:
     if server.url and server.type == "sse":
         return mcp_transports.open_stream(server.url, server.headers)
     if server.url:
@@ -128,7 +130,7 @@ def _wire(config: Mcp, context: Context, server: McpServer) -> contextlib.Abstra
 
 
 @contextlib.asynccontextmanager
-async def _process(config: Mcp, context: Context, server: McpServer) -> AsyncIterator[mcp_client.Wire]:
+async def _process(config: Mcp, context: StepContext, server: McpServer) -> AsyncIterator[mcp_client.Wire]:
     opened = mcp_process.open_server(
         config.server,
         server,
@@ -157,7 +159,7 @@ def _parted(config: Mcp, known: Collection[str]) -> Mcp:
     return structs.replace(config, server=server, tool=config.tool[len(server) + 1 :])
 
 
-def _known(config: Mcp, context: Context) -> McpServer:
+def _known(config: Mcp, context: StepContext) -> McpServer:
     known = context.service.config.connections
     if config.server not in known:
         close = nearest(config.server, known)
@@ -169,7 +171,7 @@ def _known(config: Mcp, context: Context) -> McpServer:
     return known[config.server]
 
 
-def _filled(name: str, server: McpServer, context: Context) -> connections.Filled:
+def _filled(name: str, server: McpServer, context: StepContext) -> connections.Filled:
     values = {**homes.load_env(context.home), **context.environ}
     try:
         return connections.fill({name: server}, values)
@@ -186,7 +188,7 @@ def _no_such_tool(config: Mcp, tools: Collection[str]) -> StepFailed:
     )
 
 
-def _done(config: Mcp, result: dict[str, Any]) -> Done:
+def _done(config: Mcp, result: dict[str, Any]) -> StepDone:
     content = [part for part in result.get("content") or [] if isinstance(part, dict)]
     text = "\n".join(str(part.get("text", "")) for part in content if part.get("type") == "text")
     is_error = result.get("isError") is True
@@ -201,7 +203,7 @@ def _done(config: Mcp, result: dict[str, Any]) -> Done:
             hint="Look at the arguments that the tool wants.",
             outputs=outputs,
         )
-    return Done(outputs=outputs)
+    return StepDone(outputs=outputs)
 
 
 _JSON_BLOCK = regex(r"^```json[ \t]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE)

@@ -7,25 +7,25 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from leadrope.workflows.steps.base import Config, Context, Done, Kind
+from leadrope.workflows.steps.base import Kind, StepConfig, StepContext, StepDone
 from leadrope.workflows.steps.copy_file import ends
 from leadrope.workflows.tools import file_calls, workspace_files
 
 
-class MoveFileConfig(Config, frozen=True, kw_only=True):
+class MoveFileConfig(StepConfig, frozen=True, kw_only=True):
     source: Annotated[str, Meta(description="The file, seen from the workspace.")]
     destination: Annotated[str, Meta(description="Where it goes; folders above it are made.")]
     overwrite: Annotated[bool, Meta(description="Replace a file that is there already.")] = False
 
 
-async def run(config: MoveFileConfig, context: Context) -> Done:
+async def run(config: MoveFileConfig, context: StepContext) -> StepDone:
     source, destination = ends(config.source, config.destination, context)
     source = await file_calls.may_change(context, source, parameter="source")
     # Nothing is written anew, so there is no content whose size could be judged.
     destination, _ = await file_calls.may_write(context, destination, "", parameters=("destination",))
     context.say(f"moves {source.relative} to {destination.relative}")
     await asyncio.to_thread(workspace_files.move, source, destination, overwrites=config.overwrite)
-    return Done(outputs={"source": source.relative, "path": destination.relative})
+    return StepDone(outputs={"source": source.relative, "path": destination.relative})
 
 
 KIND = Kind(

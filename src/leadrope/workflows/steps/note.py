@@ -6,15 +6,15 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from leadrope.workflows.steps.base import Config, Context, Done, Kind
+from leadrope.workflows.steps.base import Kind, StepConfig, StepContext, StepDone
 
 
-class NoteConfig(Config, frozen=True, kw_only=True):
+class NoteConfig(StepConfig, frozen=True, kw_only=True):
     text: Annotated[str, Meta(description="What there is to say.")] = ""
 
 
-async def run(config: NoteConfig, context: Context) -> Done:
-    return Done(outputs={"text": config.text})
+async def run(config: NoteConfig, context: StepContext) -> StepDone:
+    return StepDone(outputs={"text": config.text})
 
 
 KIND = Kind(

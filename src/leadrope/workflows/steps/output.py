@@ -14,7 +14,7 @@ from msgspec import Meta
 from leadrope import errors
 from leadrope.regex import regex
 from leadrope.workflows.language import templates
-from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed, as_mistake
+from leadrope.workflows.steps.base import Kind, StepConfig, StepContext, StepDone, StepFailed, as_mistake
 from leadrope.workflows.steps.write_file import text_of
 from leadrope.workflows.tools import file_calls, tables, workspace_files
 from leadrope.workflows.tools.workspace_files import WorkspaceFiles
@@ -32,7 +32,7 @@ NAME_BYTES = 230
 _ALLOWED = f"letters, digits, `.`, `_` and `-`, no `.` in front, and at most {NAME_CHARS} characters"
 
 
-class OutputConfig(Config, frozen=True, kw_only=True):
+class OutputConfig(StepConfig, frozen=True, kw_only=True):
     content: Annotated[Any, Meta(description="Text; a list of objects becomes a table, any other value JSON.")]
     format: Annotated[
         Literal["markdown", "html", "text"], Meta(description="`html` is a page of its own, made from Markdown.")
@@ -57,7 +57,7 @@ def mistakes(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield "name", as_mistake(error).removeprefix("name: ")
 
 
-async def run(config: OutputConfig, context: Context) -> Done:
+async def run(config: OutputConfig, context: StepContext) -> StepDone:
     if config.name is not None:
         _check_name(config.name)
     text = _text(config.content, config.format)
@@ -90,7 +90,7 @@ async def run(config: OutputConfig, context: Context) -> Done:
     raise StepFailed(f"{stamped} is taken, and so are {_TRIES} names like it", kind="exists", hint="Give it a `name`.")
 
 
-def _began(context: Context) -> float:
+def _began(context: StepContext) -> float:
     """When the workflow was started: where a person is asked about the file, it has the same name after his answer."""
     try:
         return context.service.flows.get(context.flow_id).created
@@ -99,16 +99,16 @@ def _began(context: Context) -> float:
 
 
 async def _written(
-    place: WorkspaceFiles, text: str, mode: Literal["overwrite", "create"], config: OutputConfig, context: Context
-) -> Done:
+    place: WorkspaceFiles, text: str, mode: Literal["overwrite", "create"], config: OutputConfig, context: StepContext
+) -> StepDone:
     place, text = await file_calls.may_write(context, place, text, parameters=("content", "name", "folder"))
     context.say(f"writes {place.relative}")
     data = text.encode(errors="replace")
     await asyncio.to_thread(workspace_files.write, place, data, mode)
-    return Done(outputs={"path": place.relative, "bytes_written": len(data), "format": config.format})
+    return StepDone(outputs={"path": place.relative, "bytes_written": len(data), "format": config.format})
 
 
-def _place(config: OutputConfig, name: str, context: Context) -> WorkspaceFiles:
+def _place(config: OutputConfig, name: str, context: StepContext) -> WorkspaceFiles:
     folder = f"{config.folder.rstrip('/')}/" if config.folder else ""
     return workspace_files.find(context.workspace, f"{folder}{name}{_ENDINGS[config.format]}", parameter="folder")
 

@@ -8,26 +8,26 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from leadrope.workflows.language import templates
-from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed
+from leadrope.workflows.steps.base import Kind, StepConfig, StepContext, StepDone, StepFailed
 from leadrope.workflows.tools import file_calls, media, workspace_files
 
 MIB = 1024 * 1024
 MOST_BYTES = 50 * MIB
 
 
-class ReadFileConfig(Config, frozen=True, kw_only=True):
+class ReadFileConfig(StepConfig, frozen=True, kw_only=True):
     file_path: Annotated[str, Meta(description="The file, seen from the workspace.")]
     encoding: Annotated[str, Meta(description="Of its text; `base64` takes the bytes as they are.")] = "utf-8"
     max_bytes: Annotated[int, Meta(ge=1, le=MOST_BYTES, description="A larger file is an error.")] = 10 * MIB
 
 
-async def run(config: ReadFileConfig, context: Context) -> Done:
+async def run(config: ReadFileConfig, context: StepContext) -> StepDone:
     check_encoding(config.encoding)
     place = workspace_files.find(context.workspace, config.file_path)
     place = await file_calls.may_read(context, place)
     context.say(f"reads {place.relative}")
     content = await asyncio.to_thread(workspace_files.read, place, config.max_bytes)
-    return Done(outputs=_outputs(content.data, place, config.encoding))
+    return StepDone(outputs=_outputs(content.data, place, config.encoding))
 
 
 def _outputs(data: bytes, place: workspace_files.WorkspaceFiles, encoding: str) -> dict[str, Any]:

@@ -10,11 +10,11 @@ import msgspec
 from msgspec import Meta
 
 from leadrope.core.output import json_in_text
-from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed
+from leadrope.workflows.steps.base import Kind, StepConfig, StepContext, StepDone, StepFailed
 from leadrope.workflows.tools import tables
 
 
-class SaveDatasetConfig(Config, frozen=True, kw_only=True):
+class SaveDatasetConfig(StepConfig, frozen=True, kw_only=True):
     name: Annotated[str, Meta(description="Of the dataset.", min_length=1, max_length=200)]
     rows: Annotated[Any, Meta(description="A list of objects, or one; at most 5,000 rows and 2 MB.")]
     mode: Annotated[
@@ -25,7 +25,7 @@ class SaveDatasetConfig(Config, frozen=True, kw_only=True):
     ] = None
 
 
-async def run(config: SaveDatasetConfig, context: Context) -> Done:
+async def run(config: SaveDatasetConfig, context: StepContext) -> StepDone:
     rows = rows_of(config.rows)
     if config.key is not None:
         rows = _by_key(rows, config.key)
@@ -41,7 +41,7 @@ async def run(config: SaveDatasetConfig, context: Context) -> Done:
         is_added=config.mode == "append",
         key=config.key,
     )
-    return Done(outputs={"name": kept.name, "rows": len(rows), "total": kept.count, "columns": list(kept.columns)})
+    return StepDone(outputs={"name": kept.name, "rows": len(rows), "total": kept.count, "columns": list(kept.columns)})
 
 
 def rows_of(given: Any) -> list[dict[str, Any]]:

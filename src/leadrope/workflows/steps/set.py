@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from leadrope.workflows.steps.base import Config, Context, Done, Kind
+from leadrope.workflows.steps.base import Kind, StepConfig, StepContext, StepDone
 
 
-class SetConfig(Config, frozen=True, kw_only=True):
+class SetConfig(StepConfig, frozen=True, kw_only=True):
     values: Annotated[dict[str, Any], Meta(min_length=1, description="Names and their values; each is an output.")]
 
 
@@ -19,8 +19,8 @@ def own_outputs(parameters: Mapping[str, Any]) -> Collection[str] | None:
     return tuple(values) if isinstance(values, Mapping) else None
 
 
-async def run(config: SetConfig, context: Context) -> Done:
-    return Done(outputs=config.values)
+async def run(config: SetConfig, context: StepContext) -> StepDone:
+    return StepDone(outputs=config.values)
 
 
 KIND = Kind(

@@ -21,7 +21,7 @@ from leadrope import errors
 from leadrope.confined import real_path
 from leadrope.core.tools import ToolCall
 from leadrope.workflows.language import shell_quoting, templates
-from leadrope.workflows.steps.base import Caution, Config, Context, Done, Kind, StepFailed, brief
+from leadrope.workflows.steps.base import Caution, Kind, StepConfig, StepContext, StepDone, StepFailed, brief
 
 if TYPE_CHECKING:
     from leadrope.process.command_pool.command import Finished
@@ -35,7 +35,7 @@ _SHOWN = 400
 Scalar = str | int | float | bool | None
 
 
-class Shell(Config, frozen=True, kw_only=True):
+class Shell(StepConfig, frozen=True, kw_only=True):
     command: Annotated[
         str | list[Scalar],
         Meta(description="A script for bash, or a list of a program and its words, which no shell reads."),
@@ -80,7 +80,7 @@ def mistakes(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield "command", f"{template}: {reason}. {shell_quoting.ADVICE}"
 
 
-async def run(config: Shell, context: Context) -> Done:
+async def run(config: Shell, context: StepContext) -> StepDone:
     command = (
         config.command if isinstance(config.command, str) else [templates.as_text(word) for word in config.command]
     )
@@ -127,7 +127,7 @@ def call_of(config: Shell, workspace: Path) -> str:
     return judged_text(text, _folder(config.cwd, workspace), workspace)
 
 
-def _result(config: Shell, done: Finished, context: Context, text: str, duration_ms: int) -> Done:
+def _result(config: Shell, done: Finished, context: StepContext, text: str, duration_ms: int) -> StepDone:
     name = brief(text, 80)
     outputs, warnings = told(done, config.max_output_bytes)
     if config.strip_newlines == "all":
@@ -152,10 +152,10 @@ def _result(config: Shell, done: Finished, context: Context, text: str, duration
             hint=sentences(limits) or _hint(done.exit_code),
             outputs=outputs,
         )
-    return Done(outputs=outputs, warnings=(*warnings, *limits))
+    return StepDone(outputs=outputs, warnings=(*warnings, *limits))
 
 
-def limited(context: Context, text: str, done: Finished, said: str, *, has_failed: bool) -> tuple[Caution, ...]:
+def limited(context: StepContext, text: str, done: Finished, said: str, *, has_failed: bool) -> tuple[Caution, ...]:
     """What the sandbox kept from the command, or let it write in vain; `said` are the words that tell it."""
     commands = context.commands
     hosts, sight = commands.take_refused_hosts(), commands.sight
@@ -164,7 +164,7 @@ def limited(context: Context, text: str, done: Finished, said: str, *, has_faile
     from leadrope.workflows.tools import sandbox_limits  # noqa: PLC0415  # most commands say nothing
 
     lost = tuple(path for path in done.lost if not (_is_scratch(path) and context.is_named_elsewhere(path)))
-    command = sandbox_limits.Command(text=text, said=said, has_failed=has_failed, lost=lost, refused_hosts=hosts)
+    command = sandbox_limits.EndedCommand(text=text, said=said, has_failed=has_failed, lost=lost, refused_hosts=hosts)
     around = sandbox_limits.Surroundings(sight=sight, environ=context.environ, passed_on=commands.variables)
     return tuple(
         Caution(kind=f"sandbox_{limit.kind}", message=limit.message) for limit in sandbox_limits.limits(command, around)
@@ -213,7 +213,7 @@ def told(done: Finished, limit: int) -> tuple[dict[str, Any], tuple[Caution, ...
     return outputs, tuple(warnings)
 
 
-def timed_out(name: str, context: Context, outputs: Mapping[str, Any]) -> StepFailed:
+def timed_out(name: str, context: StepContext, outputs: Mapping[str, Any]) -> StepFailed:
     limit = context.timeout_s or 0.0
     return StepFailed(
         f"`{name}` was not done after {limit:g} s and was ended",

@@ -14,7 +14,16 @@ from leadrope import errors
 from leadrope.core.output import json_in_text
 from leadrope.workflows.language import templates
 from leadrope.workflows.problems import nearest
-from leadrope.workflows.steps.base import Caution, Config, Context, Done, Kind, StepFailed, as_mistake, brief
+from leadrope.workflows.steps.base import (
+    Caution,
+    Kind,
+    StepConfig,
+    StepContext,
+    StepDone,
+    StepFailed,
+    as_mistake,
+    brief,
+)
 from leadrope.workflows.tools import columns as column_types
 from leadrope.workflows.tools import tables
 from leadrope.workflows.tools.columns import Column
@@ -27,7 +36,7 @@ _LIKELY = 0.5
 Format = Literal["object", "array", "table"]
 
 
-class StructureConfig(Config, frozen=True, kw_only=True):
+class StructureConfig(StepConfig, frozen=True, kw_only=True):
     text: Annotated[Any, Meta(description="The text, or a value that needs its types put right.")]
     format: Annotated[
         Format, Meta(description="What `data` is: one object, a list of objects, or a Markdown table.")
@@ -67,7 +76,7 @@ def mistakes(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "columns", as_mistake(error).removeprefix("columns: ")
 
 
-async def run(config: StructureConfig, context: Context) -> Done:
+async def run(config: StructureConfig, context: StepContext) -> StepDone:
     try:
         columns = column_types.columns_of(config.columns) if config.columns else ()
     except errors.BadValue as error:
@@ -79,7 +88,7 @@ async def run(config: StructureConfig, context: Context) -> Done:
             kind="no_structure",
             hint="Look at what the step before it gave.",
         )
-    read = await _read_by_model(config, columns, context) if config.mode == "ai" else Done()
+    read = await _read_by_model(config, columns, context) if config.mode == "ai" else StepDone()
     source = read.outputs.get("found", config.text)
     try:
         found = await asyncio.to_thread(_rows, source, columns)
@@ -89,7 +98,7 @@ async def run(config: StructureConfig, context: Context) -> Done:
         raise
 
 
-def _done(config: StructureConfig, columns: Sequence[Column], found: _Found, read: Done) -> Done:
+def _done(config: StructureConfig, columns: Sequence[Column], found: _Found, read: StepDone) -> StepDone:
     cautions = [*read.warnings, *found.cautions]
     rows = found.rows
     mistakes: tuple[column_types.Mistake, ...] = ()
@@ -113,7 +122,7 @@ def _done(config: StructureConfig, columns: Sequence[Column], found: _Found, rea
         rows = rows[:1]
     markdown = tables.to_markdown(names, rows)
     data = {"object": rows[0], "array": rows, "table": markdown}[config.format]
-    return Done(
+    return StepDone(
         outputs={
             "data": data,
             "rows": len(rows),
@@ -268,7 +277,7 @@ def _nothing(why: str, seen: Sequence[str], wanted: set[str] | None = None) -> _
 # -- a model that reads -----------------------------------------------------------------------------------------------
 
 
-async def _read_by_model(config: StructureConfig, columns: Sequence[Column], context: Context) -> Done:
+async def _read_by_model(config: StructureConfig, columns: Sequence[Column], context: StepContext) -> StepDone:
     """What a model found in the text, with what it cost."""
     from leadrope.workflows.steps import agent  # noqa: PLC0415  # only in ai mode
 

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from leadrope.workflows.language import choices
-from leadrope.workflows.steps.base import Config, Context, Done, Kind
+from leadrope.workflows.steps.base import Kind, StepConfig, StepContext, StepDone
 
 ELSE = "else"
 
 
-class SwitchConfig(Config, frozen=True, kw_only=True):
+class SwitchConfig(StepConfig, frozen=True, kw_only=True):
     cases: Annotated[
         dict[str, Any],
         Meta(min_length=1, description="Conditions by the name of their branch; the first that holds is taken."),
@@ -49,9 +49,9 @@ def fill(given: Mapping[str, Any], scope: Mapping[str, Any]) -> dict[str, Any]:
     return {**given, "cases": found}
 
 
-async def run(config: SwitchConfig, context: Context) -> Done:
+async def run(config: SwitchConfig, context: StepContext) -> StepDone:
     case = next((name for name, holds in config.cases.items() if holds), ELSE)
-    return Done(outputs={"case": case}, branch=case)
+    return StepDone(outputs={"case": case}, branch=case)
 
 
 KIND = Kind(

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from leadrope.workflows.language import templates
-from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed, as_mistake
+from leadrope.workflows.steps.base import Kind, StepConfig, StepContext, StepDone, StepFailed, as_mistake
 
 MOST_S = 86_400
 MOST_DAYS = 31
@@ -19,7 +19,7 @@ _EACH_S = 10.0
 """Between two words about the time that is left; each second in the last minute."""
 
 
-class WaitConfig(Config, frozen=True, kw_only=True):
+class WaitConfig(StepConfig, frozen=True, kw_only=True):
     seconds: Annotated[float | None, Meta(description="How long.")] = None
     until: Annotated[
         str | None, Meta(description="A time, like 2030-01-31T08:00 (here) or 2030-01-31T08:00Z; at most 31 days away.")
@@ -44,7 +44,7 @@ def mistakes(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield "until", as_mistake(failed).removeprefix("until: ")
 
 
-async def run(config: WaitConfig, context: Context) -> Done:
+async def run(config: WaitConfig, context: StepContext) -> StepDone:
     if (config.seconds is None) == (config.until is None):
         raise StepFailed(_ONE_OF_BOTH, kind="bad_input", hint=_EXAMPLE)
     began = time.monotonic()
@@ -63,10 +63,10 @@ async def run(config: WaitConfig, context: Context) -> Done:
             )
         # By the clock on the wall: a machine that slept meanwhile wakes up when its time has come.
         await _wait(lambda: when - time.time(), context)
-    return Done(outputs={"waited_s": round(time.monotonic() - began, 3)})
+    return StepDone(outputs={"waited_s": round(time.monotonic() - began, 3)})
 
 
-async def _wait(left: Callable[[], float], context: Context) -> None:
+async def _wait(left: Callable[[], float], context: StepContext) -> None:
     while (remaining := left()) > 0:
         context.say(f"waits, {_told(remaining)} left")
         await asyncio.sleep(min(remaining, _EACH_S if remaining > 60 else 1.0))

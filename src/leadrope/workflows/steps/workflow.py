@@ -6,15 +6,15 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from leadrope.workflows.steps.base import Config, Context, Done, Kind
+from leadrope.workflows.steps.base import Kind, StepConfig, StepContext, StepDone
 
 
-class WorkflowConfig(Config, frozen=True, kw_only=True):
+class WorkflowConfig(StepConfig, frozen=True, kw_only=True):
     workflow: Annotated[str, Meta(description="A file, beside this one, or the name of a saved workflow.")]
     inputs: Annotated[dict[str, Any], Meta(description="Its inputs by name.")] = {}
 
 
-async def run(config: WorkflowConfig, context: Context) -> Done:
+async def run(config: WorkflowConfig, context: StepContext) -> StepDone:
     return await context.subflow(config.workflow, config.inputs)
 
 

@@ -10,12 +10,12 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from leadrope.workflows.steps.base import Config, Context, Done, Kind, StepFailed
+from leadrope.workflows.steps.base import Kind, StepConfig, StepContext, StepDone, StepFailed
 from leadrope.workflows.steps.read_file import check_encoding
 from leadrope.workflows.tools import file_calls, workspace_files
 
 
-class WriteFileConfig(Config, frozen=True, kw_only=True):
+class WriteFileConfig(StepConfig, frozen=True, kw_only=True):
     file_path: Annotated[str, Meta(description="The file, seen from the workspace; folders above it are made.")]
     content: Annotated[Any, Meta(description="Text as it is; any other value as JSON.")]
     mode: Annotated[
@@ -26,7 +26,7 @@ class WriteFileConfig(Config, frozen=True, kw_only=True):
     final_newline: Annotated[bool, Meta(description="A text that has no newline at its end gets one.")] = False
 
 
-async def run(config: WriteFileConfig, context: Context) -> Done:
+async def run(config: WriteFileConfig, context: StepContext) -> StepDone:
     check_encoding(config.encoding)
     text = text_of(config.content)
     if config.final_newline and config.encoding != "base64" and text and not text.endswith("\n"):
@@ -40,7 +40,7 @@ async def run(config: WriteFileConfig, context: Context) -> Done:
         data = _bytes(answered, "utf-8" if config.encoding == "base64" else config.encoding)
     context.say(f"writes {place.relative}")
     await asyncio.to_thread(workspace_files.write, place, data, config.mode)
-    return Done(outputs={"path": place.relative, "bytes_written": len(data)})
+    return StepDone(outputs={"path": place.relative, "bytes_written": len(data)})
 
 
 def text_of(value: Any) -> str:

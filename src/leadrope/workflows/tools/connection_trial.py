@@ -40,10 +40,10 @@ async def tools_of(
     own = home.leadrope_home(environ)
     filled = connections.fill({name: server}, {**home.load_env(own), **environ})
     clean = Redactor(filled.secrets).clean
-    client: mcp_client.Client | None = None
+    client: mcp_client.McpClient | None = None
     try:
         async with asyncio.timeout(timeout_s), _wire(name, filled.servers[name], environ, config, own) as wire:
-            client = mcp_client.Client(wire)
+            client = mcp_client.McpClient(wire)
             await client.start()
             found = await client.descriptions()
     except TimeoutError:

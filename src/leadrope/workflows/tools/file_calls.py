@@ -12,19 +12,19 @@ from typing import Any
 
 from leadrope.core.tools import ToolCall
 from leadrope.workflows.language import templates
-from leadrope.workflows.steps.base import Context, StepFailed
+from leadrope.workflows.steps.base import StepContext, StepFailed
 from leadrope.workflows.tools import workspace_files
 from leadrope.workflows.tools.workspace_files import WorkspaceFiles
 
 _SHOWN = bytes(byte if 32 <= byte < 127 or byte in b"\t\n\r" else ord("?") for byte in range(256))
 
 
-async def may_read(context: Context, place: WorkspaceFiles, *, parameter: str = "file_path") -> WorkspaceFiles:
+async def may_read(context: StepContext, place: WorkspaceFiles, *, parameter: str = "file_path") -> WorkspaceFiles:
     return (await _asked(context, "Read", place, {}, (parameter,)))[0]
 
 
 async def may_write(
-    context: Context, place: WorkspaceFiles, content: str, *, parameters: Iterable[str] = ("file_path", "content")
+    context: StepContext, place: WorkspaceFiles, content: str, *, parameters: Iterable[str] = ("file_path", "content")
 ) -> tuple[WorkspaceFiles, str]:
     """Where it may be written, and what: a person may have changed either."""
     place, given = await _asked(context, "Write", place, {"content": content}, parameters)
@@ -32,12 +32,12 @@ async def may_write(
     return place, written if isinstance(written, str) else content
 
 
-async def may_change(context: Context, place: WorkspaceFiles, *, parameter: str) -> WorkspaceFiles:
+async def may_change(context: StepContext, place: WorkspaceFiles, *, parameter: str) -> WorkspaceFiles:
     """For a file that goes away from where it is, and is not lost."""
     return (await _asked(context, "Edit", place, {}, (parameter,)))[0]
 
 
-async def may_delete(context: Context, place: WorkspaceFiles) -> None:
+async def may_delete(context: StepContext, place: WorkspaceFiles) -> None:
     """A deleted file is a removed one, so whatever is said of `rm` holds."""
     for path in _names(place):
         command = f"rm -- {shlex.quote(path)}"
@@ -59,7 +59,7 @@ def shown(data: bytes) -> str:
 
 
 async def _asked(
-    context: Context, name: str, place: WorkspaceFiles, more: dict[str, Any], parameters: Iterable[str]
+    context: StepContext, name: str, place: WorkspaceFiles, more: dict[str, Any], parameters: Iterable[str]
 ) -> tuple[WorkspaceFiles, dict[str, Any]]:
     first, *others = _names(place)
     call = await _permit(context, name, {"file_path": first, **more}, parameters)
@@ -78,6 +78,6 @@ def _names(place: WorkspaceFiles) -> list[str]:
     return list(dict.fromkeys((place.written, place.real)))
 
 
-async def _permit(context: Context, name: str, given: dict[str, Any], parameters: Iterable[str]) -> ToolCall:
+async def _permit(context: StepContext, name: str, given: dict[str, Any], parameters: Iterable[str]) -> ToolCall:
     is_own = not any(templates.references(context.sources.get(parameter)) for parameter in parameters)
     return await context.permit(ToolCall(id=f"{context.key}:{name}", name=name, input=given), is_own=is_own)

@@ -9,7 +9,7 @@ import msgspec
 
 from leadrope.core.secrets.redaction import MASK
 from leadrope.workflows.language import templates
-from leadrope.workflows.steps.base import Caution, Done, StepFailed, brief
+from leadrope.workflows.steps.base import Caution, StepDone, StepFailed, brief
 from leadrope.workflows.tools import http_client, media
 from leadrope.workflows.tools.addresses import Target
 from leadrope.workflows.tools.step_redactor import KnownSecrets
@@ -21,7 +21,9 @@ MOST_BASE64 = 10 * 1024 * 1024
 class Shown:
     """One answer, whole."""
 
-    def __init__(self, *, target: Target, answer: http_client.Answer, content: bytes, secrets: KnownSecrets) -> None:
+    def __init__(
+        self, *, target: Target, answer: http_client.HttpAnswer, content: bytes, secrets: KnownSecrets
+    ) -> None:
         self._target = target
         self._answer = answer
         self._secrets = secrets
@@ -29,7 +31,7 @@ class Shown:
         """The bytes without the secrets of the request, which a server may send back."""
         self._is_masked = self.clean != content
 
-    def done(self) -> Done:
+    def done(self) -> StepDone:
         if "body" not in self._content and "body_base64" not in self._content:
             raise StepFailed(
                 f"the answer of {self._target.shown} is {self._size} and not text; "
@@ -39,13 +41,13 @@ class Shown:
             )
         value, doubts = self._json()
         outputs = {**self._head, **self._content, "json": value}
-        return Done(outputs=outputs, warnings=(*(() if "body" in outputs else self._masked()), *doubts))
+        return StepDone(outputs=outputs, warnings=(*(() if "body" in outputs else self._masked()), *doubts))
 
-    def saved(self, path: str) -> Done:
+    def saved(self, path: str) -> StepDone:
         """The bytes are in a file of the workspace."""
         why = f"the answer was saved to {path}; read it with a `read-file` step"
         absent = {templates.ABSENT: dict.fromkeys(("body", "body_base64", "json"), why)}
-        return Done(outputs={**self._head, "path": path, **absent}, warnings=self._masked())
+        return StepDone(outputs={**self._head, "path": path, **absent}, warnings=self._masked())
 
     def refused(self) -> StepFailed:
         """The failure of a status that was not expected."""

@@ -10,14 +10,14 @@ from urllib.parse import urlencode
 import msgspec
 from msgspec import Meta
 
-from leadrope.workflows.steps.base import Config, StepFailed
+from leadrope.workflows.steps.base import StepConfig, StepFailed
 from leadrope.workflows.tools import media
 
 Scalar = str | int | float | bool | None
 Values = Scalar | list[Scalar]
 
 
-class Part(Config, frozen=True, kw_only=True):
+class UploadPart(StepConfig, frozen=True, kw_only=True):
     """One part of a multipart upload that is not a plain value."""
 
     file: Annotated[str, Meta(description="A file of the workspace.")] = ""
@@ -36,7 +36,7 @@ class FormPart(msgspec.Struct, frozen=True, kw_only=True):
     media_type: str = ""
 
 
-class Body(msgspec.Struct, frozen=True, kw_only=True):
+class RequestBody(msgspec.Struct, frozen=True, kw_only=True):
     data: bytes
     media_type: str
 
@@ -51,21 +51,21 @@ def word(value: Scalar) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def plain(value: Any) -> Body:
+def plain(value: Any) -> RequestBody:
     """A text as it is, any other value as JSON."""
     if isinstance(value, str):
         try:
-            return Body(data=value.encode(), media_type="text/plain; charset=utf-8")
+            return RequestBody(data=value.encode(), media_type="text/plain; charset=utf-8")
         except UnicodeEncodeError as error:
             raise StepFailed(f"body: it cannot be sent as UTF-8: {error.reason}", kind="bad_input") from None
-    return Body(data=msgspec.json.encode(value), media_type="application/json")
+    return RequestBody(data=msgspec.json.encode(value), media_type="application/json")
 
 
-def form(values: Mapping[str, Values]) -> Body:
-    return Body(data=encoded(values).encode("ascii"), media_type="application/x-www-form-urlencoded")
+def form(values: Mapping[str, Values]) -> RequestBody:
+    return RequestBody(data=encoded(values).encode("ascii"), media_type="application/x-www-form-urlencoded")
 
 
-def multipart(parts: Sequence[FormPart]) -> Body:
+def multipart(parts: Sequence[FormPart]) -> RequestBody:
     """The same parts always give the same bytes: an approval is for exactly these."""
     boundary = _boundary(parts)
     lines: list[bytes] = []
@@ -77,7 +77,7 @@ def multipart(parts: Sequence[FormPart]) -> Body:
             head += f"\r\nContent-Type: {part.media_type}"
         lines += [f"--{boundary}\r\n{head}\r\n\r\n".encode(), part.data, b"\r\n"]
     lines.append(f"--{boundary}--\r\n".encode())
-    return Body(data=b"".join(lines), media_type=f"multipart/form-data; boundary={boundary}")
+    return RequestBody(data=b"".join(lines), media_type=f"multipart/form-data; boundary={boundary}")
 
 
 def _boundary(parts: Sequence[FormPart]) -> str:

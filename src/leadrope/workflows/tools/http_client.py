@@ -41,11 +41,11 @@ _HEADER_NAME = regex(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
 _HEADER_VALUE = regex(r"[\t\x20-\x7e\x80-\xff]*")
 
 
-class Failed(Exception):
+class HttpFailed(Exception):
     """There was no answer, or none that can be read; in words for the user."""
 
 
-class TooLarge(Exception):
+class BodyTooLarge(Exception):
     """The body is longer than its reader takes; what came of it is gone."""
 
 
@@ -53,14 +53,14 @@ class BadHeader(Exception):
     """A header that must not be sent, and why."""
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     target: Target
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes | None = None
 
 
-class Answer:
+class HttpAnswer:
     """Its head is there; the body is on its way."""
 
     def __init__(self, head: http1.AnswerHead, reader: asyncio.StreamReader, *, has_body: bool) -> None:
@@ -79,26 +79,26 @@ class Answer:
     async def pieces(self, limit: int) -> AsyncIterator[bytes]:
         """The content as it comes; asks for one byte more than the limit at the most, and raises TooLarge for it."""
         if self._body.kind == "length" and self._body.length > limit:
-            raise TooLarge
+            raise BodyTooLarge
         framing = http1.Framing(self._body)
         got = raw = 0
         while not framing.is_done:
             data = await _heard(self._reader.read(min(framing.wants, limit + 1 - got)))
             raw += len(data)
             if raw > _MOST_FRAMING * limit + http1.HEAD_LIMIT:
-                raise Failed("the answer is more framing than content")
+                raise HttpFailed("the answer is more framing than content")
             if not data:
                 if self._body.kind == "until_close":
                     return
-                raise Failed("the connection ended inside the answer")
+                raise HttpFailed("the connection ended inside the answer")
             try:
                 found = framing.feed(data)
             except http1.BadHttp as error:
-                raise Failed(f"the answer is not HTTP: {error}") from None
+                raise HttpFailed(f"the answer is not HTTP: {error}") from None
             for piece in found:
                 got += len(piece)
                 if got > limit:
-                    raise TooLarge
+                    raise BodyTooLarge
                 yield piece
 
     async def read(self, limit: int) -> bytes:
@@ -108,14 +108,14 @@ class Answer:
         if packing == "identity" or not data:
             return data
         if packing not in ("gzip", "x-gzip", "deflate"):
-            raise Failed(f"the answer is packed with {packing}, which was not asked for")
+            raise HttpFailed(f"the answer is packed with {packing}, which was not asked for")
         try:
             # 47: zlib or gzip, told by its first bytes. Never more than the limit comes out, whatever went in.
             unpacked = zlib.decompressobj(47).decompress(data, limit + 1)
         except zlib.error:
-            raise Failed(f"the answer says that it is packed with {packing}, and is not") from None
+            raise HttpFailed(f"the answer says that it is packed with {packing}, and is not") from None
         if len(unpacked) > limit:
-            raise TooLarge
+            raise BodyTooLarge
         return unpacked
 
 
@@ -132,8 +132,8 @@ def check_header(name: str, value: str) -> tuple[str, str]:
 
 @contextlib.asynccontextmanager
 async def exchange(
-    request: Request, addresses: Sequence[str], *, tls: ssl.SSLContext | None = None
-) -> AsyncIterator[Answer]:
+    request: OutgoingRequest, addresses: Sequence[str], *, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[HttpAnswer]:
     """The answer of the first address that can be reached. `tls` replaces the system's certificates."""
     reader, writer = await _reach(request.target, addresses, tls)
     try:
@@ -145,7 +145,7 @@ async def exchange(
             # An answer may come before the request is whole, and a broken sending is told by the reading.
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
-        yield Answer(head, reader, has_body=request.method != "HEAD")
+        yield HttpAnswer(head, reader, has_body=request.method != "HEAD")
     finally:
         # Not waited for: an end that nobody answers must not hold us.
         writer.transport.abort()
@@ -171,10 +171,10 @@ async def _reach(
             problem = f"TLS failed: {error.reason or error}"
         except OSError as error:
             problem = error.strerror or str(error)
-    raise Failed(f"{target.host}:{target.port} cannot be reached: {problem}")
+    raise HttpFailed(f"{target.host}:{target.port} cannot be reached: {problem}")
 
 
-def _head(request: Request) -> bytes:
+def _head(request: OutgoingRequest) -> bytes:
     named = {name.lower() for name, _ in request.headers}
     headers = [("Host", request.target.authority), *request.headers]
     for name, value in (("Accept", "*/*"), ("User-Agent", f"leadrope/{__version__}")):
@@ -191,22 +191,22 @@ async def _final_head(reader: asyncio.StreamReader) -> http1.AnswerHead:
         try:
             raw = await _heard(http1.read_head(reader))
             if raw is None:
-                raise Failed("the connection was closed without an answer")
+                raise HttpFailed("the connection was closed without an answer")
             head = http1.parse_answer(raw)
         except (http1.BadHttp, http1.Closed) as error:
-            raise Failed(f"the answer is not HTTP: {error}") from None
+            raise HttpFailed(f"the answer is not HTTP: {error}") from None
         if head.status == 101:
-            raise Failed("the server wants another protocol")
+            raise HttpFailed("the server wants another protocol")
         if head.status >= 200:
             return head
-    raise Failed("the server does not come to an answer")
+    raise HttpFailed("the server does not come to an answer")
 
 
 async def _heard(reading: Awaitable[T]) -> T:
     try:
         return await reading
     except OSError as error:
-        raise Failed(f"the connection broke: {error.strerror or error}") from None
+        raise HttpFailed(f"the connection broke: {error.strerror or error}") from None
 
 
 @functools.cache

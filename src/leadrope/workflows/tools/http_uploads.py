@@ -6,39 +6,39 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from leadrope.workflows.steps.base import Context, StepFailed
+from leadrope.workflows.steps.base import StepContext, StepFailed
 from leadrope.workflows.tools import file_calls, http_bodies, media, workspace_files
-from leadrope.workflows.tools.http_bodies import Body, FormPart, Part, Scalar, Values
+from leadrope.workflows.tools.http_bodies import FormPart, RequestBody, Scalar, UploadPart, Values
 
 MOST_BYTES = 50 * 1024 * 1024
 """Of one file, and of all parts of an upload together: they are held in memory."""
 
-Fields = Mapping[str, Part | Scalar | list[Part | Scalar]]
+Fields = Mapping[str, UploadPart | Scalar | list[UploadPart | Scalar]]
 
 
 async def body_of(
-    context: Context,
+    context: StepContext,
     *,
     body: Any,
     form: Mapping[str, Values] | None,
     in_base64: str,
     file: str,
     multipart: Fields | None,
-) -> Body | None:
+) -> RequestBody | None:
     """The one that is given, or None."""
     if form is not None:
         return http_bodies.form(form)
     if multipart is not None:
         return http_bodies.multipart(await _parts(multipart, context))
     if in_base64:
-        return Body(data=media.from_base64(in_base64, "body_base64"), media_type=media.OCTETS)
+        return RequestBody(data=media.from_base64(in_base64, "body_base64"), media_type=media.OCTETS)
     if file:
         data, place = await _file(file, context, "body_file")
-        return Body(data=data, media_type=_type_of(place, data))
+        return RequestBody(data=data, media_type=_type_of(place, data))
     return http_bodies.plain(body) if body is not None else None
 
 
-async def _parts(fields: Fields, context: Context) -> list[FormPart]:
+async def _parts(fields: Fields, context: StepContext) -> list[FormPart]:
     found: list[FormPart] = []
     size = 0
     for name, value in fields.items():
@@ -53,8 +53,8 @@ async def _parts(fields: Fields, context: Context) -> list[FormPart]:
     return found
 
 
-async def _part(name: str, value: Part | Scalar, context: Context) -> FormPart:
-    if not isinstance(value, Part):
+async def _part(name: str, value: UploadPart | Scalar, context: StepContext) -> FormPart:
+    if not isinstance(value, UploadPart):
         return FormPart(name=name, data=http_bodies.word(value).encode())
     where = f"multipart.{name}"
     ways = [way for way in ("file", "base64", "value") if getattr(value, way) not in (None, "")]
@@ -75,7 +75,7 @@ async def _part(name: str, value: Part | Scalar, context: Context) -> FormPart:
     return FormPart(name=name, data=plain.data, filename=value.filename, media_type=kind)
 
 
-async def _file(path: str, context: Context, parameter: str) -> tuple[bytes, workspace_files.WorkspaceFiles]:
+async def _file(path: str, context: StepContext, parameter: str) -> tuple[bytes, workspace_files.WorkspaceFiles]:
     place = workspace_files.find(context.workspace, path, parameter=parameter)
     place = await file_calls.may_read(context, place, parameter=parameter)
     content = await asyncio.to_thread(workspace_files.read, place, MOST_BYTES)

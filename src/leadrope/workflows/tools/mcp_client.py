@@ -47,7 +47,7 @@ class Wire(Protocol):
         ...
 
 
-class Client:
+class McpClient:
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
         self._last_id = 0

@@ -116,7 +116,7 @@ class HttpWire:
                 async with asyncio.timeout(LEAVE_S), _exchange(self._request("DELETE", None)):
                     pass
 
-    async def _from_stream(self, answer: http_client.Answer, message: Message) -> Message:
+    async def _from_stream(self, answer: http_client.HttpAnswer, message: Message) -> Message:
         stream = EventStream()
         async for piece in answer.pieces(MOST_BYTES):
             for _, data in stream.feed(piece):
@@ -132,13 +132,13 @@ class HttpWire:
         async with _exchange(self._request("POST", reply)) as answer:
             await _check_status(answer)
 
-    def _request(self, method: str, message: Message | None) -> http_client.Request:
+    def _request(self, method: str, message: Message | None) -> http_client.OutgoingRequest:
         headers = [*self._headers, *self._own.items(), ("Accept", "application/json, text/event-stream")]
         body = None
         if message is not None:
             body = msgspec.json.encode(message)
             headers.append(("Content-Type", "application/json"))
-        return http_client.Request(method=method, target=self._target, headers=tuple(headers), body=body)
+        return http_client.OutgoingRequest(method=method, target=self._target, headers=tuple(headers), body=body)
 
 
 class StreamWire:
@@ -179,7 +179,7 @@ class StreamWire:
     async def _post(self, message: Message) -> None:
         headers = (*self._headers, ("Content-Type", "application/json"))
         body = msgspec.json.encode(message)
-        request = http_client.Request(method="POST", target=self._target, headers=headers, body=body)
+        request = http_client.OutgoingRequest(method="POST", target=self._target, headers=headers, body=body)
         async with _exchange(request) as answer:
             await _check_status(answer)
 
@@ -194,7 +194,9 @@ async def open_http(url: str, headers: Mapping[str, str]) -> AsyncIterator[Wire]
 @contextlib.asynccontextmanager
 async def open_stream(url: str, headers: Mapping[str, str]) -> AsyncIterator[Wire]:
     target, checked = _target(url), _checked(headers)
-    request = http_client.Request(method="GET", target=target, headers=(*checked, ("Accept", "text/event-stream")))
+    request = http_client.OutgoingRequest(
+        method="GET", target=target, headers=(*checked, ("Accept", "text/event-stream"))
+    )
     async with _exchange(request) as answer:
         await _check_status(answer)
         if answer.media_type != "text/event-stream":
@@ -205,7 +207,7 @@ async def open_stream(url: str, headers: Mapping[str, str]) -> AsyncIterator[Wir
                 yield StreamWire(endpoint, checked, messages)
 
 
-async def _events(answer: http_client.Answer) -> AsyncGenerator[tuple[str, str], None]:
+async def _events(answer: http_client.HttpAnswer) -> AsyncGenerator[tuple[str, str], None]:
     stream = EventStream()
     waiting = 0
     async for piece in answer.pieces(STREAM_BYTES):
@@ -242,7 +244,7 @@ async def _endpoint(target: addresses.Target, events: AsyncIterator[tuple[str, s
 
 
 @contextlib.asynccontextmanager
-async def _exchange(request: http_client.Request) -> AsyncIterator[http_client.Answer]:
+async def _exchange(request: http_client.OutgoingRequest) -> AsyncIterator[http_client.HttpAnswer]:
     """Wherever the user's own configuration leads: its addresses are his word, so that no rule of ours judges them."""
     target = request.target
     where = [str(target.address)]
@@ -255,13 +257,13 @@ async def _exchange(request: http_client.Request) -> AsyncIterator[http_client.A
     try:
         async with http_client.exchange(request, where) as answer:
             yield answer
-    except http_client.Failed as failed:
+    except http_client.HttpFailed as failed:
         raise Lost(str(failed)) from None
-    except http_client.TooLarge:
+    except http_client.BodyTooLarge:
         raise Lost(f"it says more than {MOST_BYTES} bytes at once") from None
 
 
-async def _check_status(answer: http_client.Answer) -> None:
+async def _check_status(answer: http_client.HttpAnswer) -> None:
     if 200 <= answer.status < 300:
         return
     if 300 <= answer.status < 400:

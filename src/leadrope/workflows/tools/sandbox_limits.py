@@ -80,7 +80,7 @@ _DOCKER = regex(r"cannot connect to the docker daemon|dial unix /\S*docker\.sock
 _DOCKER_SOCKET = "/var/run/docker.sock"
 
 
-class Command(msgspec.Struct, frozen=True, kw_only=True):
+class EndedCommand(msgspec.Struct, frozen=True, kw_only=True):
     """One command that has ended, as far as it matters here."""
 
     text: str
@@ -100,7 +100,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """What commands get of it."""
 
 
-def limits(command: Command, around: Surroundings) -> tuple[Limit, ...]:
+def limits(command: EndedCommand, around: Surroundings) -> tuple[Limit, ...]:
     """At most a few; each target once."""
     found: dict[str, Limit] = {}
     for limit in _limits(command, around):
@@ -110,7 +110,7 @@ def limits(command: Command, around: Surroundings) -> tuple[Limit, ...]:
     return tuple(found.values())
 
 
-def _limits(command: Command, around: Surroundings) -> Iterator[Limit]:
+def _limits(command: EndedCommand, around: Surroundings) -> Iterator[Limit]:
     sight = around.sight
     if command.lost:
         yield _lost(command.lost, sight)
@@ -122,7 +122,7 @@ def _limits(command: Command, around: Surroundings) -> Iterator[Limit]:
         yield _network(host)
 
 
-def _refusals(command: Command, sight: Sight, known: set[str]) -> Iterator[Limit]:
+def _refusals(command: EndedCommand, sight: Sight, known: set[str]) -> Iterator[Limit]:
     call = ToolCall(id="step", name="Bash", input={"command": command.text})
     done = events.ToolCompleted(call_id="step", text=command.said, is_error=command.has_failed)
     for one in sandbox_violations.look(call, done, sight):
@@ -156,7 +156,7 @@ def _hidden_files(text: str, sight: Sight, known: set[str]) -> Iterator[Limit]:
                 yield _hidden(path, sight)
 
 
-def _logins(command: Command, around: Surroundings) -> Iterator[Limit]:
+def _logins(command: EndedCommand, around: Surroundings) -> Iterator[Limit]:
     if not command.has_failed:
         return
     for login in _LOGINS:

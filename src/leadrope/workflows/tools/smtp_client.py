@@ -102,7 +102,7 @@ def read_settings(values: Mapping[str, str]) -> SmtpSettings:
     )
 
 
-class Progress:
+class DeliveryProgress:
     """How far a delivery has come, for whoever ends it."""
 
     is_handed_over = False
@@ -115,7 +115,7 @@ async def deliver(
     sender: str,
     recipients: list[str],
     message: bytes,
-    progress: Progress,
+    progress: DeliveryProgress,
     tls: ssl.SSLContext | None = None,
 ) -> tuple[Rejected, ...]:
     """Who of the recipients was refused, if not all were; raises Undelivered. The caller has the clock."""
@@ -174,7 +174,7 @@ def _deliver(
     sender: str,
     recipients: list[str],
     message: bytes,
-    progress: Progress,
+    progress: DeliveryProgress,
 ) -> tuple[Rejected, ...]:
     """In the thread."""
     import smtplib  # noqa: PLC0415  # 30 ms, and few workflows send mail

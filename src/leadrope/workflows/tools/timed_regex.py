@@ -74,13 +74,13 @@ class PatternTimeout(errors.LeadropeError):
     kind = "regex_timeout"
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class RegexMatch(msgspec.Struct, frozen=True, kw_only=True):
     is_match: bool
     text: str = ""
     """The first place that matched, at most 1,000 characters of it."""
 
 
-async def search(pattern: str, text: str, *, ignores_case: bool = False, limit_s: float = MATCH_S) -> Found:
+async def search(pattern: str, text: str, *, ignores_case: bool = False, limit_s: float = MATCH_S) -> RegexMatch:
     """Whether and where the pattern matches somewhere in the text.
 
     found = await search("^PASS(ED)?$", line)
@@ -97,7 +97,7 @@ async def search(pattern: str, text: str, *, ignores_case: bool = False, limit_s
             found = re.search(pattern, text, flags)
         except re.error as error:
             raise _bad(pattern, error.msg, error.pos) from None
-        return Found(is_match=found is not None, text=found[0][:1000] if found else "")
+        return RegexMatch(is_match=found is not None, text=found[0][:1000] if found else "")
     return await _in_process({"pattern": pattern, "flags": flags, "text": text, "seconds": limit_s})
 
 
@@ -137,7 +137,7 @@ def _bad(pattern: str, why: str, at: int | None) -> BadPattern:
     )
 
 
-async def _in_process(given: dict[str, object]) -> Found:
+async def _in_process(given: dict[str, object]) -> RegexMatch:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", "-S", "-X", "utf8", "-c", _PROGRAM),
         stdin=asyncio.subprocess.PIPE,
@@ -166,7 +166,7 @@ async def _in_process(given: dict[str, object]) -> Found:
     told = json.loads(out)
     if "error" in told:
         raise _bad(str(given["pattern"]), told["error"], told["at"])
-    return Found(is_match=told["found"] is not None, text=told["found"] or "")
+    return RegexMatch(is_match=told["found"] is not None, text=told["found"] or "")
 
 
 def _given_up(given: dict[str, object]) -> PatternTimeout:

@@ -15,7 +15,7 @@ from leadrope.workflows import model
 from leadrope.workflows.links import links_between
 from leadrope.workflows.views import drawing_layout
 from leadrope.workflows.views.drawing_layout import Box, Curve, Point, Size
-from leadrope.workflows.views.drawing_lines import Line, colour_of, lines_of, marks, one_line, plain, short, wide
+from leadrope.workflows.views.drawing_lines import DrawnLine, colour_of, lines_of, marks, one_line, plain, short, wide
 
 _MARGIN = 24.0
 _TEXT_MOST = 34
@@ -52,7 +52,7 @@ class _Level(msgspec.Struct, frozen=True, kw_only=True):
     """The steps of a file, or those inside one group, each with its place."""
 
     steps: Sequence[model.Step]
-    lines: Sequence[Line]
+    lines: Sequence[DrawnLine]
     plan: drawing_layout.LayoutPlan
     texts: Mapping[str, list[str]]
     inside: Mapping[str, _Level]
@@ -185,7 +185,7 @@ def _told(step: model.Step) -> Iterable[str]:
         yield f"{key}: {short(one_line(text, 400), 160)}"
 
 
-def _drawn_line(line: Line, curves: Sequence[Curve]) -> str:
+def _drawn_line(line: DrawnLine, curves: Sequence[Curve]) -> str:
     at = curves[0].start
     path = f"M{at.x:.1f} {at.y:.1f}" + "".join(
         f"C{c.first.x:.1f} {c.first.y:.1f} {c.second.x:.1f} {c.second.y:.1f} {c.end.x:.1f} {c.end.y:.1f}"
@@ -199,7 +199,7 @@ def _drawn_line(line: Line, curves: Sequence[Curve]) -> str:
     )
 
 
-def _labels(lines: Sequence[Line], drawn: Sequence[Sequence[Curve]], boxes: Iterable[Box]) -> list[str]:
+def _labels(lines: Sequence[DrawnLine], drawn: Sequence[Sequence[Curve]], boxes: Iterable[Box]) -> list[str]:
     """Each on its line, at the first of some places where neither a box nor another label is."""
     taken = list(boxes)
     parts = []

@@ -21,7 +21,7 @@ COLOURS = {
 _PLAIN: tuple[Kind, ...] = ("order", "after", "next")
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
+class DrawnLine(msgspec.Struct, frozen=True, kw_only=True):
     """All links of one sort between the same two steps."""
 
     source: str
@@ -31,7 +31,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     label: str = ""
 
 
-def lines_of(links: Links, *, all_data: bool = False) -> list[Line]:
+def lines_of(links: Links, *, all_data: bool = False) -> list[DrawnLine]:
     found: dict[tuple[str, str, str], list[str]] = {}
     for link in links.all:
         sort = "plain" if link.kind in _PLAIN else link.kind
@@ -39,7 +39,7 @@ def lines_of(links: Links, *, all_data: bool = False) -> list[Line]:
             continue
         found.setdefault((link.source, link.target, sort), []).append(link.label or "")
     lines = [
-        Line(
+        DrawnLine(
             source=source,
             target=target,
             sort=sort,
@@ -52,7 +52,7 @@ def lines_of(links: Links, *, all_data: bool = False) -> list[Line]:
         return [line for line in lines if line.sort != "data" or (line.source, line.target) not in joined]
     behind = {name: _behind(name, links) for name in {link.source for link in links.all if link.kind == "data"}}
     return lines + [
-        Line(source=link.source, target=link.target, sort="data")
+        DrawnLine(source=link.source, target=link.target, sort="data")
         for link in links.all
         if link.kind == "data" and link.target not in behind[link.source]
     ]

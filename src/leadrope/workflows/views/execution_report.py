@@ -17,7 +17,7 @@ from leadrope.workflows.links import links_of
 from leadrope.workflows.report import FlowResult, PendingApproval, StepReport
 
 
-class Child(msgspec.Struct, frozen=True, kw_only=True):
+class ChildReport(msgspec.Struct, frozen=True, kw_only=True):
     """A workflow, or the steps of a group, that was the work of a step."""
 
     step: str
@@ -31,12 +31,12 @@ class Child(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.step} ({self.unit})" if self.unit else self.step
 
 
-def child_of(info: FlowInfo, outcome: str) -> Child:
+def child_of(info: FlowInfo, outcome: str) -> ChildReport:
     step, _, unit = info.parent_key.partition("#")
     turn, _, item = unit.partition("[")
     words = [f"turn {int(turn) + 1}"] if turn.isdecimal() and turn != "0" else []
     words += [f"item {item.rstrip(']')}"] if item else []
-    return Child(step=step, id=info.id, outcome=outcome, unit=", ".join(words))
+    return ChildReport(step=step, id=info.id, outcome=outcome, unit=", ".join(words))
 
 
 class StepAccount(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -68,7 +68,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     missing_outputs: tuple[str, ...] = ()
     missing_reasons: dict[str, str] = {}
     approvals: tuple[PendingApproval, ...] = ()
-    children: tuple[Child, ...] = ()
+    children: tuple[ChildReport, ...] = ()
     reason: str = ""
 
     @property
@@ -92,7 +92,7 @@ def account(
     *,
     inputs: Mapping[str, Any] | None = None,
     approvals: Sequence[PendingApproval] = (),
-    children: Sequence[Child] = (),
+    children: Sequence[ChildReport] = (),
     begun: Collection[str] = (),
     result: Any = None,
 ) -> Account:

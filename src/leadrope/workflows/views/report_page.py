@@ -20,11 +20,11 @@ from leadrope.core.secrets import redaction
 from leadrope.core.text import rehearsal_label
 from leadrope.regex import regex
 from leadrope.runs.page.entries import span
-from leadrope.runs.page.text import Safe, Writer, joined, tag
+from leadrope.runs.page.text import PageWriter, Safe, joined, tag
 from leadrope.runtime.terminal_text import clean, one_line
 from leadrope.version import __version__
 from leadrope.workflows.report import answer_command
-from leadrope.workflows.views.execution_report import Account, Child, StepAccount
+from leadrope.workflows.views.execution_report import Account, ChildReport, StepAccount
 
 VALUE_CHARS = 1200
 """Of one output in a report; the journal has the whole."""
@@ -147,7 +147,7 @@ def _shown(step: StepAccount) -> dict[str, Any]:
     }
 
 
-def _inside(told: Account) -> list[tuple[Child, str]]:
+def _inside(told: Account) -> list[tuple[ChildReport, str]]:
     """Workflows that were the work of a step, each with the command that tells more."""
     return [(child, f"leadrope flow report {child.id[:8]}") for child in told.children[:UNITS_SHOWN]]
 
@@ -254,7 +254,7 @@ def _plain(text: str) -> str:
 
 def page(told: Account, *, redact: Redact = redaction.redact) -> str:
     """HTML that loads nothing."""
-    write = Writer(redact)
+    write = PageWriter(redact)
     style = resources.files("leadrope.runs.page").joinpath("page.css").read_text(encoding="utf-8") + _STYLE
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
@@ -291,7 +291,7 @@ def page(told: Account, *, redact: Redact = redaction.redact) -> str:
     return f"<!doctype html>\n{tag('html', head, tag('body', main), lang='en')}\n"
 
 
-def _top(told: Account, title: str, write: Writer) -> Safe:
+def _top(told: Account, title: str, write: PageWriter) -> Safe:
     info = told.info
     known = dict(facts(told))
     shown: list[tuple[str, str]] = [
@@ -319,11 +319,11 @@ def _fact(name: str, value: str) -> Safe:
     return tag("div", tag("dt", name), tag("dd", value, tag("small", "estimate") if name == "cost" else ""))
 
 
-def _next_box(why: str, command: str, write: Writer) -> Safe:
+def _next_box(why: str, command: str, write: PageWriter) -> Safe:
     return tag("section", tag("p", write.line(why, 600)), tag("p", _code(write.line(command, 400))), cls="box warn")
 
 
-def _failed_box(step: StepAccount, write: Writer) -> Safe:
+def _failed_box(step: StepAccount, write: PageWriter) -> Safe:
     error = step.report.error
     if error is None:
         return Safe()
@@ -335,7 +335,7 @@ def _failed_box(step: StepAccount, write: Writer) -> Safe:
     )
 
 
-def _table(told: Account, write: Writer) -> Safe:
+def _table(told: Account, write: PageWriter) -> Safe:
     rows = [tag("tr", *(tag("th", name, cls="n" if number > 2 else "") for number, name in enumerate(_HEAD)))]
     for step in told.steps:
         word, *numbers = cells(step, told)
@@ -351,7 +351,7 @@ def _table(told: Account, write: Writer) -> Safe:
     return tag("div", tag("table", *rows), cls="scroll")
 
 
-def _details(step: StepAccount, write: Writer) -> Safe:
+def _details(step: StepAccount, write: PageWriter) -> Safe:
     report = step.report
     told: list[Safe] = []
     if report.error is not None:
@@ -382,7 +382,7 @@ def _details(step: StepAccount, write: Writer) -> Safe:
     )
 
 
-def _values(values: Mapping[str, Any], write: Writer, limit: int) -> Safe:
+def _values(values: Mapping[str, Any], write: PageWriter, limit: int) -> Safe:
     """What fits into a line first, as a list; the rest in blocks."""
     texts = {name: _text(value) for name, value in values.items()}
     short = [name for name, text in texts.items() if len(text) <= LINE_CHARS and "\n" not in text]
