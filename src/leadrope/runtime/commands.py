@@ -5,7 +5,7 @@
         if commands.judge(call, is_own=True, has_person=False).word == "allow":
             done = await commands.shell("git status")
 
-One room serves them all; it is opened for the first command, and again when it was lost. Whoever calls `run` has asked
+One pool serves them all; it is opened for the first command, and again when it was lost. Whoever calls `run` has asked
 `judge` before: nothing here looks at a command twice.
 """
 
@@ -40,7 +40,7 @@ from leadrope.process import child as processes
 from leadrope.process import process_tree, reaper
 from leadrope.process.command_pool import client, plain_commands
 from leadrope.process.command_pool.command import LIMIT_BYTES, Finished, OnOutput
-from leadrope.process.command_pool.failures import NotStarted, RoomGone
+from leadrope.process.command_pool.failures import NotStarted, PoolGone
 from leadrope.process.sandbox import programs
 from leadrope.process.sandbox.values import Sight
 from leadrope.providers import base
@@ -66,8 +66,8 @@ LOOK_S = 10.0
 ALLOWED_S = 0.5
 """How long equal commands are allowed after one was; then the next is judged again."""
 MOST_ALLOWED = 64
-OTHER_ROOMS = 3
-"""How often a command that was never started gets another room."""
+OTHER_POOLS = 3
+"""How often a command that was never started gets another pool."""
 
 
 class Raised(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,9 +181,9 @@ class Commands:
         await self.begin_closing()
 
     def begin_closing(self) -> asyncio.Task[None]:
-        """The last command has ended: the processes of the room end while something else is being finished."""
+        """The last command has ended: the processes of the pool end while something else is being finished."""
         if self._closing is None:
-            self._closing = asyncio.create_task(self._close(), name="closing a room")
+            self._closing = asyncio.create_task(self._close(), name="closing a pool")
         return self._closing
 
     async def _close(self) -> None:
@@ -353,7 +353,7 @@ class Commands:
     ) -> Computed:
         """A function's body in Python: `inputs` are its variables, `result` or what it returns is the value.
 
-        It runs in a fork of the room, with the packages of leadrope's own environment, or in the interpreter `python`.
+        It runs in a fork of the pool, with the packages of leadrope's own environment, or in the interpreter `python`.
         """
         letter = {"source": source, "inputs": dict(inputs)}
         body: dict[str, Any] = {"code": letter}
@@ -364,34 +364,34 @@ class Commands:
 
     async def _do(self, order: _Order) -> Finished:
         environments.check_variables(order.env)
-        for _ in range(OTHER_ROOMS):
+        for _ in range(OTHER_POOLS):
             try:
-                return await self._in_room(order)
-            except RoomGone:
-                continue  # it waited for its turn, and another command has killed the room meanwhile
-        return await self._in_room(order)
+                return await self._in_pool(order)
+            except PoolGone:
+                continue  # it waited for its turn, and another command has killed the pool meanwhile
+        return await self._in_pool(order)
 
-    async def _in_room(self, order: _Order) -> Finished:
-        room = await self._room()
-        async with room.places:
-            room.catch_up()
-            if room.is_lost:  # before anything is planned for another
-                raise RoomGone("the process that runs commands has ended")
+    async def _in_pool(self, order: _Order) -> Finished:
+        pool = await self._pool()
+        async with pool.places:
+            pool.catch_up()
+            if pool.is_lost:  # before anything is planned for another
+                raise PoolGone("the process that runs commands has ended")
             began_ns, me = time.time_ns(), object()
             self._at_work[me] = order
             try:
-                done = await self._begun(room, order)
+                done = await self._begun(pool, order)
                 if not done.has_traces:
                     return done
                 others = [_text_of(other) for key, other in self._at_work.items() if key is not me]
-                return msgspec.structs.replace(done, lost=await self._lost_by(room, order, began_ns, others))
+                return msgspec.structs.replace(done, lost=await self._lost_by(pool, order, began_ns, others))
             finally:
                 del self._at_work[me]
 
-    async def _begun(self, room: client.CommandPool, order: _Order) -> Finished:
+    async def _begun(self, pool: client.CommandPool, order: _Order) -> Finished:
         # Taken after the wait: a shell for each that waits would be as many processes as if none waited.
         # Beside others it would save nothing: the processors are busy, and a shell that has waited forks once more.
-        spare = self._take_spare(room) if len(self._at_work) == 1 and self._is_plain(order) else None
+        spare = self._take_spare(pool) if len(self._at_work) == 1 and self._is_plain(order) else None
         if spare is not None:
             done = await spare.run(
                 order.body["script"],
@@ -401,7 +401,7 @@ class Commands:
             )
             if done is not None:
                 return done
-        return await room.run(
+        return await pool.run(
             self._whole(order),
             stdin=order.stdin,
             timeout_s=order.timeout_s,
@@ -410,14 +410,14 @@ class Commands:
         )
 
     async def _lost_by(
-        self, room: client.CommandPool, order: _Order, began_ns: int, others: Sequence[str]
+        self, pool: client.CommandPool, order: _Order, began_ns: int, others: Sequence[str]
     ) -> tuple[str, ...]:
         """What it wrote into the sandbox's own folders. Looked at in there, and only where something appeared."""
         if self._lost is None:
             self._lost = LostFiles(self._env["HOME"])
         look = {"look": self._watched(), "cwd": "/", "env": {}, "limit": LIMIT_BYTES}
         try:
-            found = await room.run(look, timeout_s=LOOK_S)
+            found = await pool.run(look, timeout_s=LOOK_S)
         except errors.LeadropeError:
             return ()  # the sandbox has ended: whoever runs the next command in it is told
         traces = read_traces(found.stdout)
@@ -447,7 +447,7 @@ class Commands:
         is_short = len(script) <= SPARE_SCRIPT_CHARS
         return is_short and not order.env and not order.stdin and order.cwd in (None, self.cwd)
 
-    def _take_spare(self, room: client.CommandPool) -> client.SpareShell | None:
+    def _take_spare(self, pool: client.CommandPool) -> client.SpareShell | None:
         """A shell that was started while the command before ran; from the second command on one waits for the next."""
         found, self._spare = self._spare, None
         # A command may have put another folder in the place of the workspace: the shell would wait in the old one.
@@ -459,7 +459,7 @@ class Commands:
             argv = {"argv": [self._env["SHELL"]]}
             self._spare_in = folder
             try:
-                self._spare = room.spare(self._whole(_Order(argv, None, {}, b"", None, LIMIT_BYTES, None)))
+                self._spare = pool.spare(self._whole(_Order(argv, None, {}, b"", None, LIMIT_BYTES, None)))
             except NotStarted:
                 pass  # the next command is started for its script alone; whether this one can be, it tells itself
             except BaseException:
@@ -483,19 +483,19 @@ class Commands:
         assert self._home is not None  # noqa: S101  # the same
         return {**env, **accesses.command_variables(self._access, self._environ, self._home)}
 
-    # -- the room ------------------------------------------------------------------------------------------------------
+    # -- the pool ------------------------------------------------------------------------------------------------------
 
     async def warm(self) -> None:
-        """Begin to open the room for a command that is about to be judged; returns while its processes start.
+        """Begin to open the pool for a command that is about to be judged; returns while its processes start.
 
         What goes wrong is told to the command that needs it, which tries again.
         """
         if self._warming is None and self._place is None:
-            self._warming = asyncio.create_task(self._room(), name="a room")
+            self._warming = asyncio.create_task(self._pool(), name="a pool")
             self._warming.add_done_callback(_looked_at)
             await asyncio.sleep(0)
 
-    async def _room(self) -> client.CommandPool:
+    async def _pool(self) -> client.CommandPool:
         if not process_tree.has_guardian():
             raise errors.SpawnFailed(
                 "commands of workflows need Linux and a Python that is not frozen",
@@ -503,14 +503,14 @@ class Commands:
             )
         async with self._opening:
             if self._is_closed:
-                raise RoomGone("these commands were closed")
+                raise PoolGone("these commands were closed")
             place = self._place
-            if place is not None and place.room is not None and place.room.is_lost:
+            if place is not None and place.pool is not None and place.pool.is_lost:
                 await self._leave()
             place = self._planned()
-            if place.room is None:
-                place.room = await self._open(place)
-            return place.room
+            if place.pool is None:
+                place.pool = await self._open(place)
+            return place.pool
 
     async def _open(self, place: _Place) -> client.CommandPool:
         try:
@@ -536,12 +536,12 @@ class Commands:
         self._allowed.clear()  # the next sandbox may hold less
         spare, self._spare = self._spare, None
         if spare is not None:
-            spare.drop()  # its descriptors; it ends with its room
+            spare.drop()  # its descriptors; it ends with its pool
         if place is None:
             return
         try:
-            if place.room is not None:
-                await place.room.close()
+            if place.pool is not None:
+                await place.pool.close()
                 self.notices += await sandboxing.settled(place.built)
         finally:
             place.remove()
@@ -557,13 +557,13 @@ class Commands:
         assert self._config is not None and self._home is not None  # noqa: S101, PT018  # set by __aenter__
         run_dir, door = RunDir(), None
         try:
-            tmp, room, private = (run_dir.agent / name for name in ("tmp", "room", "config"))
-            for folder in (tmp, room, private):
+            tmp, pool, private = (run_dir.agent / name for name in ("tmp", "pool", "config"))
+            for folder in (tmp, pool, private):
                 folder.mkdir(mode=0o700)
-            script = client.install_scripts(room)
-            door = client.PoolListener(room)
+            script = client.install_scripts(pool)
+            door = client.PoolListener(pool)
             launch = base.Launch(
-                argv=(sys.executable, "-IS", "-Xutf8", str(script), str(room)),
+                argv=(sys.executable, "-IS", "-Xutf8", str(script), str(pool)),
                 env={**self._env, "TMPDIR": str(tmp)},
                 cwd=str(self.cwd),
                 session_id=None,
@@ -605,7 +605,7 @@ class Commands:
 
 
 class _Place:
-    """Where the room is, or will be."""
+    """Where the pool is, or will be."""
 
     def __init__(
         self, *, run_dir: RunDir, tmp: Path, door: client.PoolListener, launch: base.Launch, built: sandboxing.Built
@@ -615,7 +615,7 @@ class _Place:
         self.door = door
         self.launch = launch
         self.built = built
-        self.room: client.CommandPool | None = None
+        self.pool: client.CommandPool | None = None
 
     def remove(self) -> None:
         with contextlib.suppress(OSError):

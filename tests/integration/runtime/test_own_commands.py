@@ -147,7 +147,7 @@ async def test_variables_that_would_turn_it_are_refused(desk: Desk, name: str) -
             await commands.shell("true", env={name: "x"})
 
 
-async def test_a_lost_room_is_opened_again(desk: Desk, survivors: Survivors, marker: str) -> None:
+async def test_a_lost_pool_is_opened_again(desk: Desk, survivors: Survivors, marker: str) -> None:
     async with desk.open() as commands:
         with pytest.raises(CommandLost):
             await commands.shell(
@@ -157,7 +157,7 @@ async def test_a_lost_room_is_opened_again(desk: Desk, survivors: Survivors, mar
     assert survivors() == {}
 
 
-async def test_commands_that_waited_for_their_turn_get_another_room(
+async def test_commands_that_waited_for_their_turn_get_another_pool(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "MOST_AT_ONCE", 1)

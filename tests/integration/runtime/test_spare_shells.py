@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from leadrope.process.command_pool import client
-from leadrope.process.command_pool.failures import CommandLost, RoomGone
+from leadrope.process.command_pool.failures import CommandLost, PoolGone
 from leadrope.process.sandbox import availability
 from leadrope.runtime.commands import Commands
 
@@ -138,7 +138,7 @@ async def test_what_waits_for_its_turn_has_no_shell_yet(commands: Commands, monk
     assert {int(one.stdout) for one in done} <= {1, 2, 3}
 
 
-async def test_a_lane_that_was_busy_when_code_first_came_is_given_none(commands: Commands, until: Until) -> None:
+async def test_a_worker_that_was_busy_when_code_first_came_is_given_none(commands: Commands, until: Until) -> None:
     os.mkfifo(commands.cwd / "go")
     busy = asyncio.create_task(commands.run(["bash", "-c", "touch begun; read x <go"]))
     await until((commands.cwd / "begun").exists)
@@ -166,24 +166,24 @@ async def test_no_descriptor_is_left_of_a_shell_that_nobody_took(tmp_path: Path)
     assert descriptors() == before
 
 
-async def test_a_shell_of_a_room_that_died_unheard_is_dropped(tmp_path: Path) -> None:
+async def test_a_shell_of_a_pool_that_died_unheard_is_dropped(tmp_path: Path) -> None:
     before = descriptors()
     async with Commands(tmp_path, environ=_environ(tmp_path)) as commands:
         for _ in range(3):
             await commands.shell("true")
         assert commands._place is not None
-        assert commands._place.room is not None
-        room = commands._place.room
-        os.kill(room._child.pid, signal.SIGKILL)
-        while not _has_ended(room._sock):  # the loop hears nothing meanwhile
+        assert commands._place.pool is not None
+        pool = commands._place.pool
+        os.kill(pool._child.pid, signal.SIGKILL)
+        while not _has_ended(pool._sock):  # the loop hears nothing meanwhile
             pass
         assert (await commands.shell("echo on")).stdout == b"on\n"
     assert descriptors() == before
 
 
-def _has_ended(wire: socket.socket) -> bool:
+def _has_ended(channel: socket.socket) -> bool:
     try:
-        return wire.recv(1, socket.MSG_PEEK) == b""
+        return channel.recv(1, socket.MSG_PEEK) == b""
     except BlockingIOError:
         return False
     except OSError:
@@ -197,7 +197,7 @@ async def test_nothing_is_started_behind_the_end(tmp_path: Path, monkeypatch: py
         running = [asyncio.create_task(commands.shell("echo >>ran; sleep 1000")) for _ in range(3)]
         await until(ran.exists)
     found = await asyncio.gather(*running, return_exceptions=True)
-    assert [type(one) for one in found] == [CommandLost, RoomGone, RoomGone]
+    assert [type(one) for one in found] == [CommandLost, PoolGone, PoolGone]
     assert ran.read_text() == "\n"
 
 

@@ -1,4 +1,4 @@
-"""Messages with descriptors, to a room and to each of its lanes; what a lane is doing."""
+"""Messages with descriptors, to a pool and to each of its workers; what a worker is doing."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def received(sock: socket.socket) -> bytes | None:
 
 
 class WorkerChannel:
-    """A process in the room that runs one command after the other."""
+    """A process in the pool that runs one command after the other."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class WorkerChannel:
         """`on_rest`: its command has ended, and it can take another."""
         self._loop = loop
         self._sock = sock
-        self._wire = Channel(loop, sock)
+        self._channel = Channel(loop, sock)
         self._on_rest = on_rest
         self._is_heard = True
         self.number = number
@@ -101,23 +101,23 @@ class WorkerChannel:
         """False if it is gone already."""
 
         def handles() -> tuple[int, ...]:
-            """Closed while it waited to be sent, it has none; the lane then says that it failed."""
+            """Closed while it waited to be sent, it has none; the worker then says that it failed."""
             return () if command.is_closed else command.handles
 
         def on_sent() -> None:
-            if not self._wire.is_broken:
+            if not self._channel.is_broken:
                 command.sent()
 
-        self._wire.send(command.words, handles, on_sent)
-        if self._wire.is_broken:
+        self._channel.send(command.words, handles, on_sent)
+        if self._channel.is_broken:
             return False
         self.command = command
         return True
 
     def say_stop(self, on_sent: Callable[[], None]) -> None:
-        """The word alone: a lane looks for one when it gets a signal."""
+        """The word alone: a worker looks for one when it gets a signal."""
         if self.command is not None:
-            self._wire.send(b"STOP " + self.command.name.encode(), on_sent=on_sent)
+            self._channel.send(b"STOP " + self.command.name.encode(), on_sent=on_sent)
 
     def lose(self, error: Exception) -> None:
         """It has ended. What it said last counts."""
@@ -129,7 +129,7 @@ class WorkerChannel:
 
     def close(self) -> None:
         self._hang_up()
-        self._wire.close()
+        self._channel.close()
 
     def _hang_up(self) -> None:
         if self._is_heard:
@@ -141,7 +141,7 @@ class WorkerChannel:
         data = received(self._sock) if self._is_heard else None
         if data is None:
             return False
-        if not data:  # how it came to its end is the room's to tell
+        if not data:  # how it came to its end is the pool's to tell
             self._hang_up()
             return False
         # A command of the same user could have had a hand in it: what makes no sense is taken for nothing.

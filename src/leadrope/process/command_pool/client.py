@@ -1,9 +1,9 @@
-"""The supervisor's side of a room: commands in, what they said and how they ended out. Knows no rule and no walls.
+"""The supervisor's side of a pool: commands in, what they said and how they ended out. Knows no rule and no walls.
 
-door = Door(folder)                          # before the room is started, so that the walls can show it
-room = await door.open(child)                # the child is `python server.py folder`
-async with room.places:
-    done = await room.run({"argv": ["git", "status"], "cwd": "/ws", "env": {"PATH": "/usr/bin"}})
+door = Door(folder)                          # before the pool is started, so that the walls can show it
+pool = await door.open(child)                # the child is `python server.py folder`
+async with pool.places:
+    done = await pool.run({"argv": ["git", "status"], "cwd": "/ws", "env": {"PATH": "/usr/bin"}})
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from leadrope import errors
 from leadrope.process import guardian
 from leadrope.process.child import Child
 from leadrope.process.command_pool import code_runner, worker
-from leadrope.process.command_pool import server as room
+from leadrope.process.command_pool import server as pool
 from leadrope.process.command_pool.channel import Channel, WorkerChannel, received
 from leadrope.process.command_pool.command import LIMIT_BYTES, Ended, Finished, OnOutput, PoolCommand
-from leadrope.process.command_pool.failures import CommandLost, RoomGone, lane_lost, not_started, room_lost
+from leadrope.process.command_pool.failures import CommandLost, PoolGone, not_started, pool_lost, worker_lost
 from leadrope.process.process_tree import START_S, is_of
 
 MOST_AT_ONCE = 128
 """More commands wait, where a process may have the usual 1024 descriptors; fewer run where it may have less."""
 UNHEARD_S = worker.STOP_S + 2 * guardian.SWEEP_S + 5.0
-"""A lane that was told to stop its command has answered by then, whatever the command does."""
+"""A worker that was told to stop its command has answered by then, whatever the command does."""
 DESCRIPTORS = 7
-"""That one command holds on our side: both ends of two pipes, one end of its input, its script or answer, its lane."""
+"""That one command holds on our side: both ends of two pipes, one end of its input, its script or answer, its worker."""
 OTHER_DESCRIPTORS = 100
 MOST_IDLE = 16
-"""Lanes that are kept for commands to come: a batch that runs more at once forks one for each of the others."""
+"""Workers that are kept for commands to come: a batch that runs more at once forks one for each of the others."""
 
 
 def install_scripts(folder: Path) -> Path:
-    """Puts the script of a room, and what it is made of, into a folder that its walls show; gives the script.
+    """Puts the script of a pool, and what it is made of, into a folder that its walls show; gives the script.
 
     Compiled where that is possible: it starts faster. A copy, because an installation may lie where walls hide it.
     """
-    for module in (guardian, worker, room):
+    for module in (guardian, worker, pool):
         source, compiled = str(module.__file__), module.__spec__.cached if module.__spec__ else None
         # Where nothing compiled is written, an old one may lie.
         source = compiled if compiled and is_of(compiled, source) else source
@@ -57,24 +57,24 @@ def install_scripts(folder: Path) -> Path:
 
 
 class PoolListener:
-    """The socket at which one room may knock, once."""
+    """The socket at which one pool may knock, once."""
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / room.SOCKET
+        self._path = folder / pool.SOCKET
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listener.setblocking(False)
         # Through a handle of the folder: the name of a socket has room for 107 bytes.
         handle = os.open(folder, os.O_PATH | os.O_DIRECTORY)
         try:
-            self._listener.bind(f"/proc/self/fd/{handle}/{room.SOCKET}")
+            self._listener.bind(f"/proc/self/fd/{handle}/{pool.SOCKET}")
         finally:
             os.close(handle)
-        # Its folder admits nobody but the user that the room runs as, who need not be the user of this process.
+        # Its folder admits nobody but the user that the pool runs as, who need not be the user of this process.
         self._path.chmod(0o666)
         self._listener.listen(1)
 
     async def open(self, child: Child) -> CommandPool:
-        """The room that `child` has become; SpawnFailed if it does not come."""
+        """The pool that `child` has become; SpawnFailed if it does not come."""
         loop = asyncio.get_running_loop()
         knocking = asyncio.ensure_future(self._accept(loop, child.pid))
         leaving = asyncio.ensure_future(child.wait())
@@ -113,14 +113,14 @@ script from a file in memory. To the script it looks like `bash -c`; only the la
 class SpareShell:
     """A shell that has started and waits for its script: a millisecond that the next command does not take."""
 
-    def __init__(self, room: CommandPool, command: PoolCommand) -> None:
-        self._room = room
+    def __init__(self, pool: CommandPool, command: PoolCommand) -> None:
+        self._pool = pool
         self._command = command
 
     @property
     def is_good(self) -> bool:
-        """As far as is known nobody has killed it, and its room is open."""
-        return not self._room.is_lost and not self._command.has_ended
+        """As far as is known nobody has killed it, and its pool is open."""
+        return not self._pool.is_lost and not self._command.has_ended
 
     async def run(
         self, script: str, *, timeout_s: float | None, limit_bytes: int, on_output: OnOutput | None
@@ -129,7 +129,7 @@ class SpareShell:
         command = self._command
         command.begin(script, limit_bytes, on_output)
         try:
-            done = await self._room.follow(command, timeout_s)
+            done = await self._pool.follow(command, timeout_s)
         except CommandLost:
             if command.was_read:
                 raise
@@ -147,12 +147,12 @@ class CommandPool:
     def __init__(self, sock: socket.socket, child: Child) -> None:
         self._loop = asyncio.get_running_loop()
         self._sock = sock
-        self._wire = Channel(self._loop, sock)
+        self._channel = Channel(self._loop, sock)
         self._child = child
         self._names = itertools.count(1)
         self.places = asyncio.Semaphore(_most_at_once())
         """One for each command that runs, also in a spare shell."""
-        self._lanes: dict[str, WorkerChannel] = {}
+        self._workers: dict[str, WorkerChannel] = {}
         self._idle: list[WorkerChannel] = []
         self._knows_code = False
         self._ending: asyncio.Task[Any] | None = None
@@ -205,80 +205,82 @@ class CommandPool:
             command.close()
 
     async def close(self) -> None:
-        """Ends the room with all that still runs in it, and returns when nothing is left."""
+        """Ends the pool with all that still runs in it, and returns when nothing is left."""
         self._lose()
         if self._ending is not None:
             await asyncio.wait((self._ending,))
         await self._child.end(polite_s=0.5)
 
-    # -- lanes ---------------------------------------------------------------------------------------------------------
+    # -- workers ---------------------------------------------------------------------------------------------------------
 
     def _begin(self, body: Mapping[str, Any], **options: Any) -> PoolCommand:
         if self.is_lost:
-            raise RoomGone("the process that runs commands has ended")
+            raise PoolGone("the process that runs commands has ended")
         try:
             command = PoolCommand(str(next(self._names)), body, **options)
             try:
-                while not self._lane_for(body).take(command):
-                    if self._wire.is_broken:
+                while not self._worker_for(body).take(command):
+                    if self._channel.is_broken:
                         self._lose()
-                        raise RoomGone("the process that runs commands has ended")
-                    # Somebody has killed that lane; the room will tell of it.
+                        raise PoolGone("the process that runs commands has ended")
+                    # Somebody has killed that worker; the pool will tell of it.
             except BaseException:
                 command.close()
                 raise
         except OSError as error:
-            raise not_started("lane", error.errno or errno.EMFILE) from error
+            raise not_started("worker", error.errno or errno.EMFILE) from error
         return command
 
-    def _lane_for(self, body: Mapping[str, Any]) -> WorkerChannel:
+    def _worker_for(self, body: Mapping[str, Any]) -> WorkerChannel:
         if "code" in body and not self._knows_code:
             self._knows_code = True
             while self._idle:  # forked before, they know nothing of it
                 self._let_go(self._idle.pop())
-        return self._idle.pop() if self._idle else self._open_lane()
+        return self._idle.pop() if self._idle else self._open_worker()
 
-    def _open_lane(self) -> WorkerChannel:
+    def _open_worker(self) -> WorkerChannel:
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        lane = WorkerChannel(self._loop, ours, str(next(self._names)), knows_code=self._knows_code, on_rest=self._rests)
-        self._lanes[lane.number] = lane
-        order = "CODE" if self._knows_code else "LANE"
-        self._wire.send(f"{order} {lane.number}".encode(), lambda: (its.fileno(),), its.close)
-        return lane
+        worker = WorkerChannel(
+            self._loop, ours, str(next(self._names)), knows_code=self._knows_code, on_rest=self._rests
+        )
+        self._workers[worker.number] = worker
+        order = "CODE" if self._knows_code else "WORKER"
+        self._channel.send(f"{order} {worker.number}".encode(), lambda: (its.fileno(),), its.close)
+        return worker
 
-    def _rests(self, lane: WorkerChannel, ended: Ended | Exception) -> None:
+    def _rests(self, worker: WorkerChannel, ended: Ended | Exception) -> None:
         """Its command has ended. What could not be killed would be counted with its next one's."""
         is_clean = isinstance(ended, Exception) or not ended.survivors
-        if is_clean and len(self._idle) < MOST_IDLE and lane.knows_code == self._knows_code:
-            self._idle.append(lane)
+        if is_clean and len(self._idle) < MOST_IDLE and worker.knows_code == self._knows_code:
+            self._idle.append(worker)
         else:
-            self._let_go(lane)
+            self._let_go(worker)
 
-    def _let_go(self, lane: WorkerChannel) -> None:
-        """The end of its wire is the end of a lane."""
-        self._lanes.pop(lane.number, None)
-        lane.close()
+    def _let_go(self, worker: WorkerChannel) -> None:
+        """The end of its channel is the end of a worker."""
+        self._workers.pop(worker.number, None)
+        worker.close()
 
     def _stop(self, command: PoolCommand) -> None:
-        """The word says whom it is for, and a signal that it is there, which is the room's to send."""
-        lane = next((lane for lane in self._lanes.values() if lane.command is command), None)
-        if lane is not None:
-            order = f"STOP {lane.number}".encode()
-            lane.say_stop(lambda: self._wire.send(order))
+        """The word says whom it is for, and a signal that it is there, which is the pool's to send."""
+        worker = next((worker for worker in self._workers.values() if worker.command is command), None)
+        if worker is not None:
+            order = f"STOP {worker.number}".encode()
+            worker.say_stop(lambda: self._channel.send(order))
             self._loop.call_later(UNHEARD_S, self._if_unheard, command)
 
     def _if_unheard(self, command: PoolCommand) -> None:
-        """A command has stopped the room itself (kill -STOP), or it hangs: then all that is in it is ended."""
+        """A command has stopped the pool itself (kill -STOP), or it hangs: then all that is in it is ended."""
         if not command.has_ended and not self.is_lost:
             self._lose()
-            self._ending = self._loop.create_task(self._child.end(stop_s=0), name="a room that does not answer")
+            self._ending = self._loop.create_task(self._child.end(stop_s=0), name="a pool that does not answer")
 
-    # -- the room ------------------------------------------------------------------------------------------------------
+    # -- the pool ------------------------------------------------------------------------------------------------------
 
     def catch_up(self) -> None:
-        """Reads what the room has sent and the loop has not delivered yet, its end above all.
+        """Reads what the pool has sent and the loop has not delivered yet, its end above all.
 
-        A shell of a room that is dying may still read a script, and then nobody could say whether it ran.
+        A shell of a pool that is dying may still read a script, and then nobody could say whether it ran.
         """
         while not self.is_lost and self._receive():
             pass
@@ -292,14 +294,14 @@ class CommandPool:
             self._lose()
             return True
         match data.decode(errors="replace").split():
-            case ["LOST", number, status] if status.isdecimal() and (lane := self._lanes.pop(number, None)):
-                lane.lose(lane_lost(os.waitstatus_to_exitcode(int(status))))
-            case ["FAILED", number, reason] if reason.isdecimal() and (lane := self._lanes.pop(number, None)):
-                lane.lose(not_started("lane", int(reason)))
+            case ["LOST", number, status] if status.isdecimal() and (worker := self._workers.pop(number, None)):
+                worker.lose(worker_lost(os.waitstatus_to_exitcode(int(status))))
+            case ["FAILED", number, reason] if reason.isdecimal() and (worker := self._workers.pop(number, None)):
+                worker.lose(not_started("worker", int(reason)))
             case _:
                 return True
-        if lane in self._idle:
-            self._idle.remove(lane)
+        if worker in self._idle:
+            self._idle.remove(worker)
         return True
 
     def _lose(self) -> None:
@@ -307,10 +309,10 @@ class CommandPool:
             return
         self.is_lost = True
         self._loop.remove_reader(self._sock.fileno())
-        self._wire.close()
+        self._channel.close()
         self._idle.clear()
-        while self._lanes:
-            self._lanes.popitem()[1].lose(room_lost())
+        while self._workers:
+            self._workers.popitem()[1].lose(pool_lost())
 
 
 def _most_at_once() -> int:

@@ -1,6 +1,6 @@
 """Runs a piece of Python with its inputs and writes down what it gave; a script of the standard library alone.
 
-Forked from the room (`prepare` once, then `run` in each fork), or started by another Python, which may be an older one:
+Forked from the pool (`prepare` once, then `run` in each fork), or started by another Python, which may be an older one:
 `python -I code_runner.py ANSWER LETTER LIMIT`, two descriptors and a number.
 
 The letter is {"source": text, "inputs": values by name}, the answer {"value": ...} or {"error": {"kind", "message",
@@ -49,7 +49,7 @@ def prepare() -> None:
 _again: "tuple[str, tuple[str, ...]] | None" = None
 _read: "dict[tuple[str, tuple[str, ...]], CodeProgram]" = {}
 _LONGEST_READ = 16 * 1024
-"""Longer code is read by the fork alone: while a lane reads, it hears no word to stop."""
+"""Longer code is read by the fork alone: while a worker reads, it hears no word to stop."""
 
 
 def read_again(letter: "dict[str, Any]") -> bool:

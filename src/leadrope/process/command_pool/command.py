@@ -1,4 +1,4 @@
-"""One command of a room on the supervisor's side: its pipes, what came out of them, and how it ended. Knows no wire."""
+"""One command of a pool on the supervisor's side: its pipes, what came out of them, and how it ended."""
 
 from __future__ import annotations
 
@@ -59,8 +59,9 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 class PoolCommand:
-    """Its lane gets one end of each pipe, and we keep both ends of what it writes: that a command closes its output, as
-    each does when it ends, is nothing to wake up for. Our end is closed when all has ended, and the rest read.
+    """Its worker gets one end of each pipe, and we keep both ends of what it writes: that a command closes its
+    output, as each does when it ends, is nothing to wake up for. Our end is closed when all has ended, and the rest
+    read.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class PoolCommand:
         self._answer = -1
         self._has_answer = "code" in body or "letter" in body
         self._only_sent: list[int] = []
-        """The lane's alone, once it has them."""
+        """The worker's alone, once it has them."""
         self._write_ends: list[int] = []
         self._clock: asyncio.TimerHandle | None = None
         self._is_heard = False
@@ -109,7 +110,7 @@ class PoolCommand:
             self._write()
 
     def _made(self, body: Mapping[str, Any], *, waits: bool) -> tuple[bytes, tuple[int, ...]]:
-        """The message to the lane with its descriptors."""
+        """The message to the worker with its descriptors."""
         if self._stdin or waits:
             stdin, self._stdin_end = os.pipe()
         else:
@@ -132,7 +133,7 @@ class PoolCommand:
         return b"FILE " + self.name.encode(), (*handles, letter)
 
     def sent(self) -> None:
-        """The lane has its descriptors."""
+        """The worker has its descriptors."""
         while self._only_sent:
             os.close(self._only_sent.pop())
 

@@ -1,4 +1,4 @@
-"""Why a command in a room gave nothing, in sentences; starts and ends nothing."""
+"""Why a command in a pool gave nothing, in sentences; starts and ends nothing."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class CommandLost(errors.LeadropeError):
     kind = "command_lost"
 
 
-class RoomGone(CommandLost):
-    """The room was lost before the command was sent to it: another one can take it."""
+class PoolGone(CommandLost):
+    """The pool was lost before the command was sent to it: another one can take it."""
 
 
 class NotStarted(errors.LeadropeError):
-    """The command could not be started; `what` is `cwd`, `program` or `lane`."""
+    """The command could not be started; `what` is `cwd`, `program` or `worker`."""
 
     kind = "not_started"
 
@@ -30,14 +30,14 @@ class NotStarted(errors.LeadropeError):
         self.number = number
 
 
-def room_lost() -> CommandLost:
+def pool_lost() -> CommandLost:
     return CommandLost(
         "the process that runs commands ended while this one ran, and everything in it was ended too",
         hint="A command may have killed it (kill -9 -1, pkill python), or the machine has no memory left.",
     )
 
 
-def lane_lost(code: int) -> CommandLost:
+def worker_lost(code: int) -> CommandLost:
     return CommandLost(
         f"the process that held this command was ended (exit code {code}), and the command with it",
         hint="A command may have killed its own parent (kill $PPID, pkill python).",
@@ -49,7 +49,7 @@ def not_started(what: str, number: int) -> NotStarted:
     told = {
         "cwd": (f"its working directory cannot be entered: {reason}", "Make the folder, or name another."),
         "program": (f"it cannot be started: {_program_trouble(number)}", _program_hint(number)),
-        "lane": (
+        "worker": (
             f"the system has no process or descriptor left for it: {reason}",
             "Run fewer commands at once, or look at the limits on processes and open files.",
         ),

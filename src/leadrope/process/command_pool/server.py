@@ -1,13 +1,13 @@
-"""The room: a script that keeps lanes, in each of which commands run one by one; knows nothing of leadrope.
+"""The pool: a script that keeps workers, in each of which commands run one by one; knows nothing of leadrope.
 
 Run as `python -IS -Xutf8 server.py FOLDER`, behind the walls and below the guardian of an agent. It connects to the
-socket in FOLDER. A lane is a fork of it with a wire of its own to the supervisor (see worker.py). It is the
+socket in FOLDER. A worker is a fork of it with a channel of its own to the supervisor (see worker.py). It is the
 subreaper of its command: whatever calls setsid or forks twice comes back to it, and is ended and counted before the
-lane tells the end. What a lane holds that is killed itself comes to the room. A command costs no start of a Python, and
-where a lane is idle not even a fork; the room sleeps meanwhile.
+worker tells the end. What a worker holds that is killed itself comes to the pool. A command costs no start of a
+Python, and where a worker is idle not even a fork; the pool sleeps meanwhile.
 
-From the supervisor, one message each:   LANE|CODE lane + the lane's end of its wire · STOP lane
-To the supervisor, one message each:     LOST lane wait-status · FAILED lane errno
+From the supervisor, one message each:   WORKER|CODE worker + the worker's end of its channel · STOP worker
+To the supervisor, one message each:     LOST worker wait-status · FAILED worker errno
 
 What comes back may have passed through the hands of a command, and is plain text.
 
@@ -30,12 +30,12 @@ if __name__ == "__main__":
     # Both lie beside this script, where `-I` does not look; a command's own code must not find them.
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120  # pathlib is heavy
     import guardian  # type: ignore[import-not-found]
-    import worker as lanes  # type: ignore[import-not-found]
+    import worker as workers  # type: ignore[import-not-found]
 
     del sys.path[0]
 else:
     from leadrope.process import guardian
-    from leadrope.process.command_pool import worker as lanes
+    from leadrope.process.command_pool import worker as workers
 
 SOCKET = "pool.sock"
 
@@ -44,8 +44,8 @@ class PoolServer:
     def __init__(self, sock: "_socket.socket") -> None:
         self.me = os.getpid()
         self.sock = sock
-        self.lanes: dict[int, str] = {}
-        """The pid of a lane -> its number."""
+        self.workers: dict[int, str] = {}
+        """The pid of a worker -> its number."""
         self.pids: dict[str, int] = {}
         self.poll = select.poll()
         self.wake, self.wake_end = os.pipe()
@@ -67,54 +67,54 @@ class PoolServer:
                     return
 
     def receive(self) -> bool:
-        data, handles = lanes.received(self.sock, 256)
+        data, handles = workers.received(self.sock, 256)
         if not data:
             return False
         order, _, number = data.decode().partition(" ")
         if order == "STOP" and number in self.pids:
             # Our child, and not yet reaped. A command may have stopped it: it would take no word.
-            os.kill(self.pids[number], lanes.STOP)
+            os.kill(self.pids[number], workers.STOP)
             os.kill(self.pids[number], signal.SIGCONT)
-        elif order in ("LANE", "CODE"):
+        elif order in ("WORKER", "CODE"):
             try:
                 if order == "CODE":
                     self.learn_code()
                 if not handles:
-                    raise OSError(errno.EMFILE, "the wire did not arrive")
-                self.open_lane(number, handles[0])
+                    raise OSError(errno.EMFILE, "the channel did not arrive")
+                self.open_worker(number, handles[0])
             except OSError as error:
                 self.tell(f"FAILED {number} {error.errno or errno.EINVAL}")
         for handle in handles:
             os.close(handle)
         return True
 
-    def open_lane(self, number: str, wire: int) -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, lanes.TAKEN)
+    def open_worker(self, number: str, channel: int) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, workers.TAKEN)
         try:
             pid = os.fork()
             if pid == 0:
-                self.become_lane(wire)
+                self.become_worker(channel)
         finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, lanes.TAKEN)
-        self.lanes[pid] = number
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, workers.TAKEN)
+        self.workers[pid] = number
         self.pids[number] = pid
 
-    def become_lane(self, wire: int) -> "NoReturn":
+    def become_worker(self, channel: int) -> "NoReturn":
         try:
             signal.set_wakeup_fd(-1)
             self.sock.close()
             os.close(self.wake)
             os.close(self.wake_end)
-            lanes.live(_socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, wire), self.me)
-        except BaseException:  # noqa: BLE001  # a copy of the room must never go on as the room
+            workers.live(_socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, channel), self.me)
+        except BaseException:  # noqa: BLE001  # a copy of the pool must never go on as the pool
             sys.__excepthook__(*sys.exc_info())
-        os._exit(lanes.BROKEN_LANE)
+        os._exit(workers.BROKEN_WORKER)
 
     def learn_code(self) -> None:
         """Once, and only where code is run: what all code needs is imported here and shared by every fork."""
         if "code_runner" in sys.modules:
             return
-        sys.path.insert(0, lanes.beside(""))
+        sys.path.insert(0, workers.beside(""))
         import code_runner  # type: ignore[import-not-found]  # noqa: PLC0415
 
         del sys.path[0]
@@ -129,8 +129,8 @@ class PoolServer:
                 return
             if pid == 0:
                 return
-            number = self.lanes.pop(pid, None)
-            if number is None:  # left by a lane that was killed
+            number = self.workers.pop(pid, None)
+            if number is None:  # left by a worker that was killed
                 continue
             del self.pids[number]
             if status:  # not let go by the supervisor, while it was idle
@@ -138,8 +138,8 @@ class PoolServer:
                 self.tell(f"LOST {number} {status}")
 
     def sweep(self) -> None:
-        """A lane was killed: what it held hangs below us now, beside the other lanes."""
-        lanes.end_below(self.me, self.lanes, set(), lambda: False)
+        """A worker was killed: what it held hangs below us now, beside the other workers."""
+        workers.end_below(self.me, self.workers, set(), lambda: False)
 
     def tell(self, words: str) -> None:
         self.sock.send(words.encode())
@@ -157,7 +157,7 @@ def connected(folder: str) -> "_socket.socket":
 def main() -> None:
     gc.disable()  # nothing here has cycles, and a collection would copy shared memory into every fork
     # Not to be traced by a command of the same user, who could speak to the supervisor in its name.
-    guardian.prctl(lanes.PR_SET_DUMPABLE, 0)
+    guardian.prctl(workers.PR_SET_DUMPABLE, 0)
     guardian.prctl(guardian.PR_SET_CHILD_SUBREAPER, 1)
     sock = connected(sys.argv[1])
     gc.freeze()

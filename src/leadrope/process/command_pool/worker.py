@@ -1,15 +1,15 @@
-"""A lane of the room: one command after the other, each from its start to the end of everything it has started.
+"""A worker of the pool: one command after the other, each from its start to the end of everything it has started.
 
-Lives in a fork of the room, beside which its script lies, and is spoken to by the supervisor over a wire of its own:
+Lives in a fork of the pool, beside which its script lies, and is spoken to by the supervisor over a channel of its own:
 
 From the supervisor:   RUN command + the body + descriptors (stdin, stdout, stderr, perhaps an answer)
                        FILE command + the same, the body being in the last descriptor
-                       STOP command, and a signal by way of the room: it says that there is a word to read
-To the supervisor:     ENDED command wait-status leftovers survivors traces · FAILED command errno cwd|program|lane
+                       STOP command, and a signal by way of the pool: it says that there is a word to read
+To the supervisor:     ENDED command wait-status leftovers survivors traces · FAILED command errno cwd|program|worker
 
 `traces` is 1 where files appeared in the folders that vanish with the box; a body with `look` lists them.
 
-The body is a dict of marshal's: the other side is the same Python. The end of the wire is the end of an idle lane.
+The body is a dict of marshal's: the other side is the same Python. The end of the channel is the end of an idle worker.
 """
 
 import _signal as signal  # type: ignore[import-not-found]
@@ -41,9 +41,9 @@ LONGEST_ARGUMENT = 128 * 1024 - 1
 """Linux takes no longer one; a script that is longer is read from a file in memory."""
 
 STOP = signal.SIGTERM
-# Blocked while a lane is forked, and in the lane, which takes them one by one.
+# Blocked while a worker is forked, and in the worker, which takes them one by one.
 TAKEN = (signal.SIGCHLD, STOP)
-BROKEN_LANE = 70
+BROKEN_WORKER = 70
 
 ME = f"/proc/self/task/{os.getpid()}/children"
 look = guardian.children if os.path.exists(ME) else guardian.scanned_children  # noqa: PTH110
@@ -63,29 +63,29 @@ def received(sock: "_socket.socket", longest: int) -> "tuple[bytes, list[int]]":
     return data, handles
 
 
-def is_told_to_stop(wire: "_socket.socket", name: bytes) -> bool:
+def is_told_to_stop(channel: "_socket.socket", name: bytes) -> bool:
     """Whether one of the words that have come is for the command with this name.
 
-    The signal alone may come before the lane has taken its command, or after it has ended it.
+    The signal alone may come before the worker has taken its command, or after it has ended it.
     """
     found = False
     while True:
         try:
-            data = wire.recv(256, _socket.MSG_DONTWAIT)
+            data = channel.recv(256, _socket.MSG_DONTWAIT)
         except OSError:
             return found
-        if not data:  # the supervisor is gone, and this lane with it
+        if not data:  # the supervisor is gone, and this worker with it
             return found
         found = found or data == b"STOP " + name
 
 
-def live(wire: "_socket.socket", room: int) -> "NoReturn":
-    """The life of a lane. It tells the end of each command itself; its own end is told by the room."""
+def live(channel: "_socket.socket", pool: int) -> "NoReturn":
+    """The life of a worker. It tells the end of each command itself; its own end is told by the pool."""
     os.setsid()
     guardian.prctl(guardian.PR_SET_CHILD_SUBREAPER, 1)
     guardian.prctl(guardian.PR_SET_PDEATHSIG, signal.SIGKILL)
-    while os.getppid() == room:
-        data, handles = received(wire, LONGEST_MESSAGE)
+    while os.getppid() == pool:
+        data, handles = received(channel, LONGEST_MESSAGE)
         if not data:
             os._exit(0)
         head, _, text = data.partition(b"\n")
@@ -93,15 +93,15 @@ def live(wire: "_socket.socket", room: int) -> "NoReturn":
         if order == b"STOP":  # for a command that had ended by then
             continue
         if not handles:
-            wire.send(b"FAILED %s %d lane" % (name, errno.EMFILE))
+            channel.send(b"FAILED %s %d worker" % (name, errno.EMFILE))
             continue
         if order == b"FILE":
             with open(handles.pop(), "rb") as file:  # noqa: PTH123
                 text = file.read()
         body = marshal.loads(text)  # noqa: S302  # the supervisor's own words
-        told = Worker(body, handles, lambda: is_told_to_stop(wire, name)).run()  # noqa: B023  # called in this round alone
-        wire.send(told.format(name.decode()).encode())
-    os._exit(BROKEN_LANE)
+        told = Worker(body, handles, lambda: is_told_to_stop(channel, name)).run()  # noqa: B023  # called in this round alone
+        channel.send(told.format(name.decode()).encode())
+    os._exit(BROKEN_WORKER)
 
 
 def descendants(root: int) -> "Iterator[tuple[int, int]]":
@@ -325,7 +325,7 @@ class Worker:
             argv,
             env,
             file_actions=[*((os.POSIX_SPAWN_DUP2, self.handles[number], number) for number in range(3)), *more],
-            # A session of its own: a `kill 0` in a script must not end its lane.
+            # A session of its own: a `kill 0` in a script must not end its worker.
             setsid=True,
             setsigmask=[],
             setsigdef=[*guardian.IGNORED_BY_PYTHON, *TAKEN],
@@ -352,10 +352,10 @@ class Worker:
             with open(self.handles[1], "wb", closefd=False) as file:  # a pipe
                 file.writelines(line + b"\0" for line in listed(self.body["look"]))
         except OSError:  # nobody reads any more
-            os._exit(BROKEN_LANE)
-        except BaseException:  # noqa: BLE001  # whatever it is, the copy of the lane must not live on
+            os._exit(BROKEN_WORKER)
+        except BaseException:  # noqa: BLE001  # whatever it is, the copy of the worker must not live on
             sys.__excepthook__(*sys.exc_info())
-            os._exit(BROKEN_LANE)
+            os._exit(BROKEN_WORKER)
         os._exit(0)
 
     def start_code(self) -> int:
@@ -383,9 +383,9 @@ class Worker:
             os.closerange(4, max(self.handles) + 64)
             gc.enable()
             code.run(self.body["code"], answer=3, limit=self.body["limit"])
-        except BaseException:  # noqa: BLE001  # whatever it is, the copy of the lane must not live on
+        except BaseException:  # noqa: BLE001  # whatever it is, the copy of the worker must not live on
             sys.__excepthook__(*sys.exc_info())
-            os._exit(BROKEN_LANE)
+            os._exit(BROKEN_WORKER)
         os._exit(0)
 
     def wait(self) -> None:

@@ -1,6 +1,6 @@
-"""The room for a workflow that begins with a command, opened while the engine is still being loaded; knows no engine.
+"""The pool for a workflow that begins with a command, opened while the engine is still being loaded; knows no engine.
 
-A room takes some 40 ms to come up, in processes of its own, and the engine about as long to be imported: side by side
+A pool takes some 40 ms to come up, in processes of its own, and the engine about as long to be imported: side by side
 they cost half.
 """
 
@@ -49,7 +49,7 @@ async def opened(
     home: Path,
     access: Access | None = None,
 ) -> AsyncIterator[Ahead | None]:
-    """Returns while the processes of the room start.
+    """Returns while the processes of the pool start.
 
     What goes wrong is told to the step that needs it, which tries it again: an execution has to exist by then.
     """

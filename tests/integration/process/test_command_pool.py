@@ -1,4 +1,4 @@
-"""A room with real commands in it: what they say, how they end, and that nothing of them is left."""
+"""A pool with real commands in it: what they say, how they end, and that nothing of them is left."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from leadrope.process import child as processes
 from leadrope.process.command_pool import client
 from leadrope.process.command_pool.client import CommandPool, PoolListener
 from leadrope.process.command_pool.command import Finished
-from leadrope.process.command_pool.failures import CommandLost, NotStarted, RoomGone
+from leadrope.process.command_pool.failures import CommandLost, NotStarted, PoolGone
 
 Survivors = Callable[[], dict[int, str]]
 Until = Callable[[Callable[[], bool]], Awaitable[None]]
@@ -27,10 +27,10 @@ MIB = 1024 * 1024
 
 
 class Bench:
-    """A room without walls, and scripts of bash in it."""
+    """A pool without walls, and scripts of bash in it."""
 
-    def __init__(self, room: CommandPool, folder: Path) -> None:
-        self.room = room
+    def __init__(self, pool: CommandPool, folder: Path) -> None:
+        self.pool = pool
         self.folder = folder
 
     async def sh(self, script: str, *words: str, **options: Any) -> Finished:
@@ -39,12 +39,12 @@ class Bench:
             "cwd": str(self.folder),
             "env": {"PATH": os.environ["PATH"]},
         }
-        async with self.room.places:
-            return await self.room.run({**body, **options.pop("body", {})}, **options)
+        async with self.pool.places:
+            return await self.pool.run({**body, **options.pop("body", {})}, **options)
 
 
 async def opened(folder: Path) -> CommandPool:
-    inside = folder / "room"
+    inside = folder / "pool"
     inside.mkdir(exist_ok=True)
     script = client.install_scripts(inside)
     door = PoolListener(inside)
@@ -55,9 +55,9 @@ async def opened(folder: Path) -> CommandPool:
 
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    room = await opened(tmp_path)
-    yield Bench(room, tmp_path)
-    await room.close()
+    pool = await opened(tmp_path)
+    yield Bench(pool, tmp_path)
+    await pool.close()
 
 
 # -- what a command gives ---------------------------------------------------------------------------------------------
@@ -66,16 +66,16 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 async def test_output_exit_code_input_and_environment_are_the_commands_own(bench: Bench) -> None:
     done = await bench.sh('cat; echo "$X" >&2; exit 3', stdin=b"in", body={"env": {"PATH": "/bin", "X": "y"}})
     assert done == Finished(exit_code=3, stdout=b"in", stderr=b"y\n")
-    seen = await bench.room.run({"argv": ["/usr/bin/env"], "cwd": "/", "env": {"ONLY": "this"}})
+    seen = await bench.pool.run({"argv": ["/usr/bin/env"], "cwd": "/", "env": {"ONLY": "this"}})
     assert seen.stdout == b"ONLY=this\n"
 
 
 async def test_a_command_gets_three_descriptors_and_no_other(bench: Bench) -> None:
     text = "import os, sys; print(sorted(os.listdir('/proc/self/fd')))"
-    done = await bench.room.run({"argv": [sys.executable, "-c", text], "cwd": "/", "env": {}})
+    done = await bench.pool.run({"argv": [sys.executable, "-c", text], "cwd": "/", "env": {}})
     assert done.stdout == b"['0', '1', '2', '3']\n"  # the last is that of the look itself
     beside = asyncio.create_task(bench.sh("read x", stdin=b"", body={}))
-    done = await bench.room.run({"argv": [sys.executable, "-c", text], "cwd": "/", "env": {}})
+    done = await bench.pool.run({"argv": [sys.executable, "-c", text], "cwd": "/", "env": {}})
     assert done.stdout == b"['0', '1', '2', '3']\n"
     await beside
 
@@ -116,7 +116,7 @@ async def test_an_input_that_nobody_reads_holds_nobody(bench: Bench) -> None:
 async def test_a_script_may_be_longer_than_an_argument(bench: Bench) -> None:
     script = "# " + "x" * 300_000 + "\necho done $0"
     body = {"argv": ["bash"], "script": script, "cwd": "/", "env": {"PATH": os.environ["PATH"]}}
-    assert (await bench.room.run(body)).stdout.startswith(b"done")
+    assert (await bench.pool.run(body)).stdout.startswith(b"done")
 
 
 async def test_a_hundred_at_once_keep_apart(bench: Bench) -> None:
@@ -124,7 +124,7 @@ async def test_a_hundred_at_once_keep_apart(bench: Bench) -> None:
     assert [one.stdout for one in done] == [b"%d-%d\n" % (n, n) for n in range(100)]
 
 
-async def test_more_than_the_room_takes_wait_for_their_turn(bench: Bench) -> None:
+async def test_more_than_the_pool_takes_wait_for_their_turn(bench: Bench) -> None:
     done = await asyncio.gather(*(bench.sh("echo a") for _ in range(client.MOST_AT_ONCE + 20)))
     assert {one.stdout for one in done} == {b"a\n"}
 
@@ -133,10 +133,10 @@ async def test_where_descriptors_are_few_more_commands_wait(tmp_path: Path) -> N
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (200, hard))
     try:
-        room = await opened(tmp_path)
-        bench = Bench(room, tmp_path)
+        pool = await opened(tmp_path)
+        bench = Bench(pool, tmp_path)
         done = await asyncio.gather(*(bench.sh("read x; echo $x", stdin=b"a") for _ in range(60)))
-        await room.close()
+        await pool.close()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert {one.stdout for one in done} == {b"a\n"}
@@ -156,22 +156,22 @@ async def test_a_stalled_command_holds_up_nobody(bench: Bench) -> None:
 async def test_what_is_missing_is_named(bench: Bench, tmp_path: Path) -> None:
     env = {"PATH": os.environ["PATH"]}
     with pytest.raises(NotStarted, match="no such program") as caught:
-        await bench.room.run({"argv": ["leadrope-no-such"], "cwd": "/", "env": env})
+        await bench.pool.run({"argv": ["leadrope-no-such"], "cwd": "/", "env": env})
     assert caught.value.what == "program"
     with pytest.raises(NotStarted, match="working directory") as caught:
-        await bench.room.run({"argv": ["true"], "cwd": str(tmp_path / "gone"), "env": env})
+        await bench.pool.run({"argv": ["true"], "cwd": str(tmp_path / "gone"), "env": env})
     assert caught.value.what == "cwd"
     plain = tmp_path / "plain"
     plain.write_text("not a program")
     with pytest.raises(NotStarted, match="may not be executed"):
-        await bench.room.run({"argv": [str(plain)], "cwd": "/", "env": env})
+        await bench.pool.run({"argv": [str(plain)], "cwd": "/", "env": env})
     with pytest.raises(NotStarted, match="too long"):
-        await bench.room.run({"argv": ["echo", "x" * 200_000], "cwd": "/", "env": env})
+        await bench.pool.run({"argv": ["echo", "x" * 200_000], "cwd": "/", "env": env})
     assert (await bench.sh("echo still here")).exit_code == 0
 
 
-async def test_a_room_that_does_not_come_up_is_an_error(tmp_path: Path) -> None:
-    inside = tmp_path / "room"
+async def test_a_pool_that_does_not_come_up_is_an_error(tmp_path: Path) -> None:
+    inside = tmp_path / "pool"
     inside.mkdir()
     door = PoolListener(inside)
     child = await processes.start(
@@ -238,7 +238,7 @@ async def test_a_cancelled_command_is_gone_when_the_cancellation_comes_through(
 async def test_a_command_that_is_cancelled_at_once_is_stopped_and_the_next_is_not(
     bench: Bench, survivors: Survivors, marker: str, fault_count: int
 ) -> None:
-    """The order to stop may reach a lane before its command does, or after it has ended."""
+    """The order to stop may reach a worker before its command does, or after it has ended."""
     async with asyncio.timeout(120):
         for number in range(4 * fault_count):
             is_long = bool(number % 2)
@@ -265,20 +265,20 @@ async def test_two_cancellations_only_end_the_waiting(
     await until(lambda: survivors() == {})
 
 
-async def test_a_lane_that_was_stopped_is_woken_to_be_ended(bench: Bench) -> None:
+async def test_a_worker_that_was_stopped_is_woken_to_be_ended(bench: Bench) -> None:
     done = await bench.sh("kill -STOP $PPID; sleep 1000", timeout_s=0.5)
     assert done.timed_out
 
 
-async def test_a_room_that_was_stopped_is_ended_with_all_that_is_in_it(
+async def test_a_pool_that_was_stopped_is_ended_with_all_that_is_in_it(
     tmp_path: Path, survivors: Survivors, marker: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "UNHEARD_S", 1.0)
-    room = await opened(tmp_path)
-    stop = f"{SLEEP} & read _ _ _ room _ </proc/$PPID/stat; kill -STOP $room; wait"
+    pool = await opened(tmp_path)
+    stop = f"{SLEEP} & read _ _ _ pool _ </proc/$PPID/stat; kill -STOP $pool; wait"
     with pytest.raises(CommandLost):
-        await Bench(room, tmp_path).sh(stop, marker, timeout_s=0.2)
-    await room.close()
+        await Bench(pool, tmp_path).sh(stop, marker, timeout_s=0.2)
+    await pool.close()
     assert survivors() == {}
 
 
@@ -301,7 +301,7 @@ async def test_a_pipe_that_somebody_outside_holds_is_let_go(bench: Bench, tmp_pa
     await holder.wait()
 
 
-async def test_a_command_that_kills_its_lane_is_told_and_leaves_nothing(
+async def test_a_command_that_kills_its_worker_is_told_and_leaves_nothing(
     bench: Bench, survivors: Survivors, marker: str, until: Until
 ) -> None:
     beside = asyncio.create_task(bench.sh("read x; echo $x; sleep 0.2; echo end", stdin=b"beside"))
@@ -311,7 +311,7 @@ async def test_a_command_that_kills_its_lane_is_told_and_leaves_nothing(
         )
     assert survivors() == {}
     assert (await beside).stdout == b"beside\nend\n"
-    assert not bench.room.is_lost
+    assert not bench.pool.is_lost
 
 
 @pytest.mark.fault
@@ -335,36 +335,36 @@ async def test_nothing_is_left_of_a_chain_whose_links_die_one_by_one(
         assert survivors() == {}
 
 
-async def test_a_room_that_is_killed_fails_all_that_runs_in_it(
+async def test_a_pool_that_is_killed_fails_all_that_runs_in_it(
     tmp_path: Path, survivors: Survivors, marker: str, until: Until
 ) -> None:
-    room = await opened(tmp_path)
-    bench = Bench(room, tmp_path)
+    pool = await opened(tmp_path)
+    bench = Bench(pool, tmp_path)
     running = [asyncio.create_task(bench.sh(f"setsid {SLEEP} & wait", marker)) for _ in range(3)]
     await until(lambda: sum(argv.startswith(marker) for argv in survivors().values()) == 3)
     with pytest.raises(CommandLost, match="ended while this one ran"):
-        await bench.sh("read _ _ _ room _ </proc/$PPID/stat; kill -9 $room; sleep 1000")
+        await bench.sh("read _ _ _ pool _ </proc/$PPID/stat; kill -9 $pool; sleep 1000")
     for task in running:
         with pytest.raises(CommandLost):
             await task
-    with pytest.raises(RoomGone):
+    with pytest.raises(PoolGone):
         await bench.sh("true")
-    await room.close()
+    await pool.close()
     assert survivors() == {}
 
 
-async def test_a_room_that_is_dead_and_has_not_told_so_takes_no_command(tmp_path: Path) -> None:
-    room = await opened(tmp_path)
-    script = "read x; read _ _ _ room _ </proc/$PPID/stat; echo $room $PPID"
-    told = await asyncio.gather(*(Bench(room, tmp_path).sh(script, stdin=b"a") for _ in range(2)))
+async def test_a_pool_that_is_dead_and_has_not_told_so_takes_no_command(tmp_path: Path) -> None:
+    pool = await opened(tmp_path)
+    script = "read x; read _ _ _ pool _ </proc/$PPID/stat; echo $pool $PPID"
+    told = await asyncio.gather(*(Bench(pool, tmp_path).sh(script, stdin=b"a") for _ in range(2)))
     pids = {int(pid) for one in told for pid in one.stdout.split()}
     os.kill(int(told[0].stdout.split()[0]), signal.SIGKILL)
     while any(Path(f"/proc/{pid}").exists() for pid in pids):  # the loop hears nothing meanwhile
         pass
-    with pytest.raises(RoomGone):
-        await Bench(room, tmp_path).sh("true")
-    assert room.is_lost
-    await room.close()
+    with pytest.raises(PoolGone):
+        await Bench(pool, tmp_path).sh("true")
+    assert pool.is_lost
+    await pool.close()
 
 
 def is_gone(pid: int) -> bool:
@@ -374,10 +374,10 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-async def test_an_idle_lane_that_was_killed_costs_no_command(bench: Bench) -> None:
-    lane = int((await bench.sh("echo $PPID")).stdout)
-    os.kill(lane, signal.SIGKILL)
-    while not is_gone(lane):
+async def test_an_idle_worker_that_was_killed_costs_no_command(bench: Bench) -> None:
+    worker = int((await bench.sh("echo $PPID")).stdout)
+    os.kill(worker, signal.SIGKILL)
+    while not is_gone(worker):
         pass
     assert (await bench.sh("echo on; echo $PPID")).stdout.splitlines()[0] == b"on"
 
@@ -395,27 +395,27 @@ async def test_output_is_heard_while_the_command_runs(bench: Bench, until: Until
 
 async def test_no_descriptor_is_left(tmp_path: Path) -> None:
     before = sorted(Path("/proc/self/fd").iterdir())
-    room = await opened(tmp_path)
-    bench = Bench(room, tmp_path)
+    pool = await opened(tmp_path)
+    bench = Bench(pool, tmp_path)
     env = {"PATH": os.environ["PATH"]}
     for body in ({"argv": ["bash"]}, {"argv": ["bash"], "letter": b""}):
-        room.spare({**body, "cwd": "/", "env": env}).drop()
-    spare = room.spare({"argv": ["bash"], "cwd": "/", "env": env})
+        pool.spare({**body, "cwd": "/", "env": env}).drop()
+    spare = pool.spare({"argv": ["bash"], "cwd": "/", "env": env})
     done = await spare.run("echo a", timeout_s=None, limit_bytes=100, on_output=None)
     assert done is not None and done.stdout == b"a\n"  # noqa: PT018
     with pytest.raises(NotStarted):
-        await room.run({"argv": ["leadrope-no-such"], "cwd": "/", "env": env})
+        await pool.run({"argv": ["leadrope-no-such"], "cwd": "/", "env": env})
     await asyncio.gather(*(bench.sh("echo a", stdin=b"x" * 200_000) for _ in range(10)))
-    room.spare({"argv": ["bash"], "cwd": "/", "env": env}).drop()
-    await room.close()
+    pool.spare({"argv": ["bash"], "cwd": "/", "env": env}).drop()
+    await pool.close()
     assert sorted(Path("/proc/self/fd").iterdir()) == before
 
 
-async def test_a_closed_room_leaves_nothing(tmp_path: Path, survivors: Survivors, marker: str, until: Until) -> None:
-    room = await opened(tmp_path)
-    task = asyncio.create_task(Bench(room, tmp_path).sh(f"trap '' TERM; setsid {SLEEP} & wait", marker))
+async def test_a_closed_pool_leaves_nothing(tmp_path: Path, survivors: Survivors, marker: str, until: Until) -> None:
+    pool = await opened(tmp_path)
+    task = asyncio.create_task(Bench(pool, tmp_path).sh(f"trap '' TERM; setsid {SLEEP} & wait", marker))
     await until(lambda: any(argv.startswith(marker) for argv in survivors().values()))
-    await room.close()
+    await pool.close()
     with pytest.raises(CommandLost):
         await task
     assert survivors() == {}
@@ -425,12 +425,12 @@ SUPERVISOR = """
 import asyncio, sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
-import test_rooms
+import test_pools
 
 async def main():
-    room = await test_rooms.opened(Path({folder!r}))
-    bench = test_rooms.Bench(room, Path({folder!r}))
-    trees = test_rooms.LEAVERS.values()
+    pool = await test_pools.opened(Path({folder!r}))
+    bench = test_pools.Bench(pool, Path({folder!r}))
+    trees = test_pools.LEAVERS.values()
     await asyncio.gather(*(bench.sh(tree + "\\n sleep 1000", {marker!r}) for tree in trees))
 
 asyncio.run(main())
