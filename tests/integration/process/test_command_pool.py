@@ -425,12 +425,12 @@ SUPERVISOR = """
 import asyncio, sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
-import test_pools
+import test_command_pool
 
 async def main():
-    pool = await test_pools.opened(Path({folder!r}))
-    bench = test_pools.Bench(pool, Path({folder!r}))
-    trees = test_pools.LEAVERS.values()
+    pool = await test_command_pool.opened(Path({folder!r}))
+    bench = test_command_pool.Bench(pool, Path({folder!r}))
+    trees = test_command_pool.LEAVERS.values()
     await asyncio.gather(*(bench.sh(tree + "\\n sleep 1000", {marker!r}) for tree in trees))
 
 asyncio.run(main())

@@ -35,7 +35,7 @@ MOST_AT_ONCE = 128
 UNHEARD_S = worker.STOP_S + 2 * guardian.SWEEP_S + 5.0
 """A worker that was told to stop its command has answered by then, whatever the command does."""
 DESCRIPTORS = 7
-"""That one command holds on our side: both ends of two pipes, one end of its input, its script or answer, its worker."""
+"""That a command holds on our side: both ends of two pipes, one end of its input, its script or answer, its worker."""
 OTHER_DESCRIPTORS = 100
 MOST_IDLE = 16
 """Workers that are kept for commands to come: a batch that runs more at once forks one for each of the others."""
@@ -211,7 +211,7 @@ class CommandPool:
             await asyncio.wait((self._ending,))
         await self._child.end(polite_s=0.5)
 
-    # -- workers ---------------------------------------------------------------------------------------------------------
+    # -- workers -------------------------------------------------------------------------------------------------------
 
     def _begin(self, body: Mapping[str, Any], **options: Any) -> PoolCommand:
         if self.is_lost:
