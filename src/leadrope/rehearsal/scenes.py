@@ -49,7 +49,7 @@ class Hands(_Act, frozen=True, kw_only=True):
     value: Any
 
 
-class WaitsScene(_Act, frozen=True, kw_only=True):
+class Waits(_Act, frozen=True, kw_only=True):
     """Is busy until it is interrupted or stopped."""
 
 
@@ -61,7 +61,7 @@ class Mutters(_Act, frozen=True, kw_only=True):
     """Writes something that is no part of its wire."""
 
 
-Act = Says | Touches | Asks | Hands | WaitsScene | Fails | Mutters
+Act = Says | Touches | Asks | Hands | Waits | Fails | Mutters
 
 
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,7 +128,7 @@ class ExecutableStage:
         steps: list[dict[str, Any]] = [{"initialize": True}, {"await_user": True}, {"init": True}]
         for number, act in enumerate(scene.acts):
             steps += _steps(act, number)
-        if not scene.acts or not isinstance(scene.acts[-1], Fails | WaitsScene | Hands):
+        if not scene.acts or not isinstance(scene.acts[-1], Fails | Waits | Hands):
             steps.append({"result": True})
         binary = write_executable(scene.folder / "agent", [*steps, {"await_eof": True}])
         reached = {"provider": self.provider, "binary": str(binary), "credential": Secret(KEY)}
@@ -149,7 +149,7 @@ def _turn(act: Act) -> dict[str, Any]:
             return {"tool": {"name": "AskUserQuestion", "input": _question(act)}}
         case Hands(value=value):
             return {"tool": {"name": "StructuredOutput", "input": value}}
-        case WaitsScene():
+        case Waits():
             # It may be interrupted before it has asked its model at all.
             return {"hang": "before_headers", "optional": True}
         case Fails():
@@ -174,7 +174,7 @@ def _steps(act: Act, number: int) -> list[dict[str, Any]]:
             return [{"tool_use": asked}, {"hook": asked}, {"ask": {**asked, "if_allowed": [answered]}}]
         case Hands(value=value):
             return [{"result": {"structured_output": value}}]
-        case WaitsScene():
+        case Waits():
             aborted = {"subtype": "error_during_execution", "is_error": True, "terminal_reason": "aborted_streaming"}
             return [{"await_control": "interrupt"}, {"result": aborted}]
         case Fails():

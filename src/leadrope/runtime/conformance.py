@@ -39,7 +39,7 @@ from leadrope.rehearsal.scenes import (
     Scene,
     Stage,
     Touches,
-    WaitsScene,
+    Waits,
 )
 from leadrope.runtime.gate.approvers import Answer, Callback
 from leadrope.runtime.run import Run, open_run
@@ -292,14 +292,14 @@ async def _is_interrupted(stage: Stage, folder: Path) -> None:
             interrupted = True
             await run.interrupt()
 
-    played = await _play(stage, folder, WaitsScene(), on=on)
+    played = await _play(stage, folder, Waits(), on=on)
     _hold(interrupted, "a session was started")
     _hold(played.result.outcome == "stopped", f"an interrupted turn is stopped: {played.result.outcome}")
     _hold(played.of(events.TurnEnded), "the agent itself ended the turn")
 
 
 async def _is_stopped(stage: Stage, folder: Path) -> None:
-    scene = Scene(folder=folder, acts=(WaitsScene(),))
+    scene = Scene(folder=folder, acts=(Waits(),))
     async with stage.play(scene) as staged:
         request = staged.request(scene, PROMPT, limits=Limits(wall_s=WALL_S))
         async with open_run(request, environ=staged.environ) as run:
