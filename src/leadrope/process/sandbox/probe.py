@@ -235,15 +235,26 @@ def _etc_hidden(uid: int) -> tuple[MachinePath, ...]:
     """For uid 0 everything that not everybody may read: it owns those files, with or without capabilities."""
     hidden = list(_existing(ETC_HIDDEN))
     if uid == 0:
-        for parent, folders, files in os.walk("/etc"):
-            for name in [*folders, *files]:
-                path = f"{parent}/{name}"
-                found = os.lstat(path)
-                if not stat.S_ISLNK(found.st_mode) and not found.st_mode & stat.S_IROTH:
-                    hidden.append(MachinePath(name=path, real=path, is_dir=stat.S_ISDIR(found.st_mode)))
+        hidden += _closed_to_others("/etc")
     whole = {place.real: place for place in hidden if place.real.startswith("/etc/")}
     inner = {path for path in whole for other in whole if path.startswith(f"{other}/")}
     return tuple(place for path, place in sorted(whole.items()) if path not in inner)
+
+
+def _closed_to_others(folder: str) -> Iterator[MachinePath]:
+    """Everything below it that not everybody may read. os.walk takes twice as long, at the start of every sandbox."""
+    todo = [folder]
+    while todo:
+        with contextlib.suppress(FileNotFoundError), os.scandir(todo.pop()) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    continue
+                is_dir = entry.is_dir(follow_symlinks=False)
+                if is_dir:
+                    todo.append(entry.path)
+                with contextlib.suppress(FileNotFoundError):
+                    if not entry.stat(follow_symlinks=False).st_mode & stat.S_IROTH:
+                        yield MachinePath(name=entry.path, real=entry.path, is_dir=is_dir)
 
 
 def _resolv() -> str | None:
