@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from leadrope import errors
-from leadrope.confined import Folder, real_path
-from leadrope.core import home
+from leadrope.confined import real_path
 from leadrope.core.request_parts import extra_dirs
 from leadrope.runtime.trust.files import PROJECT, collect
+from leadrope.runtime.trust.records import TrustRecords
 
 FILE = "trust.json"
-_MOST_BYTES = 64 * 1024 * 1024
 STATES = Literal["nothing", "untrusted", "trusted", "changed"]
 
 
@@ -46,6 +45,10 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True):
     files: dict[str, str]
 
 
+_RECORDS = TrustRecords(FILE, _Record)
+"""By folder."""
+
+
 def look(leadrope_home: Path, folder: str, user_home: Path | None = None, *, above: bool = True) -> Trust:
     """How things stand for this folder now. The `.claude` of `user_home` is the user's own.
 
@@ -54,7 +57,7 @@ def look(leadrope_home: Path, folder: str, user_home: Path | None = None, *, abo
     found = collect(Path(folder), user_home, above=above)
     if not found.files.keys() - {PROJECT}:
         return Trust(state="nothing", folder=folder)
-    record = _read(leadrope_home).get(folder)
+    record = _RECORDS.get(leadrope_home, folder)
     known = {name: told for name, told in record.files.items() if above or not name.startswith("../")} if record else {}
     names = sorted({*found.files, *known}) if record is not None else ()
     changed = tuple(name for name in names if found.files.get(name) != known.get(name))
@@ -82,27 +85,8 @@ def remember(leadrope_home: Path, trust: Trust) -> None:
             f"{trust.folder} cannot be trusted: {trust.problem}",
             hint="Nobody could tell when that changes. Make it smaller, or a folder of the repository's own.",
         )
-    records = _read(leadrope_home)
-    records[trust.folder] = _Record(files=trust.files)
-    _write(leadrope_home, records)
+    _RECORDS.put(leadrope_home, trust.folder, _Record(files=trust.files))
 
 
 def forget(leadrope_home: Path, folder: str) -> bool:
-    records = _read(leadrope_home)
-    if records.pop(folder, None) is None:
-        return False
-    _write(leadrope_home, records)
-    return True
-
-
-def _read(leadrope_home: Path) -> dict[str, _Record]:
-    try:
-        with Folder.open(leadrope_home) as folder:
-            return msgspec.json.decode(folder.read_bytes(FILE, most=_MOST_BYTES), type=dict[str, _Record])
-    except (OSError, errors.UnsafeFile, msgspec.MsgspecError):
-        return {}  # no record is no trust
-
-
-def _write(leadrope_home: Path, records: dict[str, Any]) -> None:
-    with Folder.open(home.ensure(leadrope_home)) as folder:
-        folder.replace(FILE, msgspec.json.format(msgspec.json.encode(records), indent=1))
+    return _RECORDS.remove(leadrope_home, folder)
