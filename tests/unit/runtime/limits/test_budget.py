@@ -242,7 +242,7 @@ def test_the_sum_does_not_depend_on_the_order_or_on_repetition() -> None:
 
 
 def test_the_examples_of_the_documentation_run() -> None:
-    docs = Path(__file__).parents[3] / "docs"
+    docs = Path(__file__).parents[4] / "docs"
     examples = re.findall(r"```python\n(.*?)```", (docs / "internals.md").read_text(encoding="utf-8"), re.DOTALL)
     examples = [example for example in examples if "leadrope.runtime." in example]
     assert len(examples) == 2

@@ -19,7 +19,7 @@ from leadrope.policy.resolve import resolve, said
 from leadrope.policy.rules import RULES
 from leadrope.policy.schema import FILE_KEYS
 
-DOCS = (Path(__file__).parents[3] / "docs" / "policy.md").read_text()
+DOCS = (Path(__file__).parents[4] / "docs" / "policy.md").read_text()
 
 
 def write(folder: Path, name: str, text: str) -> Path:

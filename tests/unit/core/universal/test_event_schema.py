@@ -13,7 +13,7 @@ from leadrope.core import events, execution_events
 from leadrope.core.universal import schemas, types
 from leadrope.core.universal.types import UniversalEvent
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 RENEW = "renew it with `python -m leadrope.core.universal.schemas docs`"
 
 

@@ -10,7 +10,7 @@ import pytest
 from leadrope.policy.programs.read_only import ReadOnly, reads_only
 from leadrope.policy.shell.reader import read
 
-DATA = Path(__file__).parents[2] / "data" / "commands" / "read_only.yaml"
+DATA = Path(__file__).parents[3] / "data" / "commands" / "read_only.yaml"
 
 
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
