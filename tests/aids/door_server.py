@@ -32,12 +32,15 @@ from leadrope.runs.background import log_path
 from restored import Restored
 
 _MODULES = {
-    "leadrope.cli": "main run runs sessions flow flow_people flow_looks agents transcripts trust policy events doctor",
-    "leadrope.runs": "service checkpoints worktrees worktree_changes continued",
-    "leadrope.runtime": "run walls commands",
+    "leadrope.cli": "main run.run runs.runs runs.sessions flow.flow flow.people flow.inspect agents.agents runs.transcripts",
+    "leadrope.cli.policy": "trust policy",
+    "leadrope.cli.runs": "events",
+    "leadrope.cli.setup": "doctor",
+    "leadrope.runs": "service continued workspace.checkpoints workspace.worktrees workspace.worktree_changes",
+    "leadrope.runtime": "run sandboxing.sandboxing commands",
     "leadrope.providers": "registry scripted claude_code.provider",
-    "leadrope.workflows": "engine starting steps.read_file steps.write_file steps.copy_file steps.shell",
-    "leadrope.policy": "shell commands read_only",
+    "leadrope.workflows": "engine.engine start.start steps.read_file steps.write_file steps.copy_file steps.shell",
+    "leadrope.policy": "shell.reader commands programs.read_only",
     "yaml": "cyaml",
 }
 

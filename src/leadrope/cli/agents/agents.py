@@ -1,4 +1,4 @@
-"""`leadrope agents`: list, show and check saved agents; `agents_edit` makes and deletes them."""
+"""`leadrope agents`: list, show and check saved agents; `edit` makes and deletes them."""
 
 from __future__ import annotations
 

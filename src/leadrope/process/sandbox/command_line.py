@@ -1,8 +1,8 @@
 """The walls around one agent, as a bubblewrap command line; pure: what the machine looks like is handed in.
 
 The box starts empty. The system is put into it read-only, the workspace and the run's own folders writable, and of the
-user's home only what work needs. Whatever is not named here does not exist inside. `sandbox_look.look` gathers the
-facts, `sandbox_trial.prepare` does both, `sandbox_trial.available` says whether boxes work on this machine.
+user's home only what work needs. Whatever is not named here does not exist inside. `probe.look` gathers the
+facts, `availability.prepare` does both, `availability.available` says whether boxes work on this machine.
 """
 
 from __future__ import annotations

@@ -159,7 +159,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     used: bool = False
     """The run or the step has got this answer; it counts for nothing more."""
     asked: bytes
-    """The request, as JSON; see `runs.approval_requests`."""
+    """The request, as JSON; see `runs.approvals.requests`."""
     answer: bytes | None = None
     """As JSON; see `runtime.approvals.Answer`."""
     cwd: str = ""
