@@ -32,9 +32,10 @@ from leadrope.runs.background import log_path
 from restored import Restored
 
 _MODULES = {
-    "leadrope.cli": "main run.run runs.runs runs.sessions flow.flow flow.people flow.inspect agents.agents runs.transcripts",
+    "leadrope.cli": "main run.run agents.agents",
+    "leadrope.cli.flow": "flow people inspect",
     "leadrope.cli.policy": "trust policy",
-    "leadrope.cli.runs": "events",
+    "leadrope.cli.runs": "runs sessions transcripts events",
     "leadrope.cli.setup": "doctor",
     "leadrope.runs": "service continued workspace.checkpoints workspace.worktrees workspace.worktree_changes",
     "leadrope.runtime": "run sandboxing.sandboxing commands",

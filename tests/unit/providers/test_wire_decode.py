@@ -346,7 +346,7 @@ def test_a_session_may_translate_signals_in_their_place() -> None:
         {"type": "system", "subtype": "session_state_changed", "state": "idle"},
     ]
     said = decoder.feed([json.dumps(line).encode() for line in lines])
-    assert said == ["ControlCancelled", events.MessageCompleted(text="hi", message_id="m1"), "SessionState"]
+    assert said == ["ControlCancelled", events.MessageCompleted(text="hi", message_id="m1"), "CliSessionState"]
 
 
 # -- tokens and costs

@@ -17,7 +17,7 @@ from leadrope.core import denials, events, models
 from leadrope.core.output import schema
 from leadrope.core.request import RunRequest
 from leadrope.core.request_parts import extra_dirs
-from leadrope.core.request_parts.agent_sandbox import AgentSandbox
+from leadrope.core.request_parts.agent_sandbox import AgentSandboxSettings
 from leadrope.core.request_secrets import redactor_of
 from leadrope.core.result import SCHEMA_RESOLVED_TO_NULL, Denial, RunResult
 from leadrope.providers import registry
@@ -105,7 +105,9 @@ class AgentConfig(StepConfig, frozen=True, kw_only=True):
     schema_retries: Annotated[
         int, Meta(ge=0, le=5, description="Corrective turns; with 0 leadrope converts no scalars either.")
     ] = 1
-    sandbox: Annotated[AgentSandbox | None, Meta(description="The agent program's own sandbox settings.")] = None
+    sandbox: Annotated[AgentSandboxSettings | None, Meta(description="The agent program's own sandbox settings.")] = (
+        None
+    )
     walls: Annotated[
         Literal["workspace", "read-only", "off"] | None,
         Meta(description="The sandbox around it (default: what the policy and the configuration say)."),
