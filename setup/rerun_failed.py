@@ -18,7 +18,7 @@ from pathlib import Path
 
 MOST = 3
 TESTS_FAILED = 1
-"""The exit code of pytest where tests ran and some of them failed; any other is no verdict about tests."""
+"""The exit code of pytest when some tests failed. With any other one, pytest itself could not do its work."""
 
 
 def main(argv: Sequence[str]) -> int:
