@@ -33,7 +33,7 @@ PARTS: dict[str, Callable[[Stage], Table]] = {
     "d": memory.measure_lines,
     "e": memory.measure_runs,
     "f": gating.measure_decisions,
-    "g": gating.measure_walls,
+    "g": gating.measure_sandbox,
     "h": turns.measure,
     "i": store.measure,
     "j": storm.measure,

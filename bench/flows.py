@@ -107,7 +107,7 @@ def _rows(took: dict[tuple[str, str], list[float]], batches: list[float]) -> tup
             measured=median(batches) / ideal,
             unit="x",
             bar=MOST_OVER_IDEAL,
-            note="the step itself, with the start of its walls",
+            note="the step itself, with the start of its sandbox",
         ),
     )
 

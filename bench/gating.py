@@ -1,6 +1,6 @@
-"""What the gate costs: one decision over real command lines, and walls and broker over a run without them.
+"""What the gate costs: one decision over real command lines, and sandbox and broker over a run without them.
 
-`python gating.py FOLDER decisions` and `python gating.py FOLDER walls CLAUDE PAIRS` measure, each in a fresh process.
+`python gating.py FOLDER decisions` and `python gating.py FOLDER sandbox CLAUDE PAIRS` measure, each in a fresh process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tables import Row, Table
 
 PAIRS = 12
 MOST_DECISION_MS = 1.0
-MOST_WALLS_MS = 40.0
+MOST_SANDBOX_MS = 40.0
 COMMANDS = HERE.parent / "tests" / "data" / "commands"
 
 
@@ -52,21 +52,21 @@ def measure_decisions(stage: Stage) -> Table:
     )
 
 
-def measure_walls(stage: Stage, *, pairs: int = PAIRS) -> Table:
+def measure_sandbox(stage: Stage, *, pairs: int = PAIRS) -> Table:
     claude = bundled()
     if claude is None:
         raise MeasurementFailed("the agent binary is missing: run `make setup-dev`")
-    found = stage.measure("gating", "walls", str(claude), str(pairs))
+    found = stage.measure("gating", "sandbox", str(claude), str(pairs))
     return Table(
-        title="(g) walls and broker",
+        title="(g) sandbox and broker",
         rows=(
             Row(what="a run without", measured=median(found["plain"]), unit="ms"),
-            Row(what="a run with both", measured=median(found["walled"]), unit="ms"),
+            Row(what="a run with both", measured=median(found["sandboxed"]), unit="ms"),
             Row(
                 what="both over none",
-                measured=median(a - b for a, b in zip(found["walled"], found["plain"], strict=True)),
+                measured=median(a - b for a, b in zip(found["sandboxed"], found["plain"], strict=True)),
                 unit="ms",
-                bar=MOST_WALLS_MS,
+                bar=MOST_SANDBOX_MS,
                 note=f"median difference of {pairs} pairs, the order changing",
             ),
         ),
@@ -92,10 +92,10 @@ def decisions() -> dict[str, list[float]]:
     return found
 
 
-async def walls(stage: Stage, claude: str, pairs: int) -> dict[str, list[float]]:
+async def sandbox(stage: Stage, claude: str, pairs: int) -> dict[str, list[float]]:
     async with ModelServer([{"text": "Hello.", "repeat": "forever"}]) as model:
-        plain = stage.request(claude, base_url=model.url, broker=False, walls="off")
-        walled = stage.request(claude, base_url=model.url, broker=True, walls="workspace")
+        plain = stage.request(claude, base_url=model.url, broker=False, sandbox="off")
+        sandboxed = stage.request(claude, base_url=model.url, broker=True, sandbox="workspace")
 
         def timed(request: leadrope.RunRequest) -> Callable[[], Awaitable[float]]:
             async def once() -> float:
@@ -107,7 +107,7 @@ async def walls(stage: Stage, claude: str, pairs: int) -> dict[str, list[float]]
 
             return once
 
-        runs = {"plain": timed(plain), "walled": timed(walled)}
+        runs = {"plain": timed(plain), "sandboxed": timed(sandboxed)}
         for run in runs.values():
             await run()
         found: dict[str, list[float]] = {name: [] for name in runs}
@@ -122,4 +122,4 @@ if __name__ == "__main__":
     if sys.argv[2] == "decisions":
         tell(decisions())
     else:
-        tell(asyncio.run(walls(place, sys.argv[3], int(sys.argv[4]))))
+        tell(asyncio.run(sandbox(place, sys.argv[3], int(sys.argv[4]))))

@@ -67,8 +67,8 @@ class Stage:
             "cwd": str(self.ws),
             "binary": str(binary),
             "credential": Secret(KEY),
-            # The stand-ins lie outside of the workspace; (g) measures the walls.
-            "walls": "off",
+            # The stand-ins lie outside of the workspace; (g) measures the sandbox.
+            "sandbox": "off",
             "attempts": 1,
             "api_retries": 0,
         }

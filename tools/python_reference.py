@@ -30,7 +30,7 @@ GROUPS = {
     ),
 }
 _WORDS = {
-    request: ("Mode", "ModeAlias", "Billing", "Effort", "Walls", "Network", "CredentialKind"),
+    request: ("Mode", "ModeAlias", "Billing", "Effort", "SandboxLevel", "Network", "CredentialKind"),
     result: ("Outcome", "ErrorKind", "Rung"),
     events: ("Risk", "Scope", "Origin", "Source"),
 }

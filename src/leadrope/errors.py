@@ -15,7 +15,7 @@
     │   ├── SpawnFailed
     │   ├── BadProvider         another package's provider cannot be used
     │   ├── GateUnsupported     this agent version cannot hold a tool call
-    │   └── SandboxUnavailable  the walls cannot be built here
+    │   └── SandboxUnavailable  the sandbox cannot be built here
     ├── StoreError              the record of runs cannot be used as it is
     │   ├── StoreFull           the disk is full; free some space
     │   ├── ResultNotStored     a run has ended, and its record is incomplete; carries the result

@@ -38,8 +38,7 @@ _FLAGS = {
     "max_structured_retries": "--structured-retries",
     "credential": "--credential-file",
     "secret_variables": "--secret",
-    "walls": "--sandbox",
-    "sandbox": "--sandbox-settings",
+    "agent_sandbox": "--sandbox-settings",
     "access.folders": "--add-dir",
     "access.secrets": "--secret",
 }

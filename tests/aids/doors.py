@@ -131,7 +131,7 @@ DOORS: tuple[Door, ...] = (
     Door(name="run --fork", args=("run", "go on", "--fork", "{id}"), places=SESSION, has_agent=True),
     Door(name="run --continue", args=("run", "go on", "--continue"), places=SESSION, has_agent=True),
     Door(name="run", args=RUN, places=STARTED),
-    Door(name="run in a sandbox", args=(*RUN, "--walls", "workspace"), places=STARTED),
+    Door(name="run in a sandbox", args=(*RUN, "--sandbox", "workspace"), places=STARTED),
     Door(
         name="run --worktree",
         args=(*RUN, "-w", "--carry"),
@@ -170,7 +170,7 @@ DOORS: tuple[Door, ...] = (
     ),
     Door(
         name="run --add-dir in a sandbox",
-        args=(*RUN, "--walls", "workspace", "--add-dir", "{ws}/given/more"),
+        args=(*RUN, "--sandbox", "workspace", "--add-dir", "{ws}/given/more"),
         places=_ws(*MORE),
     ),
     Door(

@@ -183,8 +183,8 @@ model = "haiku"
         """Two runs, one of them in a worktree; what they leave is exported, and then everything is kept."""
         for words in (("init", "-q", "-b", "main"), ("add", "-A"), ("commit", "-q", "-m", "first")):
             self._machine("git", *words)
-        walls = "workspace" if self.identity == "root for user" else "off"
-        agent = ("--mode", "full", "--walls", walls, "--base-url", self._url, *CLOCKS, "-o", "json")
+        sandbox = "workspace" if self.identity == "root for user" else "off"
+        agent = ("--mode", "full", "--sandbox", sandbox, "--base-url", self._url, *CLOCKS, "-o", "json")
         first = self._told("run", "edit", "--session-id", SESSION, *agent)
         second = self._told("run", "commit", "--session-id", OTHER, "-w", *agent)
         tree = next((self.home / "leadrope" / "worktrees").glob("*/*/made.txt")).parent
@@ -242,7 +242,7 @@ model = "haiku"
             args += ["--base-url", self._url, "--mode", "dontAsk", *CLOCKS]
             if case is not None and _swaps(case):
                 # Of what is exchanged while it works, an agent without a sandbox follows every link itself.
-                args += ["--walls", "workspace"]
+                args += ["--sandbox", "workspace"]
         answer = self._asked(
             args=args,
             has_terminal=door.has_terminal,

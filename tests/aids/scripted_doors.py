@@ -31,7 +31,7 @@ class Doors:
             provider="scripted",
             binary=self._binary,
             base_url=None,
-            walls="off",
+            sandbox="off",
             attempts=1,
             schema_retries=0,
         )

@@ -32,17 +32,17 @@ needs_domain = pytest.mark.skipif(
 needs_bubblewrap = pytest.mark.skipif(
     shutil.which("bwrap") is None and os.environ.get("CI", "").lower() != "true", reason="bubblewrap is not installed"
 )
-WALLS = [pytest.param("workspace", marks=needs_bubblewrap), "off"]
+SANDBOX_LEVELS = [pytest.param("workspace", marks=needs_bubblewrap), "off"]
 
 
 def bash(command: str, **more: Any) -> dict[str, Any]:
     return {"tool": {"name": "Bash", "input": {"command": command, "description": "try", **more}}}
 
 
-def reach(stage: Any, walls: str) -> str:
+def reach(stage: Any, sandbox: str) -> str:
     """The command, with its script in the workspace; without a sandbox the supervisor is in reach too."""
     (stage.ws / "reach.py").write_text(REACH.read_text())
-    supervisor = os.getpid() if walls == "off" else ""
+    supervisor = os.getpid() if sandbox == "off" else ""
     return f"python3 {stage.ws}/reach.py {stage.ws}/out.json {stage.ws}/started {supervisor}"
 
 
@@ -65,42 +65,44 @@ def assert_nothing_came_of_it(stage: Any, played: Any, *, supervisor: bool) -> N
 
 
 @needs_domain
-@pytest.mark.parametrize("walls", WALLS)
-async def test_a_hostile_command_does_not_reach_it(stage: Any, walls: str) -> None:
-    command = reach(stage, walls)
+@pytest.mark.parametrize("sandbox", SANDBOX_LEVELS)
+async def test_a_hostile_command_does_not_reach_it(stage: Any, sandbox: str) -> None:
+    command = reach(stage, sandbox)
     played = await stage.play(
-        [bash(command), {"tool": stage.touch}, {"text": "done"}], approver=only(command), mode="edit", walls=walls
+        [bash(command), {"tool": stage.touch}, {"text": "done"}], approver=only(command), mode="edit", sandbox=sandbox
     )
-    assert_nothing_came_of_it(stage, played, supervisor=walls == "off")
+    assert_nothing_came_of_it(stage, played, supervisor=sandbox == "off")
 
 
 @needs_domain
-@pytest.mark.parametrize("walls", WALLS)
-async def test_nor_does_a_connection(stage: Any, walls: str) -> None:
+@pytest.mark.parametrize("sandbox", SANDBOX_LEVELS)
+async def test_nor_does_a_connection(stage: Any, sandbox: str) -> None:
     server = stage.ws / "server.py"
-    server.write_text(SERVER.format(command=reach(stage, walls)))
+    server.write_text(SERVER.format(command=reach(stage, sandbox)))
     played = await stage.play(
         [{"tool": stage.touch}, {"text": "done"}],
         approver=only(""),
         mode="edit",
-        walls=walls,
+        sandbox=sandbox,
         connections={"evil": McpServer(command="python3", args=(str(server), "two words"))},
     )
-    assert_nothing_came_of_it(stage, played, supervisor=walls == "off")
+    assert_nothing_came_of_it(stage, played, supervisor=sandbox == "off")
     assert [(c.name, c.status) for c in played.one(events.SessionStarted).connections] == [("evil", "connected")]
 
 
 @needs_domain
-@pytest.mark.parametrize("walls", WALLS)
-async def test_nor_does_a_hook_of_a_trusted_repository(stage: Any, walls: str) -> None:
+@pytest.mark.parametrize("sandbox", SANDBOX_LEVELS)
+async def test_nor_does_a_hook_of_a_trusted_repository(stage: Any, sandbox: str) -> None:
     ws: Path = stage.ws.resolve()
     (ws / ".claude").mkdir()
-    hook = {"hooks": [{"type": "command", "command": reach(stage, walls)}]}
+    hook = {"hooks": [{"type": "command", "command": reach(stage, sandbox)}]}
     (ws / ".claude" / "settings.json").write_text(json.dumps({"hooks": {"UserPromptSubmit": [hook]}}))
     home = Path(stage.environ["LEADROPE_HOME"])
     trust.remember(home, trust.look(home, str(ws)))
-    played = await stage.play([{"tool": stage.touch}, {"text": "done"}], approver=only(""), mode="edit", walls=walls)
-    assert_nothing_came_of_it(stage, played, supervisor=walls == "off")
+    played = await stage.play(
+        [{"tool": stage.touch}, {"text": "done"}], approver=only(""), mode="edit", sandbox=sandbox
+    )
+    assert_nothing_came_of_it(stage, played, supervisor=sandbox == "off")
 
 
 SERVER = """
@@ -126,7 +128,10 @@ async def test_nor_one_that_root_has_started_for_another_user(stage: Any) -> Non
     os.chown(stage.ws, NOBODY, NOBODY)
     command = reach(stage, "workspace")
     played = await stage.play(
-        [bash(command), {"tool": stage.touch}, {"text": "done"}], approver=only(command), mode="edit", walls="workspace"
+        [bash(command), {"tool": stage.touch}, {"text": "done"}],
+        approver=only(command),
+        mode="edit",
+        sandbox="workspace",
     )
     assert (stage.ws / "out.json").stat().st_uid == NOBODY
     assert_nothing_came_of_it(stage, played, supervisor=False)

@@ -1,4 +1,4 @@
-"""The sample action of docs/ci.md: its steps, executed as GitHub's runner does, by the real CLI inside real walls."""
+"""The sample action of docs/ci.md: its steps, executed as GitHub's runner does, by the real CLI in a sandbox."""
 
 from __future__ import annotations
 

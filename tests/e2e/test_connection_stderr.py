@@ -23,8 +23,8 @@ NOBODY = 65534
 IN_CI = os.environ.get("CI", "").lower() == "true"
 
 needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None and not IN_CI, reason="bubblewrap is not installed")
-Walls = Literal["workspace", "off"]
-both = pytest.mark.parametrize("walls", [pytest.param("workspace", marks=needs_bubblewrap), "off"])
+SandboxLevel = Literal["workspace", "off"]
+both = pytest.mark.parametrize("sandbox", [pytest.param("workspace", marks=needs_bubblewrap), "off"])
 
 
 WORKS = "exec(open(sys.argv[0] + '.works').read())"
@@ -43,7 +43,9 @@ def python(folder: Path, *lines: str, required: bool = True) -> McpServer:
 
 
 @both
-async def test_the_error_has_the_end_of_stderr_without_secrets_and_control_characters(stage: Any, walls: Walls) -> None:
+async def test_the_error_has_the_end_of_stderr_without_secrets_and_control_characters(
+    stage: Any, sandbox: SandboxLevel
+) -> None:
     server = python(
         stage.ws,
         "print('line', *range(100), sep='\\n', file=sys.stderr)",
@@ -52,7 +54,7 @@ async def test_the_error_has_the_end_of_stderr_without_secrets_and_control_chara
         f"print({SECRET[:8]!r} + '\\x1b[1m' + {SECRET[8:]!r}, file=sys.stderr)",
         "import no_such_module",
     )
-    played = await stage.play([{"text": "hello"}], strict=False, connections={"files": server}, walls=walls)
+    played = await stage.play([{"text": "hello"}], strict=False, connections={"files": server}, sandbox=sandbox)
     error = played.result.error
     assert (played.result.outcome, error.kind, error.connection) == ("failed", "connection_failed", "files")
     assert error.stderr_tail[-1] == "ModuleNotFoundError: No module named 'no_such_module'"
@@ -69,7 +71,7 @@ async def test_the_error_has_the_end_of_stderr_without_secrets_and_control_chara
 async def test_root_that_works_for_another_user_shows_it_too(stage: Any) -> None:
     server = python(stage.ws, "sys.exit(f'no license found for {os.geteuid()}')")
     os.chown(stage.ws, NOBODY, NOBODY)
-    played = await stage.play([{"text": "hello"}], strict=False, connections={"files": server}, walls="workspace")
+    played = await stage.play([{"text": "hello"}], strict=False, connections={"files": server}, sandbox="workspace")
     assert played.result.error.stderr_tail == (f"no license found for {NOBODY}",)
 
 
@@ -83,7 +85,7 @@ async def test_a_connection_that_is_not_required_warns_with_the_end_of_it(stage:
 
 
 @both
-async def test_a_server_that_floods_stderr_works_and_costs_no_memory(stage: Any, walls: Walls) -> None:
+async def test_a_server_that_floods_stderr_works_and_costs_no_memory(stage: Any, sandbox: SandboxLevel) -> None:
     """64 MB, half of it without a newline."""
     server = python(
         stage.ws,
@@ -94,7 +96,7 @@ async def test_a_server_that_floods_stderr_works_and_costs_no_memory(stage: Any,
     Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here
     before = peak_mib()
     played = await stage.play(
-        [{"tool": touch}, {"text": "done"}], approver=lambda _: True, connections={"files": server}, walls=walls
+        [{"tool": touch}, {"text": "done"}], approver=lambda _: True, connections={"files": server}, sandbox=sandbox
     )
     assert played.result.outcome == "succeeded", played.result.error
     assert stage.marker.exists()
@@ -115,7 +117,7 @@ async def test_a_flood_without_an_end_does_not_keep_a_run_from_failing(stage: An
 
 @both
 async def test_the_trace_has_its_lines_while_it_works(
-    stage: Any, walls: Walls, caplog: pytest.LogCaptureFixture
+    stage: Any, sandbox: SandboxLevel, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage.environ["LEADROPE_DEBUG_SPAWN"] = "1"
     server = python(
@@ -126,7 +128,7 @@ async def test_the_trace_has_its_lines_while_it_works(
         WORKS,
     )
     with caplog.at_level(logging.INFO, logger="leadrope.spawn"):
-        played = await stage.play([{"text": "done"}], connections={"files": server}, walls=walls)
+        played = await stage.play([{"text": "done"}], connections={"files": server}, sandbox=sandbox)
     assert played.result.outcome == "succeeded", played.result.error
     told = [record.getMessage().partition(" ")[2] for record in caplog.records if record.name == "leadrope.spawn"]
     prefix = "stderr of connection files: "

@@ -46,8 +46,8 @@ async def decided(stage: Any, *commands: str, **fields: Any) -> list[str]:
     return [found.decision for found in played.of(events.ToolDecided)]
 
 
-@pytest.mark.parametrize("walls", SANDBOX)
-async def test_a_setting_that_the_agent_makes_ends_reading(stage: Any, repository: Path, walls: str) -> None:
+@pytest.mark.parametrize("sandbox", SANDBOX)
+async def test_a_setting_that_the_agent_makes_ends_reading(stage: Any, repository: Path, sandbox: str) -> None:
     """Behind the sandbox the setting is in the agent's copy alone, and git reads that copy."""
     found = await decided(
         stage,
@@ -56,13 +56,13 @@ async def test_a_setting_that_the_agent_makes_ends_reading(stage: Any, repositor
         "git status",
         "git diff",
         approver=lambda asked: "git config" in asked.call.input["command"],
-        walls=walls,
+        sandbox=sandbox,
     )
     assert found == ["allow", "allow", "deny", "deny"]
     assert not (repository / "made").exists()
 
 
-@pytest.mark.parametrize("walls", SANDBOX)
+@pytest.mark.parametrize("sandbox", SANDBOX)
 @pytest.mark.parametrize(
     "settings",
     [
@@ -74,9 +74,9 @@ async def test_a_setting_that_the_agent_makes_ends_reading(stage: Any, repositor
     ids=lambda settings: next(iter(settings)),
 )
 async def test_a_setting_of_the_repository_ends_reading(
-    stage: Any, repository: Path, settings: dict[str, str], walls: str
+    stage: Any, repository: Path, settings: dict[str, str], sandbox: str
 ) -> None:
     configure(repository, settings)
-    found = await decided(stage, "git status", "git log -1", "git diff", "cat a.txt", walls=walls)
+    found = await decided(stage, "git status", "git log -1", "git diff", "cat a.txt", sandbox=sandbox)
     assert found == ["deny", "deny", "deny", "allow"]
     assert not (repository / "made").exists()

@@ -56,10 +56,10 @@ def repository(stage: Any) -> Path:
     return ws
 
 
-@pytest.mark.parametrize("walls", SANDBOX)
+@pytest.mark.parametrize("sandbox", SANDBOX)
 @pytest.mark.parametrize("mode", ["plan", "default", "edit", "dontAsk"])
 async def test_reading_commands_run_in_every_mode_and_only_read(
-    stage: Any, repository: Path, mode: str, walls: str
+    stage: Any, repository: Path, mode: str, sandbox: str
 ) -> None:
     reads = ["cat README.md", "git log --oneline -1", "ls -la | head -3", "grep -rn hello README.md"]
     others = [
@@ -74,7 +74,7 @@ async def test_reading_commands_run_in_every_mode_and_only_read(
     ]
     (repository / "cat").write_text("#!/bin/sh\ntouch made\n")
     (repository / "cat").chmod(0o755)
-    found = await decisions(stage, [bash(line) for line in (*reads, *others)], mode=mode, walls=walls)
+    found = await decisions(stage, [bash(line) for line in (*reads, *others)], mode=mode, sandbox=sandbox)
     assert [decision for decision, _ in found[: len(reads)]] == ["allow"] * len(reads), found
     assert [decision for decision, _ in found[len(reads) :]] == ["deny"] * len(others), found
     assert not (repository / "made").exists()
@@ -87,7 +87,7 @@ async def test_a_reading_git_command_starts_nothing_that_its_settings_name(stage
     (repository / "monitor.sh").chmod(0o755)
     with (repository / ".git" / "config").open("a") as settings:
         settings.write("[core]\n\tfsmonitor = ./monitor.sh\n")
-    found = await decisions(stage, [bash("git status"), bash("cat README.md")], mode="edit", walls="off")
+    found = await decisions(stage, [bash("git status"), bash("cat README.md")], mode="edit", sandbox="off")
     assert [decision for decision, _ in found] == ["deny", "allow"]
     assert not made.exists()
 
@@ -105,7 +105,7 @@ async def test_a_reading_command_does_not_read_what_is_blocked(stage: Any, repos
     played = await stage.play(
         [*calls, {"text": "done", "expect": {"lacks": "the-secret-text"}}],
         mode="plan",
-        walls="off",
+        sandbox="off",
         policy={"blocked_paths": ["secrets/"]},
     )
     assert {found.decision for found in played.of(events.ToolDecided)} == {"deny"}
@@ -208,19 +208,19 @@ async def test_sandboxed_asks_to_leave(stage: Any, repository: Path, listener: t
     assert heard == []
 
 
-@pytest.mark.parametrize("walls", ["off"])
-async def test_sandboxed_is_refused_where_no_sandbox_holds(stage: Any, walls: str) -> None:
+@pytest.mark.parametrize("sandbox", ["off"])
+async def test_sandboxed_is_refused_where_no_sandbox_holds(stage: Any, sandbox: str) -> None:
     with pytest.raises(errors.LeadropeError, match="sandboxed") as refused:
-        await stage.play([], mode="sandboxed", walls=walls)
+        await stage.play([], mode="sandboxed", sandbox=sandbox)
     assert "edit" in str(refused.value.hint)
 
 
-@pytest.mark.parametrize("walls", SANDBOX)
-async def test_a_grant_covers_its_pattern_and_nothing_else(stage: Any, repository: Path, walls: str) -> None:
+@pytest.mark.parametrize("sandbox", SANDBOX)
+async def test_a_grant_covers_its_pattern_and_nothing_else(stage: Any, repository: Path, sandbox: str) -> None:
     (repository / "Makefile").write_text("test:\n\t@echo run >> made\n")
     lines = ["make test", "make test && touch other", "make test > other", "touch other", "rm README.md"]
     found = await decisions(
-        stage, [bash(line) for line in lines], mode="edit", walls=walls, allow=("Bash(make test *)", "Bash(rm *)")
+        stage, [bash(line) for line in lines], mode="edit", sandbox=sandbox, allow=("Bash(make test *)", "Bash(rm *)")
     )
     assert [decision for decision, _ in found] == ["allow", "deny", "deny", "deny", "deny"]
     assert (repository / "made").read_text() == "run\n"
@@ -238,7 +238,7 @@ async def test_a_pattern_in_tools_grants_a_program_that_is_not_known_here(stage:
         stage,
         [bash("mytool test"), bash("mytool deploy")],
         mode="default",
-        walls="off",
+        sandbox="off",
         tools=("Bash(mytool test)",),
     )
     assert [decision for decision, _ in found] == ["allow", "deny"]
@@ -259,7 +259,7 @@ async def test_the_web_is_open_but_for_this_machine_and_its_network(
         "file:///etc/passwd",
     ]
     calls = [{"tool": {"name": "WebFetch", "input": {"url": url, "prompt": "read"}}} for url in urls]
-    found = await decisions(stage, calls, mode=mode, walls="off")
+    found = await decisions(stage, calls, mode=mode, sandbox="off")
     assert [decision for decision, _ in found] == ["deny"] * len(urls)
     assert {rule for _, rule in found} == {"web"}
     assert heard == []
@@ -274,7 +274,7 @@ async def test_an_address_or_a_search_with_a_known_secret_is_denied(stage: Any) 
     ]
     calls = [{"tool": {"name": name, "input": input_}} for name, input_ in inputs]
     played = await stage.play(
-        [*calls, {"text": "done"}], mode="full", walls="off", variables={"A": secret}, secret_variables=("A",)
+        [*calls, {"text": "done"}], mode="full", sandbox="off", variables={"A": secret}, secret_variables=("A",)
     )
     found = played.of(events.ToolDecided)
     assert [(decided.decision, decided.rule) for decided in found] == [("deny", "web")] * 2
@@ -316,9 +316,9 @@ async def test_sandboxed_fetches_a_public_page_while_commands_have_to_ask(claude
     assert (tmp_path / "ws" / "second").read_text() == "ok"
 
 
-@pytest.mark.parametrize("walls", SANDBOX)
+@pytest.mark.parametrize("sandbox", SANDBOX)
 async def test_a_version_is_a_read_unless_a_file_of_the_project_chooses_the_program(
-    stage: Any, repository: Path, tmp_path: Path, walls: str
+    stage: Any, repository: Path, tmp_path: Path, sandbox: str
 ) -> None:
     """The programs start what the project names, as those of rustup and asdf do."""
     shim = '#!/bin/sh\nif [ -x ./evil ]; then ./evil; else echo "$0 1.0"; fi\n'
@@ -336,9 +336,9 @@ async def test_a_version_is_a_read_unless_a_file_of_the_project_chooses_the_prog
     for place in (repository, repository / "pinned"):
         (place / "evil").write_text(f"#!/bin/sh\ntouch {repository}/made\n")
     (repository / "pinned" / "evil").chmod(0o755)
-    found = await decisions(stage, [*reads, *others], mode="plan", walls=walls)
+    found = await decisions(stage, [*reads, *others], mode="plan", sandbox=sandbox)
     assert [decision for decision, _ in found] == ["allow"] * len(reads) + ["deny"] * len(others), found
     (repository / "evil").chmod(0o755)
     (repository / "rust-toolchain").write_text("../evil\n")
-    assert [decision for decision, _ in await decisions(stage, [reads[0]], mode="plan", walls=walls)] == ["deny"]
+    assert [decision for decision, _ in await decisions(stage, [reads[0]], mode="plan", sandbox=sandbox)] == ["deny"]
     assert not (repository / "made").exists()

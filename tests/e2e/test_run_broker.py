@@ -219,8 +219,8 @@ async def test_the_credential_is_nowhere_near_the_agent(
     caplog.set_level(logging.DEBUG)
     stage.environ["LEADROPE_DEBUG_SPAWN"] = "1"
     look = LOOK.replace("SUPERVISOR", str(os.getpid())).replace("WORD", REAL[:-3] + "[d]ef")
-    # Walls would hide the processes above the shell, which are looked at here.
-    seen = await play(stage, [bash(f": {marker}; {look}"), {"text": "looked"}], kind=kind, walls="off")
+    # SandboxLevel would hide the processes above the shell, which are looked at here.
+    seen = await play(stage, [bash(f": {marker}; {look}"), {"text": "looked"}], kind=kind, sandbox="off")
     assert seen.result.text == "looked"
     environ = (stage.ws / "environ.txt").read_text(errors="replace")
     cmdline = (stage.ws / "cmdline.txt").read_text(errors="replace")

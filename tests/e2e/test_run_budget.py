@@ -83,7 +83,7 @@ async def show_environments(stage: Any, **fields: Any) -> tuple[Any, str]:
     """Without a sandbox, which would hide them; the agent itself gives no token to its commands."""
     (stage.ws / "show.sh").write_text(environments_above(os.getpid()))
     show = {"name": "Bash", "input": {"command": "bash show.sh > environments", "description": "show"}}
-    played = await stage.play([{"tool": show}, {"text": "ok"}], approver=lambda _: True, walls="off", **fields)
+    played = await stage.play([{"tool": show}, {"text": "ok"}], approver=lambda _: True, sandbox="off", **fields)
     return played, (stage.ws / "environments").read_text()
 
 

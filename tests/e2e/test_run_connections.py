@@ -98,7 +98,7 @@ async def test_a_tool_of_a_server_can_be_granted_by_its_name(stage: Any) -> None
 
 
 async def test_a_server_in_a_hidden_home_works_with_what_it_loads_and_what_it_is_told(stage: Any) -> None:
-    """Its own folder, and a file that an argument names; the rest of the home stays hidden behind the walls."""
+    """Its own folder, and a file that an argument names; the rest of the home stays hidden by the sandbox."""
     folder = stage.home / "servers" / "files"
     folder.mkdir(parents=True)
     (folder / "words.py").write_text(Path(SERVER).read_text())
@@ -130,9 +130,9 @@ async def test_a_server_in_a_hidden_home_works_with_what_it_loads_and_what_it_is
         },
     )
     assert stage.marker.exists()
-    assert played.one(events.SessionStarted).walls == "workspace"
+    assert played.one(events.SessionStarted).sandbox == "workspace"
     assert str(settings) in played.of(events.ToolCompleted)[1].text
-    assert [n.message for n in played.of(events.Notice) if n.code == "hidden_by_walls"] == [
+    assert [n.message for n in played.of(events.Notice) if n.code == "hidden_by_sandbox"] == [
         f"{secret} is named in the settings, and hidden from agents"
     ]
 

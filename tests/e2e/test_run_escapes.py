@@ -19,7 +19,7 @@ from leadrope.runtime.gate.approvers import Answer
 needs_bubblewrap = pytest.mark.skipif(
     shutil.which("bwrap") is None and os.environ.get("CI", "").lower() != "true", reason="bubblewrap is not installed"
 )
-WALLS = [pytest.param("workspace", marks=needs_bubblewrap), "off"]
+SANDBOX_LEVELS = [pytest.param("workspace", marks=needs_bubblewrap), "off"]
 SECRET = "TOPSECRET"
 
 
@@ -97,15 +97,15 @@ HELD_BY_NAME = ("deleting find", "deleting by exec", "clean", "base folder", "li
 """Also in a sandbox these are asked for: the line says that it deletes."""
 
 
-@pytest.mark.parametrize("walls", WALLS)
-async def test_no_line_deletes_what_nobody_approved(stage: Any, repository: Path, walls: str) -> None:
+@pytest.mark.parametrize("sandbox", SANDBOX_LEVELS)
+async def test_no_line_deletes_what_nobody_approved(stage: Any, repository: Path, sandbox: str) -> None:
     victims = {name: make(repository / f"victim-{place}") for place, name in enumerate(READER)}
     lines = [bash(f"cd {repository}; {line.replace('V', victims[name].name)}") for name, line in READER.items()]
-    played = await stage.play([*lines, {"text": "done"}], mode="full", walls=walls, strict=False)
+    played = await stage.play([*lines, {"text": "done"}], mode="full", sandbox=sandbox, strict=False)
     assert played.result.outcome in ("succeeded", "denied")
     decided = dict(zip(READER, [d.decision for d in played.of(events.ToolDecided)], strict=True))
     gone = [name for name, victim in victims.items() if not victim.exists()]
-    if walls == "off":
+    if sandbox == "off":
         assert gone == []
         assert set(decided.values()) == {"deny"}
     else:
@@ -143,9 +143,9 @@ SPELLINGS = [
 ]
 
 
-@pytest.mark.parametrize("walls", WALLS)
+@pytest.mark.parametrize("sandbox", SANDBOX_LEVELS)
 @pytest.mark.parametrize("mode", ["full", "plan"])
-async def test_a_blocked_path_is_not_read(stage: Any, repository: Path, mode: str, walls: str) -> None:
+async def test_a_blocked_path_is_not_read(stage: Any, repository: Path, mode: str, sandbox: str) -> None:
     ws = str(repository)
     searches = [
         {"tool": {"name": "Grep", "input": {"pattern": "TOP", "output_mode": "content"}}},
@@ -161,7 +161,7 @@ async def test_a_blocked_path_is_not_read(stage: Any, repository: Path, mode: st
     played = await stage.play(
         [*searches, *lines, {"text": "done"}],
         mode=mode,
-        walls=walls,
+        sandbox=sandbox,
         strict=False,
         policy={"blocked_paths": ["config/prod/"]},
     )
@@ -200,11 +200,11 @@ WRITES = [
 ]
 
 
-@pytest.mark.parametrize("walls", WALLS)
-async def test_a_protected_path_is_not_written_from_any_folder(stage: Any, repository: Path, walls: str) -> None:
+@pytest.mark.parametrize("sandbox", SANDBOX_LEVELS)
+async def test_a_protected_path_is_not_written_from_any_folder(stage: Any, repository: Path, sandbox: str) -> None:
     hooks = names_in(repository / ".git" / "hooks")
     lines = [bash(line.replace("WS", str(repository))) for line in WRITES]
-    played = await stage.play([*lines, {"text": "done"}], mode="full", walls=walls, strict=False)
+    played = await stage.play([*lines, {"text": "done"}], mode="full", sandbox=sandbox, strict=False)
     assert played.result.outcome in ("succeeded", "denied")
     decided = [d.decision for d in played.of(events.ToolDecided)]
     assert len(decided) == len(lines)
@@ -257,11 +257,11 @@ PLANTED = [
 ]
 
 
-@pytest.mark.parametrize("walls", WALLS)
-async def test_what_the_users_programs_would_run_later_is_not_written(stage: Any, walls: str) -> None:
+@pytest.mark.parametrize("sandbox", SANDBOX_LEVELS)
+async def test_what_the_users_programs_would_run_later_is_not_written(stage: Any, sandbox: str) -> None:
     calls = [write(stage.ws / path) for path in PLANTED]
     played = await stage.play(
-        [*calls, write(stage.ws / "src" / "a.py"), {"text": "done"}], mode="edit", walls=walls, strict=False
+        [*calls, write(stage.ws / "src" / "a.py"), {"text": "done"}], mode="edit", sandbox=sandbox, strict=False
     )
     assert [d.decision for d in played.of(events.ToolDecided)] == ["deny"] * len(PLANTED) + ["allow"]
     assert [path for path in PLANTED if (stage.ws / path).exists()] == []

@@ -108,9 +108,9 @@ async def test_handing_a_function_in_grants_nothing(stage: Any, mode: str) -> No
 
 async def test_the_mode_a_person_and_the_list_decide_as_for_every_tool(stage: Any) -> None:
     calls = Calls()
-    await play(stage, [call("add", a=1)], calls.functions(), mode="full", walls="off")
+    await play(stage, [call("add", a=1)], calls.functions(), mode="full", sandbox="off")
     assert calls.seen == [(1, 1, False)]
-    await play(stage, [call("add", a=2)], calls.functions(), disallowed_tools=("add",), mode="full", walls="off")
+    await play(stage, [call("add", a=2)], calls.functions(), disallowed_tools=("add",), mode="full", sandbox="off")
     assert calls.seen == [(1, 1, False)]
 
     def edit(asked: events.ApprovalRequested) -> leadrope.Answer:

@@ -13,7 +13,7 @@ async def test_a_planted_pointer_is_put_aside(stage: Any) -> None:
     await asyncio.to_thread(subprocess.run, ["git", "init", "-q", str(stage.ws)], check=True)
     pointer = stage.ws / ".git" / "commondir"
     plant = {"name": "Bash", "input": {"command": f"echo ../evil > {pointer}", "description": "plant"}}
-    played = await stage.play([{"tool": plant}, {"text": "Done."}], walls="workspace", approver=lambda _: True)
+    played = await stage.play([{"tool": plant}, {"text": "Done."}], sandbox="workspace", approver=lambda _: True)
     assert played.result.outcome == "succeeded", played.result
     assert "git_planted" in [notice.code for notice in played.of(events.Notice)]
     assert not pointer.exists()
@@ -64,7 +64,7 @@ async def test_settings_for_work_stay_and_those_that_start_programs_do_not(stage
             {"tool": {"name": "Bash", "input": {"command": "touch look", "description": "look"}}},
             {"text": "Done."},
         ],
-        walls="workspace",
+        sandbox="workspace",
         approver=at_work,
         policy={"require_approval": True},
     )

@@ -101,7 +101,7 @@ async def test_a_blocked_path_cannot_be_read_in_any_spelling(stage: Any, command
         [bash(f"bash {hidden} > {out} 2>&1; echo ended >> {out}"), {"text": "done"}],
         approver=lambda _: True,
         mode="full",
-        walls="workspace",
+        sandbox="workspace",
         policy={"blocked_paths": ["config/prod/", "**/prod.key"]},
     )
     assert played.result.outcome == "succeeded"
@@ -135,7 +135,7 @@ async def test_a_rule_holds_for_a_folder_that_was_added_as_a_whole(
     played = await stage.play(
         [bash(f"python3 {script} > {out}"), {"text": "done"}],
         mode="full",
-        walls="workspace",
+        sandbox="workspace",
         extra_dirs=[str(note.parent)],
         policy={rule: [f"{tmp_path}/shared/{given}"]},
     )
@@ -159,7 +159,7 @@ async def test_an_approved_edit_is_made_in_a_workspace_that_is_protected_as_a_wh
         [write(new, "approved\n"), bash(f"python3 -c \"open('{other}', 'w')\""), {"text": "done"}],
         approver=approve,
         mode="full",
-        walls="workspace",
+        sandbox="workspace",
         policy={"protected_paths": [f"{stage.ws.parent}/"]},
     )
     assert played.result.outcome == "succeeded"
@@ -251,7 +251,7 @@ async def test_a_missing_program_that_git_would_run_is_put_aside_when_the_agent_
 
 async def test_mode_sandboxed_is_refused_where_there_is_no_sandbox(stage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(errors.BadValue, match="mode sandboxed") as refused:
-        await stage.play([], mode="sandboxed", walls="off")
+        await stage.play([], mode="sandboxed", sandbox="off")
     assert 'mode="edit"' in str(refused.value.hint)
     monkeypatch.setattr(
         availability,
@@ -275,13 +275,13 @@ async def test_mode_sandboxed_has_no_network_but_the_model_s(stage: Any) -> None
     played = await stage.play([bash(command), {"text": "done"}], mode="sandboxed", approver=lambda _: True)
     assert played.result.outcome == "succeeded"
     assert out.read_text().splitlines()[1:] == ["ended"]
-    assert played.one(events.SessionStarted).walls == "workspace"
+    assert played.one(events.SessionStarted).sandbox == "workspace"
 
 
 async def test_a_layer_that_allows_mode_sandboxed_at_the_most_holds_a_run_in_mode_full_to_it(stage: Any) -> None:
     capped = {"permission_mode": "sandboxed"}
     with pytest.raises(errors.BadValue, match="mode sandboxed"):
-        await stage.play([], mode="full", walls="off", policy=capped)
+        await stage.play([], mode="full", sandbox="off", policy=capped)
     outside = stage.home / "outside"
     command = bash("cat /proc/net/route > out.txt")
     played = await stage.play([command, write(outside, "x"), {"text": "done"}], mode="full", policy=capped)
@@ -298,7 +298,7 @@ async def test_a_command_that_would_leave_the_agents_sandbox_is_asked_for(stage:
     played = await stage.play(
         [bash(f"touch {outside}", dangerouslyDisableSandbox=True), {"text": "done"}],
         mode="full",
-        sandbox={"enabled": True},
+        agent_sandbox={"enabled": True},
     )
     decided = played.of(events.ToolDecided)[0]
     assert (decided.decision, decided.rule) == ("deny", "agent_sandbox")
@@ -310,7 +310,7 @@ async def test_a_command_in_the_agents_sandbox_cannot_leave_it_though_it_was_app
     played = await stage.play(
         [bash(f"touch {outside}; touch {stage.marker}", dangerouslyDisableSandbox=True), {"text": "done"}],
         approver=lambda _: True,
-        sandbox={"enabled": True},
+        agent_sandbox={"enabled": True},
     )
     assert played.result.outcome == "succeeded"
     assert stage.marker.exists()
@@ -322,7 +322,7 @@ async def test_commands_in_the_agents_sandbox_need_no_question_where_its_user_sa
     played = await stage.play(
         [bash(f"touch {stage.marker}"), bash(f"rm {victim}"), bash(f"cp {victim} {copy}"), {"text": "done"}],
         mode="default",
-        sandbox={"enabled": True, "autoAllowBashIfSandboxed": True},
+        agent_sandbox={"enabled": True, "autoAllowBashIfSandboxed": True},
         policy={"blocked_commands": ["cp"]},
     )
     assert stage.marker.exists()

@@ -69,7 +69,7 @@ def traps(stage: Any) -> str:
 async def test_the_second_start_writes_through_no_planted_link(site: Any) -> None:
     (site.ws / "CLAUDE.md").write_text(LONG)
     script = [bash(traps(site)), bash(f"cp $(dirname $(dirname $TMPDIR))/launch-*/* {site.ws}/"), {"text": "done"}]
-    played = await site.play(script, mode="full", approver=lambda _: True, walls="workspace", attempts=2)
+    played = await site.play(script, mode="full", approver=lambda _: True, sandbox="workspace", attempts=2)
     assert played.result.outcome == "succeeded", played.result
     assert len(played.of(events.SessionStarted)) == 2
     seen = (site.ws / "seen").read_text()
@@ -90,7 +90,7 @@ async def test_the_second_start_mounts_nothing_in_the_place_of_a_socket(site: An
 async def planted(site: Any, command: str) -> str:
     """A session whose agent has run the command; its id."""
     script = [bash(command), {"text": "planted"}]
-    played = await site.play(script, mode="full", approver=lambda _: True, walls="workspace", strict=False)
+    played = await site.play(script, mode="full", approver=lambda _: True, sandbox="workspace", strict=False)
     session = played.result.session_id
     assert session is not None
     return str(session)
@@ -107,7 +107,7 @@ async def test_a_fork_does_not_get_what_links_lead_to(site: Any) -> None:
         [bash(look), {"text": "done"}],
         mode="full",
         approver=lambda _: True,
-        walls="workspace",
+        sandbox="workspace",
         resume=session,
         fork=True,
     )
@@ -149,7 +149,7 @@ async def test_a_pipe_in_the_place_of_a_transcript_does_not_hold_a_resume(site: 
     kill -9 $PPID"""
     session = await planted(site, command)
     async with asyncio.timeout(120):
-        played = await site.play([{"text": "again"}], prompt="go on", resume=session, walls="workspace")
+        played = await site.play([{"text": "again"}], prompt="go on", resume=session, sandbox="workspace")
     assert (played.result.outcome, played.result.text) == ("succeeded", "again"), played.result
     assert "session_rebuilt" in [notice.code for notice in played.of(events.Notice)]
     if not ROOT:
@@ -201,7 +201,7 @@ async def test_the_next_sandbox_shows_nothing_that_links_lead_to(site: Any) -> N
     environ["PATH"] = f"{site.ws}/.venv/bin:{environ['PATH']}"
     async with asyncio.timeout(120):
         played = await site.play(
-            [bash(look), {"text": "done"}], mode="full", approver=lambda _: True, walls="workspace"
+            [bash(look), {"text": "done"}], mode="full", approver=lambda _: True, sandbox="workspace"
         )
     assert played.result.outcome == "succeeded", played.result
     assert [line for line in (site.ws / "got").read_text().splitlines() if line != "evil"] == ["looked"]

@@ -167,7 +167,7 @@ def outcome(played: Any) -> str:
 @needs_compiler
 async def test_no_line_runs_code_of_the_workspace_unasked(stage: Any) -> None:
     trap = Trap(stage)
-    decided = await play(stage, trap, walls="off")
+    decided = await play(stage, trap, sandbox="off")
     assert trap.gone(0) == trap.gone(1) == set()
     assert {name for name, one in decided.items() if one.decision != "deny"} == set()
     assert {one.by for one in decided.values()} == {"nobody"}
@@ -178,7 +178,7 @@ async def test_no_line_runs_code_of_the_workspace_unasked(stage: Any) -> None:
 async def test_in_a_sandbox_nothing_outside_is_reached(stage: Any) -> None:
     """What a program may do there is what its sandbox allows; what changes the meaning of a name is denied."""
     trap = Trap(stage)
-    decided = await play(stage, trap, walls="workspace")
+    decided = await play(stage, trap, sandbox="workspace")
     assert trap.gone(1) == set()
     assert trap.gone(0) <= BOXED
     assert {name for name, one in decided.items() if one.decision == "allow"} == BOXED
@@ -188,7 +188,7 @@ async def test_in_a_sandbox_nothing_outside_is_reached(stage: Any) -> None:
 async def test_each_of_these_lines_does_delete_both_files_once_it_is_approved(stage: Any) -> None:
     """Without this the tests above would also pass with lines that do nothing."""
     trap = Trap(stage)
-    decided = await play(stage, trap, walls="off", approver=lambda _: True)
+    decided = await play(stage, trap, sandbox="off", approver=lambda _: True)
     assert {one.decision for one in decided.values()} == {"allow"}
     assert trap.gone(0) == trap.gone(1) == set(LINES)
 
@@ -212,9 +212,9 @@ def workflows(ws: Path) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize(
-    ("walls", "approved"), [pytest.param("workspace", False, marks=needs_bubblewrap), ("off", False), ("off", True)]
+    ("sandbox", "approved"), [pytest.param("workspace", False, marks=needs_bubblewrap), ("off", False), ("off", True)]
 )
-async def test_no_option_of_curl_writes_a_protected_file(stage: Any, walls: str, approved: bool) -> None:
+async def test_no_option_of_curl_writes_a_protected_file(stage: Any, sandbox: str, approved: bool) -> None:
     """Approved, every one of them writes: the lines do what they say."""
     ws: Path = stage.ws
     files = workflows(ws)
@@ -226,7 +226,7 @@ async def test_no_option_of_curl_writes_a_protected_file(stage: Any, walls: str,
     played = await stage.play(
         [*lines, {"text": "done"}],
         mode="full",
-        walls=walls,
+        sandbox=sandbox,
         strict=False,
         approver=(lambda _: True) if approved else None,
     )
@@ -238,4 +238,4 @@ async def test_no_option_of_curl_writes_a_protected_file(stage: Any, walls: str,
         assert written == set(CURL)
     else:
         assert written == set()
-        assert walls == "workspace" or set(decided.values()) == {"deny"}
+        assert sandbox == "workspace" or set(decided.values()) == {"deny"}

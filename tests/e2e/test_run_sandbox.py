@@ -1,4 +1,4 @@
-"""The real CLI inside of the walls: its tools work, its commands cannot get out, and it ends as cleanly as outside."""
+"""The real CLI inside the sandbox: its tools work, its commands cannot get out, and it ends as cleanly as outside."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ pytestmark = pytest.mark.skipif(
     shutil.which("bwrap") is None and os.environ.get("CI", "").lower() != "true", reason="bubblewrap is not installed"
 )
 
-Walls = Callable[..., None]
+BuildSandbox = Callable[..., None]
 start = processes.start
 
 
 @pytest.fixture
-def walls(stage: Any, monkeypatch: pytest.MonkeyPatch) -> Walls:
+def build_sandbox(stage: Any, monkeypatch: pytest.MonkeyPatch) -> BuildSandbox:
     """From the call on, every agent of this test is started in a box that is made here: no request can ask for one way
     to the model and not for the other.
     """
@@ -60,7 +60,7 @@ def walls(stage: Any, monkeypatch: pytest.MonkeyPatch) -> Walls:
 
 
 def yes(asked: events.ApprovalRequested) -> bool:
-    """The walls are tried here, so nothing is stopped before it reaches them."""
+    """The sandbox is tried here, so nothing is stopped before it reaches them."""
     return True
 
 
@@ -79,7 +79,7 @@ async def test_the_tools_work_inside(stage: Any) -> None:
         ),
         {"text": "done"},
     ]
-    played = await stage.play(script, mode="full", approver=yes, walls="workspace")
+    played = await stage.play(script, mode="full", approver=yes, sandbox="workspace")
     assert played.result.outcome == "succeeded", played.result
     assert not any(done.is_error for done in played.of(events.ToolCompleted)), played.of(events.ToolCompleted)
     assert (stage.ws / "n").read_text() == "42\n"
@@ -101,7 +101,7 @@ async def test_its_commands_cannot_get_out(stage: Any, tmp_path: Path) -> None:
     exit 1
     """
     played = await stage.play(
-        [bash(attempts), {"text": "it did not work"}], mode="full", approver=yes, walls="workspace"
+        [bash(attempts), {"text": "it did not work"}], mode="full", approver=yes, sandbox="workspace"
     )
     assert played.one(events.ToolCompleted).is_error
     assert (stage.ws / "got").read_text() == ""
@@ -113,7 +113,7 @@ async def test_its_commands_cannot_get_out(stage: Any, tmp_path: Path) -> None:
 async def test_an_edit_outside_fails_even_when_the_gate_has_allowed_it(stage: Any, tmp_path: Path) -> None:
     target = tmp_path / "outside.txt"
     write = {"tool": {"name": "Write", "input": {"file_path": str(target), "content": "x"}}}
-    played = await stage.play([write, {"text": "well"}], mode="full", walls="workspace")
+    played = await stage.play([write, {"text": "well"}], mode="full", sandbox="workspace")
     decided = played.one(events.ToolDecided)
     assert (decided.decision, decided.rule) == ("allow", "mode:full"), "nobody was asked"
     assert played.one(events.ToolCompleted).is_error
@@ -128,7 +128,7 @@ async def test_a_stopped_run_ends_cleanly_with_143(stage: Any, marker: str, surv
         [bash(command), {"text": "stopped", "optional": True}],
         mode="full",
         approver=yes,
-        walls="workspace",
+        sandbox="workspace",
         limits=Limits(stop_s=10),
     ) as (run, _):
         async for item in run:
@@ -147,7 +147,7 @@ async def test_a_stopped_run_ends_cleanly_with_143(stage: Any, marker: str, surv
 
 async def test_what_a_command_left_in_the_box_is_counted(stage: Any, marker: str, survivors: Any) -> None:
     command = f"( setsid bash -c 'exec -a {marker} sleep 1000' > /dev/null 2>&1 & ) ; echo started"
-    played = await stage.play([bash(command), {"text": "done"}], mode="full", approver=yes, walls="workspace")
+    played = await stage.play([bash(command), {"text": "done"}], mode="full", approver=yes, sandbox="workspace")
     assert survivors() == {}
     assert played.result.outcome == "succeeded"
     assert played.result.leftovers_killed == 1
@@ -157,7 +157,7 @@ async def test_what_a_command_left_in_the_box_is_counted(stage: Any, marker: str
 async def test_root_runs_the_agent_as_the_owner_of_the_workspace(stage: Any) -> None:
     os.chown(stage.ws, NOBODY, NOBODY)
     played = await stage.play(
-        [bash(f"id -u > {stage.ws}/who"), {"text": "done"}], mode="full", approver=yes, walls="workspace"
+        [bash(f"id -u > {stage.ws}/who"), {"text": "done"}], mode="full", approver=yes, sandbox="workspace"
     )
     assert played.result.outcome == "succeeded", played.result
     assert (stage.ws / "who").read_text() == f"{NOBODY}\n"
@@ -188,7 +188,7 @@ async def bridge(path: Path, port: int) -> AsyncIterator[str]:
 
 @pytest.mark.parametrize("way", ["unix socket", "forwarded port"])
 async def test_model_only_reaches_the_model_and_nothing_else(
-    stage: Any, walls: Walls, way: str, tmp_path: Path
+    stage: Any, build_sandbox: BuildSandbox, way: str, tmp_path: Path
 ) -> None:
     """Through the CLI's own support of unix sockets, and through socat where a version has none."""
     async with ModelServer([], strict=False) as other:
@@ -206,7 +206,7 @@ async def test_model_only_reaches_the_model_and_nothing_else(
                 inside["ANTHROPIC_UNIX_SOCKET"] = MODEL_SOCKET
             else:
                 forwards = (Forward(port=MODEL_PORT, socket=MODEL_SOCKET),)
-            walls(inside, network="model-only", sockets=(Socket(outside=path),), forwards=forwards)
+            build_sandbox(inside, network="model-only", sockets=(Socket(outside=path),), forwards=forwards)
             async with open_run(stage.request(model, mode="full"), approver=yes, environ=stage.environ) as run:
                 result = await run.result()
     assert result.outcome == "succeeded", result

@@ -25,7 +25,7 @@ OWN = {
     "ANTHROPIC_BASE_URL",
     "ANTHROPIC_API_KEY",
     "GREETING",
-    # Behind walls: the signing keys are hidden.
+    # In a sandbox: the signing keys are hidden.
     "GIT_CONFIG_COUNT",
     *(f"GIT_CONFIG_{part}_{number}" for part in ("KEY", "VALUE") for number in (0, 1)),
 }

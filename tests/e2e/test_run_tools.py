@@ -134,7 +134,7 @@ async def test_a_call_that_the_agent_checks_again_is_answered_from_the_first_dec
             {"text": "done"},
         ],
         approver=lambda _: True,
-        walls="off",  # behind them a repository's hooks are read-only, whoever says yes
+        sandbox="off",  # behind them a repository's hooks are read-only, whoever says yes
     )
     assert not target.exists()
     assert hook.exists()

@@ -59,14 +59,14 @@ async def test_an_agent_gives_itself_no_hooks(stage: Any, trusted: Path) -> None
 
 
 async def test_the_next_attempt_of_the_same_run_looks_again(stage: Any, trusted: Path) -> None:
-    """Without walls the agent has changed the script of a hook; what starts after that does not run it."""
+    """Without a sandbox the agent has changed the script of a hook; what starts after that does not run it."""
     script = [
         bash("echo 'touch planted.mark' > scripts/hook.sh"),
         {"error": {"status": 500}},
         {"text": "done"},
     ]
     played = await stage.play(
-        script, attempts=3, approver=lambda _: True, walls="off", limits=Limits(idle_s=60), strict=False
+        script, attempts=3, approver=lambda _: True, sandbox="off", limits=Limits(idle_s=60), strict=False
     )
     assert (played.result.outcome, played.result.attempts) == ("succeeded", 2)
     assert (trusted / "trusted.mark").exists()

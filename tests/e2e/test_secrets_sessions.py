@@ -84,9 +84,9 @@ async def test_an_agent_in_its_sandbox_sees_neither_the_key_nor_the_digests(stag
     )
     look = {"name": "Bash", "input": {"command": command, "description": "look"}}
     played = await stage.play(
-        [{"tool": look}, {"text": f"It is {FIRST}."}], approver=lambda _: True, walls="workspace", **secret(FIRST)
+        [{"tool": look}, {"text": f"It is {FIRST}."}], approver=lambda _: True, sandbox="workspace", **secret(FIRST)
     )
-    assert played.one(events.SessionStarted).walls == "workspace"
+    assert played.one(events.SessionStarted).sandbox == "workspace"
     shown = played.one(events.ToolCompleted).text
     assert shown.count("unreadable") == 2
     assert '"digest"' not in shown

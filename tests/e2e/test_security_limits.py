@@ -32,12 +32,12 @@ def bash(command: str) -> dict[str, Any]:
     return {"tool": {"name": "Bash", "input": {"command": command, "description": "try"}}}
 
 
-@pytest.mark.parametrize("walls", SANDBOX)
-async def test_a_program_does_more_than_its_line_says(stage: Any, walls: str) -> None:
+@pytest.mark.parametrize("sandbox", SANDBOX)
+async def test_a_program_does_more_than_its_line_says(stage: Any, sandbox: str) -> None:
     for name in ("first", "second"):
         (stage.ws / name).write_text("x")
     (stage.ws / "Makefile").write_text("clean:\n\t@rm first\n")
-    played = await stage.play([bash("make clean"), bash("rm second"), {"text": "done"}], mode="full", walls=walls)
+    played = await stage.play([bash("make clean"), bash("rm second"), {"text": "done"}], mode="full", sandbox=sandbox)
     assert [found.decision for found in played.of(events.ToolDecided)] == ["allow", "deny"]
     assert not (stage.ws / "first").exists()
     assert (stage.ws / "second").exists()
@@ -57,7 +57,7 @@ async def test_what_was_committed_of_a_blocked_path_is_in_gits_objects(stage: An
     commit(stage.ws)
     lines = ["cat keys/one", "git show HEAD:keys/one", "git log -p > out.txt"]
     played = await stage.play(
-        [*map(bash, lines), {"text": "done"}], mode="full", walls="workspace", policy={"blocked_paths": ["keys/"]}
+        [*map(bash, lines), {"text": "done"}], mode="full", sandbox="workspace", policy={"blocked_paths": ["keys/"]}
     )
     assert [found.decision for found in played.of(events.ToolDecided)] == ["deny", "deny", "allow"]
     assert "TOPSECRET" in (stage.ws / "out.txt").read_text()
@@ -104,7 +104,7 @@ async def test_what_leaves_the_sandbox_needs_a_network_and_credentials_that_were
         (stage.home / name).write_text("a key")
     (stage.ws / "release.py").write_text(LEAVE.format(port=port))
     played = await stage.play([bash("python3 release.py"), {"text": "done"}], mode="full", variables=given, **network)
-    assert played.one(events.SessionStarted).walls == "workspace", "as every run has it"
+    assert played.one(events.SessionStarted).sandbox == "workspace", "as every run has it"
     found = json.loads((stage.ws / "out.json").read_text())
     assert found == {"keys": [], "token": given.get("DEPLOY_TOKEN", ""), "reached": not network}
     assert heard == ([] if network else [b"released"])
@@ -126,7 +126,7 @@ async def test_without_a_sandbox_a_command_has_the_users_rights(stage: Any, mode
         played = await stage.play(
             [bash("make look"), {"text": "done"}],
             mode=mode,
-            walls="off",
+            sandbox="off",
             approver=(lambda _: True) if mode == "default" else None,
             credential=Secret(token),
         )
@@ -149,7 +149,7 @@ def test_a_secret_is_found_as_it_is_and_not_encoded(stage: Any) -> None:
         '\t@printf %s "$$DEPLOY_TOKEN" | od -An -v -tx1 | tr -d " \\n"; echo\n'
         '\t@printf "%.9s then " "$$DEPLOY_TOKEN"; printf %s "$$DEPLOY_TOKEN" | cut -c10-\n'
     )
-    words = ["run", "look", "--mode", "full", "--walls", "off", "--secret", "DEPLOY_TOKEN", "-o", "stream-json"]
+    words = ["run", "look", "--mode", "full", "--sandbox", "off", "--secret", "DEPLOY_TOKEN", "-o", "stream-json"]
     with ModelServer.in_thread([bash("make show"), {"text": "done"}]) as model:
         config = stage.home / ".config" / "leadrope" / "config.toml"
         config.parent.mkdir(parents=True)
@@ -182,7 +182,7 @@ def leadrope(stage: Any, *words: str) -> str:
 async def test_the_agents_own_transcript_is_not_redacted(stage: Any) -> None:
     played = await stage.play(
         [bash('printf %s "$DEPLOY_TOKEN"'), {"text": "done"}],
-        walls="off",
+        sandbox="off",
         approver=lambda _: True,
         variables={"DEPLOY_TOKEN": TOKEN},
     )
@@ -212,7 +212,7 @@ async def test_where_commands_are_not_kept_apart_that_is_told_and_the_input_is_a
     played = await stage.play(
         [bash("bash write.sh"), {"text": "done"}],
         approver=lambda _: True,
-        walls="workspace",
+        sandbox="workspace",
         policy={"blocked_commands": ["perl", "python3"]},
     )
     told = [notice.message for notice in played.of(events.Notice) if notice.code == "commands_not_apart"]

@@ -16,6 +16,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 Decorator = Callable[[F], F]
 
 
+SANDBOX_LEVELS = ("workspace", "read-only", "off")
 _OLD = "leadrope.cli.flags"
 """Where options of earlier versions leave their value for the one that has taken their place."""
 
@@ -68,13 +69,13 @@ def output(*formats: str, help: str) -> Decorator[Any]:  # noqa: A002  # click's
         type=click.Choice(formats),
         default=formats[0],
         show_default=True,
-        callback=_or_old("output"),
+        callback=or_old("output"),
         help=help,
     )
 
 
 def out(help: str = "Write to this file [default: standard output].") -> Decorator[Any]:  # noqa: A002  # the same
-    return click.option("-O", "--out", metavar="FILE", type=click.Path(), callback=_or_old("out"), help=help)
+    return click.option("-O", "--out", metavar="FILE", type=click.Path(), callback=or_old("out"), help=help)
 
 
 def cwd(help: str = "The project's folder") -> Decorator[Any]:  # noqa: A002  # the same
@@ -100,6 +101,12 @@ def old_format(*names: str, formats: Sequence[str]) -> Decorator[Any]:
     return _old("output", *names, note=note, type=click.Choice(formats))
 
 
+def old_walls() -> Decorator[Any]:
+    """`--walls` of earlier versions, for commands with `--sandbox`."""
+    note = "--walls will be removed; use --sandbox"
+    return _old("sandbox", "--walls", note=note, type=click.Choice(SANDBOX_LEVELS))
+
+
 def _old(target: str, *names: str, note: str, **attrs: Any) -> Decorator[Any]:
     def use(context: click.Context, _: click.Parameter, value: str | None) -> None:
         if value:
@@ -112,7 +119,7 @@ def _old(target: str, *names: str, note: str, **attrs: Any) -> Decorator[Any]:
     )
 
 
-def _or_old(target: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
+def or_old(target: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
     def use(context: click.Context, _: click.Parameter, value: Any) -> Any:
         return context.meta.get(_OLD, {}).get(target, value)
 

@@ -260,9 +260,9 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "--sandbox",
         section=SAFETY,
-        field="walls",
-        old=("--walls",),
-        type=click.Choice(["workspace", "read-only", "off"]),
+        field="sandbox",
+        callback=flags.or_old("sandbox"),
+        type=click.Choice(flags.SANDBOX_LEVELS),
         help="The sandbox around the whole agent (Linux, bubblewrap) [default: what the policy says].",
     ),
     Flag(
@@ -275,7 +275,7 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "--sandbox-settings",
         section=SAFETY,
-        field="sandbox",
+        field="agent_sandbox",
         read=values.json_object,
         metavar=_JSON,
         help="Settings of the agent's own sandbox.",

@@ -6,7 +6,7 @@ import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 import msgspec
@@ -14,6 +14,9 @@ import msgspec
 from leadrope import errors
 from leadrope.core.request import McpServer, check_connection
 from leadrope.core.secrets.redaction import Secret
+
+if TYPE_CHECKING:
+    from leadrope.core.config import Config
 
 
 def as_given(flag: str, given: Sequence[str]) -> tuple[str, ...]:
@@ -66,6 +69,11 @@ def variables(flag: str, given: Sequence[str]) -> dict[str, str]:
         else:
             raise errors.BadValue(flag, f"{value!r} is not set here", hint=f"Write {flag} {value or 'NAME'}=VALUE.")
     return found
+
+
+def note_old_keys(config: Config) -> None:
+    for note in config.old_keys:
+        click.echo(f"note: {note}", err=True)
 
 
 def secrets(flag: str, given: Sequence[str]) -> dict[str, str]:

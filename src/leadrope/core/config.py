@@ -66,7 +66,7 @@ class RunDefaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Names of `[connections.NAME]`."""
     extra_dirs: tuple[str, ...] | UnsetType = UNSET
     subagents: dict[str, dict[str, Any]] | UnsetType = UNSET
-    sandbox: dict[str, Any] | UnsetType = UNSET
+    agent_sandbox: dict[str, Any] | UnsetType = UNSET
     output_schema: dict[str, Any] | UnsetType = UNSET
     schema_retries: int | UnsetType = UNSET
     cwd: str | UnsetType = UNSET
@@ -81,7 +81,7 @@ class RunDefaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     api_retries: int | UnsetType = UNSET
     max_structured_retries: int | UnsetType = UNSET
     broker: bool | UnsetType = UNSET
-    walls: str | UnsetType = UNSET
+    sandbox: str | UnsetType = UNSET
     network: str | UnsetType = UNSET
     attempts: int | UnsetType = UNSET
     wait_for_limit: bool | UnsetType = UNSET
@@ -124,6 +124,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     agents: dict[str, Agent] = {}
     """Saved agents; those of `.claude/agents` are found by `runtime.saved_agents`."""
     broken_agents: dict[str, BrokenAgent] = {}
+    old_keys: tuple[str, ...] = ()
+    """Keys of earlier versions in the file, each as a sentence that names the new one."""
     connections: dict[str, McpServer] = {}
     forward_env: tuple[str, ...] = ()
     """Names of proxy and CA variables that the agent may see."""
@@ -195,7 +197,7 @@ def load_usable(environ: Mapping[str, str]) -> tuple[Config, errors.BadConfig | 
     except errors.BadConfig as error:
         path = home.config_file(environ)
         try:
-            data = _data(path.read_text(encoding="utf-8"), str(path))
+            data, _ = with_new_keys(_data(path.read_text(encoding="utf-8"), str(path)))
         except (OSError, UnicodeDecodeError, errors.BadConfig):
             return Config(source=str(path)), error
         usable = {name: value for name, value in data.items() if _is_usable({name: value}, str(path))}
@@ -212,16 +214,45 @@ def _is_usable(data: Mapping[str, Any], source: str) -> bool:
 
 def parse(text: str, source: str = "config.toml") -> Config:
     """Check everything, so that a misspelt key is an error here and not a default somewhere else."""
-    data = _data(text, source)
+    data, old_keys = with_new_keys(_data(text, source))
     try:
         config = _parse(data, source)
     except errors.BadConfig as error:
         raise with_line(error, source, text) from None
+    if old_keys:
+        notes = tuple(f"{source}: {old} will be removed; use {new}" for old, new in old_keys)
+        config = msgspec.structs.replace(config, old_keys=notes)
     if not config.broken_agents:
         return config
     told = {name: with_line(broken.error(), source, text) for name, broken in config.broken_agents.items()}
     lined = {name: BrokenAgent(message=error.message, hint=error.hint) for name, error in told.items()}
     return msgspec.structs.replace(config, broken_agents=lined)
+
+
+def with_new_keys(data: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """The tables with the keys of this version, and the old keys that they had, with the new ones.
+
+    >>> with_new_keys({"run": {"walls": "off"}})
+    ({'run': {'sandbox': 'off'}}, [('run.walls', 'run.sandbox')])
+    """
+    found: list[tuple[str, str]] = []
+
+    def renewed(where: str, table: Any) -> Any:
+        if not isinstance(table, dict):
+            return table
+        table = dict(table)
+        is_settings = isinstance(table.get("sandbox"), dict) and "agent_sandbox" not in table
+        for old, new, applies in (("sandbox", "agent_sandbox", is_settings), ("walls", "sandbox", True)):
+            if applies and old in table and new not in table:
+                table[new] = table.pop(old)
+                found.append((f"{where}.{old}", f"{where}.{new}"))
+        return table
+
+    result = {key: renewed(key, value) if key == "run" else value for key, value in data.items()}
+    for section in ("profiles", "agents"):
+        if isinstance(result.get(section), dict):
+            result[section] = {name: renewed(dotted(section, name), table) for name, table in result[section].items()}
+    return result, found
 
 
 def with_line(
@@ -279,6 +310,7 @@ def _parse(data: Mapping[str, Any], source: str) -> Config:
         forward_env=_section(source, "forward_env", data.get("forward_env", []), tuple[str, ...]),
         models=tiers,
         step_model=None,
+        old_keys=(),
         prices=read_prices(
             _section(source, "prices", data.get("prices", {}), dict[str, Any]),
             source=source,

@@ -79,8 +79,8 @@ class SessionStarted(_Event, frozen=True, kw_only=True, tag="session.started"):
     """`rebuilt`: the session to resume was gone, and a new one was started from what we had kept of it."""
     # A factory, so that it is written: `omit_defaults` leaves out what equals a plain default.
     schema_version: int = msgspec.field(default_factory=lambda: SCHEMA_VERSION)
-    walls: str = ""
-    """How much the agent can write inside its box: `workspace`, `read-only`; empty when it has none."""
+    sandbox: str = ""
+    """The level of its sandbox: `workspace` or `read-only`; empty when it has none."""
 
 
 class TurnStarted(_Event, frozen=True, kw_only=True, tag="turn.started"):
@@ -374,8 +374,8 @@ class OutputChecked(_Event, frozen=True, kw_only=True, tag="output.checked"):
     """A corrective turn follows; what the judged turn has used is then that of a superseded attempt."""
 
 
-class WallsHeld(_Event, frozen=True, kw_only=True, tag="walls.held"):
-    """Something reached for what lies outside of its box, and did not get it."""
+class SandboxViolation(_Event, frozen=True, kw_only=True, tag="sandbox.violation"):
+    """The sandbox prevented a read, a write, a signal or a connection."""
 
     kind: Literal["write", "read", "signal", "network"]
     target: str = ""
@@ -449,7 +449,7 @@ Event = (
     | Notice
     | Unrecognised
     | OutputChecked
-    | WallsHeld
+    | SandboxViolation
     | RunEnding
     | AgentExited
     | RunEnded

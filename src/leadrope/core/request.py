@@ -31,7 +31,7 @@ Billing = Literal["subscription", "subscription_only", "api_key", "auto"]
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
 
 ModeAlias = Literal["acceptEdits", "bypassPermissions", "auto", "manual"]
-Walls = Literal["workspace", "read-only", "off"]
+SandboxLevel = Literal["workspace", "read-only", "off"]
 Network = Literal["any", "model-only"]
 CredentialKind = Literal["api_key", "oauth_token", "auth_token"]
 
@@ -191,9 +191,9 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """More folders that belong to the workspace; `DIR:ro` can only be read."""
     subagents: dict[str, dict[str, Any]] = {}
     """Definitions by name, with the agent's own keys (its --agents); a key that it does not know is refused."""
-    sandbox: dict[str, Any] | None = None
-    """The agent's own sandbox settings."""
-    walls: Walls | None = None
+    agent_sandbox: dict[str, Any] | None = None
+    """Settings of the agent program's own sandbox."""
+    sandbox: SandboxLevel | None = None
     """The sandbox around the whole agent. None: what the policy says. A value must be possible, or nothing starts."""
     network: Network | None = None
     """`model-only`: the agent and its commands reach the model and the policy's allowed hosts, and nothing else."""
@@ -296,7 +296,7 @@ def check_words(values: Mapping[str, Any]) -> None:
         normal_mode(values["mode"])
     if "billing" in values:
         _one_of("billing", values["billing"], get_args(Billing))
-    for name, kind in (("effort", Effort), ("walls", Walls), ("network", Network)):
+    for name, kind in (("effort", Effort), ("sandbox", SandboxLevel), ("network", Network)):
         if values.get(name) is not None:
             _one_of(name, values[name], get_args(kind))
 
@@ -316,7 +316,7 @@ def check(request: RunRequest) -> RunRequest:
 
     Looks at values only; directories are runtime's.
     """
-    check_words({name: getattr(request, name) for name in ("mode", "billing", "effort", "walls", "network")})
+    check_words({name: getattr(request, name) for name in ("mode", "billing", "effort", "sandbox", "network")})
     request = _typed(with_tuples(request))
     if not request.prompt.strip():
         raise errors.EmptyPrompt(
@@ -346,8 +346,8 @@ def check(request: RunRequest) -> RunRequest:
         )
     for name, server in request.connections.items():
         check_connection(name, server)
-    if request.sandbox is not None:
-        agent_sandbox.check(request.sandbox)
+    if request.agent_sandbox is not None:
+        agent_sandbox.check(request.agent_sandbox)
     subagents.check(request.subagents)
     for name in request.secret_variables:
         if 0 < len(request.variables.get(name, "")) < SHORTEST:

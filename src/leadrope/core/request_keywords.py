@@ -16,7 +16,7 @@ from leadrope.core.request import (
     Mode,
     ModeAlias,
     Network,
-    Walls,
+    SandboxLevel,
 )
 from leadrope.core.request_parts.sequences import SequenceNotStr
 from leadrope.core.secrets.redaction import Secret
@@ -47,8 +47,8 @@ class RunFields(TypedDict, total=False):
     connections: dict[str, McpServer]
     extra_dirs: SequenceNotStr[str]
     subagents: dict[str, dict[str, Any]]
-    sandbox: dict[str, Any] | None
-    walls: Walls | None
+    agent_sandbox: dict[str, Any] | None
+    sandbox: SandboxLevel | None
     network: Network | None
     output_schema: dict[str, Any] | None
     schema_retries: int

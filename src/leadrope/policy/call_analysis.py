@@ -62,7 +62,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     is_own: bool = False
     """The text stands so in a file that the user wrote and started himself; no agent and no input had a hand in it."""
     is_masked: bool = False
-    """It runs behind walls in which nothing that is blocked can be started, in whatever words."""
+    """It runs behind sandbox in which nothing that is blocked can be started, in whatever words."""
     which: Callable[[str], str | None] | None = None
     """Where the agent's PATH finds a program. None: nobody looked, and a plain name counts as an installed program."""
     git_is_plain: bool = False

@@ -242,7 +242,7 @@ def _unread(rules: EffectivePolicy, rule: str, why: str, layer: str, facts: Fact
     if rules.opaque == "deny":
         return Deny(rule, why, layer)
     if facts.is_own and facts.is_masked:
-        return None  # its author knows what it does, and walls keep what nobody may do
+        return None  # its author knows what it does, and the sandbox prevents what nobody may do
     if not facts.person:
         return Deny(rule, f"{why}; no one is available to approve it", layer, is_unasked=True)
     return Ask(rule, why, layer)

@@ -76,7 +76,7 @@ class ExecFailed(Exception):
 
 
 class BoxFailed(Exception):
-    """The walls around the command could not be built; its stderr says why."""
+    """The sandbox around the command could not be built; its stderr says why."""
 
 
 class GuardianFailed(Exception):

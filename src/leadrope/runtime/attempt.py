@@ -59,7 +59,7 @@ class Attempt:
         try_gate: TryGate | None,
         meter: Meter,
         origin: events.Origin = "new",
-        walls: str = "",
+        sandbox: str = "",
         sight: Sight | None = None,
         is_sandboxed: bool = False,
         surroundings: MachineFacts | None = None,
@@ -89,7 +89,7 @@ class Attempt:
         self._try_gate = try_gate
         self._meter = meter
         self._origin = origin
-        self._walls = walls
+        self._sandbox = sandbox
         self._watch = Watch(sight) if sight is not None else None
         meter.on_over = self._on_over_budget
         meter.notify = self.emit
@@ -265,7 +265,7 @@ class Attempt:
             return
         self._session_told = True
         told = preflight.session_started(started, self._request, self._launch)
-        self._keep(msgspec.structs.replace(told, origin=self._origin, walls=self._walls))
+        self._keep(msgspec.structs.replace(told, origin=self._origin, sandbox=self._sandbox))
         preflight.check_key(self, started, self._launch)
 
     def _on_foreign(self, foreign: base.Foreign) -> None:

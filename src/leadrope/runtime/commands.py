@@ -1,4 +1,4 @@
-"""Commands that no agent asked for: judged by the same gate, behind the same walls, ended by the same guardian.
+"""Commands that no agent asked for: judged by the same gate, in the same sandbox, ended by the same guardian.
 
     async with Commands(Path("/ws"), policies=({"blocked_commands": ["curl"]},)) as commands:
         call = ToolCall(id="1", name="Bash", input={"command": "git status"})
@@ -120,7 +120,7 @@ class Commands:
         """
         self.cwd = cwd
         self.notices: list[events.Notice] = []
-        """What the user should know about the walls; grows."""
+        """What the user should know about the sandbox; grows."""
         self._given = (*((dict(policy),) if policy else ()), *policies)
         self._environ = dict(os.environ if environ is None else environ)
         self._config = config
@@ -144,7 +144,7 @@ class Commands:
         """Commands that were allowed, and until when equal ones are."""
 
     async def __aenter__(self) -> Self:
-        """Reads the rules of all layers and learns whether there can be walls. Starts no command."""
+        """Reads the rules of all layers and learns whether there can be a sandbox. Starts no command."""
         home = self._home = self._home or homes.leadrope_home(self._environ)
         config = self._config = self._config or configs.load(self._environ)
         # What a repository wishes for its agents (servers, a model) is none of a command's business.
@@ -154,7 +154,7 @@ class Commands:
             cwd=str(self.cwd),
             policies=self._given,
             extra_dirs=writable,
-            walls=self._access.sandbox,
+            sandbox=self._access.sandbox,
         )
         ready = prepare.complete(request, config, self._environ, home)
         self._request = msgspec.structs.replace(ready.request, connections={})
@@ -164,7 +164,7 @@ class Commands:
         wished = sandboxing.wish(self._request, self.rules)
         self._granted, missing = await sandboxing.grant(wished, memory=homes.ensure(home))
         if missing:
-            self.notices.append(sandboxing.no_walls(wished, missing))
+            self.notices.append(sandboxing.no_sandbox(wished, missing))
         lists = self.rules.network_allowed_hosts if self._granted.model_only else ()
         if hosts := sandboxing.allowed_hosts(lists, self.rules.network_blocked_hosts):
             from leadrope.runtime.broker.proxy import HostProxy  # noqa: PLC0415  # HTTP, for those who allow hosts
@@ -205,14 +205,14 @@ class Commands:
     # -- the gate ------------------------------------------------------------------------------------------------------
 
     @property
-    def is_walled(self) -> bool:
-        """Commands run behind walls. (They are planned at the first question.)"""
+    def is_sandboxed(self) -> bool:
+        """Commands run in a sandbox. (They are planned at the first question.)"""
         return process_tree.has_guardian() and bool(self._planned().built.level)
 
     @property
     def sight(self) -> Sight | None:
         """What the sandbox shows of the machine; None where there is none."""
-        return self._planned().built.sight if self.is_walled else None
+        return self._planned().built.sight if self.is_sandboxed else None
 
     @property
     def variables(self) -> Mapping[str, str]:
@@ -231,7 +231,7 @@ class Commands:
         policy blocks: that moment is shorter than many a command waits between its verdict and its start.
         """
         is_command = call.name == "Bash"
-        is_held = is_command and self.is_walled and self._planned().built.holds
+        is_held = is_command and self.is_sandboxed and self._planned().built.holds
         text = call.input.get("command")
         if not is_held or len(call.input) != 1 or not isinstance(text, str):
             return self._judged(call, is_own=is_own, has_person=has_person, is_held=is_held)
@@ -257,7 +257,7 @@ class Commands:
             is_request=call.name == "WebFetch",
         )
         verdict = decide(policy, call, facts)
-        # What the walls hide is asked for only where it could change something: it takes a look at all programs.
+        # What the sandbox hides is looked up only where it could change something: that lists all programs.
         if verdict.word == "allow" or not (is_own and is_command and self.masks_all_blocked):
             return verdict
         return decide(policy, call, msgspec.structs.replace(facts, is_masked=True))
@@ -265,7 +265,7 @@ class Commands:
     @functools.cached_property
     def _policy(self) -> Policy:
         read_only = tuple(folder.path for folder in self._access.folders if folder.is_read_only)
-        if read_only and self.is_walled:
+        if read_only and self.is_sandboxed:
             read_only = ()  # the sandbox knows better than a look at the command which file is written
         workspace = (str(self.cwd), *extra_dirs.writable(self._request.extra_dirs))
         return Policy(mode="full", workspace=workspace, read_only=read_only, rules=self.rules)
@@ -278,7 +278,8 @@ class Commands:
     def masks_all_blocked(self) -> bool:
         """Whatever is blocked cannot be started in here, in whatever words.
 
-        The walls mask programs. What else the shipped policy blocks destroys disks and system, which are not in here.
+        The sandbox masks programs. What else the shipped policy blocks destroys disks and the system, which are not
+        in it.
         Any other block (`git push`, a path) holds only where a command can be read.
         """
         rules = self.rules
@@ -292,7 +293,7 @@ class Commands:
             for entry in entries
             if rules.layer_of(rule, entry) != SHIPPED
         ]
-        if said_by_others or not self.is_walled:
+        if said_by_others or not self.is_sandboxed:
             return False
         try:
             programs.files_of(tuple(sorted(rules.blocked_programs)), self._env["PATH"], must=True)
@@ -547,7 +548,7 @@ class Commands:
             place.remove()
 
     def _planned(self) -> _Place:
-        """Everything up to the start: the walls are known from here on."""
+        """Everything up to the start: the sandbox is known from here on."""
         if self._place is None:
             self._place = self._plan()
             self.notices += self._place.built.notices

@@ -1,4 +1,4 @@
-"""The ways out of one run: the broker before the model, the proxy before allowed hosts. Decides nothing about walls."""
+"""The ways out of one run: the broker before the model, the proxy before allowed hosts. Knows no sandbox."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Gateway:
         run_dir: Path,
         *,
         meter: Meter,
-        notify: Callable[[events.Notice | events.WallsHeld], None],
+        notify: Callable[[events.Notice | events.SandboxViolation], None],
         allowed: Mapping[str, str],
         hosts: Callable[[], HostQuestions | None],
         reach: Reach,

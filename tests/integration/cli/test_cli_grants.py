@@ -219,7 +219,7 @@ async def test_a_grant_opens_its_pattern_and_never_a_block_or_an_approval_rule(
     # A repository cannot grant anything to itself.
     (desk.project / "leadrope.toml").write_text('[run]\nallow = ["Bash(gradle *)"]\n')
     async with playing(*map(bash, LINES), DONE) as model:
-        ended = await desk.leadrope("run", "go", "--walls", "off", *flags, "--base-url", model.url)
+        ended = await desk.leadrope("run", "go", "--sandbox", "off", *flags, "--base-url", model.url)
     assert made(desk.project) == ran, ended.err
     assert f"{len(LINES) - len(ran)} calls denied" in ended.err
     assert "run.allow is ignored: a project's own file cannot set it" in ended.err

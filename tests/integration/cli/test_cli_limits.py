@@ -34,7 +34,7 @@ def leadrope(tmp_path: Path, *args: str, **environ: str) -> subprocess.Completed
 
 def agent(tmp_path: Path, *steps: dict[str, Any]) -> tuple[str, ...]:
     binary = str(write_executable(tmp_path / "agent", {"steps": [*OPEN, *steps]}))
-    return ("run", "go", "--provider", "scripted", "--binary", binary, "--walls", "off", "--attempts", "1")
+    return ("run", "go", "--provider", "scripted", "--binary", binary, "--sandbox", "off", "--attempts", "1")
 
 
 @pytest.mark.parametrize(

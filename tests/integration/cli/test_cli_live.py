@@ -38,7 +38,7 @@ async def test_a_line_shows_what_it_is_doing_and_for_how_long(desk: Any, playing
     )
     async with (
         playing(*turns) as model,
-        desk.at_terminal("run", "go", "--mode", "full", "--walls", "off", "--base-url", model.url) as terminal,
+        desk.at_terminal("run", "go", "--mode", "full", "--sandbox", "off", "--base-url", model.url) as terminal,
     ):
         await terminal.reads("⋯ starting the agent", "⋯ thinking 1s", "⋯ thinking 2s")
         model.release("thinking")

@@ -163,7 +163,7 @@ async def test_a_reader_that_has_seen_enough_ends_the_run_quietly(desk: Any, pla
 async def test_bad_input_is_2_with_a_clear_message_and_nothing_is_started(
     desk: Any, tmp_path: Path, args: list[str], told: str
 ) -> None:
-    started = desk.project / "started"  # where walls would let it appear
+    started = desk.project / "started"  # where a sandbox would let it appear
     fake = tmp_path / "claude"
     fake.write_text(f"#!/bin/sh\ntouch {started}\n")
     fake.chmod(0o755)

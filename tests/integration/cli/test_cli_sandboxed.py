@@ -56,11 +56,42 @@ async def test_a_layer_that_allows_at_most_this_mode_needs_the_sandbox_too(desk:
     async with playing(bash("gradle --version; touch made"), DONE) as model:
         ended = await desk.leadrope("run", "go", "--mode", "full", "--base-url", model.url)
         assert (ended.code, "denied" in ended.err) == (0, False), ended.err
-        refused = await desk.leadrope("run", "go", "--mode", "full", "--walls", "off", "--base-url", model.url)
+        refused = await desk.leadrope("run", "go", "--mode", "full", "--sandbox", "off", "--base-url", model.url)
     assert (desk.project / "made").exists()
     assert refused.code == 2
     assert "mode sandboxed needs the sandbox" in refused.err
     assert "--mode edit" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("config", "flags", "notes"),
+    [
+        ("", ("--walls", "off"), ["note: --walls will be removed; use --sandbox"]),
+        ('[run]\nwalls = "off"\n', (), ["note: {config}: run.walls will be removed; use run.sandbox"]),
+        ('[profiles.a]\nwalls = "off"\n', ("--profile", "a"), ["note: {config}: profiles.a.walls will be removed"]),
+        (
+            '[run]\nwalls = "off"\n[run.sandbox]\nenabled = false\n',
+            (),
+            ["run.walls will be removed; use run.sandbox", "run.sandbox will be removed; use run.agent_sandbox"],
+        ),
+        ('[run]\nsandbox = "off"\n', (), []),
+        ("", ("--sandbox", "off"), []),
+    ],
+)
+async def test_the_old_word_for_the_sandbox_still_works_and_says_so(
+    desk: Any, playing: Any, config: str, flags: tuple[str, ...], notes: list[str]
+) -> None:
+    configure(desk, config)
+    async with playing(DONE) as model:
+        ended = await desk.leadrope("run", "go", "--mode", "full", *flags, "--base-url", model.url, "-o", "stream-json")
+    assert ended.code == 0, ended.err
+    path = desk.home / ".config" / "leadrope" / "config.toml"
+    for note in notes:
+        assert note.format(config=path) in ended.err
+    assert ended.err.count("will be removed") == len(notes)
+    events = [json.loads(line).get("event", {}) for line in ended.out.splitlines()]
+    started = next(event for event in events if event.get("type") == "session.started")
+    assert "sandbox" not in started, "it has none"
 
 
 async def without_bubblewrap(desk: Any, *args: str) -> tuple[int, str]:

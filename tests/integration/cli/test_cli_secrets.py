@@ -83,7 +83,7 @@ def test_a_marked_variable_is_seen_by_the_agent_alone(tmp_path: Path, output: st
     binary = str(write_executable(tmp_path / "agent", {"steps": steps}))
     (tmp_path / "ws").mkdir()
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LEADROPE_HOME": str(tmp_path / "leadrope")}
-    given = ("--provider", "scripted", "--binary", binary, "--walls", "off", "--attempts", "1", "--mode", "full")
+    given = ("--provider", "scripted", "--binary", binary, "--sandbox", "off", "--attempts", "1", "--mode", "full")
     done = subprocess.run(
         [sys.executable, "-m", "leadrope.cli.main", "run", f"use {SECRET}", *given, "--secret", "DSN", "-o", output],
         env=environ | {"DSN": SECRET},

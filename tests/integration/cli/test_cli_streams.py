@@ -24,7 +24,7 @@ class Caller:
 
     def run(self, redirections: str) -> subprocess.CompletedProcess[bytes]:
         """`leadrope run` as a shell starts it."""
-        words = ["run", "go", "--binary", str(self._claude), "--credential-file", str(self._key), "--walls", "off"]
+        words = ["run", "go", "--binary", str(self._claude), "--credential-file", str(self._key), "--sandbox", "off"]
         return subprocess.run(
             ["sh", "-c", f'exec "$@" {redirections}', "sh", sys.executable, "-m", "leadrope.cli.main", *words],
             env=dict(os.environ) | {"LEADROPE_HOME": str(self.home)},

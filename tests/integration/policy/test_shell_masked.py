@@ -1,4 +1,4 @@
-"""Behind the walls a masked program is not started by any of the ways that are known to start it."""
+"""In the sandbox a masked program is not started by any of the ways that are known to start it."""
 
 from __future__ import annotations
 

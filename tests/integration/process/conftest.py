@@ -1,4 +1,4 @@
-"""Real children with a small environment, and a room with walls around it for those that are boxed."""
+"""Real children with a small environment, and a command pool in a sandbox for those that need one."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ MIB = 1024 * 1024
 
 
 class Bench:
-    """A pool without walls, and scripts of bash in it."""
+    """A pool without a sandbox, and scripts of bash in it."""
 
     def __init__(self, pool: CommandPool, folder: Path) -> None:
         self.pool = pool

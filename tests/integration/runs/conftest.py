@@ -32,7 +32,7 @@ class Yard:
 
     def request(self, binary: str, **fields: Any) -> RunRequest:
         given: dict[str, Any] = {"prompt": "go", "cwd": str(self.ws), "provider": "scripted", "binary": binary}
-        return RunRequest(**(given | {"walls": "off", "attempts": 1} | fields))
+        return RunRequest(**(given | {"sandbox": "off", "attempts": 1} | fields))
 
     def service(self, **options: Any) -> Service:
         return Service(self.environ, **options)

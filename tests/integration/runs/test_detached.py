@@ -43,7 +43,7 @@ class Terminal:
         return done.stdout or done.stderr
 
     def run(self, binary: str, *words: str) -> str:
-        given = ("--provider", "scripted", "--binary", binary, "--walls", "off", "--attempts", "1")
+        given = ("--provider", "scripted", "--binary", binary, "--sandbox", "off", "--attempts", "1")
         return self("run", "go", "--detach", *given, *words).strip()
 
     def show(self, run_id: str) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def test_an_edited_call_runs_as_it_was_edited(yard: Any, leadrope: Terminal) -> 
 def test_a_detached_run_survives_the_terminal_that_started_it(yard: Any, leadrope: Terminal) -> None:
     """A pty whose session is killed as a whole, as a closed window does."""
     agent = yard.agent("a", [{"text": "first"}, {"await_file": str(yard.folder / "go")}, {"text": "last"}, *CLOSE])
-    words = ["run", "go", "-d", "--provider", "scripted", "--binary", agent, "--walls", "off"]
+    words = ["run", "go", "-d", "--provider", "scripted", "--binary", agent, "--sandbox", "off"]
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(yard.ws)
@@ -265,7 +265,7 @@ def test_the_background_works_where_the_run_or_its_session_did(yard: Any, leadro
         assert len(started) == 1, log
         return str(started[0])
 
-    given = ("--provider", "scripted", "--binary", agent, "--walls", "off", "--attempts", "1")
+    given = ("--provider", "scripted", "--binary", agent, "--sandbox", "off", "--attempts", "1")
     first = json.loads(leadrope("run", "go", *given, "-o", "json"))["run_id"]
     assert first[:8] in leadrope("runs", "list", "--here")
     assert folder(leadrope("runs", "retry", first).strip()) == str(yard.ws)

@@ -146,7 +146,7 @@ from leadrope.runs.service import Service
 
 async def main(binary, cwd):
     async with Service(dict(os.environ)) as service:
-        request = RunRequest(prompt="go", cwd=cwd, provider="scripted", binary=binary, walls="off")
+        request = RunRequest(prompt="go", cwd=cwd, provider="scripted", binary=binary, sandbox="off")
         await (await service.start(request)).result()
 
 asyncio.run(main(*sys.argv[1:]))

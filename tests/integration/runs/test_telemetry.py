@@ -115,7 +115,12 @@ def story(run_id: str = "run-1") -> list[Recorded]:
     )
     found: list[events.Event] = [
         events.SessionStarted(
-            session_id="s-1", provider="claude-code", model="opus", mode="edit", agent_version="2.1", walls="workspace"
+            session_id="s-1",
+            provider="claude-code",
+            model="opus",
+            mode="edit",
+            agent_version="2.1",
+            sandbox="workspace",
         ),
         events.Notice(level="info", code="prompt", message=f"the-prompt {KEY}"),
         events.ToolRequested(call=bash),
@@ -165,7 +170,7 @@ def test_spans_arrive_with_the_names_of_the_conventions(collector: Collector) ->
         "leadrope.outcome": "failed",
         "leadrope.cost_usd": 0.25,
         "leadrope.cost_label": "estimate",
-        "leadrope.walls": "workspace",
+        "leadrope.sandbox": "workspace",
     }
     assert run.status.code == run.status.STATUS_CODE_ERROR
     assert run.start_time_unix_nano == int((START + 1) * 1e9), "the events' own time"

@@ -49,7 +49,7 @@ class Terminal:
 
     def detach(self, steps: list[dict[str, Any]], *words: str) -> str:
         binary = self.yard.agent(f"agent-{time.monotonic_ns()}", [*steps, *CLOSE])
-        given = ("--provider", "scripted", "--binary", binary, "--walls", "off", "--attempts", "1")
+        given = ("--provider", "scripted", "--binary", binary, "--sandbox", "off", "--attempts", "1")
         return self("run", "go", "--detach", *given, *words).strip()
 
     def run(self, run_id: str) -> dict[str, Any]:

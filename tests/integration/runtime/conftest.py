@@ -43,8 +43,8 @@ class Stage:
 
     def request(self, **fields: Any) -> RunRequest:
         given: dict[str, Any] = {"prompt": "go", "cwd": str(self.ws), "credential": Secret(KEY), "attempts": 1}
-        # The stand-in writes down what it is told beside its workspace, where walls would keep it from writing.
-        return RunRequest(**(given | {"walls": "off"} | fields))
+        # The stand-in writes down what it is told beside its workspace, where a sandbox would keep it from writing.
+        return RunRequest(**(given | {"sandbox": "off"} | fields))
 
     def open(self, steps: list[Any], *, approver: Any = None, version: str = "2.1.325", **fields: Any) -> Run:
         script = {

@@ -44,8 +44,8 @@ class Chat:
         self, context: Context | str = "go", claude: leadrope.Completer | None = None, **fields: Any
     ) -> leadrope.Reply:
         claude = claude or leadrope.provider("claude-code")
-        # Without walls: the stand-in writes down what it is told beside its workspace.
-        given = {"cwd": str(self.ws), "credential": KEY, "attempts": 1, "walls": "off", **fields}
+        # Without a sandbox: the stand-in writes down what it is told beside its workspace.
+        given = {"cwd": str(self.ws), "credential": KEY, "attempts": 1, "sandbox": "off", **fields}
         return await claude.complete(context, environ=self.environ, **given)
 
     def prompts(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Commands that no agent asked for: the rules judge them, walls stand around them, and they see no secret."""
+"""Commands that no agent asked for: the rules judge them, a sandbox holds them, and they see no secret."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SECRETS = {
     "LEADROPE_TOKEN": "secret-own",
 }
 
-has_walls = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+has_sandbox = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 
 
 class Desk:
@@ -63,20 +63,20 @@ class Desk:
         return {entry.name for entry in (self.folder / "tmp").iterdir()}
 
 
-@pytest.fixture(params=[pytest.param("walls", marks=has_walls), "no walls"])
+@pytest.fixture(params=[pytest.param("sandbox", marks=has_sandbox), "no sandbox"])
 def desk(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     found = Desk(tmp_path)
     # Of its own, and with a long name: the socket in there has a path that no socket could be bound to.
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
-    if request.param == "no walls":
+    if request.param == "no sandbox":
         found.say('[policy]\nsandbox = "off"\n')
     yield found
     assert not found.left, "a run's folder was left behind"
 
 
 @pytest.fixture
-def walled(tmp_path: Path) -> Desk:
+def sandboxed(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
@@ -194,36 +194,37 @@ async def test_nothing_is_started_before_the_first_command(desk: Desk) -> None:
         assert commands._place is None
 
 
-# -- walls ------------------------------------------------------------------------------------------------------------
+# -- sandbox ----------------------------------------------------------------------------------------------------------
 
 
-@has_walls
-async def test_behind_walls_only_the_workspace_can_be_written(walled: Desk) -> None:
-    outside = walled.folder / "outside"
+@has_sandbox
+async def test_in_the_sandbox_only_the_workspace_can_be_written(sandboxed: Desk) -> None:
+    outside = sandboxed.folder / "outside"
     outside.mkdir()
-    (walled.folder / ".ssh").mkdir()
-    (walled.folder / ".ssh/key").write_text("secret key")
-    (walled.folder / ".claude").mkdir()
-    (walled.folder / ".claude/login").write_text("secret login")
-    async with walled.open() as commands:
-        assert commands.is_walled
+    (sandboxed.folder / ".ssh").mkdir()
+    (sandboxed.folder / ".ssh/key").write_text("secret key")
+    (sandboxed.folder / ".claude").mkdir()
+    (sandboxed.folder / ".claude/login").write_text("secret login")
+    async with sandboxed.open() as commands:
+        assert commands.is_sandboxed
         done = await commands.shell(
-            f"echo a >inside; echo b >{outside}/file; cat {walled.folder}/.ssh/key {walled.folder}/.claude/login; "
-            f"ls {walled.folder}/leadrope"
+            f"echo a >inside; echo b >{outside}/file; "
+            f"cat {sandboxed.folder}/.ssh/key {sandboxed.folder}/.claude/login; "
+            f"ls {sandboxed.folder}/leadrope"
         )
         assert b"secret" not in done.stdout + done.stderr
         code = await commands.code(
             "from pathlib import Path\nPath(where, 'file').write_text('x')", {"where": str(outside)}
         )
         assert code.error is not None
-    assert (walled.ws / "inside").read_text() == "a\n"
+    assert (sandboxed.ws / "inside").read_text() == "a\n"
     assert list(outside.iterdir()) == []
 
 
-@has_walls
-async def test_a_blocked_program_cannot_be_started_in_whatever_words(walled: Desk) -> None:
-    marker = walled.ws / "ran"
-    async with walled.open(blocked_commands=["touch"]) as commands:
+@has_sandbox
+async def test_a_blocked_program_cannot_be_started_in_whatever_words(sandboxed: Desk) -> None:
+    marker = sandboxed.ws / "ran"
+    async with sandboxed.open(blocked_commands=["touch"]) as commands:
         assert commands.judge(bash(f"touch {marker}"), is_own=True, has_person=True).word == "deny"
         unread = f'x=tou; eval "$x"ch {marker}'
         assert commands.judge(bash(unread), is_own=True, has_person=False).word == "allow"
@@ -243,46 +244,46 @@ async def test_a_verdict_that_equal_commands_share_opens_nothing(desk: Desk) -> 
         (desk.ws / "data").unlink()
         (desk.ws / "data").symlink_to("hidden")
         if commands.judge(command, is_own=True, has_person=True).word == "allow":
-            assert commands.is_walled
+            assert commands.is_sandboxed
             assert b"secret" not in (await commands.shell("cat data")).stdout
         deadline = time.monotonic() + 60
         while commands.judge(command, is_own=True, has_person=True).word == "allow":
             assert time.monotonic() < deadline
 
 
-@has_walls
-async def test_required_walls_that_cannot_be_built_are_an_error(walled: Desk) -> None:
-    async with Commands(Path("/tmp"), policies=({"sandbox": "required"},), environ=walled.environ) as commands:
+@has_sandbox
+async def test_a_required_sandbox_that_cannot_be_built_is_an_error(sandboxed: Desk) -> None:
+    async with Commands(Path("/tmp"), policies=({"sandbox": "required"},), environ=sandboxed.environ) as commands:
         with pytest.raises(errors.BadValue, match="sandbox"):
             await commands.shell("true")
 
 
-@has_walls
+@has_sandbox
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
-async def test_root_runs_commands_as_the_owner_of_the_workspace(walled: Desk) -> None:
-    walled.folder.chmod(0o755)
-    os.chown(walled.ws, 12345, 12345)
-    async with walled.open() as commands:
+async def test_root_runs_commands_as_the_owner_of_the_workspace(sandboxed: Desk) -> None:
+    sandboxed.folder.chmod(0o755)
+    os.chown(sandboxed.ws, 12345, 12345)
+    async with sandboxed.open() as commands:
         done = await commands.shell("id -u; touch mine")
         assert (done.stdout, done.exit_code) == (b"12345\n", 0)
         code = await commands.code("import os, json\nopen('too', 'w').close()\nresult = os.getuid()", {})
         assert code.value == 12345
         other = await commands.code("import os\nresult = os.getuid()", {}, python="/usr/bin/python3")
         assert other.value == 12345
-    assert {entry.stat().st_uid for entry in walled.ws.iterdir()} == {12345}
+    assert {entry.stat().st_uid for entry in sandboxed.ws.iterdir()} == {12345}
 
 
-@has_walls
-async def test_a_command_cannot_trace_its_lane(walled: Desk) -> None:
+@has_sandbox
+async def test_a_command_cannot_trace_its_lane(sandboxed: Desk) -> None:
     """It could speak to the supervisor in its name."""
-    async with walled.open() as commands:
+    async with sandboxed.open() as commands:
         done = await commands.shell("ls -l /proc/$PPID/fd; cat /proc/$PPID/mem 2>&1 | head -c 1; true")
         assert b"socket" not in done.stdout
 
 
-@has_walls
-async def test_without_a_network_only_the_proxy_is_there(walled: Desk) -> None:
-    async with walled.open(network={"reach": "model-only"}, sandbox="required") as commands:
+@has_sandbox
+async def test_without_a_network_only_the_proxy_is_there(sandboxed: Desk) -> None:
+    async with sandboxed.open(network={"reach": "model-only"}, sandbox="required") as commands:
         done = await commands.shell("cat /proc/net/dev | tail -n +3 | cut -d: -f1; echo $HTTP_PROXY")
         assert done.stdout.decode().split() == ["lo"]
 
@@ -314,7 +315,7 @@ async def test_the_rules_of_all_layers_hold(
 
 
 @pytest.mark.parametrize(
-    ("rules", "behind_walls"),
+    ("rules", "in_sandbox"),
     [
         ({}, "allow"),
         ({"blocked_commands": ["curl", "nc"]}, "allow"),
@@ -324,13 +325,13 @@ async def test_the_rules_of_all_layers_hold(
         ({"opaque": "deny"}, "deny"),
     ],
 )
-async def test_own_text_that_cannot_be_read_passes_where_walls_keep_all_that_is_blocked(
-    desk: Desk, rules: dict[str, Any], behind_walls: str
+async def test_own_text_that_cannot_be_read_passes_where_the_sandbox_keeps_all_that_is_blocked(
+    desk: Desk, rules: dict[str, Any], in_sandbox: str
 ) -> None:
     async with desk.open(**rules) as commands:
         word = commands.judge(bash(OPAQUE), is_own=True, has_person=True).word
-        without = "deny" if behind_walls == "deny" else "ask"
-        assert word == (behind_walls if commands.is_walled else without)
+        without = "deny" if in_sandbox == "deny" else "ask"
+        assert word == (in_sandbox if commands.is_sandboxed else without)
 
 
 async def test_a_layer_that_cannot_be_read_stops_it_all(desk: Desk) -> None:
@@ -356,12 +357,12 @@ asyncio.run(main())
 
 
 @pytest.mark.fault
-@pytest.mark.parametrize("walls", [pytest.param("preferred", marks=has_walls), "off"])
+@pytest.mark.parametrize("sandbox", [pytest.param("preferred", marks=has_sandbox), "off"])
 async def test_nothing_survives_a_supervisor_that_is_killed(
-    walled: Desk, survivors: Survivors, marker: str, until: Until, fault_count: int, walls: str
+    sandboxed: Desk, survivors: Survivors, marker: str, until: Until, fault_count: int, sandbox: str
 ) -> None:
-    walled.say(f'[policy]\nsandbox = "{walls}"\n')
-    text = SUPERVISOR.format(ws=str(walled.ws), environ=walled.environ, marker=marker)
+    sandboxed.say(f'[policy]\nsandbox = "{sandbox}"\n')
+    text = SUPERVISOR.format(ws=str(sandboxed.ws), environ=sandboxed.environ, marker=marker)
     for _ in range(fault_count):
         supervisor = subprocess.Popen([sys.executable, "-c", text], start_new_session=True)  # noqa: ASYNC220
         try:

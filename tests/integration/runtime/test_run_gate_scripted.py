@@ -317,7 +317,7 @@ async def test_an_untested_version_whose_gate_leaks_is_not_used(stage: Stage) ->
 
 
 async def test_an_untested_version_is_tried_once_and_then_used(stage: Stage) -> None:
-    stage.notes = {}  # the trial has walls, and the stand-in could not write there
+    stage.notes = {}  # the trial has a sandbox, and the stand-in could not write there
     talks = [{"text": "ok"}, *CLOSE]
     call = {"tool": "Bash", "id": "t", "input": {"command": "x"}}
     found, result = await stage.play([unknown_version(), *OPEN[1:], {"call": call}, *talks])

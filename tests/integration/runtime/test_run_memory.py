@@ -63,7 +63,7 @@ class Stage:
         }
         write_executable(self.claude, script)
         given: dict[str, Any] = {"prompt": "go", "cwd": str(self.ws), "credential": Secret("sk-ant-rehearsal-00")}
-        request = RunRequest(**(given | {"walls": "off", "attempts": 1} | fields))
+        request = RunRequest(**(given | {"sandbox": "off", "attempts": 1} | fields))
         async with open_run(request, environ=self.environ) as run:
             return [item async for item in run], await run.result()
 

@@ -130,7 +130,9 @@ async def test_an_agent_that_leaves_before_its_agents_report_is_judged_by_what_i
 async def test_an_agent_that_is_gone_is_corrected_in_its_session(stage: Stage) -> None:
     """Another process, the same session; the first one's usage is among the retries."""
     then = [*OPEN, {"result": {"result": "", "structured_output": {"n": 3}}}, {"await_eof": True}]
-    found, result = await stage.play([*OPEN, {"result": {"result": "no number"}}, {"exit": 0}], then=then, walls="off")
+    found, result = await stage.play(
+        [*OPEN, {"result": {"result": "no number"}}, {"exit": 0}], then=then, sandbox="off"
+    )
     assert (result.outcome, result.output, result.corrections) == ("succeeded", {"n": 3}, 1)
     assert result.attempts == 2
     assert [started.origin for started in of(found, events.SessionStarted)] == ["new", "rebuilt"]
@@ -139,7 +141,7 @@ async def test_an_agent_that_is_gone_is_corrected_in_its_session(stage: Stage) -
 
 async def test_an_agent_that_always_leaves_is_asked_as_often_as_allowed(stage: Stage) -> None:
     steps = [*OPEN, {"result": {"result": "no number"}}, {"exit": 0}]
-    found, result = await stage.play(steps, schema_retries=2, walls="off")
+    found, result = await stage.play(steps, schema_retries=2, sandbox="off")
     assert (result.outcome, result.attempts, result.output) == ("degraded", 3, None)
     assert len(of(found, events.OutputChecked)) == 3
     assert "claude_code.schema_not_satisfied_after_retries" in {warning.kind for warning in result.warnings}

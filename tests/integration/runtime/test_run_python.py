@@ -54,25 +54,25 @@ def mode_of(stage: Stage) -> str:
 
 
 def test_the_prompt_comes_first(program: Stage) -> None:
-    result = leadrope.run_sync("go", credential=Secret(KEY), walls="off")
+    result = leadrope.run_sync("go", credential=Secret(KEY), sandbox="off")
     assert (result.outcome, result.text) == ("succeeded", "hello")
     assert program.said()[1]["message"]["content"] == "go"
 
 
 async def test_old_forms_still_work(program: Stage) -> None:
-    by_keyword = await leadrope.run(prompt="go", credential=Secret(KEY), walls="off")
-    by_request = await leadrope.run(RunRequest(prompt="go", credential=Secret(KEY), walls="off"))
-    both = await leadrope.run(RunRequest(prompt="go", walls="off"), credential=Secret(KEY))
+    by_keyword = await leadrope.run(prompt="go", credential=Secret(KEY), sandbox="off")
+    by_request = await leadrope.run(RunRequest(prompt="go", credential=Secret(KEY), sandbox="off"))
+    both = await leadrope.run(RunRequest(prompt="go", sandbox="off"), credential=Secret(KEY))
     assert [one.text for one in (by_keyword, by_request, both)] == ["hello"] * 3
 
 
 async def test_open_run_takes_a_text(program: Stage) -> None:
-    async with open_run("go", credential=Secret(KEY), walls="off") as run:
+    async with open_run("go", credential=Secret(KEY), sandbox="off") as run:
         assert (await run.result()).text == "hello"
 
 
 def test_the_users_config_holds_for_a_program_as_for_the_terminal(program: Stage) -> None:
-    configure(program, f'[run]\nmode = "plan"\nbilling = "api_key"\nwalls = "off"\nbinary = "{program.claude}"\n')
+    configure(program, f'[run]\nmode = "plan"\nbilling = "api_key"\nsandbox = "off"\nbinary = "{program.claude}"\n')
     program.environ["ANTHROPIC_API_KEY"] = KEY
     for given in ("go", RunRequest(prompt="go")):
         leadrope.run_sync(given, environ=program.environ | {"XDG_CONFIG_HOME": os.environ["XDG_CONFIG_HOME"]})
@@ -81,7 +81,7 @@ def test_the_users_config_holds_for_a_program_as_for_the_terminal(program: Stage
 
 @pytest.mark.parametrize("given", [{"mode": "default"}, {"mode": "edit"}])
 def test_what_a_program_says_wins_over_the_config(program: Stage, given: Any) -> None:
-    configure(program, '[run]\nmode = "full"\nwalls = "off"\n')
+    configure(program, '[run]\nmode = "full"\nsandbox = "off"\n')
     wanted = {"default": "default", "edit": "acceptEdits"}[given["mode"]]
     leadrope.run_sync("go", credential=Secret(KEY), **given)
     assert mode_of(program) == wanted
@@ -90,14 +90,14 @@ def test_what_a_program_says_wins_over_the_config(program: Stage, given: Any) ->
 
 
 def test_no_config_another_file_and_a_value(program: Stage, tmp_path: Path) -> None:
-    configure(program, '[run]\nmode = "plan"\nwalls = "off"\n')
+    configure(program, '[run]\nmode = "plan"\nsandbox = "off"\n')
     other = tmp_path / "team.toml"
     other.write_text('[run]\nmode = "edit"\n')
     value = config.parse('[run]\nmode = "full"\n')
     (program.ws / "here.toml").write_text(other.read_text())
     found = []
     for given in (None, "here.toml", other, value):
-        leadrope.run_sync("go", credential=Secret(KEY), config=given, walls="off")
+        leadrope.run_sync("go", credential=Secret(KEY), config=given, sandbox="off")
         found.append(mode_of(program))
     assert found == ["default", "acceptEdits", "acceptEdits", "bypassPermissions"]
     with pytest.raises(errors.BadConfig, match="does not exist"):
@@ -114,7 +114,7 @@ def test_the_rules_of_a_config_hold_however_it_is_named(program: Stage, tmp_path
     call = {"tool": "Bash", "id": "t1", "input": {"command": "x"}, "touch": str(program.marker)}
     program.open([*OPEN, {"call": call}, {"text": "ok"}, *CLOSE])
     for given in (None, config.Config(), other):
-        result = leadrope.run_sync("go", credential=Secret(KEY), config=given, walls="off", mode="full")
+        result = leadrope.run_sync("go", credential=Secret(KEY), config=given, sandbox="off", mode="full")
         assert [denial.call.name for denial in result.denials] == ["Bash"]
     assert not program.marker.exists()
 
@@ -124,7 +124,7 @@ async def test_the_rules_of_a_named_file_hold_in_a_conversation(program: Stage) 
     call = {"tool": "Bash", "id": "t1", "input": {"command": "x"}, "touch": str(program.marker)}
     program.open([*OPEN, {"call": call}, {"text": "ok"}, *CLOSE])
     async with leadrope.open_conversation(
-        credential=Secret(KEY), config="team.toml", walls="off", mode="full"
+        credential=Secret(KEY), config="team.toml", sandbox="off", mode="full"
     ) as conversation:
         result = await conversation.ask("go")
     assert [denial.call.name for denial in result.denials] == ["Bash"]
@@ -150,7 +150,7 @@ def test_merging_is_that_of_the_terminal() -> None:
 
 
 def test_a_saved_agent_counts_above_the_config_and_below_the_program(program: Stage) -> None:
-    text = '[run]\nmode = "full"\nwalls = "off"\nmodel = "opus"\n[agents.careful]\nmode = "plan"\nmodel = "haiku"\n'
+    text = '[run]\nmode = "full"\nsandbox = "off"\nmodel = "opus"\n[agents.careful]\nmode = "plan"\nmodel = "haiku"\n'
     configure(program, text)
     for given in ("go", RunRequest(prompt="go")):
         leadrope.run_sync(given, credential=Secret(KEY), agent="careful")

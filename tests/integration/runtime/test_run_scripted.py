@@ -186,7 +186,7 @@ async def test_a_forwarded_credential_gets_no_second_chance(stage: Stage) -> Non
         ({"fork": True}, errors.BadValue, "fork"),
         ({"binary": "/no/such/claude"}, errors.CliNotFound, "/no/such/claude"),
         ({"output_schema": {"type": "object"}, "max_turns": 1}, errors.BadValue, "max_turns"),
-        ({"sandbox": {"enabld": True}}, errors.BadValue, "sandbox"),
+        ({"agent_sandbox": {"enabld": True}}, errors.BadValue, "agent_sandbox"),
         ({"policy": {"permission_mod": "plan"}}, errors.RequestError, "permission_mod"),
         ({"policy": {"max_budget_usd": -1}}, errors.RequestError, "max_budget_usd"),
         ({"policy_files": ("/no/such.toml",)}, errors.RequestError, "no/such.toml"),

@@ -46,22 +46,22 @@ def _environ(folder: Path) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "HOME": str(folder), "LEADROPE_HOME": str(folder / "leadrope")}
 
 
-def _take_walls(monkeypatch: pytest.MonkeyPatch) -> None:
+def _take_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a machine on which boxes do not work."""
     monkeypatch.setattr(availability, "_known", availability.SandboxAvailability(ok=False, reason="not here"))
 
 
-@pytest.fixture(params=["behind walls", "without walls"])
+@pytest.fixture(params=["in a sandbox", "without a sandbox"])
 async def commands(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Commands]:
-    if request.param == "without walls":
-        _take_walls(monkeypatch)
+    if request.param == "without a sandbox":
+        _take_sandbox(monkeypatch)
     ws = tmp_path / "ws"
     ws.mkdir()
     async with Commands(ws, environ=_environ(tmp_path)) as opened:
-        if request.param == "without walls":
-            assert not opened.is_walled
+        if request.param == "without a sandbox":
+            assert not opened.is_sandboxed
         yield opened
 
 
@@ -204,12 +204,12 @@ async def test_nothing_is_started_behind_the_end(tmp_path: Path, monkeypatch: py
 async def test_a_shell_waits_in_the_folder_that_the_workspace_is_now(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without walls, which hold the folder in its place, a command can put another there."""
-    _take_walls(monkeypatch)
+    """Without a sandbox, which holds the folder in its place, a command can put another there."""
+    _take_sandbox(monkeypatch)
     ws = tmp_path / "ws"
     ws.mkdir()
     async with Commands(ws, environ=_environ(tmp_path)) as commands:
-        assert not commands.is_walled
+        assert not commands.is_sandboxed
         for _ in range(2):
             await commands.shell("true")
         await commands.shell("cd ..; mv ws old; mkdir ws")

@@ -411,7 +411,7 @@ async def test_a_workflow_inside_that_fails_or_is_soft_is_told_outside(shop: Any
     assert (soft.outcome, soft.steps[0].warnings[0].kind) == ("degraded", "workflow.degraded")
 
 
-async def test_who_opens_the_walls_may_be_ended_and_whoever_waits_for_them_opens_them(shop: Any) -> None:
+async def test_who_opens_the_sandbox_may_be_ended_and_whoever_waits_for_it_opens_it(shop: Any) -> None:
     async with (
         shop.service() as service,
         ExecutionContext(service, tag=uuid.uuid4().hex, workspace=shop.ws, environ=shop.environ) as host,

@@ -187,7 +187,7 @@ async def test_rules_that_forbid_what_cannot_be_read_forbid_code(shop: Any) -> N
 async def test_a_blocked_program_cannot_be_started_from_code(shop: Any) -> None:
     code = "import subprocess\nresult = subprocess.run('touch ran', shell=True).returncode"
     result = await shop.run(flow(code, "- policy: {blocked_commands: [touch]}"), {"x": 1}, on_ask="deny")
-    if result.outcome == "succeeded":  # behind walls it is masked; without them the code is not let run
+    if result.outcome == "succeeded":  # in a sandbox it is masked; without one the code is not let run
         assert (await given(shop, result))["result"] in (126, 127)
     assert not (shop.ws / "ran").exists()
 

@@ -155,7 +155,7 @@ async def test_a_secret_of_the_connection_is_in_no_output(tmp_path: Path, connec
     assert SECRET not in str(done)
 
 
-# -- the process: its place, its walls, its end --------------------------------------------------------------------
+# -- the process: its place, its sandbox, its end --------------------------------------------------------------------
 
 
 async def test_the_server_works_in_the_workspace_with_a_short_environment(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ async def test_the_server_works_in_the_workspace_with_a_short_environment(tmp_pa
     assert here.said == ["files: read_file"]
 
 
-async def test_a_server_has_the_walls_of_an_agents_servers(tmp_path: Path) -> None:
+async def test_a_server_has_the_sandbox_of_an_agents_servers(tmp_path: Path) -> None:
     """What it writes outside of the workspace it writes into its own box, which is gone with it."""
     here = McpPlace(tmp_path, {"files": process(PLAIN, "stdio", "seen")}, {"sandbox": "required"})
     inside, outside = here.workspace / "made", tmp_path / "outside"
@@ -178,7 +178,7 @@ async def test_a_server_has_the_walls_of_an_agents_servers(tmp_path: Path) -> No
         await KIND.run(step(tool="touch", arguments={"path": str(inside)}), here)
     except StepFailed as error:
         if "sandbox that this run needs" in error.message:
-            pytest.skip("there can be no walls on this machine")
+            pytest.skip("there can be no sandbox on this machine")
         raise
     assert inside.exists()
     await KIND.run(step(tool="touch", arguments={"path": str(outside)}), here)

@@ -57,7 +57,7 @@ def request_of(*args: str, config: configs.Config | None = None) -> RunRequest:
         (["--no-session"], {"persist_session": False}),
         (["--schema", '{"type":"object"}'], {"output_schema": {"type": "object"}}),
         (["--schema-retries", "2", "--structured-retries", "3"], {"schema_retries": 2, "max_structured_retries": 3}),
-        (["--sandbox-settings", '{"enabled":true}'], {"sandbox": {"enabled": True}}),
+        (["--sandbox-settings", '{"enabled":true}'], {"agent_sandbox": {"enabled": True}}),
         (["--subagents", '{"x":{"description":"d"}}'], {"subagents": {"x": {"description": "d"}}}),
         (["--var", "A=1", "--var", "B=x=y"], {"variables": {"A": "1", "B": "x=y"}}),
         (["--secret", "S=abcdef"], {"variables": {"S": "abcdef"}, "secret_variables": ("S",)}),

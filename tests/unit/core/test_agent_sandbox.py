@@ -18,28 +18,28 @@ from leadrope.providers.claude_code import argv
 @pytest.mark.parametrize(
     ("settings", "field"),
     [
-        ({"enabled": "yes"}, "sandbox.enabled"),
-        ({"enable": True}, "sandbox"),
-        ({"network": {"bogus": 1}}, "sandbox.network"),
-        ({"excludedCommands": "docker"}, "sandbox.excludedCommands"),
-        ({"autoAllowBashIfSandboxed": 1}, "sandbox.autoAllowBashIfSandboxed"),
-        ({"ignoreViolations": {"file": "x"}}, "sandbox.ignoreViolations"),
+        ({"enabled": "yes"}, "agent_sandbox.enabled"),
+        ({"enable": True}, "agent_sandbox"),
+        ({"network": {"bogus": 1}}, "agent_sandbox.network"),
+        ({"excludedCommands": "docker"}, "agent_sandbox.excludedCommands"),
+        ({"autoAllowBashIfSandboxed": 1}, "agent_sandbox.autoAllowBashIfSandboxed"),
+        ({"ignoreViolations": {"file": "x"}}, "agent_sandbox.ignoreViolations"),
     ],
 )
 def test_a_wrong_setting_is_refused(settings: dict[str, Any], field: str) -> None:
     with pytest.raises(errors.BadValue) as refused:
-        check(RunRequest(prompt="go", sandbox=settings))
+        check(RunRequest(prompt="go", agent_sandbox=settings))
     assert refused.value.message.startswith(field)
 
 
 def test_what_the_program_knows_is_taken_as_it_is() -> None:
     given = {"enabled": True, "excludedCommands": ["docker"], "network": {"allowLocalBinding": True}}
-    assert check(RunRequest(prompt="go", sandbox=given)).sandbox == given
+    assert check(RunRequest(prompt="go", agent_sandbox=given)).agent_sandbox == given
 
 
 @pytest.mark.parametrize(("given", "sent"), [({}, False), ({"allowUnsandboxedCommands": True}, True)])
 def test_a_command_may_leave_it_only_where_the_user_said_so(given: dict[str, Any], sent: bool) -> None:
-    settings = argv.settings(RunRequest(prompt="go", sandbox={"enabled": True, **given}))
+    settings = argv.settings(RunRequest(prompt="go", agent_sandbox={"enabled": True, **given}))
     assert settings["sandbox"]["allowUnsandboxedCommands"] is sent
     assert settings["sandbox"]["failIfUnavailable"] is True
 

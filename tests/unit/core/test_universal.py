@@ -45,7 +45,7 @@ USAGE = Usage(input_tokens=3, output_tokens=4)
 # One of each, in an order that a run might have; the test below holds that none is missing.
 STORY: list[events.Event] = [
     events.Notice(level="debug", code="title", message="x"),
-    events.SessionStarted(session_id="native", provider="claude-code", model="m", tools=("Bash",), walls="workspace"),
+    events.SessionStarted(session_id="native", provider="claude-code", model="m", tools=("Bash",), sandbox="workspace"),
     events.TurnStarted(turn=1),
     events.ThinkingDelta(text="hm", message_id="m1"),
     events.ThinkingCompleted(text="hm", message_id="m1"),
@@ -57,7 +57,7 @@ STORY: list[events.Event] = [
     events.ApprovalResolved(approval_id="a1", approved=True, by="ada"),
     events.ToolDecided(call=CALL, decision="allow", by="person", rule="approval"),
     events.ToolProgress(call_id="c1", tool="Bash", elapsed_s=30.0),
-    events.WallsHeld(kind="write", target="/etc", call_id="c1"),
+    events.SandboxViolation(kind="write", target="/etc", call_id="c1"),
     events.ToolCompleted(call_id="c1", text="a.txt"),
     events.SubagentStarted(agent_id="agent-1", call_id="c1", description="sub"),
     events.ToolRequested(call=SUB),
@@ -181,7 +181,12 @@ def test_the_session_begins_and_ends_with_what_is_known() -> None:
     first, second, *_, last = found
     assert (type(first), first.synthetic, first.data.agent) == (u.SessionStarted, True, None)
     started = of(found, u.SessionStarted)[1].data
-    assert (started.agent, started.model, started.tools, started.walls) == ("claude-code", "m", ("Bash",), "workspace")
+    assert (started.agent, started.model, started.tools, started.sandbox) == (
+        "claude-code",
+        "m",
+        ("Bash",),
+        "workspace",
+    )
     assert (started.schema_version, started.event_schema_version) == (1, events.SCHEMA_VERSION)
     assert second.native_session_id is None
     assert (last.native_session_id, last.session_id) == ("native", "run")

@@ -1,4 +1,4 @@
-"""A command that cannot be read, written by the user himself: it passes only where walls keep all that is blocked."""
+"""The user's own command that cannot be read: it passes only where the sandbox prevents all that is blocked."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def test_a_prompt_that_changes_at_resume_is_not_ignored(fields: dict[str, Any], 
         ({}, {"disableSkillShellExecution": True}),
         ({"mode": "plan"}, {"disableSkillShellExecution": True, "useAutoModeDuringPlan": False}),
         (
-            {"sandbox": {"enabled": True, "failIfUnavailable": False}},
+            {"agent_sandbox": {"enabled": True, "failIfUnavailable": False}},
             {
                 "disableSkillShellExecution": True,
                 "sandbox": {"allowUnsandboxedCommands": False, "enabled": True, "failIfUnavailable": True},

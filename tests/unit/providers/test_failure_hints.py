@@ -59,7 +59,7 @@ SOLUTIONS: list[tuple[str, list[Any], tuple[str, ...], str, str]] = [
     ),
     ("too long", [REFUSED | {"result": "Prompt is too long"}], (), "prompt_too_long", "Shorten the prompt"),
     (
-        "no walls of its own",
+        "no sandbox of its own",
         [],
         ("Error: sandbox required but unavailable: bwrap",),
         "sandbox_unavailable",

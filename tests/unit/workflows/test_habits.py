@@ -79,6 +79,8 @@ def test_the_word_is_one_that_the_type_takes() -> None:
     assert (found.kind, found.suggestion) == ("unknown_parameter", "command"), (
         "that it needs `command` is the same mistake"
     )
+    found = one("### second\n\nDoes it.\n\n- type: agent\n- prompt: go\n- walls: read-only\n")
+    assert (found.kind, found.suggestion) == ("unknown_parameter", "sandbox"), "its name in earlier versions"
     found = one("### second\n\nDoes it.\n\n- type: code\n- run: print()\n")
     assert found.suggestion == "code"
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS = (
+    flags.old_walls(),
     click.option(
         "--add-dir",
         "add_dirs",
@@ -32,9 +33,8 @@ _OPTIONS = (
     ),
     click.option(
         "--sandbox",
-        cls=flags.Renamed,
-        old=("--walls",),
-        type=click.Choice(["workspace", "read-only", "off"]),
+        callback=flags.or_old("sandbox"),
+        type=click.Choice(flags.SANDBOX_LEVELS),
         help="The sandbox around commands and agents [default: what the policy says].",
     ),
     click.option(

@@ -446,6 +446,7 @@ async def _drive(
         person = stack.enter_context(run_session_ui.person(screen, "allow it in the step or in your policy"))
         stack.enter_context(view)
         service = await stack.enter_async_context(Service(environ, config=config))
+        values.note_old_keys(service.config)
         people = people_at(person, view.place_of)
         view.has_person = people is not None
         told = {

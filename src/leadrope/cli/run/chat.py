@@ -16,7 +16,7 @@ import click
 import msgspec
 
 from leadrope import errors, spelling
-from leadrope.cli import hangup, options, origins
+from leadrope.cli import flags, hangup, options, origins, values
 from leadrope.cli.exits import INTERRUPTED
 from leadrope.cli.run import resuming, run_session_ui
 from leadrope.cli.run.run import secret_files, with_config
@@ -85,10 +85,12 @@ _FLAGS = tuple(flag for flag in options.FLAGS if flag.name not in _NOT_HERE)
     epilog=_EPILOG,
     short_help="Talk with an agent, turn by turn.",
 )
+@flags.old_walls()
 def command(prompt: str | None, **given: Any) -> int:
     environ = dict(os.environ)
     environ = {**home.load_env(home.leadrope_home(environ)), **environ}
     config = configs.load(environ)
+    values.note_old_keys(config)
     config_values.check(config)
     options.one_session(given)
     named = resuming.session_named(given, environ)

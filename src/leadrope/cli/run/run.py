@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from leadrope import errors, spelling
-from leadrope.cli import json_output, options, origins, values
+from leadrope.cli import flags, json_output, options, origins, values
 from leadrope.cli.exits import FAILED, INTERRUPTED, OK, Demands, exit_code, explain
 from leadrope.cli.run import piped, rehearse, resuming, run_session_ui
 from leadrope.cli.screen.render import Renderer, billing_line, ending_lines
@@ -97,6 +97,7 @@ def _in_quotes(error: click.UsageError, ctx: click.Context, given: list[str]) ->
     epilog=_EPILOG,
     short_help="Run an agent on a prompt, under supervision.",
 )
+@flags.old_walls()
 def command(prompt: str | None, **given: Any) -> int:
     output = given["output"] or "text"
     try:
@@ -118,6 +119,7 @@ def _command(prompt: str | None, given: Mapping[str, Any], output: str) -> int:
     else:
         environ = {**home.load_env(home.leadrope_home(os.environ)), **os.environ}
         config = configs.load(environ)
+        values.note_old_keys(config)
         config_values.check(config)
     try:
         return _start(prompt, given, output, config, environ, server)

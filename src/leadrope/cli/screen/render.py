@@ -117,7 +117,7 @@ class Renderer:
                 self._retry(event)
             case events.Notice():
                 self._notice(event)
-            case events.WallsHeld():
+            case events.SandboxViolation():
                 self._warn(f"the sandbox held: {one_line(event.message, 120)}")
             case events.OutputChecked():
                 if not event.valid:

@@ -166,6 +166,8 @@ def configuration(environ: Mapping[str, str]) -> tuple[configs.Config, DoctorChe
         more = f" (and {len(own) - 1} more; see `leadrope agents check`)" if len(own) > 1 else ""
         told = f"the agent {own[0].name} cannot be used: {own[0].problems[0]}{more}"
         return config, DoctorCheck(name="config", status="failed", message=told, hint=own[0].problems[0].hint)
+    if config.old_keys:
+        return config, DoctorCheck(name="config", status="warning", message="; ".join(config.old_keys))
     what = f"{path} is valid" if path.exists() else f"none ({path} does not exist); defaults hold"
     return config, DoctorCheck(name="config", status="ok", message=what)
 
@@ -249,7 +251,7 @@ async def _credential(
 
 
 async def _sandbox(rules: EffectivePolicy) -> DoctorCheck:
-    """Which walls a run gets here. Installed is not enough: a box is built and something is ended in it."""
+    """Which sandbox a run gets here. Installed is not enough: one is built and a program runs in it."""
     is_model_only = rules.network_reach == "model-only"
     is_required = rules.sandbox == "required" or is_model_only
     without: Status = "failed" if is_required else "warning"

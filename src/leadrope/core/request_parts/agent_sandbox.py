@@ -72,7 +72,7 @@ def check(settings: Mapping[str, Any]) -> None:
         if unknown is not None:
             known = SandboxNetwork.__struct_encode_fields__ if path == ".network" else SANDBOX_KEYS
             raise errors.BadValue(
-                f"sandbox{path}.{unknown}", "is not a known key", hint=suggest(unknown, known)
+                f"agent_sandbox{path}.{unknown}", "is not a known key", hint=suggest(unknown, known)
             ) from None
         wrong, hint = in_words(message)
-        raise errors.BadValue(f"sandbox{path}", wrong, hint=hint) from None
+        raise errors.BadValue(f"agent_sandbox{path}", wrong, hint=hint) from None

@@ -83,7 +83,7 @@ class Universal:
             events.Notice: self._notice,
             events.Unrecognised: self._unrecognised,
             events.OutputChecked: self._output_checked,
-            events.WallsHeld: self._walls_held,
+            events.SandboxViolation: self._sandbox_violation,
             events.RunEnding: self._run_ending,
             events.AgentExited: self._agent_exited,
             events.RunEnded: self._run_ended,
@@ -154,7 +154,7 @@ class Universal:
                 credential=event.credential,
                 instructions=event.instructions,
                 origin=event.origin,
-                walls=event.walls,
+                sandbox=event.sandbox,
                 attempt=self._attempt,
             ),
         )
@@ -424,8 +424,8 @@ class Universal:
         detail = "valid" if event.valid else "; ".join(event.errors) or "there is no value"
         self._status(event, "output.checked", detail, is_error=not event.valid)
 
-    def _walls_held(self, event: events.WallsHeld) -> None:
-        self._status(event, "walls.held", event.message or event.target, **self._about(event.call_id))
+    def _sandbox_violation(self, event: events.SandboxViolation) -> None:
+        self._status(event, "sandbox.violation", event.message or event.target, **self._about(event.call_id))
 
 
 def universal(records: Iterable[Recorded], session_id: str | None = None) -> Iterator[UniversalEvent]:

@@ -115,7 +115,7 @@ class SessionStartedData(_Value, frozen=True, kw_only=True):
     credential: CredentialUsed | None = None
     instructions: tuple[str, ...] = ()
     origin: Origin | None = None
-    walls: str = ""
+    sandbox: str = ""
     attempt: int = 1
 
 

@@ -1,6 +1,6 @@
-"""The supervisor's side of a pool: commands in, what they said and how they ended out. Knows no rule and no walls.
+"""The supervisor's side of a pool: commands in, output and exit codes out; knows no rule and no sandbox.
 
-door = Door(folder)                          # before the pool is started, so that the walls can show it
+door = Door(folder)                          # before the pool is started, so that the sandbox can show it
 pool = await door.open(child)                # the child is `python server.py folder`
 async with pool.places:
     done = await pool.run({"argv": ["git", "status"], "cwd": "/ws", "env": {"PATH": "/usr/bin"}})
@@ -42,9 +42,9 @@ MOST_IDLE = 16
 
 
 def install_scripts(folder: Path) -> Path:
-    """Puts the script of a pool, and what it is made of, into a folder that its walls show; gives the script.
+    """Puts the script of a pool, and what it is made of, into a folder that its sandbox shows; gives the script.
 
-    Compiled where that is possible: it starts faster. A copy, because an installation may lie where walls hide it.
+    Compiled where that is possible: it starts faster. A copy, since the sandbox may hide the installation.
     """
     for module in (guardian, worker, pool):
         source, compiled = str(module.__file__), module.__spec__.cached if module.__spec__ else None

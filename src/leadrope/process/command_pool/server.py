@@ -1,6 +1,6 @@
 """The pool: a script that keeps workers, in each of which commands run one by one; knows nothing of leadrope.
 
-Run as `python -IS -Xutf8 server.py FOLDER`, behind the walls and below the guardian of an agent. It connects to the
+Run as `python -IS -Xutf8 server.py FOLDER`, in the sandbox and below the guardian of an agent. It connects to the
 socket in FOLDER. A worker is a fork of it with a channel of its own to the supervisor (see worker.py). It is the
 subreaper of its command: whatever calls setsid or forks twice comes back to it, and is ended and counted before the
 worker tells the end. What a worker holds that is killed itself comes to the pool. A command costs no start of a

@@ -25,7 +25,7 @@ from leadrope.process.sandbox.values import INSTALL_HINT, Cache, Machine, Networ
 
 _EXIT = 42
 
-MEMORY = "walls-tried"
+MEMORY = "sandbox-tried"
 _RULES = (
     "/proc/sys/kernel/unprivileged_userns_clone",
     "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",

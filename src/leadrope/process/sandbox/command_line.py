@@ -1,4 +1,4 @@
-"""The walls around one agent, as a bubblewrap command line; pure: what the machine looks like is handed in.
+"""The sandbox of one agent as a bubblewrap command line; pure: what the machine looks like is handed in.
 
 The box starts empty. The system is put into it read-only, the workspace and the run's own folders writable, and of the
 user's home only what work needs. Whatever is not named here does not exist inside. `probe.look` gathers the

@@ -127,7 +127,7 @@ def look(spec: Sandbox) -> Machine:
 
 
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
-"""Not the run's PATH: the walls are built by programs of the system."""
+"""Not the run's PATH: the sandbox is built by programs of the system."""
 
 
 def _tool(name: str) -> str:

@@ -70,10 +70,10 @@ def settings(request: RunRequest) -> dict[str, Any]:
     if mode == "plan":
         # Else a classifier answers in the gate's place, and is unavailable as often as not.
         result["useAutoModeDuringPlan"] = False
-    if request.sandbox is not None:
+    if request.agent_sandbox is not None:
         # Without the last the program warns and runs unsandboxed when bubblewrap or socat is missing; and by its own
         # default a command may ask to run outside.
-        result["sandbox"] = {"allowUnsandboxedCommands": False, **request.sandbox, "failIfUnavailable": True}
+        result["sandbox"] = {"allowUnsandboxedCommands": False, **request.agent_sandbox, "failIfUnavailable": True}
     return result
 
 
@@ -155,7 +155,7 @@ def command(
         # Plain digits: `1e-05` is how Python would print a small number.
         digits = format(Decimal(repr(float(request.limits.cap_usd))), "f")
         line.option("limits.budget_usd", "--max-budget-usd", digits)
-    line.json("sandbox", "--settings", settings(request), file="settings.json")
+    line.json("agent_sandbox", "--settings", settings(request), file="settings.json")
     own = tuple(own_servers)
     pipes = stderr_pipes(request.connections, launch_dir) if run_server else {}
     if request.connections or own:

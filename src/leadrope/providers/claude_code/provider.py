@@ -154,7 +154,7 @@ class ClaudeCode:
 
 def _domain(request: RunRequest, place: base.StartContext) -> command_domain.Domain:
     found = command_domain.look(place.blocked_programs)
-    if (request.sandbox or {}).get("enabled") and found.version < command_domain.SCOPES_SINCE:
+    if (request.agent_sandbox or {}).get("enabled") and found.version < command_domain.SCOPES_SINCE:
         # Where no mount is allowed the agent cannot build it. It has a process table of its own, without the agent.
         return msgspec.structs.replace(found, missing="the agent's own sandbox does not work in such a domain here")
     return command_domain.install(place.home, place.blocked_programs)

@@ -130,7 +130,7 @@ class Spans:
                     "gen_ai.conversation.id": event.session_id,
                     "gen_ai.agent.version": event.agent_version,
                     "leadrope.mode": event.mode,
-                    "leadrope.walls": event.walls or "none",
+                    "leadrope.sandbox": event.sandbox or "none",
                 }
             )
 

@@ -313,7 +313,7 @@ def _setting(info: RunInfo, request: RunRequest | None, story: Story, write: Pag
             "tools": ", ".join(session.tools),
             "connections": ", ".join(f"{c.name} ({c.status})" for c in session.connections),
             "instructions": ", ".join(session.instructions),
-            "sandbox": session.walls or "none",
+            "sandbox": session.sandbox or "none",
         }
         if session.credential is not None:
             facts["paid by"] = f"{session.credential.source} ({session.credential.billing})"

@@ -127,8 +127,8 @@ class Story:
         match event:
             case events.SessionStarted():
                 self.session = event
-                walls = f", in the sandbox ({event.walls})" if event.walls else ""
-                self._note(time, "session", f"{event.origin}: {event.model or event.provider}, {event.mode}{walls}")
+                sandbox = f", in the sandbox ({event.sandbox})" if event.sandbox else ""
+                self._note(time, "session", f"{event.origin}: {event.model or event.provider}, {event.mode}{sandbox}")
             case events.MessageCompleted():
                 self._say(time, "error" if event.is_error else "agent", event.text, event.agent_id, event.is_error)
             case events.ThinkingCompleted():
@@ -182,7 +182,7 @@ class Story:
                     else "the answer does not fit its schema"
                 )
                 self._note(time, "output", title, text="\n".join(event.errors), mark="good" if event.valid else "warn")
-            case events.WallsHeld():
+            case events.SandboxViolation():
                 self._note(time, "sandbox held", f"{event.kind} {event.target}", text=event.message, mark="warn")
             case events.RunEnding():
                 self._note(time, "ending", event.message, text=event.hint or "", mark="bad")

@@ -13,12 +13,12 @@ from leadrope.core.events import (
     Notice,
     OutputChecked,
     Recorded,
+    SandboxViolation,
     ThinkingCompleted,
     ThinkingDelta,
     ToolProgress,
     UsageEstimated,
     UsageUpdated,
-    WallsHeld,
     decoder,
     is_thought,
 )
@@ -30,7 +30,7 @@ LEAST_BEGUN = 4
 """Characters of a known secret that are masked before the rest has come; fewer say nothing."""
 MOST_WAITING = 200
 """Events that wait for the next piece of a message; then they are given on without it."""
-_PROGRESS = (Notice, OutputChecked, ToolProgress, UsageEstimated, UsageUpdated, WallsHeld)
+_PROGRESS = (Notice, OutputChecked, ToolProgress, UsageEstimated, UsageUpdated, SandboxViolation)
 """Nobody acts on them at once. The agent sends one after every piece of its thinking."""
 
 _PIECES = (MessageDelta, ThinkingDelta)

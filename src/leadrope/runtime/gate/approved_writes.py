@@ -52,7 +52,7 @@ class ApprovedWrites:
                 return None
         return (
             f"the call was allowed, but {', '.join(places)} stays read-only in the sandbox: {wrong}. "
-            f"Make the change yourself, or run with {spelling.option('walls', 'off')}"
+            f"Make the change yourself, or run with {spelling.option('sandbox', 'off')}"
         )
 
     def after(self, call_id: str) -> Awaitable[str | None] | None:

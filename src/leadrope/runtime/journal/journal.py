@@ -77,7 +77,7 @@ class Journal:
             self.watcher.take(batch)
         self.outbox.put(batch, weight)
 
-    def notify(self, notice: events.Notice | events.WallsHeld) -> None:
+    def notify(self, notice: events.Notice | events.SandboxViolation) -> None:
         self.record(notice)
         self.publish()
 

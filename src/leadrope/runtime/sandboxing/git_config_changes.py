@@ -1,4 +1,4 @@
-"""What an agent has set with git behind its walls: kept or dropped when it has ended, and told; no rules, no files.
+"""What an agent has set with git in its sandbox: kept or dropped when it has ended, and told; no rules, no files.
 
 Kept is what policy/git_settings finds harmless. It is written into the user's own file, which the agent never had.
 """

@@ -1,8 +1,8 @@
-"""What the walls of a run kept from happening, read from what tools said; pure but for the question what exists.
+"""What the sandbox of a run kept from happening, read from what tools said; pure but for the question what exists.
 
 A box has no voice: it answers with the errors of the system. A path that is not there inside and is there outside was
 hidden by it; a file system that is read-only outside of the workspace is its doing. Whatever is ambiguous (a file that
-exists nowhere, a refusal that would come without walls too) is no event.
+exists nowhere, a refusal that would come without a sandbox too) is no event.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _ADDRESS = regex(r"(?:https?://|ssh://|git@|/dev/tcp/)([\w.-]+)|\b(\d{1,3}(?:\.\
 
 
 class Watch:
-    """One per attempt: `requested` for every call, `completed` for every result; without walls both do nothing."""
+    """One per attempt: `requested` for every call, `completed` for every result; without a sandbox both do nothing."""
 
     def __init__(self, sight: Sight | None, *, exists: Exists = os.path.lexists) -> None:
         self._sight = sight if sight is not None and sight.places else None
@@ -76,8 +76,8 @@ class Watch:
                 self._calls.clear()
             self._calls[call.id] = call
 
-    def completed(self, done: events.ToolCompleted) -> tuple[events.WallsHeld, ...]:
-        """What the walls held of this call; each target once in a run."""
+    def completed(self, done: events.ToolCompleted) -> tuple[events.SandboxViolation, ...]:
+        """What the sandbox held of this call; each target once in a run."""
         if self._sight is None:
             return ()
         call = self._calls.pop(done.call_id, None)
@@ -93,9 +93,9 @@ class Watch:
 
 def look(
     call: ToolCall, done: events.ToolCompleted, sight: Sight, *, exists: Exists = os.path.lexists
-) -> tuple[events.WallsHeld, ...]:
-    """What the walls held of one call, at most a few; nothing for a result that has other reasons."""
-    found: dict[tuple[Kind, str], events.WallsHeld] = {}
+) -> tuple[events.SandboxViolation, ...]:
+    """What the sandbox held of one call, at most a few; nothing for a result that has other reasons."""
+    found: dict[tuple[Kind, str], events.SandboxViolation] = {}
     for kind, target in _found(call, done, sight, exists):
         found.setdefault((kind, target), _event(kind, target, call.id))
         if len(found) >= MOST_PER_CALL:
@@ -103,9 +103,11 @@ def look(
     return tuple(found.values())
 
 
-def refused_host(host: str, port: int, reason: str) -> events.WallsHeld:
+def refused_host(host: str, port: int, reason: str) -> events.SandboxViolation:
     """The proxy's own word: it knows what it was asked for."""
-    return events.WallsHeld(kind="network", target=f"{host}:{port}", message=f"{host}:{port} was not reached: {reason}")
+    return events.SandboxViolation(
+        kind="network", target=f"{host}:{port}", message=f"{host}:{port} was not reached: {reason}"
+    )
 
 
 def _found(call: ToolCall, done: events.ToolCompleted, sight: Sight, exists: Exists) -> Iterator[tuple[Kind, str]]:
@@ -193,11 +195,11 @@ def _network(text: str, command: str) -> Iterator[tuple[Kind, str]]:
         yield "network", named
 
 
-def _event(kind: Kind, target: str, call_id: str) -> events.WallsHeld:
+def _event(kind: Kind, target: str, call_id: str) -> events.SandboxViolation:
     told = {
         "write": f"{target} lies outside of what this run may write; nothing of it stays",
         "read": f"{target} is hidden from this run",
         "signal": f"process {target} is not one of this run, and was not reached",
         "network": f"{target or 'a host'} was not reached: this run has no network but its model and allowed hosts",
     }[kind]
-    return events.WallsHeld(kind=kind, target=target, call_id=call_id, message=told)
+    return events.SandboxViolation(kind=kind, target=target, call_id=call_id, message=told)

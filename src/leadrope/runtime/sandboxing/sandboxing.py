@@ -1,4 +1,4 @@
-"""Whether a run has walls, how high, and what of the machine is inside; the building itself is process/sandbox's."""
+"""Whether a run has a sandbox, which level, and what of the machine is inside; process/sandbox builds it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SandboxRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What request and policy together ask for."""
 
     level: Level | None
-    """None: no walls."""
+    """None: no sandbox."""
     is_required: bool = False
     """Without them nothing is started."""
     is_asked: bool = False
@@ -66,7 +66,7 @@ class Built(msgspec.Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...] = ()
     env: dict[str, str] = {}
     level: str = ""
-    """Empty: there are no walls."""
+    """Empty: there is no sandbox."""
     holds: bool = False
     """They are there, and everything that the policy blocks or protects is masked or read-only in them."""
     sight: Sight = Sight()
@@ -75,24 +75,24 @@ class Built(msgspec.Struct, frozen=True, kw_only=True):
     gaps: tuple[str, ...] = ()
     """Programs that git's settings name and that did not exist when the agent started."""
     notices: tuple[events.Notice, ...] = ()
-    """What the user should know about these walls, or about there being none."""
+    """What the user should know about this sandbox, or about there being none."""
 
 
 def wish(request: RunRequest, rules: EffectivePolicy) -> SandboxRequest:
-    """The stricter of both; a request that turns the walls off where they are required is refused."""
+    """The stricter of both; a request that turns off a sandbox that is required is refused."""
     must_hold = _is_sandboxed_mode(request, rules)
     model_only = must_hold or "model-only" in (request.network, rules.network_reach)
-    if request.walls == "off":
+    if request.sandbox == "off":
         if must_hold:
-            raise errors.BadValue("walls", "mode sandboxed needs the sandbox", hint=_other_mode())
+            raise errors.BadValue("sandbox", "mode sandboxed needs the sandbox", hint=_other_mode())
         if rules.sandbox == "required" or model_only:
-            hint = f"Leave {spelling.option('walls')} out, or change the policy."
-            raise errors.BadValue("walls", "the policy requires a sandbox", hint=hint)
+            hint = f"Leave {spelling.option('sandbox')} out, or change the policy."
+            raise errors.BadValue("sandbox", "the policy requires a sandbox", hint=hint)
         return SandboxRequest(level=None)
-    if request.walls is None and rules.sandbox == "off" and not model_only:
+    if request.sandbox is None and rules.sandbox == "off" and not model_only:
         return SandboxRequest(level=None)
-    level: Level = "read-only" if "read-only" in (request.walls, rules.sandbox_level) else "workspace"
-    is_required = request.walls is not None or rules.sandbox == "required" or model_only
+    level: Level = "read-only" if "read-only" in (request.sandbox, rules.sandbox_level) else "workspace"
+    is_required = request.sandbox is not None or rules.sandbox == "required" or model_only
     is_asked = is_required or rules.origin.get("sandbox") != SHIPPED
     return SandboxRequest(
         level=level,
@@ -116,7 +116,7 @@ def _is_sandboxed_mode(request: RunRequest, rules: EffectivePolicy) -> bool:
 
 def _inner(request: RunRequest) -> Literal["", "whole", "weak"]:
     """Root that becomes another user cannot give that user a fresh /proc: there only a weak one can be nested."""
-    told = request.sandbox or {}
+    told = request.agent_sandbox or {}
     if not told.get("enabled"):
         return ""
     is_weak = bool(told.get("enableWeakerNestedSandbox")) and _is_anothers(request.cwd or ".")
@@ -127,7 +127,7 @@ async def grant(wanted: SandboxRequest, *, memory: Path | None = None) -> tuple[
     """The wish as far as this machine can grant it, and what it cannot; a requirement that it cannot is an error.
 
     Not every machine lets the agent build a sandbox of its own inside. It is the one that the caller has named, so
-    walls that are only preferred make way for it. `memory` is where it is kept that boxes work here.
+    a sandbox that is only preferred makes way for it. `memory` is where it is kept that sandboxes work here.
     """
     if wanted.level is None:
         return wanted, ""
@@ -164,11 +164,11 @@ def _no_mode(reason: str, hint: str | None = None) -> errors.SandboxUnavailable:
     return errors.SandboxUnavailable(told, hint=f"{_other_mode()} {hint or ''}".strip())
 
 
-def no_walls(wanted: SandboxRequest, missing: str) -> events.Notice:
+def no_sandbox(wanted: SandboxRequest, missing: str) -> events.Notice:
     """Told at every run: as a warning to those who asked for a sandbox of either kind, else in passing."""
     return events.Notice(
         level="warning" if wanted.is_asked or missing == MAKES_WAY else "info",
-        code="no_walls",
+        code="no_sandbox",
         message=f"the agent runs without a sandbox: {missing}",
     )
 
@@ -208,13 +208,13 @@ def build(
         box = availability.prepare(spec)
         lacks = _lacks(granted, targets, box.unmasked)
     except (errors.BadValue, errors.BadDirectory, errors.SandboxUnavailable) as error:
-        # A folder that cannot have walls (/tmp itself, say) must not stop a run that would do without them.
+        # A folder that cannot be sandboxed (/tmp itself, say) must not stop a run that would do without them.
         if granted.must_hold:
             raise _no_mode(error.message, error.hint) from None
         if granted.is_required:
             raise
         _refuse_root(launch.cwd)
-        return Built(notices=(no_walls(granted, error.message),))
+        return Built(notices=(no_sandbox(granted, error.message),))
     except OSError as error:
         # Never without a sandbox for this: an agent could bring it about, by taking away the right to read a folder.
         raise errors.BadDirectory(
@@ -223,7 +223,9 @@ def build(
         ) from None
     told = tuple(
         events.Notice(
-            level="warning", code="hidden_by_walls", message=f"{path} is named in the settings, and hidden from agents"
+            level="warning",
+            code="hidden_by_sandbox",
+            message=f"{path} is named in the settings, and hidden from agents",
         )
         for path in box.unshown
     )
@@ -393,7 +395,7 @@ def _is_anothers(workspace: str) -> bool:
 
 
 def _refuse_root(workspace: str) -> None:
-    """Behind walls root becomes the owner of the workspace. Without them nothing here can, and what an agent of root
+    """In a sandbox root becomes the owner of the workspace. Without one nothing here can, and what an agent of root
     leaves in another's folder that other one will run.
     """
     if _is_anothers(workspace):

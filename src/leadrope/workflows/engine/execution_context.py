@@ -1,4 +1,4 @@
-"""What all steps of one execution share: the service, the folder, the people, the walls of their commands."""
+"""What all steps of one execution share: the service, the folder, the people, the sandbox of their commands."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ class ExecutionContext:
         opened.set_result(commands)
 
     async def commands_under(self, policies: tuple[dict[str, Any], ...]) -> Commands:
-        """The commands of all steps with the same rules run side by side behind the same walls."""
+        """The commands of all steps with the same rules run side by side in the same sandbox."""
         name = _named(policies)
         while (opening := self._commands.get(name)) is not None:
             if (opened := await asyncio.shield(opening)) is not None:

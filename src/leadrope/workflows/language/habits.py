@@ -73,6 +73,7 @@ _KEYS: Mapping[str, Habit] = {
     **_of("message msg instruction instructions task query question", "prompt", "message", "text"),
     **_of("system system_message systemprompt", "system_prompt", "system"),
     **_of("tools permissions", "allowed_tools"),
+    **_of("walls agent_sandbox", "sandbox", hint="A word is the level, a mapping the agent's own settings."),
     **_of("schema response_format json_schema output_format", "output_schema"),
     **_of("uri endpoint", "url"),
     **_of("approve requires_approval confirm manual", "approval", hint="`approval: required` asks a person first."),

@@ -22,7 +22,7 @@ RETRY_WAIT_MOST_S = 60
 _PROMPT_CACHE = "prompt_cache"
 _CLAUDE = ("claude", "claude-code")
 _EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max"}
-_WALLS = {"read-only": "read-only", "workspace-write": "workspace"}
+_SANDBOX_LEVELS = {"read-only": "read-only", "workspace-write": "workspace", "workspace": "workspace"}
 _OTHER_MODEL = "The step uses `step_model` of your config.toml, or its default."
 _FOREIGN_MODEL = regex(
     r"(?:openai|azure|gemini|google|vertex_ai|bedrock|openrouter|ollama(?:_chat)?|mistral|groq|xai|cohere|deepseek"
@@ -286,9 +286,8 @@ def _sandbox(said: PflowStep) -> None:
     mode = said.values.get("sandbox")
     if not isinstance(mode, str) or templates.is_template(mode):
         return
-    if mode in _WALLS:
-        said.rename("sandbox", "walls")
-        said.values["walls"] = _WALLS[mode]
+    if mode in _SANDBOX_LEVELS:
+        said.values["sandbox"] = _SANDBOX_LEVELS[mode]
     else:
         said.drop("sandbox", "a workflow's file cannot take the sandbox away")
 

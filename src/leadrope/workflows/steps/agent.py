@@ -15,7 +15,7 @@ from msgspec import Meta
 from leadrope import errors, spelling
 from leadrope.core import denials, events, models
 from leadrope.core.output import schema
-from leadrope.core.request import RunRequest
+from leadrope.core.request import RunRequest, SandboxLevel
 from leadrope.core.request_parts import extra_dirs
 from leadrope.core.request_parts.agent_sandbox import AgentSandboxSettings
 from leadrope.core.request_secrets import redactor_of
@@ -105,12 +105,12 @@ class AgentConfig(StepConfig, frozen=True, kw_only=True):
     schema_retries: Annotated[
         int, Meta(ge=0, le=5, description="Corrective turns; with 0 leadrope converts no scalars either.")
     ] = 1
-    sandbox: Annotated[AgentSandboxSettings | None, Meta(description="The agent program's own sandbox settings.")] = (
-        None
-    )
-    walls: Annotated[
-        Literal["workspace", "read-only", "off"] | None,
-        Meta(description="The sandbox around it (default: what the policy and the configuration say)."),
+    sandbox: Annotated[
+        SandboxLevel | AgentSandboxSettings | None,
+        Meta(
+            description="A word: the sandbox around the agent (default: what the policy and the configuration say). "
+            "A mapping: the settings of the agent program's own sandbox."
+        ),
     ] = None
     use_api_key: Annotated[bool, Meta(description="Bill an API key; else only the subscription is used.")] = False
     connections: Annotated[list[str], Meta(description="Connections of the configuration that it gets.")] = []
@@ -217,6 +217,7 @@ async def run(config: AgentConfig, context: StepContext) -> StepDone:
         "cwd": str(_folder(config.cwd or ".", context, "cwd")),
         "labels": {"workflow": context.flow_id[:12], "step": context.key.step},
     }
+    own_sandbox = config.sandbox if isinstance(config.sandbox, AgentSandboxSettings) else None
     said = {
         "provider": config.provider,
         "agent": config.agent,
@@ -231,8 +232,8 @@ async def run(config: AgentConfig, context: StepContext) -> StepDone:
         "allow": config.allow or None,
         "mode": config.mode,
         "connections": config.connections or None,
-        "sandbox": None if config.sandbox is None else msgspec.to_builtins(config.sandbox),
-        "walls": config.walls or context.access.sandbox,
+        "sandbox": config.sandbox if isinstance(config.sandbox, str) else context.access.sandbox,
+        "agent_sandbox": msgspec.to_builtins(own_sandbox) if own_sandbox is not None else None,
         "output_schema": config.output_schema,
         "resume": config.resume,
     }

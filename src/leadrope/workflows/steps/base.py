@@ -210,7 +210,7 @@ class StepContext(Protocol):
 
     @property
     def commands(self) -> Commands:
-        """Runs commands and code of this workflow, behind its gate and walls."""
+        """Runs commands and code of this workflow, through its gate, in its sandbox."""
         ...
 
     def retries(self, attempt: int, wait_s: float, why: str) -> None:

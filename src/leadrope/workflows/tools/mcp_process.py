@@ -1,4 +1,4 @@
-"""An MCP server as a process of one step: behind the walls that the servers of an agent have, and ended with the step.
+"""An MCP server as a process of one step: in the sandbox that an agent's servers have, and ended with the step.
 
 Starts what the user's own configuration names, and nothing that a workflow's file says.
 """

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import shutil
 import sqlite3
 import stat
+import zlib
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import msgspec
 import pytest
 
 from leadrope import errors
+from leadrope.core import events
 from leadrope.core.events import ToolCompleted
 from leadrope.core.fold import fold
 from leadrope.core.result import RunResult
@@ -245,6 +249,54 @@ def test_runs_of_before_learn_what_their_cost_is_called(path: Path, result: str 
         db.commit()
     with Sqlite(path) as store:
         assert store.get("old").cost_label == label
+
+
+EARLIER_REQUESTS: list[tuple[dict[str, Any], tuple[str | None, dict[str, Any] | None]]] = [
+    ({"prompt": "p"}, (None, None)),
+    ({"prompt": "p", "walls": "off"}, ("off", None)),
+    ({"prompt": "p", "sandbox": {"enabled": True}}, (None, {"enabled": True})),
+    ({"prompt": "p", "walls": "read-only", "sandbox": {"enabled": False}}, ("read-only", {"enabled": False})),
+    ({"prompt": "p", "walls": None, "sandbox": None}, (None, None)),
+]
+
+
+@pytest.mark.parametrize(("request_", "found"), EARLIER_REQUESTS)
+def test_requests_of_before_say_sandbox(path: Path, request_: dict[str, Any], found: tuple[Any, Any]) -> None:
+    made_before(path, statements.migrations()[:6])
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        text = json.dumps(request_)
+        db.execute("insert into texts (run, request, policy) select n, ?, '{}' from runs", (text,))
+        db.commit()
+    with Sqlite(path) as store:
+        request = store.texts("old").request
+    assert (request.prompt, (request.sandbox, request.agent_sandbox)) == ("p", found)
+
+
+@pytest.mark.parametrize("packed", [0, 1])
+def test_events_of_before_say_sandbox(path: Path, packed: int) -> None:
+    earlier: list[dict[str, Any]] = [
+        {"type": "session.started", "session_id": "s-1", "provider": "scripted", "walls": "read-only"},
+        {"type": "walls.held", "kind": "write", "target": "/etc/x", "message": "no"},
+        {"type": "session.started", "session_id": "s-2", "provider": "scripted"},
+        {"type": "notice", "level": "info", "code": "walls.held", "message": "walls"},
+    ]
+    made_before(path, statements.migrations()[:6])
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        for seq, event in enumerate(earlier, 1):
+            body = json.dumps(event).encode()
+            row = (seq, event["type"], packed, zlib.compress(body) if packed else body)
+            db.execute("insert into events select n, ?, 1, 0.5, 'agent', ?, ?, ? from runs", row)
+        db.execute("update runs set last_seq = 4")
+        db.commit()
+    with Sqlite(path) as store:
+        run = store.get("old")
+        assert [record.event for record in store.read(run, 1, 10)] == [
+            events.SessionStarted(session_id="s-1", provider="scripted", sandbox="read-only", schema_version=ANY),
+            events.SandboxViolation(kind="write", target="/etc/x", message="no"),
+            events.SessionStarted(session_id="s-2", provider="scripted", schema_version=ANY),
+            events.Notice(level="info", code="walls.held", message="walls"),
+        ]
+        assert len(store.read(run, 1, 10, type_="sandbox.violation")) == 1
 
 
 async def test_an_end_without_a_word_before_it_says_what_the_cost_is_called(store: Sqlite, add: Any) -> None:

@@ -210,13 +210,13 @@ async def test_two_thousand_files_are_quick(place: Any) -> None:
     assert took < 60
 
 
-# -- inside the walls --------------------------------------------------------------------------------------------------
+# -- inside the sandbox ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(
     shutil.which("bwrap") is None and os.environ.get("CI", "").lower() != "true", reason="bubblewrap is not installed"
 )
-async def test_a_commit_made_inside_the_walls_is_shown_and_applied(place: Any) -> None:
+async def test_a_commit_made_inside_the_sandbox_is_shown_and_applied(place: Any) -> None:
     tree = await place.create()
     run_dir, config = place.folder / "run", place.home / "sessions" / "s1" / "config"
     for folder in (run_dir / "tmp", config):

@@ -78,7 +78,7 @@ def test_signs_in_names_are_escaped() -> None:
     assert git_config_mount.escaped(r"/a,b:c\d") == r"/a\,b\:c\\d"
 
 
-def test_read_only_walls_have_no_copies() -> None:
+def test_a_read_only_sandbox_has_no_copies() -> None:
     alone = Sandbox(level="read-only", workspace=SPEC.workspace, run_dir=RUN, home=HOME, binary="/usr/bin/agent")
     assert plan(alone, Machine(protected=(CONFIG,)))[0] == "/usr/bin/bwrap"
 

@@ -22,6 +22,7 @@ NAMES = sorted(statements._all())
 @pytest.fixture
 def db() -> Iterator[sqlite3.Connection]:
     with closing(sqlite3.connect(":memory:")) as db:
+        database.add_functions(db)
         for _, script in statements.migrations():
             for statement in database.split(script):
                 db.execute(statement)

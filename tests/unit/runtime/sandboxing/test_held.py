@@ -1,4 +1,4 @@
-"""What the walls held, read from the words of tools: a table of complaints, and of what looks like one and is none."""
+"""Sandbox violations, read from what tools print: a table of complaints, and of what only looks like one."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def seen(
         ),
     ],
 )
-def test_a_complaint_about_the_walls_is_told(text: str, expected: list[tuple[str, str]]) -> None:
+def test_a_complaint_about_the_sandbox_is_told(text: str, expected: list[tuple[str, str]]) -> None:
     assert seen("Bash", {"command": "x"}, f"before\n{text}\nafter") == expected
     assert seen("Bash", {"command": "x; true"}, text, is_error=False) == expected
 
@@ -81,7 +81,7 @@ def test_a_complaint_about_the_walls_is_told(text: str, expected: list[tuple[str
         "",
     ],
 )
-def test_what_would_fail_without_walls_too_is_no_event(text: str) -> None:
+def test_what_would_fail_without_a_sandbox_too_is_no_event(text: str) -> None:
     assert seen("Bash", {"command": "x"}, text) == []
 
 
@@ -136,7 +136,7 @@ def test_one_call_tells_a_few_and_a_run_tells_each_once() -> None:
     assert counts == [sandbox_violations.MOST_PER_CALL, 0]
 
 
-def test_without_walls_nothing_is_told_and_nothing_is_kept() -> None:
+def test_without_a_sandbox_nothing_is_told_and_nothing_is_kept() -> None:
     for sight in (None, Sight()):
         watch = sandbox_violations.Watch(sight)
         watch.requested(ToolCall(id="1", name="Bash", input={"command": "x"}))

@@ -52,7 +52,7 @@ PARAMETERS: dict[str, tuple[str, dict[str, Any], list[tuple[str, str]]]] = {
     ),
     "codex": (
         CODEX,
-        {"walls": "read-only", "extra_dirs": ["x"], "prompt": "go", "mode": "edit", "effort": "high"},
+        {"sandbox": "read-only", "extra_dirs": ["x"], "prompt": "go", "mode": "edit", "effort": "high"},
         [("warning", "backend"), ("warning", "model"), ("warning", "approval_policy")],
     ),
     "an agent that asks": (

@@ -1,4 +1,4 @@
-"""Walls as a run gets them: by request or by policy, with the model as the only way out where that is asked."""
+"""SandboxLevel as a run gets them: by request or by policy, with the model as the only way out where that is asked."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def listener() -> AsyncIterator[int]:
         yield server.sockets[0].getsockname()[1]
 
 
-@pytest.mark.parametrize("asked", [{"walls": "workspace"}, {"policy": {"sandbox": "required"}}])
+@pytest.mark.parametrize("asked", [{"sandbox": "workspace"}, {"policy": {"sandbox": "required"}}])
 async def test_the_agent_works_inside_and_cannot_get_out(stage: Any, asked: dict[str, Any]) -> None:
     secret = stage.home / ".ssh" / "id_rsa"
     secret.parent.mkdir()
@@ -67,12 +67,12 @@ async def test_the_agent_works_inside_and_cannot_get_out(stage: Any, asked: dict
     assert played.result.outcome == "succeeded"
     assert (stage.ws / "in").exists()
     assert not outside.exists()
-    assert played.one(events.SessionStarted).walls == "workspace"
+    assert played.one(events.SessionStarted).sandbox == "workspace"
 
 
-async def test_read_only_walls_let_nothing_be_written(stage: Any) -> None:
+async def test_a_read_only_sandbox_lets_nothing_be_written(stage: Any) -> None:
     played = await stage.play(
-        [bash(f"touch {stage.marker}"), {"text": "done"}], walls="read-only", approver=lambda _: True
+        [bash(f"touch {stage.marker}"), {"text": "done"}], sandbox="read-only", approver=lambda _: True
     )
     assert played.result.outcome == "succeeded"
     assert not stage.marker.exists()
@@ -85,7 +85,7 @@ async def test_a_blocked_program_is_masked(stage: Any) -> None:
     played = await stage.play(
         [bash(command), {"text": "done"}],
         approver=lambda _: True,
-        walls="workspace",
+        sandbox="workspace",
         policy={"blocked_commands": ["unlink"]},
     )
     assert played.result.outcome == "succeeded"
@@ -124,37 +124,37 @@ async def test_model_only_reaches_an_allowed_host_through_the_proxy(stage: Any, 
     assert played.result.outcome == "succeeded"
     assert out.read_text() == "hello\n403\n"
     assert [n.code for n in played.of(events.Notice) if n.level == "warning"] == ["host_refused"]
-    assert [(h.kind, h.target) for h in played.of(events.WallsHeld)] == [("network", f"127.0.0.2:{listener}")]
+    assert [(h.kind, h.target) for h in played.of(events.SandboxViolation)] == [("network", f"127.0.0.2:{listener}")]
 
 
-async def test_walls_that_are_required_cannot_be_turned_off(stage: Any) -> None:
-    with pytest.raises(errors.BadValue, match="walls"):
-        await stage.play([], walls="off", policy={"sandbox": "required"})
+async def test_a_required_sandbox_cannot_be_turned_off(stage: Any) -> None:
+    with pytest.raises(errors.BadValue, match="sandbox"):
+        await stage.play([], sandbox="off", policy={"sandbox": "required"})
 
 
 async def test_no_bubblewrap_no_run(stage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Required walls that cannot be built start nothing; preferred ones only warn."""
+    """A required sandbox that cannot be built starts nothing; a preferred one only warns."""
     gone = availability.SandboxAvailability(ok=False, reason="bwrap is not installed", hint="Install bubblewrap.")
     monkeypatch.setattr(availability, "_known", gone)
-    for asked in ({"policy": {"sandbox": "required"}}, {"walls": "workspace"}, {"network": "model-only"}):
+    for asked in ({"policy": {"sandbox": "required"}}, {"sandbox": "workspace"}, {"network": "model-only"}):
         with pytest.raises(errors.SandboxUnavailable, match="bwrap is not installed"):
             await stage.play([], **asked)
     played = await stage.play([{"text": "ok"}])
-    assert played.one(events.SessionStarted).walls == ""
+    assert played.one(events.SessionStarted).sandbox == ""
     assert played.result.warnings == ()
-    assert [n.level for n in played.of(events.Notice) if n.code == "no_walls"] == ["info"]
+    assert [n.level for n in played.of(events.Notice) if n.code == "no_sandbox"] == ["info"]
     config = stage.home / ".config" / "leadrope" / "config.toml"
     config.parent.mkdir(parents=True)
     config.write_text('[policy]\nsandbox = "preferred"\n')
     played = await stage.play([{"text": "ok"}])
-    assert "no_walls" in [w.kind for w in played.result.warnings], "somebody asked for them"
+    assert "no_sandbox" in [w.kind for w in played.result.warnings], "somebody asked for them"
 
 
 # -- what was held is told ------------------------------------------------------------------------------------------
 
 
 async def test_each_escape_that_fails_is_an_event(stage: Any) -> None:
-    """Nobody asked for walls here: they are the default."""
+    """Nobody asked for a sandbox here: it is the default."""
     (stage.home / "diary").write_text("private")
     outside = stage.home.parent / "outside"
     outside.mkdir()
@@ -167,8 +167,8 @@ async def test_each_escape_that_fails_is_an_event(stage: Any) -> None:
     ]
     played = await stage.play(script, approver=lambda _: True)
     assert played.result.outcome == "succeeded"
-    assert played.one(events.SessionStarted).walls == "workspace"
-    held = {(event.kind, event.target) for event in played.of(events.WallsHeld)}
+    assert played.one(events.SessionStarted).sandbox == "workspace"
+    held = {(event.kind, event.target) for event in played.of(events.SandboxViolation)}
     assert held == {
         ("read", f"{stage.home}/diary"),
         ("write", "/usr/planted"),
@@ -184,7 +184,7 @@ async def test_each_escape_that_fails_is_an_event(stage: Any) -> None:
 async def test_a_host_out_of_reach_is_an_event(stage: Any, listener: int) -> None:
     command = f"python3 -c \"import socket; socket.create_connection(('127.0.0.1', {listener}), 5)\""
     played = await stage.play([bash(command), {"text": "done"}], approver=lambda _: True, network="model-only")
-    assert [(event.kind, event.target) for event in played.of(events.WallsHeld)] == [("network", "127.0.0.1")]
+    assert [(event.kind, event.target) for event in played.of(events.SandboxViolation)] == [("network", "127.0.0.1")]
 
 
 # -- everyday work -------------------------------------------------------------------------------------------------
@@ -226,29 +226,31 @@ async def test_everyday_work_goes_on(stage: Any) -> None:
     played = await stage.play([bash(work), {"text": "done"}], approver=lambda _: True)
     said = played.one(events.ToolCompleted).text
     assert (stage.ws / "outcome").exists(), said
-    assert played.one(events.SessionStarted).walls == "workspace"
-    assert [h.kind for h in played.of(events.WallsHeld)] == ["write"], "a worktree beside the workspace"
+    assert played.one(events.SessionStarted).sandbox == "workspace"
+    assert [h.kind for h in played.of(events.SandboxViolation)] == ["write"], "a worktree beside the workspace"
     assert not (stage.ws.parent / "beside").exists()
 
 
-async def test_a_folder_that_cannot_have_walls_is_worked_in_without_them(stage: Any) -> None:
-    """The box has a /tmp of its own. Nobody asked for walls, so this is told and stops nothing."""
+async def test_a_folder_that_cannot_be_sandboxed_is_worked_in_without_a_sandbox(stage: Any) -> None:
+    """The sandbox has a /tmp of its own. Nobody asked for a sandbox, so this is told and stops nothing."""
     temporary = tempfile.gettempdir()
     if temporary != "/tmp":
         pytest.skip("the temporary folder of this machine is another one")
     played = await stage.play([{"text": "ok"}], cwd=temporary)
     assert played.result.outcome == "succeeded"
-    assert played.one(events.SessionStarted).walls == ""
-    assert "no_walls" in [n.code for n in played.of(events.Notice)]
+    assert played.one(events.SessionStarted).sandbox == ""
+    assert "no_sandbox" in [n.code for n in played.of(events.Notice)]
     with pytest.raises(errors.BadValue, match="a sandbox has its own /tmp"):
-        await stage.play([], cwd=temporary, walls="workspace")
+        await stage.play([], cwd=temporary, sandbox="workspace")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root works for another user")
-async def test_root_does_not_work_for_another_user_without_walls(stage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_root_does_not_work_for_another_user_without_a_sandbox(
+    stage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     os.chown(stage.ws, NOBODY, NOBODY)
     with pytest.raises(errors.BadDirectory, match=f"belongs to user {NOBODY}"):
-        await stage.play([], walls="off")
+        await stage.play([], sandbox="off")
     monkeypatch.setattr(availability, "_known", availability.SandboxAvailability(ok=False, reason="not here"))
     with pytest.raises(errors.BadDirectory, match=f"belongs to user {NOBODY}"):
         await stage.play([])
@@ -313,12 +315,12 @@ def escape(stage: Any) -> dict[str, Any]:
 async def test_the_agents_own_sandbox_works_inside(stage: Any) -> None:
     own = {"enabled": True}
     script = [escape(stage), {"text": "done"}]
-    played = await stage.play(script, approver=lambda _: True, walls="workspace", sandbox=own)
+    played = await stage.play(script, approver=lambda _: True, sandbox="workspace", agent_sandbox=own)
     said = played.one(events.ToolCompleted).text
     assert (stage.ws / "in").exists(), said
     assert f"{stage.home}/out: Read-only file system" in said, "the inner one"
     assert f"{stage.home.parent}/beside/out: No such file or directory" in said, "the outer one"
-    assert played.one(events.SessionStarted).walls == "workspace"
+    assert played.one(events.SessionStarted).sandbox == "workspace"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="is what runs already")
@@ -343,18 +345,18 @@ async def test_the_agents_own_sandbox_works_inside_for_an_unprivileged_user(show
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="for other users both stand")
-async def test_for_root_walls_that_are_only_preferred_make_way_for_it(stage: Any) -> None:
+async def test_for_root_a_sandbox_that_is_only_preferred_makes_way_for_it(stage: Any) -> None:
     """Never neither: what nobody required is left out, and told; what is required stops the run."""
     own = {"enabled": True}
-    played = await stage.play([escape(stage), {"text": "done"}], approver=lambda _: True, sandbox=own)
+    played = await stage.play([escape(stage), {"text": "done"}], approver=lambda _: True, agent_sandbox=own)
     assert (stage.ws / "in").exists()
     assert not (stage.home / "out").exists()
     assert list((stage.home.parent / "beside").iterdir()) == []
-    assert played.one(events.SessionStarted).walls == ""
-    assert "no_walls" in [n.code for n in played.of(events.Notice)]
-    for asked in ({"walls": "workspace"}, {"policy": {"sandbox": "required"}}):
+    assert played.one(events.SessionStarted).sandbox == ""
+    assert "no_sandbox" in [n.code for n in played.of(events.Notice)]
+    for asked in ({"sandbox": "workspace"}, {"policy": {"sandbox": "required"}}):
         with pytest.raises(errors.BadValue, match="does not work inside leadrope's sandbox"):
-            await stage.play([], sandbox=own, **asked)
+            await stage.play([], agent_sandbox=own, **asked)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root works for another user")
@@ -362,7 +364,7 @@ async def test_where_root_works_for_another_user_a_weak_one_works_inside(stage: 
     own = {"enabled": True, "enableWeakerNestedSandbox": True}
     os.chown(stage.ws, NOBODY, NOBODY)
     script = [escape(stage), {"text": "done"}]
-    played = await stage.play(script, approver=lambda _: True, walls="workspace", sandbox=own)
+    played = await stage.play(script, approver=lambda _: True, sandbox="workspace", agent_sandbox=own)
     said = played.one(events.ToolCompleted).text
     assert (stage.ws / "in").stat().st_uid == NOBODY, said
     assert f"{stage.home}/out: Read-only file system" in said
@@ -379,7 +381,7 @@ async def test_its_settings_open_nothing_that_the_gate_keeps_shut(stage: Any) ->
     }
     outside = {**stage.touch, "input": {**stage.touch["input"], "dangerouslyDisableSandbox": True}}
     script = [{"tool": stage.touch}, {"tool": outside}, {"text": "done"}]
-    played = await stage.play(script, sandbox=own, policy={"require_approval": ["Bash(touch *)"]})
+    played = await stage.play(script, agent_sandbox=own, policy={"require_approval": ["Bash(touch *)"]})
     assert played.result.outcome == "denied"
     assert not stage.marker.exists()
     rules = ["require_approval", "agent_sandbox"]

@@ -1,4 +1,4 @@
-"""A command of the real CLI, behind its walls, that takes too much memory: ended, and gone on from in its session."""
+"""A command of the real CLI, in its sandbox, that takes too much memory: ended, and gone on from in its session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the walls of a run have inside, as the run plans them: the agent's login, and leadrope's own files."""
+"""What the sandbox of a run has inside, as the run plans them: the agent's login, and leadrope's own files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Site:
         environ = {"HOME": str(self.home), "PATH": "/usr/bin:/bin"}
         if login is not None:
             environ["CLAUDE_CONFIG_DIR"] = str(login)
-        request = RunRequest(prompt="p", cwd=str(self.ws), walls="workspace")
+        request = RunRequest(prompt="p", cwd=str(self.ws), sandbox="workspace")
         settings = Config(source=str(config)) if config else Config()
         ready = prepare.complete(request, settings, environ, self.own)
         place = base.StartContext(
