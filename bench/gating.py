@@ -18,7 +18,7 @@ import msgspec
 import leadrope
 from leadrope.core.tools import ToolCall
 from leadrope.policy.decide import Policy, decide
-from leadrope.policy.files.sources import gather
+from leadrope.policy.files.sources import gather_policy
 from leadrope.policy.shell import reader
 from leadrope.providers.claude_code.locate import bundled
 from leadrope.rehearsal import ModelServer
@@ -74,7 +74,7 @@ def measure_sandbox(stage: Stage, *, pairs: int = PAIRS) -> Table:
 
 
 def decisions() -> dict[str, list[float]]:
-    rules = gather().effective()
+    rules = gather_policy().effective()
     policy = Policy(mode="default", workspace=("/workspace",), rules=rules)
     decide(policy, ToolCall(id="t", name="Bash", input={"command": "true"}))  # the parser is loaded once
     found: dict[str, list[float]] = {}

@@ -23,6 +23,12 @@ GROUPS = {
     "Results": ("RunResult", "TypedResult", "schema_of"),
     "Approvals": ("Approver", "Answer", "Callback", "InlineApprover", "ApprovalQueue", "DenyAll", "Console"),
     "Tools and hooks": ("tool", "Function", "DenyCall", "AskFirst", "EditCall", "ToolCall"),
+    "Many runs": ("Service", "RunInfo", "sign_webhook", "verify_webhook"),
+    "Workflows": (
+        *("load_workflow", "check_workflow", "run_workflow", "resume_workflow"),
+        *("WorkflowProblem", "BadWorkflow"),
+    ),
+    "Policies and the sandbox": ("gather_policy", "decide", "Policy", "Facts", "try_sandbox", "SandboxAvailability"),
     "Conversations and sessions": ("open_conversation", "Conversation", "Sessions", "SessionInfo"),
     "Chats and providers": (
         *("complete", "provider", "Completer", "Context", "Message", "Reply"),
@@ -73,7 +79,7 @@ def _entry(name: str, value: Any) -> Iterator[str]:
     if inspect.isfunction(init) and name not in _MADE and not getattr(value, "_is_protocol", False):
         yield f"```\n{name}{_signature(init)}\n```\n"
     for member, found in vars(value).items():
-        if member.startswith("_"):
+        if member.startswith("_") or member in _HIDDEN.get(name, ()):
             continue
         if isinstance(found, property):
             yield f"- **`{member}`** {_first(found.__doc__)}"
@@ -84,7 +90,14 @@ def _entry(name: str, value: Any) -> Iterator[str]:
     yield ""
 
 
-_MADE = ("Run", "Conversation", "Function")
+_HIDDEN = {
+    "Service": (
+        *("patience", "stop_waiting", "is_closing", "is_idle", "is_at_work", "has_queue", "environ", "poke", "adopt"),
+        *("configured", "watch_execution", "revive", "open", "order"),
+    ),
+}
+"""What only leadrope itself calls."""
+_MADE = ("Run", "Conversation", "Function", "BadWorkflow")
 """Classes that other functions make; how they are built is not public."""
 
 
@@ -108,7 +121,8 @@ def _signature(function: Any) -> str:
             words.append("*")
         star = "**" if one.kind is one.VAR_KEYWORD else "*" if one.kind is one.VAR_POSITIONAL else ""
         kind = "" if one.annotation is one.empty else f": {one.annotation}"
-        default = "" if one.default is one.empty else f" = {one.default!r}"
+        told = one.default.__name__ if inspect.isfunction(one.default) else repr(one.default)
+        default = "" if one.default is one.empty else f" = {told}"
         words.append(f"{star}{one.name}{kind}{default}")
     gives = "" if found.return_annotation is found.empty else f" -> {found.return_annotation}"
     return f"({', '.join(words)}){gives}"

@@ -29,9 +29,19 @@ if TYPE_CHECKING:
     from leadrope.core.result import TypedResult as TypedResult
     from leadrope.core.secrets.redaction import Secret as Secret
     from leadrope.core.tools import ToolCall as ToolCall
+    from leadrope.policy.decide import Facts as Facts
+    from leadrope.policy.decide import Policy as Policy
+    from leadrope.policy.decide import decide as decide
+    from leadrope.policy.files.sources import gather_policy as gather_policy
+    from leadrope.process.sandbox.availability import SandboxAvailability as SandboxAvailability
+    from leadrope.process.sandbox.availability import try_sandbox as try_sandbox
     from leadrope.providers.base import Availability as Availability
     from leadrope.providers.base import Capabilities as Capabilities
     from leadrope.providers.claude_code.locate import check_cli as check_cli
+    from leadrope.runs.observe.webhook import sign_webhook as sign_webhook
+    from leadrope.runs.observe.webhook import verify_webhook as verify_webhook
+    from leadrope.runs.records.values import RunInfo as RunInfo
+    from leadrope.runs.service import Service as Service
     from leadrope.runtime.complete import Completer as Completer
     from leadrope.runtime.complete import complete as complete
     from leadrope.runtime.complete import provider as provider
@@ -56,6 +66,12 @@ if TYPE_CHECKING:
     from leadrope.runtime.run_once import run_sync as run_sync
     from leadrope.runtime.sessions.files import SessionInfo as SessionInfo
     from leadrope.runtime.sessions.files import Sessions as Sessions
+    from leadrope.workflows.embedding import check_workflow as check_workflow
+    from leadrope.workflows.embedding import load_workflow as load_workflow
+    from leadrope.workflows.embedding import resume_workflow as resume_workflow
+    from leadrope.workflows.embedding import run_workflow as run_workflow
+    from leadrope.workflows.problems import BadWorkflow as BadWorkflow
+    from leadrope.workflows.problems import WorkflowProblem as WorkflowProblem
 
 # Imported when first used: `leadrope --version` and `--help` must not pay for the whole library.
 _HOMES = {
@@ -100,6 +116,22 @@ _HOMES = {
     "run": "leadrope.runtime.run_once",
     "run_many": "leadrope.runtime.run_many",
     "run_sync": "leadrope.runtime.run_once",
+    "Service": "leadrope.runs.service",
+    "RunInfo": "leadrope.runs.records.values",
+    "load_workflow": "leadrope.workflows.embedding",
+    "check_workflow": "leadrope.workflows.embedding",
+    "run_workflow": "leadrope.workflows.embedding",
+    "resume_workflow": "leadrope.workflows.embedding",
+    "WorkflowProblem": "leadrope.workflows.problems",
+    "BadWorkflow": "leadrope.workflows.problems",
+    "Policy": "leadrope.policy.decide",
+    "Facts": "leadrope.policy.decide",
+    "decide": "leadrope.policy.decide",
+    "gather_policy": "leadrope.policy.files.sources",
+    "try_sandbox": "leadrope.process.sandbox.availability",
+    "SandboxAvailability": "leadrope.process.sandbox.availability",
+    "sign_webhook": "leadrope.runs.observe.webhook",
+    "verify_webhook": "leadrope.runs.observe.webhook",
 }
 _MODULES = ("errors", "events")
 
@@ -109,6 +141,7 @@ __all__ = [
     "Approver",
     "AskFirst",
     "Availability",
+    "BadWorkflow",
     "Callback",
     "Capabilities",
     "Completer",
@@ -118,34 +151,49 @@ __all__ = [
     "DenyAll",
     "DenyCall",
     "EditCall",
+    "Facts",
     "Function",
     "InlineApprover",
     "Limits",
     "McpServer",
     "Message",
+    "Policy",
     "Recorded",
     "Reply",
     "Run",
+    "RunInfo",
     "RunRequest",
     "RunResult",
+    "SandboxAvailability",
     "Secret",
+    "Service",
     "SessionInfo",
     "Sessions",
     "ToolCall",
     "TypedResult",
+    "WorkflowProblem",
     "__version__",
     "check_cli",
+    "check_workflow",
     "complete",
+    "decide",
     "errors",
     "events",
+    "gather_policy",
+    "load_workflow",
     "open_conversation",
     "open_run",
     "provider",
+    "resume_workflow",
     "run",
     "run_many",
     "run_sync",
+    "run_workflow",
     "schema_of",
+    "sign_webhook",
     "tool",
+    "try_sandbox",
+    "verify_webhook",
 ]
 
 

@@ -13,7 +13,7 @@ from leadrope.core.request import Mode
 from leadrope.core.tools import ToolCall
 from leadrope.policy.call_analysis import Facts
 from leadrope.policy.decide import Policy, decide
-from leadrope.policy.files.sources import gather
+from leadrope.policy.files.sources import gather_policy
 from leadrope.policy.shell import reader
 from leadrope.runtime.gate.machine_facts import MachineFacts
 
@@ -101,7 +101,7 @@ async def shares(folder: Path) -> list[Share]:
     every = lines()
     path = f"{SYSTEM_PATH}:{programs(folder / 'programs', [line.command for line in every])}"
     machine = MachineFacts(workspace=(str(workspace),), env={"PATH": path, "HOME": str(home)})
-    rules = gather(config=home / "none.toml", home=home, agent=None, cwd=workspace, policies=[]).effective()
+    rules = gather_policy(config=home / "none.toml", home=home, agent=None, cwd=workspace, policies=[]).effective()
     calls = {line: ToolCall(id="t", name="Bash", input={"command": line.command}) for line in every}
     known = {line: await machine.looked_up(call, Facts(home=str(home))) for line, call in calls.items()}
     found: list[Share] = []

@@ -81,7 +81,7 @@ class Here:
 
     @property
     def _rules(self) -> EffectivePolicy:
-        return sources.gather(more=self.policies).effective()
+        return sources.gather_policy(more=self.policies).effective()
 
     def retries(self, attempt: int, wait_s: float, why: str) -> None:
         self.said.append(f"{why}; attempt {attempt}")

@@ -52,7 +52,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What is known beside the call itself."""
 
     person: bool = True
-    """Somebody can be asked. (An ask that nobody answers is a no, here or later.)"""
+    """Somebody can be asked. What nobody answers is denied."""
     sandboxed: bool = False
     """The call runs in a sandbox that holds: blocked programs and paths are masked in it, protected paths read-only."""
     tool_calls: int = 0

@@ -85,6 +85,15 @@ _NEVER_BEGAN = (errors.RequestError, errors.InstallError, errors.NotAuthenticate
 
 
 class Service(Looks):
+    """The runs and executions of one user: start, list, follow and stop them, and answer what they ask.
+
+    async with Service() as service:
+        job = await service.start(RunRequest(prompt="Say hello", mode="plan"))
+        result = await job.result()
+
+    Leaving it ends the runs that it started, except for detached ones, which another process continues.
+    """
+
     def __init__(
         self,
         environ: Mapping[str, str] | None = None,
@@ -235,6 +244,7 @@ class Service(Looks):
 
     @property
     def is_idle(self) -> bool:
+        """No run and no execution is in hand here."""
         return not self._jobs and self.executions.is_idle
 
     @property
@@ -937,9 +947,11 @@ class Service(Looks):
         return lambda text: redact(finder.clean_text(text))
 
     async def interrupt(self, run_id: str) -> None:
+        """End the current turn; the conversation continues."""
         await self.order(run_id, "interrupt")
 
     async def send(self, run_id: str, text: str) -> None:
+        """Send a message to a conversation."""
         if not text.strip():
             raise errors.EmptyPrompt("the prompt is empty")
         if self._cleaner(self.store.find(run_id))(text) != text:
@@ -953,6 +965,7 @@ class Service(Looks):
         await self.order(run_id, "pause")
 
     async def unpause(self, run_id: str) -> None:
+        """Continue after `pause`."""
         await self.order(run_id, "unpause")
 
     async def revoke(self, run_id: str, pattern: str, *, by: str = actors.USER) -> None:

@@ -131,7 +131,7 @@ def _priced(config: configs.Config, rules: EffectivePolicy) -> configs.Config:
 
 
 def _layers(request: RunRequest, cwd: str, environ: Mapping[str, str], leadrope_home: Path) -> sources.Sources:
-    return sources.gather(
+    return sources.gather_policy(
         config=home.config_file(environ),
         home=leadrope_home,
         # Rules of an agent that is not of the configuration came with it, into `policies`.

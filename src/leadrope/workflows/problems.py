@@ -47,6 +47,8 @@ UNKNOWN = Position(line=0, column=0)
 
 
 class WorkflowProblem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One error or warning of a workflow; its text says where it is, what is wrong and what to write."""
+
     kind: str
     """A stable word for programs: unknown_parameter, cycle, yaml, …"""
     message: str

@@ -302,19 +302,17 @@ async def test_what_is_kept_stays_as_it_is_inside_of_a_writable_workspace(room: 
 
 
 async def test_available_has_really_tried() -> None:
-    found = await availability.available()
+    found = await availability.try_sandbox()
     assert found.ok, found
     assert found.model_only
     assert found.settings
     assert found.caches
     assert found.drops_root == ROOT
     assert found.nested == (not ROOT)
-    assert found is await availability.available()
+    assert found is await availability.try_sandbox()
 
 
-TRY = (
-    "import asyncio; from leadrope.process.sandbox.availability import available; print(asyncio.run(available()).say())"
-)
+TRY = "import asyncio, leadrope; print(asyncio.run(leadrope.try_sandbox()).say())"
 
 
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
@@ -375,14 +373,14 @@ async def test_a_box_that_worked_is_remembered_until_something_changes(
     """Each start of the program would pay for a trial of its own; a memory that fits another machine is not used."""
     monkeypatch.setattr(availability, "_known", None)
     monkeypatch.setattr(availability, "_box", None)
-    assert (await availability.available(whole=False, memory=tmp_path)).ok
+    assert (await availability.try_sandbox(whole=False, memory=tmp_path)).ok
     memory = tmp_path / availability.MEMORY
     known = memory.read_text()
     with monkeypatch.context() as nowhere:
         nowhere.setattr(tempfile, "tempdir", "/no/such/folder")  # no trial could be made
         nowhere.setattr(availability, "_box", None)
-        assert (await availability.available(whole=False, memory=tmp_path)).ok
+        assert (await availability.try_sandbox(whole=False, memory=tmp_path)).ok
     memory.write_text("another machine")
     monkeypatch.setattr(availability, "_box", None)
-    assert (await availability.available(whole=False, memory=tmp_path)).ok
+    assert (await availability.try_sandbox(whole=False, memory=tmp_path)).ok
     assert memory.read_text() == known

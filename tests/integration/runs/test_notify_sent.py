@@ -53,7 +53,7 @@ class Receiver:
         headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines[1:] if line)}
         body = await reader.readexactly(int(headers["content-length"]))
         self.headers.append({"request": lines[0], **headers})
-        is_ours = notify.verify(
+        is_ours = webhook.verify_webhook(
             SECRET, headers["x-leadrope-timestamp"], body, headers["x-leadrope-signature"], time.time()
         )
         self.verified.append(is_ours)

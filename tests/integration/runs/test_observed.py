@@ -24,7 +24,7 @@ from leadrope.core.secrets.redaction import Redactor
 from leadrope.rehearsal import write_executable
 from leadrope.runs import recover
 from leadrope.runs.observe import jsonlog
-from leadrope.runs.observe.notify import verify
+from leadrope.runs.observe.webhook import verify_webhook
 from leadrope.runs.page import page
 from leadrope.runs.service import Service
 from leadrope.storage import database
@@ -82,8 +82,8 @@ async def test_a_signed_word_tells_that_a_run_waits(yard: Any, listener: Listene
         await job.result()
     ((_, headers, body),) = [item for item in listener.got if item[0] == "/hook"]
     stamp, signature = headers["x-leadrope-timestamp"], headers["x-leadrope-signature"]
-    assert verify(SIGNED_WITH, stamp, body, signature, time.time())
-    assert not verify(SIGNED_WITH, stamp, body + b" ", signature, time.time())
+    assert verify_webhook(SIGNED_WITH, stamp, body, signature, time.time())
+    assert not verify_webhook(SIGNED_WITH, stamp, body + b" ", signature, time.time())
     word = json.loads(body)
     assert (word["type"], word["run_id"], word["tool"]) == ("approval.needed", job.id, "Bash")
     assert word["labels"] == {"team": "blue"}

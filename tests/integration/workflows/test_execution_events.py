@@ -13,7 +13,7 @@ import pytest
 from collector import Listener, listening
 from leadrope.core import execution_events as events
 from leadrope.core.execution_events import ExecutionRecord
-from leadrope.runs.observe.notify import verify
+from leadrope.runs.observe.webhook import verify_webhook
 from leadrope.runtime.gate.approvers import Answer
 
 SIGNED_WITH = "0123456789abcdef0123456789abcdef"
@@ -233,7 +233,7 @@ async def test_a_signed_word_tells_that_a_workflow_waits(shop: Any, watched: Lis
     waiting = await shop.run("# Ship\n## Steps\n### ask\n- type: approval\n- message: Ship it?\n", labels={"team": "a"})
     ((_, headers, body),) = [item for item in watched.got if item[0] == "/hook"]
     stamp, signature = headers["x-leadrope-timestamp"], headers["x-leadrope-signature"]
-    assert verify(SIGNED_WITH, stamp, body, signature, time.time())
+    assert verify_webhook(SIGNED_WITH, stamp, body, signature, time.time())
     word = msgspec.json.decode(body)
     assert (word["type"], word["execution_id"], word["step"]) == ("step.asked", waiting.flow_id, "ask")
     assert (word["asked_id"], word["labels"]) == (waiting.approvals[0].id, {"team": "a"})

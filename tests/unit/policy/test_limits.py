@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from leadrope.core.request import Limits
 from leadrope.policy import limits
 from leadrope.policy.files import defaults
-from leadrope.policy.files.sources import Sources, gather
+from leadrope.policy.files.sources import Sources, gather_policy
 from leadrope.policy.resolve import Layer, rules_of, with_defaults
 
 CAPS = st.none() | st.just("none") | st.integers(1000, 2_000_000)
@@ -78,7 +78,7 @@ def test_one_more_layer_never_raises_a_limit(one: object, other: object, asked: 
 def test_none_in_the_users_own_layer_lifts_a_shipped_limit(tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text('[policy]\nmax_budget_usd = "none"\nmax_timeout_ms = "none"\nmax_file_size = "none"\n')
-    found = gather(config=config).effective()
+    found = gather_policy(config=config).effective()
     assert (found.max_budget_usd, found.max_timeout_ms, found.max_file_size) == (None, None, None)
     assert found.origin["max_budget_usd"] == found.origin["max_file_size"] == "global"
 
@@ -86,8 +86,8 @@ def test_none_in_the_users_own_layer_lifts_a_shipped_limit(tmp_path: Path) -> No
 @pytest.mark.parametrize("rule", ["max_budget_usd", "max_timeout_ms", "max_file_size"])
 def test_none_in_a_projects_layer_lifts_nothing(tmp_path: Path, rule: str) -> None:
     (tmp_path / "leadrope.toml").write_text(f'[policy]\n{rule} = "none"\n')
-    found = gather(cwd=tmp_path).effective()
-    assert getattr(found, rule) == getattr(gather().effective(), rule) is not None
+    found = gather_policy(cwd=tmp_path).effective()
+    assert getattr(found, rule) == getattr(gather_policy().effective(), rule) is not None
     assert found.origin[rule] == "default"
 
 
@@ -96,6 +96,6 @@ def test_no_budget_is_a_word_that_survives_being_stored() -> None:
     stored = msgspec.json.decode(msgspec.json.encode(asked), type=Limits)
     assert stored == asked
     assert stored.cap_usd is None
-    capped = limits.capped(stored, gather().effective(lifted=limits.lifted(stored)))
+    capped = limits.capped(stored, gather_policy().effective(lifted=limits.lifted(stored)))
     assert (capped.cap_usd, capped.idle_s) == (None, 0)
-    assert limits.capped(Limits(), gather().effective()).cap_usd == 100
+    assert limits.capped(Limits(), gather_policy().effective()).cap_usd == 100

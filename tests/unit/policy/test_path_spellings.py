@@ -11,7 +11,7 @@ import pytest
 
 from leadrope.core.tools import ToolCall
 from leadrope.policy.decide import Facts, Policy, Verdict, decide
-from leadrope.policy.files.sources import gather
+from leadrope.policy.files.sources import gather_policy
 from leadrope.runtime.gate.machine_facts import MachineFacts
 
 PROD = {"blocked_paths": ["config/prod/"]}
@@ -35,7 +35,7 @@ class Place:
     def judged(
         self, name: str, input_: dict[str, Any], rules: dict[str, Any], *, mode: Any = "full", sandboxed: bool = False
     ) -> Verdict:
-        policy = Policy(mode=mode, workspace=(str(self.ws),), rules=gather(values=rules).effective())
+        policy = Policy(mode=mode, workspace=(str(self.ws),), rules=gather_policy(values=rules).effective())
         facts = self._around.at_hand(Facts(home=str(self.home), sandboxed=sandboxed))
         return decide(policy, ToolCall(id="t", name=name, input=input_), facts)
 

@@ -263,7 +263,7 @@ def _gather(cwd: str, policies: Sequence[str], agent: str | None) -> sources.Sou
             raise errors.BadValue("--agent", error.message.removeprefix("agent: "), hint=error.hint) from None
         if saved.origin != "config":
             agent, of_file = None, [saved.policy]
-    return sources.gather(
+    return sources.gather_policy(
         config=config,
         home=home.leadrope_home(environ),
         agent=agent,

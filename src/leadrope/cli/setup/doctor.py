@@ -175,7 +175,7 @@ def configuration(environ: Mapping[str, str]) -> tuple[configs.Config, DoctorChe
 def effective_policy(environ: Mapping[str, str]) -> tuple[EffectivePolicy, DoctorCheck]:
     """As a run that is started in this folder would have it. Without one that can be used nothing starts."""
     try:
-        found = sources.gather(
+        found = sources.gather_policy(
             config=home.config_file(environ), home=home.leadrope_home(environ), cwd=Path(os.path.realpath("."))
         )
         rules = found.effective()
@@ -269,7 +269,7 @@ async def _sandbox(rules: EffectivePolicy) -> DoctorCheck:
             message=f"bubblewrap not found: {fate}, and mode sandboxed is refused",
             hint=hint,
         )
-    found = await availability.available()
+    found = await availability.try_sandbox()
     if not found.ok:
         return DoctorCheck(name="sandbox", status=without, message=f"{fate}; {found.say()}", hint=found.hint)
     if rules.sandbox == "off" and not is_model_only:

@@ -37,7 +37,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def gather(
+def gather_policy(
     *,
     config: Path | None = None,
     home: Path | None = None,

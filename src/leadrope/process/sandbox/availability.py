@@ -149,7 +149,7 @@ _box: SandboxAvailability | None = None
 """The box alone."""
 
 
-async def available(*, whole: bool = True, memory: Path | None = None) -> SandboxAvailability:
+async def try_sandbox(*, whole: bool = True, memory: Path | None = None) -> SandboxAvailability:
     """Whether boxes work here: one was built and an agent ended in it. Tried once per process (about 50 ms each).
 
     Without `whole` only the box itself is tried, and what it can do beyond that is left at no. A box that worked is

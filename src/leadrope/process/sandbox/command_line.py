@@ -2,7 +2,7 @@
 
 The box starts empty. The system is put into it read-only, the workspace and the run's own folders writable, and of the
 user's home only what work needs. Whatever is not named here does not exist inside. `probe.look` gathers the
-facts, `availability.prepare` does both, `availability.available` says whether boxes work on this machine.
+facts, `availability.prepare` does both, `availability.try_sandbox` says whether boxes work on this machine.
 """
 
 from __future__ import annotations

@@ -25,10 +25,7 @@ from leadrope.core.secrets.redaction import Redactor, Secret
 from leadrope.core.tools import ToolCall
 from leadrope.runs import settings as configured
 from leadrope.runs.observe import webhook
-from leadrope.runs.observe.webhook import verify
 from leadrope.runtime.terminal_text import clean, describe, one_line
-
-__all__ = ["Notification", "Notifier", "NotifySettings", "load", "settings", "verify", "word_of", "word_of_step"]
 
 SECRET_VARIABLE = "LEADROPE_WEBHOOK_SECRET"  # noqa: S105  # its name, not its value
 PLACEHOLDERS = ("{title}", "{body}")

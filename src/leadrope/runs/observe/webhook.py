@@ -64,22 +64,25 @@ def check(target: WebhookTarget) -> WebhookTarget:
     return target
 
 
-def sign(secret: str, timestamp: str, body: bytes) -> str:
+def sign_webhook(secret: str, timestamp: str, body: bytes) -> str:
     """The value of the signature header."""
     return "v1=" + hmac.new(secret.encode(), timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
 
 
-def verify(secret: str, timestamp: str, body: bytes, signature: str, now: float, *, window_s: float = WINDOW_S) -> bool:
+def verify_webhook(
+    secret: str, timestamp: str, body: bytes, signature: str, now: float, *, window_s: float = WINDOW_S
+) -> bool:
     """Whether this body was sent by the holder of the secret, and recently. For receivers:
 
-    verify(secret, request.headers["X-Leadrope-Timestamp"], body, request.headers["X-Leadrope-Signature"], time.time())
+    stamp, signature = request.headers["X-Leadrope-Timestamp"], request.headers["X-Leadrope-Signature"]
+    verify_webhook(secret, stamp, body, signature, time.time())
 
     Within the window a copy of a message passes too: remember X-Leadrope-Delivery to take each one once.
     """
     if not re.fullmatch(r"[0-9]{1,12}", timestamp, re.ASCII) or abs(now - int(timestamp)) > window_s:
         return False
     # Compared as bytes: a text that is not ASCII would raise, and a receiver must be able to say no to it.
-    return hmac.compare_digest(sign(secret, timestamp, body).encode(), signature.encode("utf-8", "replace"))
+    return hmac.compare_digest(sign_webhook(secret, timestamp, body).encode(), signature.encode("utf-8", "replace"))
 
 
 async def send(
@@ -131,7 +134,7 @@ async def _post(target: WebhookTarget, body: bytes, timestamp: str, delivery_id:
         "User-Agent: leadrope",
         "Connection: close",
         f"{TIMESTAMP_HEADER}: {timestamp}",
-        f"{SIGNATURE_HEADER}: {sign(target.secret.reveal(), timestamp, body)}",
+        f"{SIGNATURE_HEADER}: {sign_webhook(target.secret.reveal(), timestamp, body)}",
         f"{DELIVERY_HEADER}: {delivery_id}",
     )
     reader, writer = await asyncio.open_connection(host, port, ssl=secure, limit=2**14)

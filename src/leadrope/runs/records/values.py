@@ -58,7 +58,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     model: str = ""
     session_id: str | None = None
     parent: str | None = None
-    """The run that this one tries again or goes on with."""
+    """The run that this one retries or continues."""
     cost_usd: float = 0.0
     cost_label: CostLabel = "estimate"
     tokens: int = 0

@@ -131,7 +131,7 @@ async def grant(wanted: SandboxRequest, *, memory: Path | None = None) -> tuple[
     """
     if wanted.level is None:
         return wanted, ""
-    found = await availability.available(whole=wanted.model_only or bool(wanted.inner), memory=memory)
+    found = await availability.try_sandbox(whole=wanted.model_only or bool(wanted.inner), memory=memory)
     missing = found.reason if not found.ok else ""
     if found.ok and wanted.model_only and not found.model_only:
         missing = "a network of its own does not work here"

@@ -185,19 +185,19 @@ def test_the_users_config_holds_a_policy_and_one_per_agent(tmp_path: Path) -> No
         '[run]\nmodel = "x"\n[policy]\nmax_budget_usd = 250\n[agents.reviewer]\nmodel = "y"\n'
         '[agents.reviewer.policy]\npermission_mode = "plan"\n',
     )
-    found = sources.gather(config=config, agent="reviewer").effective()
+    found = sources.gather_policy(config=config, agent="reviewer").effective()
     assert (found.max_budget_usd, found.permission_mode) == (250, ("plan",))
     assert found.origin["permission_mode"] == "agent:reviewer"
     # One letter off, and the agent's rules would be missing.
     with pytest.raises(errors.BadValue, match="there is no agent 'reviewr'") as refused_:
-        sources.gather(config=config, agent="reviewr")
+        sources.gather_policy(config=config, agent="reviewr")
     assert refused_.value.hint == "Did you mean reviewer?"
-    assert sources.gather(config=tmp_path / "none.toml").effective() == sources.gather().effective()
+    assert sources.gather_policy(config=tmp_path / "none.toml").effective() == sources.gather_policy().effective()
 
 
 def test_only_the_user_can_drop_the_shipped_lists(tmp_path: Path) -> None:
     config = write(tmp_path, "config.toml", "[policy]\ndefaults = false\n")
-    found = sources.gather(config=config).effective()
+    found = sources.gather_policy(config=config).effective()
     assert found.require_approval == ()
     assert found.max_budget_usd == 100
     agent = write(tmp_path, "agent.toml", "[agents.a.policy]\ndefaults = false\n")
@@ -205,9 +205,9 @@ def test_only_the_user_can_drop_the_shipped_lists(tmp_path: Path) -> None:
         policy_file.read_user(agent)
     run = write(tmp_path, "run.toml", "[policy]\ndefaults = false\n")
     with pytest.raises(Problems, match="cannot be said here"):
-        sources.gather(policies=[run])
+        sources.gather_policy(policies=[run])
     with pytest.raises(errors.BadValue, match="defaults"):
-        sources.gather(values={"defaults": False})
+        sources.gather_policy(values={"defaults": False})
 
 
 def test_a_bad_policy_of_an_agent_is_found_with_its_line(tmp_path: Path) -> None:
@@ -226,15 +226,15 @@ def test_an_agent_with_a_mistake_is_an_error_for_whoever_uses_it(tmp_path: Path,
         f"[agents.a]\n{wrong}\n",
     )
     with pytest.raises(Problems, match=r"config\.toml:6: agents\.a\."):
-        sources.gather(config=config, agent="a")
-    found = sources.gather(config=config, agent="b")
+        sources.gather_policy(config=config, agent="a")
+    found = sources.gather_policy(config=config, agent="b")
     assert found.effective().permission_mode == ("plan",)
     assert list(found.broken_agents) == ["a"]
-    assert "terraform" in sources.gather(config=config).effective().blocked_commands
+    assert "terraform" in sources.gather_policy(config=config).effective().blocked_commands
     # A mistake in the user's own rules is everybody's.
     broken = write(tmp_path, "broken.toml", "[policy]\nmax_wall_ms = 0\n[agents.b]\n")
     with pytest.raises(Problems, match=r"broken\.toml:2: policy\.max_wall_ms"):
-        sources.gather(config=broken, agent="b")
+        sources.gather_policy(config=broken, agent="b")
 
 
 # -- the project -----------------------------------------------------------------------------------------------------
@@ -276,8 +276,8 @@ def test_a_hostile_project_changes_nothing(tmp_path: Path) -> None:
     config = write(tmp_path, "config.toml", '[policy]\nmax_budget_usd = 5\nsandbox = "required"\n')
     project = tmp_path / "project"
     write(project, "leadrope.toml", HOSTILE)
-    alone = sources.gather(config=config)
-    found = sources.gather(config=config, cwd=project)
+    alone = sources.gather_policy(config=config)
+    found = sources.gather_policy(config=config, cwd=project)
     before, after = alone.effective(), found.effective()
     changed = {rule.name for rule in RULES if getattr(before, rule.field) != getattr(after, rule.field)}
     assert changed == {"permission_mode"}
@@ -301,7 +301,7 @@ def test_a_hostile_project_changes_nothing(tmp_path: Path) -> None:
 
 def test_a_project_tightens(tmp_path: Path) -> None:
     write(tmp_path, "leadrope.toml", '[policy]\nmax_budget_usd = 2\nblocked_commands = ["make deploy"]\n')
-    found = sources.gather(cwd=tmp_path).effective()
+    found = sources.gather_policy(cwd=tmp_path).effective()
     assert found.max_budget_usd == 2
     assert found.layer_of("blocked_commands", "make deploy") == "project"
     assert "mkfs" in found.blocked_commands
@@ -332,7 +332,7 @@ def test_a_project_sets_nothing_else_of_a_run(tmp_path: Path) -> None:
 def test_a_project_file_that_cannot_be_read_stops_the_run(tmp_path: Path, text: str) -> None:
     (tmp_path / "leadrope.toml").write_bytes(text.encode("latin-1"))
     with pytest.raises(Problems, match=r"leadrope\.toml"):
-        sources.gather(cwd=tmp_path)
+        sources.gather_policy(cwd=tmp_path)
 
 
 def test_a_broken_project_file_stops_the_run(tmp_path: Path) -> None:
@@ -375,11 +375,11 @@ def test_no_project_file_is_no_layer(tmp_path: Path) -> None:
 
 def test_a_runs_own_policies_come_last(tmp_path: Path) -> None:
     one = write(tmp_path, "ci.toml", '[policy]\non_ask = "deny"\n')
-    found = sources.gather(policies=[one], values={"max_budget_usd": 1})
+    found = sources.gather_policy(policies=[one], values={"max_budget_usd": 1})
     assert [layer.name for layer in found.layers] == ["default", "run:ci.toml", "run"]
     assert found.effective().origin["on_ask"] == "run:ci.toml"
     with pytest.raises(errors.BadValue, match="max_budget_usd"):
-        sources.gather(values={"max_budget_usd": -1})
+        sources.gather_policy(values={"max_budget_usd": -1})
 
 
 # -- lines and calls -------------------------------------------------------------------------------------------------

@@ -26,35 +26,35 @@ def asked(name: str = "Bash", **given: Any) -> Recorded:
 
 
 def test_a_signature_holds_for_its_body_time_and_secret_only() -> None:
-    signature = webhook.sign(SECRET, "1000", b"{}")
-    assert notify.verify(SECRET, "1000", b"{}", signature, 1000.0)
-    assert notify.verify(SECRET, "1000", b"{}", signature, 1299.0)
-    assert not notify.verify(SECRET, "1000", b"{ }", signature, 1000.0)
-    assert not notify.verify(SECRET, "1001", b"{}", signature, 1000.0)
-    assert not notify.verify(SECRET + "x", "1000", b"{}", signature, 1000.0)
-    assert not notify.verify(SECRET, "1000", b"{}", signature.upper(), 1000.0)
+    signature = webhook.sign_webhook(SECRET, "1000", b"{}")
+    assert webhook.verify_webhook(SECRET, "1000", b"{}", signature, 1000.0)
+    assert webhook.verify_webhook(SECRET, "1000", b"{}", signature, 1299.0)
+    assert not webhook.verify_webhook(SECRET, "1000", b"{ }", signature, 1000.0)
+    assert not webhook.verify_webhook(SECRET, "1001", b"{}", signature, 1000.0)
+    assert not webhook.verify_webhook(SECRET + "x", "1000", b"{}", signature, 1000.0)
+    assert not webhook.verify_webhook(SECRET, "1000", b"{}", signature.upper(), 1000.0)
 
 
 @pytest.mark.parametrize("now", [1301.0, 699.0, 10_000_000.0])
 def test_an_old_or_future_message_is_a_replay(now: float) -> None:
-    assert not notify.verify(SECRET, "1000", b"{}", webhook.sign(SECRET, "1000", b"{}"), now)
+    assert not webhook.verify_webhook(SECRET, "1000", b"{}", webhook.sign_webhook(SECRET, "1000", b"{}"), now)
 
 
 @pytest.mark.parametrize(
     "timestamp", ["", "now", "-5", "1e3", "1000.0", "\u0661\u0660\u0660\u0660", "9" * 40, "1000\n", " 1000"]
 )
 def test_an_odd_time_is_no_time(timestamp: str) -> None:
-    assert not notify.verify(SECRET, timestamp, b"{}", webhook.sign(SECRET, timestamp, b"{}"), 1000.0)
+    assert not webhook.verify_webhook(SECRET, timestamp, b"{}", webhook.sign_webhook(SECRET, timestamp, b"{}"), 1000.0)
 
 
 @pytest.mark.parametrize("signature", ["", "v1=", "v2=00", "é", "\ud800"])
 def test_an_odd_signature_is_a_no_and_not_an_error(signature: str) -> None:
-    assert not notify.verify(SECRET, "1000", b"{}", signature, 1000.0)
+    assert not webhook.verify_webhook(SECRET, "1000", b"{}", signature, 1000.0)
 
 
 def test_the_parts_of_a_signature_cannot_be_moved() -> None:
     """Time and body are told apart: `1` + `0.{}` is not `10` + `{}`."""
-    assert webhook.sign(SECRET, "1", b"0.{}") != webhook.sign(SECRET, "10", b"{}")
+    assert webhook.sign_webhook(SECRET, "1", b"0.{}") != webhook.sign_webhook(SECRET, "10", b"{}")
 
 
 def test_a_word_names_run_tool_and_what_it_would_do() -> None:
