@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from leadrope.core.events import Notice
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.core.tools import ToolCall
 from leadrope.policy.decide import Allow, Ask, Facts, Policy, decide
@@ -53,6 +54,7 @@ class Here:
         self._service: Any = None
         self._runs = 0
         self.said: list[str] = []
+        self.notices: list[Notice] = []
         self.asked: list[ToolCall] = []
         """Every call that came to the gate, also those that it refused."""
         self.owned: list[bool] = []
@@ -95,6 +97,9 @@ class Here:
 
     def say(self, action: str, *, cost_usd: float = 0.0) -> None:
         self.said.append(action)
+
+    def notify(self, notice: Notice) -> None:
+        self.notices.append(notice)
 
     def asks(self, run_id: str, approval_id: str, asked: StepQuestion) -> None:
         self.said.append(f"{approval_id} asks: {asked.detail}")

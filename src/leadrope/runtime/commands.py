@@ -36,7 +36,6 @@ from leadrope.core.request_parts import extra_dirs
 from leadrope.core.tools import ToolCall
 from leadrope.policy.decide import Facts, Policy, Verdict, decide
 from leadrope.policy.resolve import SHIPPED, EffectivePolicy
-from leadrope.process import child as processes
 from leadrope.process import process_tree, reaper
 from leadrope.process.command_pool import client, plain_commands
 from leadrope.process.command_pool.command import LIMIT_BYTES, Finished, OnOutput
@@ -51,6 +50,7 @@ from leadrope.runtime.sandboxing import access as accesses
 from leadrope.runtime.sandboxing import sandboxing
 from leadrope.runtime.sandboxing.access import Access
 from leadrope.runtime.sandboxing.lost_files import SCRATCH, LostFiles, read_traces
+from leadrope.runtime.sandboxing.sandboxed_process import Notify, SandboxedProcess
 
 if TYPE_CHECKING:
     from leadrope.runtime.broker.proxy import HostProxy, RefusedHost
@@ -119,8 +119,8 @@ class Commands:
         `access`: what they may use besides the workspace.
         """
         self.cwd = cwd
-        self.notices: list[events.Notice] = []
-        """What the user should know about the sandbox; grows."""
+        self._notices: list[events.Notice] = []
+        self._on_notice: Notify | None = None
         self._given = (*((dict(policy),) if policy else ()), *policies)
         self._environ = dict(os.environ if environ is None else environ)
         self._config = config
@@ -160,18 +160,14 @@ class Commands:
         self._request = msgspec.structs.replace(ready.request, connections={})
         self.cwd = Path(self._request.cwd or ".")
         self.rules: EffectivePolicy = ready.rules
-        self.notices += [notice for notice in ready.notices if notice.code == "project_ignored"]
-        wished = sandboxing.wish(self._request, self.rules)
-        self._granted, missing = await sandboxing.grant(wished, memory=homes.ensure(home))
-        if missing:
-            self.notices.append(sandboxing.no_sandbox(wished, missing))
-        lists = self.rules.network_allowed_hosts if self._granted.model_only else ()
-        if hosts := sandboxing.allowed_hosts(lists, self.rules.network_blocked_hosts):
-            from leadrope.runtime.broker.proxy import HostProxy  # noqa: PLC0415  # HTTP, for those who allow hosts
-
+        for notice in ready.notices:
+            if notice.code == "project_ignored":
+                self._notify(notice)
+        self._sandbox = SandboxedProcess(self._request, self.rules, home=homes.ensure(home), notify=self._notify)
+        await self._sandbox.grant()
+        if self._sandbox.hosts:
             self._proxy_dir = RunDir()
-            proxy = HostProxy(hosts, listen=self._proxy_dir.path / "proxy.sock", on_refused=self._refused)
-            self._proxy = await proxy.__aenter__()
+            self._proxy = await self._sandbox.open_proxy(self._proxy_dir.path / "proxy.sock", self._refused)
         return self
 
     async def __aexit__(
@@ -199,8 +195,18 @@ class Commands:
 
     def _refused(self, refused: RefusedHost) -> None:
         self._refused_hosts.append(refused.host)
-        told = f"{refused.host}:{refused.port} was not reached: {refused.reason}"
-        self.notices.append(events.Notice(level="warning", code="host_refused", message=told))
+
+    def _notify(self, notice: events.Notice) -> None:
+        if self._on_notice is None:
+            self._notices.append(notice)
+        else:
+            self._on_notice(notice)
+
+    def tell_notices(self, on_notice: Notify) -> None:
+        """`on_notice` gets what the user should know about the sandbox: all until now, and what comes."""
+        self._on_notice, before, self._notices = on_notice, self._notices, []
+        for notice in before:
+            on_notice(notice)
 
     # -- the gate ------------------------------------------------------------------------------------------------------
 
@@ -515,13 +521,7 @@ class Commands:
 
     async def _open(self, place: _Place) -> client.CommandPool:
         try:
-            child = await processes.start(
-                place.launch.argv,
-                env={**place.launch.env, **place.built.env, reaper.TAG: self._tag},
-                cwd=place.launch.cwd,
-                spool_dir=str(place.run_dir.path),
-                box=place.built.argv,
-            )
+            child = await self._sandbox.start(tag=self._tag, spool_dir=place.run_dir.path)
             try:
                 return await place.door.open(child)
             except BaseException:
@@ -543,7 +543,7 @@ class Commands:
         try:
             if place.pool is not None:
                 await place.pool.close()
-                self.notices += await sandboxing.settled(place.built)
+                await self._sandbox.settle()
         finally:
             place.remove()
 
@@ -551,7 +551,6 @@ class Commands:
         """Everything up to the start: the sandbox is known from here on."""
         if self._place is None:
             self._place = self._plan()
-            self.notices += self._place.built.notices
         return self._place
 
     def _plan(self) -> _Place:
@@ -585,10 +584,8 @@ class Commands:
                 config=self._config,
             )
             proxy = self._proxy.socket_path if self._proxy is not None else None
-            doors = sandboxing.Sockets(proxy=proxy)
-            built = sandboxing.build(
-                self._granted, self._request, launch, where, self.rules, doors, self._targets(launch, where)
-            )
+            sockets = sandboxing.Sockets(proxy=proxy)
+            built = self._sandbox.build(self._request, launch, where, sockets, self._targets(launch, where))
         except BaseException:
             if door is not None:
                 door.close()
@@ -598,11 +595,11 @@ class Commands:
 
     def _targets(self, launch: base.Launch, where: base.StartContext) -> sandboxing.Targets | None:
         """What is blocked is looked for in read-only folders as well."""
-        if not launch.shown or self._granted.level is None:
+        if not launch.shown or self._sandbox.granted.level is None:
             return None
         shown = (extra_dirs.spell(path, is_read_only=True) for path in launch.shown)
         searched = msgspec.structs.replace(self._request, extra_dirs=(*self._request.extra_dirs, *shown))
-        return sandboxing.search(self._granted, searched, where, self.rules)
+        return self._sandbox.search(searched, where)
 
 
 class _Place:

@@ -19,6 +19,7 @@ from leadrope.runtime.broker.upstream import proxy_for
 from leadrope.runtime.gate.host_questions import HostQuestions
 from leadrope.runtime.limits.budget import Meter
 from leadrope.runtime.sandboxing import sandbox_violations, sandboxing
+from leadrope.runtime.sandboxing.sandboxed_process import refused_host
 
 
 class Gateway:
@@ -106,6 +107,5 @@ class Gateway:
             await proxy.__aexit__(None, None, None)
 
     def _on_refused_host(self, refused: RefusedHost) -> None:
-        told = f"{refused.host}:{refused.port} was not reached: {refused.reason}"
-        self._notify(events.Notice(level="warning", code="host_refused", message=told))
+        self._notify(refused_host(refused))
         self._notify(sandbox_violations.refused_host(refused.host, refused.port, refused.reason))

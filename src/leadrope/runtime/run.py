@@ -37,7 +37,6 @@ from leadrope.core.tools import ToolCall
 from leadrope.policy.decide import Policy
 from leadrope.policy.resolve import EffectivePolicy
 from leadrope.process import child as processes
-from leadrope.process import reaper
 from leadrope.providers import base, registry
 from leadrope.runtime import gate_trial, prepare, retries
 from leadrope.runtime.agents import saved_agents
@@ -60,6 +59,7 @@ from leadrope.runtime.limits.shared_budget import SharedBudget
 from leadrope.runtime.run_session import RunSession, to_resume
 from leadrope.runtime.rundir import RunDir
 from leadrope.runtime.sandboxing import git_guards, sandboxing
+from leadrope.runtime.sandboxing.sandboxed_process import SandboxedProcess
 from leadrope.runtime.sessions.files import Sessions
 
 ConfigSource = configs.Config | None | msgspec.UnsetType
@@ -174,7 +174,7 @@ class Run:
         """It was ended by `suspend`: it has no result yet, and another process continues it."""
         self._prompts: deque[str] = deque([request.prompt])
         self._attempt: Attempt | None = None
-        self._sandbox = sandboxing.Built()
+        self._sandboxed: SandboxedProcess
         self._targets: sandboxing.Targets
         self._launch: base.Launch | None = None
         self._connection_stderr: ConnectionStderr | None = None
@@ -448,10 +448,9 @@ class Run:
         """The only start of an agent in this package."""
         fresh = msgspec.structs.replace(self._place, launch_dir=self._run_dir.new_launch())
         self._place = prepare.looked_again(fresh, self.request, self._journal.record)
-        wished = sandboxing.wish(self.request, self._rules)
-        wanted, missing = await sandboxing.grant(wished, memory=self._place.home)
-        if missing:
-            self._journal.record(sandboxing.no_sandbox(wished, missing))
+        record = self._journal.record
+        sandbox = SandboxedProcess(self.request, self._rules, home=self._place.home, notify=record)
+        wanted = await sandbox.grant()
         await self._gateway.open_doors(wanted, self._rules)
         self._launch = launch = await self._prepare(with_broker=wanted.model_only)
         self._place.config.prices.require(launch.model)
@@ -470,20 +469,16 @@ class Run:
         self._journal.tell(f"start {' '.join(launch.argv)}")
         if launch.credential:
             self._journal.tell(f"credential {launch.credential.source} {launch.credential.masked}")
-        self._targets = await asyncio.to_thread(sandboxing.search, wanted, self.request, self._place, self._rules)
-        self._sandbox = sandboxing.build(
-            wanted, self.request, launch, self._place, self._rules, self._gateway.doors, self._targets
-        )
+        self._targets = await asyncio.to_thread(sandbox.search, self.request, self._place)
+        sandbox.build(self.request, launch, self._place, self._gateway.doors, self._targets)
         self._session.open_log(self.request, launch)
-        child = await processes.start(
-            launch.argv,
-            env={**launch.env, **self._sandbox.env, reaper.TAG: self.id},
-            cwd=launch.cwd,
-            spool_dir=str(self._spool),
-            box=self._sandbox.argv,
+        child = await sandbox.start(
+            tag=self.id,
+            spool_dir=self._spool,
             socket_input=True,
             on_stderr_line=self._journal.tell_stderr if self._journal.traces else None,
         )
+        self._sandboxed = sandbox
         return launch, child
 
     async def _prepare(self, *, with_broker: bool) -> base.Launch:
@@ -596,7 +591,7 @@ class Run:
             self.request = self._session.anew(self.request, self._launch)
 
     async def _live(self, launch: base.Launch, child: processes.Child) -> Attempt:
-        cwd = launch.cwd
+        cwd, built = launch.cwd, self._sandboxed.built
         policy = Policy(
             mode=normal_mode(self.request.mode),
             workspace=(cwd, *extra_dirs.writable(self.request.extra_dirs)),
@@ -624,15 +619,15 @@ class Run:
             try_gate=None if self._is_trial else self._try_gate,
             meter=self.meter,
             origin=self._session.origin,
-            sandbox=self._sandbox.level,
-            sight=self._sandbox.sight,
-            is_sandboxed=self._sandbox.holds,
+            sandbox=built.level,
+            sight=built.sight,
+            is_sandboxed=built.holds,
             surroundings=MachineFacts(
                 workspace=policy.workspace,
                 env=launch.env,
-                sandbox_env=self._sandbox.env,
+                sandbox_env=built.env,
                 secrets=self._journal.redactor.secrets,
-                git_is_plain=functools.partial(git_guards.is_plain, env=launch.env, sight=self._sandbox.sight),
+                git_is_plain=functools.partial(git_guards.is_plain, env=launch.env, sight=built.sight),
             ),
             before_tool=self._before_tool,
             after_tool=self._after_tool,
@@ -646,7 +641,7 @@ class Run:
             waits=self._waits,
             reach=self._reach,
         )
-        for notice in (*self._notices, *self._sandbox.notices, *launch.notices):
+        for notice in (*self._notices, *launch.notices):
             self._journal.record(notice)
         if self._stopped.is_set():
             self._attempt.end("stopped", "stopped", "stopped by the caller")
@@ -655,8 +650,8 @@ class Run:
         attempt = self._attempt
         attempt.gate.standing.update(self._standing)
         self._granted = self._standing = ()  # a later attempt of this process asks again
-        writes = ApprovedWrites(policy, self._sandbox.sight, child.pid)
-        attempt.gate.before_effect = self._before(writes) if self._sandbox.level else self._before_effect
+        writes = ApprovedWrites(policy, built.sight, child.pid)
+        attempt.gate.before_effect = self._before(writes) if built.level else self._before_effect
         attempt.after_call = writes.after
         if self._is_paused:
             attempt.pause()
@@ -665,8 +660,7 @@ class Run:
         finally:
             self._attempt = None
             self._close_connection_stderr()
-            for notice in await sandboxing.settled(self._sandbox, writes.paths):
-                self._journal.record(notice)
+            await self._sandboxed.settle(writes.paths)
         return attempt
 
     def _before(self, writes: ApprovedWrites) -> BeforeEffect:

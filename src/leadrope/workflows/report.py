@@ -129,6 +129,8 @@ class FlowResult(msgspec.Struct, frozen=True, kw_only=True):
     approvals: tuple[PendingApproval, ...] = ()
     reason: str = ""
     """Of a stop."""
+    notices: tuple[Caution, ...] = ()
+    """What the sandbox reported, besides the warnings of steps."""
     error: StepError | None = None
     """Why it could not be started, or was lost; errors of steps are theirs."""
 

@@ -168,3 +168,26 @@ async def test_without_a_sandbox_nothing_is_told(desk: Any) -> None:
     )
     assert [step["warnings"] for step in steps] == [[], []]
     assert (desk.home / "kept.txt").exists()
+
+
+PLANTS = "mkdir -p .husky; echo true > .husky/pre-commit"
+
+
+async def test_a_protected_file_that_a_program_creates_is_reported(desk: Any) -> None:
+    """What does not exist cannot be read-only, so the execution says what its commands have created."""
+    (desk.project / "plant.sh").write_text(PLANTS)
+    name = write(desk, shell("bash plant.sh && echo done"))
+    ended = await desk.leadrope("flow", "run", name, "-o", "json")
+    result = json.loads(ended.out)
+    (notice,) = result["notices"]
+    assert (result["outcome"], notice["kind"]) == ("succeeded", "protected_made")
+    assert f"{desk.project}/.husky" in notice["message"]
+    report = await desk.leadrope("flow", "report", result["flow_id"])
+    assert "warning: commands created protected paths" in report.out
+    for options in ((), ("--quiet",)):
+        shutil.rmtree(desk.project / ".husky")
+        assert "! commands created protected paths" in (await desk.leadrope("flow", "run", name, *options)).err
+    shutil.rmtree(desk.project / ".husky")
+    execution_id = (await desk.leadrope("flow", "run", name, "--detach")).out.strip()
+    logs = await desk.leadrope("flow", "logs", "-f", execution_id)
+    assert "! commands created protected paths" in logs.out + logs.err

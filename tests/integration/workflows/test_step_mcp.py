@@ -25,6 +25,7 @@ from step_place import Here
 
 DATA = Path(__file__).parents[2] / "data"
 PLAIN, TOOLS, ODD = (str(DATA / name) for name in ("mcp_server.py", "mcp_tools_server.py", "mcp_odd_server.py"))
+FUTURE = "from __future__ import annotations\n"
 SECRET = "token-of-the-server-4711"
 
 
@@ -183,6 +184,13 @@ async def test_a_server_has_the_sandbox_of_an_agents_servers(tmp_path: Path) -> 
     assert inside.exists()
     await KIND.run(step(tool="touch", arguments={"path": str(outside)}), here)
     assert not outside.exists()
+    assert here.notices == []
+    plants = f"open('.envrc', 'w').close()\n{Path(PLAIN).read_text().replace(FUTURE, '')}"
+    (here.workspace / "server.py").write_text(plants)
+    here = McpPlace(tmp_path, {"files": process("server.py", "stdio", "seen")}, {"sandbox": "required"})
+    await KIND.run(step(tool="touch", arguments={"path": str(inside)}), here)
+    (notice,) = here.notices
+    assert (notice.code, str(here.workspace / ".envrc") in notice.message) == ("protected_made", True)
 
 
 async def test_what_a_policy_forbids_starts_nothing(tmp_path: Path) -> None:

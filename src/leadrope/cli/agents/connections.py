@@ -17,6 +17,7 @@ from leadrope.cli.screen.live_lines import seconds
 from leadrope.cli.screen.screen import Screen
 from leadrope.core import config as configs
 from leadrope.core import connections, home
+from leadrope.core.events import Notice
 from leadrope.core.request import McpServer
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.runtime.terminal_text import clean, one_line
@@ -110,7 +111,7 @@ def tools(name: str, timeout_s: float, output: str) -> int:
 
     config, environ = _read()
     server = _known(config, name)
-    options: dict[str, Any] = {"environ": environ, "config": config, "timeout_s": timeout_s}
+    options: dict[str, Any] = {"environ": environ, "config": config, "timeout_s": timeout_s, "notify": _note}
     try:
         found = asyncio.run(connection_trial.tools_of(name, server, **options))
     except errors.LeadropeError as error:
@@ -149,11 +150,16 @@ def _tried(
     began = time.monotonic()
     row: dict[str, Any] = {"name": name, "ok": True, "tools": 0, "error": "", "hint": ""}
     try:
-        options: dict[str, Any] = {"environ": environ, "config": config, "timeout_s": timeout_s}
+        options: dict[str, Any] = {"environ": environ, "config": config, "timeout_s": timeout_s, "notify": _note}
         row["tools"] = len(asyncio.run(connection_trial.tools_of(name, server, **options)))
     except errors.LeadropeError as error:
         row |= {"ok": False, "error": error.message, "hint": error.hint or ""}
     return {**row, "duration_s": round(time.monotonic() - began, 3)}
+
+
+def _note(notice: Notice) -> None:
+    if notice.level == "warning":
+        click.echo(f"note: {clean(notice.message)}", err=True)
 
 
 def _row(name: str, server: McpServer, environ: dict[str, str]) -> dict[str, Any]:

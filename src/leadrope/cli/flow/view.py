@@ -124,6 +124,8 @@ class FlowView:
             case events.StepAnswered() as step:
                 if not self._is_past and not self.has_person:
                     self._answered(step)
+            case events.StepWarning(step="") as warning:
+                self._line(self._screen.style.warn(f"  ! {first_line(warning.message)}"), always=True)
             case events.StepWarning() as warning:
                 self._warnings.setdefault(self._name(warning), []).append(warning)
             case events.StepEnded() as step:

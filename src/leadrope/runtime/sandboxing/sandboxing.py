@@ -283,8 +283,8 @@ def _made(built: Built, approved: Collection[str]) -> Iterator[events.Notice]:
     if unapproved:
         more = f" and {len(unapproved) - MOST_TOLD} more" if len(unapproved) > MOST_TOLD else ""
         message = (
-            "commands of the agent made protected paths that did not exist before, and nobody was asked: "
-            f"{', '.join(unapproved[:MOST_TOLD])}{more}; look at them before your own programs do"
+            "commands created protected paths that did not exist before, without an approval: "
+            f"{', '.join(unapproved[:MOST_TOLD])}{more}; check them before you use them"
         )
         yield events.Notice(level="warning", code="protected_made", message=message)
 

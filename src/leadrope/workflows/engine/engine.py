@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from leadrope import errors
+from leadrope.core.events import Notice
 from leadrope.core.execution_events import ExecutionEvent, ExecutionQueued
 from leadrope.core.secrets.redacted_json import clean_value
 from leadrope.runs.executions import bodies
@@ -143,6 +144,8 @@ class Flow:
         finally:
             self._teller.close()
             await self._cancel()
+        if self.info.parent is None:
+            await self.host.close_commands()
         result = self._result(progress.plan(), time.monotonic() - began)
         told = [self._teller.ended(result)]
         if result.outcome == "waiting":
@@ -486,6 +489,9 @@ class Flow:
     def retries(self, key: Key, attempt: int, wait_s: float, why: str) -> None:
         self._teller.retried(key, attempt, wait_s, why)
 
+    def notify(self, key: Key, notice: Notice) -> None:
+        self.host.notify(notice, step=key.step)
+
     def asks(self, key: Key, run_id: str, approval_id: str, asked: StepQuestion) -> None:
         self._waits.tell(key, run_id, approval_id, asked)
 
@@ -668,6 +674,7 @@ class Flow:
             duration_s=round(duration_s, 3),
             approvals=approvals,
             reason=self._stop_reason or "",
+            notices=self.host.notices if self.info.parent is None else (),
         )
 
     def _outputs(self, plan: Plan) -> tuple[dict[str, Any], dict[str, str]]:

@@ -12,6 +12,7 @@ import msgspec
 
 from leadrope.core import home
 from leadrope.core.connections import named_secrets
+from leadrope.core.events import Notice
 from leadrope.core.execution_events import (
     MOST_TEXT,
     ExecutionEvent,
@@ -19,6 +20,7 @@ from leadrope.core.execution_events import (
     ExecutionStarted,
     StepAnswered,
     StepEnded,
+    StepWarning,
 )
 from leadrope.core.request_secrets import ambient_secrets
 from leadrope.core.secrets.redaction import SHORTEST, Redactor
@@ -34,7 +36,7 @@ from leadrope.workflows.engine.called import CalledTexts
 from leadrope.workflows.engine.gate import ExecutionGate
 from leadrope.workflows.library import Loaded
 from leadrope.workflows.people.shared_answers import SharedAnswers
-from leadrope.workflows.steps.base import StepQuestion
+from leadrope.workflows.steps.base import Caution, StepQuestion
 from leadrope.workflows.tools.secret_values import SecretValues, spellings
 
 if TYPE_CHECKING:
@@ -118,6 +120,8 @@ class ExecutionContext:
         self.learn(spellings(given[name] for name in self.access.secrets if name in given))
         self._called = called or CalledTexts()
         self._takes_change = takes_change
+        self.notices: tuple[Caution, ...] = ()
+        """Warnings of the sandbox, for the result."""
         self.parked: set[str] = set()
         """Approvals that steps of this execution, and of those that it has called, were put aside for."""
         self._commands: dict[bytes, asyncio.Future[Commands | None]] = {}
@@ -176,6 +180,22 @@ class ExecutionContext:
         if self.log is not None:
             await self.log.flush()
 
+    def notify(self, notice: Notice, *, step: str = "") -> None:
+        """What the user should know about the sandbox of a step, or of all commands."""
+        if notice.level != "warning":
+            return
+        message = self.cut(notice.message)
+        caution = Caution(kind=notice.code, message=message)
+        if caution not in self.notices:  # each server of a step finds the same
+            self.notices = (*self.notices, caution)
+            self.tell(StepWarning(step=step, kind=notice.code, message=message))
+
+    async def close_commands(self) -> None:
+        """The last command has ended: what the others left behind is told before the execution ends."""
+        for opening in self._commands.values():
+            if (commands := await asyncio.shield(opening)) is not None:
+                await commands.begin_closing()
+
     def learn(self, secrets: Iterable[str]) -> None:
         """From now on nothing that is kept holds these; what is too short to tell from a word is left aside."""
         new = {secret for secret in secrets if len(secret) >= SHORTEST} - self._secrets
@@ -192,6 +212,7 @@ class ExecutionContext:
         """Commands that were opened before; whoever has opened them closes them."""
         opened = self._commands[_named(policies)] = asyncio.get_running_loop().create_future()
         opened.set_result(commands)
+        commands.tell_notices(self.notify)
 
     async def commands_under(self, policies: tuple[dict[str, Any], ...]) -> Commands:
         """The commands of all steps with the same rules run side by side in the same sandbox."""
@@ -210,6 +231,7 @@ class ExecutionContext:
                 tag=self.tag,
                 access=self.access,
             )
+            commands.tell_notices(self.notify)
             opening.set_result(await self._stack.enter_async_context(commands))
         except BaseException as error:
             del self._commands[name]

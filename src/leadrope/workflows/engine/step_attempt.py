@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from leadrope import errors
+from leadrope.core.events import Notice
 from leadrope.core.request_parts import extra_dirs
 from leadrope.core.request_secrets import is_secret_name
 from leadrope.core.secrets.redaction import Redactor
@@ -68,6 +69,7 @@ class AttemptOwner(Protocol):
         ...
 
     def retries(self, key: Key, attempt: int, wait_s: float, why: str) -> None: ...
+    def notify(self, key: Key, notice: Notice) -> None: ...
     def asks(self, key: Key, run_id: str, approval_id: str, asked: StepQuestion) -> None: ...
     def asking(self) -> contextlib.AbstractContextManager[None]:
         """While a person is asked: stops the clocks of what this execution is the work of."""
@@ -246,6 +248,9 @@ class Unit:
 
     def say(self, action: str, *, cost_usd: float = 0.0) -> None:
         self._owner.acts(self.key, action, cost_usd)
+
+    def notify(self, notice: Notice) -> None:
+        self._owner.notify(self.key, notice)
 
     def asks(self, run_id: str, approval_id: str, asked: StepQuestion) -> None:
         self._owner.asks(self.key, run_id, approval_id, asked)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import msgspec
 
 from leadrope import errors
-from leadrope.core.events import Risk
+from leadrope.core.events import Notice, Risk
 from leadrope.core.tools import ToolCall
 from leadrope.runs.approvals.forms import FormField
 from leadrope.runs.records.values import ApprovalKind
@@ -223,6 +223,10 @@ class StepContext(Protocol):
 
     def say(self, action: str, *, cost_usd: float = 0.0) -> None:
         """What it does at the moment and what it has cost so far, for the live view and the workflow's budget."""
+        ...
+
+    def notify(self, notice: Notice) -> None:
+        """Say what the user should know about the sandbox of something that the step has started."""
         ...
 
     def asks(self, run_id: str, approval_id: str, asked: StepQuestion) -> None:

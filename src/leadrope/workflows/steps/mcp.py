@@ -139,6 +139,7 @@ async def _process(config: Mcp, context: StepContext, server: McpServer) -> Asyn
         environ=context.environ,
         config=context.service.config,
         home=context.home,
+        notify=context.notify,
     )
     async with opened as child:
         yield mcp_transports.ProcessWire(child)

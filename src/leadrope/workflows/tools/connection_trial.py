@@ -16,6 +16,7 @@ from leadrope.core import config as configs
 from leadrope.core import connections, home
 from leadrope.core.request import McpServer
 from leadrope.core.secrets.redaction import Redactor
+from leadrope.runtime.sandboxing.sandboxed_process import Notify
 from leadrope.workflows.tools import mcp_client, mcp_process, mcp_transports
 from leadrope.workflows.tools.step_redactor import KnownSecrets
 
@@ -34,15 +35,24 @@ class CannotConnect(errors.LeadropeError):
 
 
 async def tools_of(
-    name: str, server: McpServer, *, environ: Mapping[str, str], config: configs.Config, timeout_s: float
+    name: str,
+    server: McpServer,
+    *,
+    environ: Mapping[str, str],
+    config: configs.Config,
+    timeout_s: float,
+    notify: Notify,
 ) -> list[Tool]:
-    """What the server offers; CannotConnect says why it cannot be asked. It has ended when this returns."""
+    """What the server offers; CannotConnect says why it cannot be asked. It has ended when this returns.
+
+    `notify` gets what the user should know about its sandbox.
+    """
     own = home.leadrope_home(environ)
     filled = connections.fill({name: server}, {**home.load_env(own), **environ})
     clean = Redactor(filled.secrets).clean
     client: mcp_client.McpClient | None = None
     try:
-        async with asyncio.timeout(timeout_s), _wire(name, filled.servers[name], environ, config, own) as wire:
+        async with asyncio.timeout(timeout_s), _wire(name, filled.servers[name], environ, config, own, notify) as wire:
             client = mcp_client.McpClient(wire)
             await client.start()
             found = await client.descriptions()
@@ -74,7 +84,7 @@ def _tool(name: str, told: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextlib.asynccontextmanager
 async def _wire(
-    name: str, server: McpServer, environ: Mapping[str, str], config: configs.Config, own: Path
+    name: str, server: McpServer, environ: Mapping[str, str], config: configs.Config, own: Path, notify: Notify
 ) -> AsyncIterator[mcp_client.Wire]:
     if server.url:
         opened = mcp_transports.open_stream if server.type == "sse" else mcp_transports.open_http
@@ -83,6 +93,6 @@ async def _wire(
         return
     # Not in the user's folder: a server of a project is started there by its own runs, under the rules of the project.
     with tempfile.TemporaryDirectory(prefix="leadrope-connection-") as folder:
-        options: dict[str, Any] = {"environ": environ, "config": config, "home": own, "policies": ()}
+        options: dict[str, Any] = {"environ": environ, "config": config, "home": own, "policies": (), "notify": notify}
         async with mcp_process.open_server(name, server, workspace=Path(folder), **options) as child:
             yield mcp_transports.ProcessWire(child)

@@ -19,13 +19,12 @@ from leadrope.core import config as configs
 from leadrope.core import home as homes
 from leadrope.core.request import McpServer, RunRequest
 from leadrope.process import child as processes
-from leadrope.process import reaper
 from leadrope.providers import base
 from leadrope.providers.claude_code import env as environments
 from leadrope.runtime import prepare
-from leadrope.runtime.broker.proxy import HostProxy
 from leadrope.runtime.rundir import RunDir
-from leadrope.runtime.sandboxing import sandboxing
+from leadrope.runtime.sandboxing.sandboxed_process import Notify, SandboxedProcess
+from leadrope.runtime.sandboxing.sandboxing import Sockets
 
 LEAVE_S = 1.0
 """For a server to end by itself when its input is closed; most do at once."""
@@ -41,22 +40,28 @@ async def open_server(
     environ: Mapping[str, str],
     config: configs.Config,
     home: Path,
+    notify: Notify,
 ) -> AsyncIterator[processes.Child]:
-    """`server` has its secrets filled in. Leaving the block ends it, and everything that it has started."""
+    """`server` has its secrets filled in. Leaving the block ends it, and everything that it has started.
+
+    `notify` gets what the user should know about its sandbox.
+    """
     request = RunRequest(prompt="server", cwd=str(workspace), policies=policies)
     ready = prepare.complete(request, config, environ, home)
     # What a trusted repository wishes for its agents is none of this server's business.
     request = msgspec.structs.replace(ready.request, connections={name: server})
-    granted, _ = await sandboxing.grant(sandboxing.wish(request, ready.rules), memory=homes.ensure(home))
+    for notice in ready.notices:
+        if notice.code == "project_ignored":
+            notify(notice)
+    sandbox = SandboxedProcess(request, ready.rules, home=homes.ensure(home), notify=notify)
+    await sandbox.grant()
     run_dir = RunDir()
     try:
         async with contextlib.AsyncExitStack() as stack:
-            lists = ready.rules.network_allowed_hosts if granted.model_only else ()
-            hosts = sandboxing.allowed_hosts(lists, ready.rules.network_blocked_hosts)
-            proxy = None
-            if hosts:
-                proxy = run_dir.path / "proxy.sock"
-                await stack.enter_async_context(HostProxy(hosts, listen=proxy))
+            socket = None
+            if sandbox.hosts:
+                socket = run_dir.path / "proxy.sock"
+                stack.push_async_exit(await sandbox.open_proxy(socket))
             launch = _launch(server, request, run_dir.agent, environ, config)
             place = base.StartContext(
                 run_id=secrets.token_hex(16),
@@ -68,21 +73,15 @@ async def open_server(
                 launch_dir=run_dir.path,  # unused: no provider plans this start
                 config=config,
             )
-            built = sandboxing.build(granted, request, launch, place, ready.rules, sandboxing.Sockets(proxy=proxy))
-            child = await processes.start(
-                launch.argv,
-                env={**launch.env, **built.env, reaper.TAG: place.run_id},
-                cwd=launch.cwd,
-                spool_dir=str(run_dir.path),
-                box=built.argv,
-            )
+            sandbox.build(request, launch, place, Sockets(proxy=socket))
+            child = await sandbox.start(tag=place.run_id, spool_dir=run_dir.path)
             polite_s = 0.0
             try:
                 yield child
                 polite_s = LEAVE_S
             finally:
                 await child.end(polite_s=polite_s)
-                await sandboxing.settled(built)
+                await sandbox.settle()
     finally:
         run_dir.remove()
 

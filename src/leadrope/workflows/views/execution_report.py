@@ -15,6 +15,7 @@ from leadrope.workflows.engine.ledger import is_cached, report_of
 from leadrope.workflows.engine.plan import Outcome, Plan, plan
 from leadrope.workflows.links import links_of
 from leadrope.workflows.report import FlowResult, PendingApproval, StepReport
+from leadrope.workflows.steps.base import Caution
 
 
 class ChildReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +68,8 @@ class Account(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     outputs: dict[str, Any] = {}
     missing_outputs: tuple[str, ...] = ()
     missing_reasons: dict[str, str] = {}
+    notices: tuple[Caution, ...] = ()
+    """What the sandbox reported, besides the warnings of steps."""
     approvals: tuple[PendingApproval, ...] = ()
     children: tuple[ChildReport, ...] = ()
     reason: str = ""
@@ -133,6 +136,7 @@ def account(
         outputs=ended.outputs if ended is not None else {},
         missing_outputs=ended.missing_outputs if ended is not None else (),
         missing_reasons=ended.missing_reasons if ended is not None else {},
+        notices=ended.notices if ended is not None else (),
         approvals=tuple(approvals),
         children=tuple(children),
         reason=ended.reason if ended is not None else "",

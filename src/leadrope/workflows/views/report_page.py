@@ -62,6 +62,7 @@ def facts(told: Account) -> list[tuple[str, str]]:
     found += [(name, value) for name, value in (("file", info.file), ("folder", info.cwd)) if value]
     if info.labels:
         found.append(("labels", ", ".join(f"{key}={value}" for key, value in info.labels.items())))
+    found += [("warning", f"{notice.message} ({notice.kind})") for notice in told.notices]
     found += [("output without a value", line) for line in missing_outputs(told)]
     return found
 

@@ -1,0 +1,109 @@
+"""The one way to start something in a sandbox: granted, built, started and settled, and nothing left untold.
+
+Agents, the commands of workflows and the MCP servers of steps all start here. Whoever uses it says what is started and
+what it reaches; what request and policy want, and what this machine can do, is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from leadrope.core import events
+from leadrope.core.request import RunRequest
+from leadrope.policy.resolve import EffectivePolicy
+from leadrope.process import child as processes
+from leadrope.process import reaper
+from leadrope.providers import base
+from leadrope.runtime.sandboxing import sandboxing
+
+if TYPE_CHECKING:
+    from leadrope.runtime.broker.proxy import HostProxy, RefusedHost
+
+Notify = Callable[[events.Notice], None]
+
+
+class SandboxedProcess:
+    """One start: `grant`, then `build`, then `start`, and `settle` when the process has ended."""
+
+    def __init__(self, request: RunRequest, rules: EffectivePolicy, *, home: Path, notify: Notify) -> None:
+        """`home` is leadrope's own folder; `notify` gets what the user should know about the sandbox."""
+        self._request = request
+        self._rules = rules
+        self._home = home
+        self._notify = notify
+        self._launch: base.Launch | None = None
+        self.granted = sandboxing.SandboxRequest(level=None)
+        self.built = sandboxing.Built()
+
+    async def grant(self) -> sandboxing.SandboxRequest:
+        """What there will be here. Raises what keeps the process from being started at all."""
+        wished = sandboxing.wish(self._request, self._rules)
+        self.granted, missing = await sandboxing.grant(wished, memory=self._home)
+        if missing:
+            self._notify(sandboxing.no_sandbox(wished, missing))
+        return self.granted
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Those that every layer allows, for a proxy; none where any host can be reached."""
+        lists = self._rules.network_allowed_hosts if self.granted.model_only else ()
+        return sandboxing.allowed_hosts(lists, self._rules.network_blocked_hosts)
+
+    async def open_proxy(self, listen: Path, on_refused: Callable[[RefusedHost], None] | None = None) -> HostProxy:
+        """The way to `hosts`; whoever opens it closes it."""
+        from leadrope.runtime.broker.proxy import HostProxy  # noqa: PLC0415  # HTTP, for those who allow hosts
+
+        def refused(host: RefusedHost) -> None:
+            self._notify(refused_host(host))
+            if on_refused is not None:
+                on_refused(host)
+
+        return await HostProxy(self.hosts, listen=listen, on_refused=refused).__aenter__()
+
+    def search(self, request: RunRequest, place: base.StartContext) -> sandboxing.Targets:
+        """Which paths are masked or guarded; `request` names the folders."""
+        return sandboxing.search(self.granted, request, place, self._rules)
+
+    def build(
+        self,
+        request: RunRequest,
+        launch: base.Launch,
+        place: base.StartContext,
+        sockets: sandboxing.Sockets,
+        targets: sandboxing.Targets | None = None,
+    ) -> sandboxing.Built:
+        """Everything that `launch` names exists by now; so do the sockets."""
+        self._launch = launch
+        self.built = sandboxing.build(self.granted, request, launch, place, self._rules, sockets, targets)
+        for notice in self.built.notices:
+            self._notify(notice)
+        return self.built
+
+    async def start(self, *, tag: str, spool_dir: Path, **options: Any) -> processes.Child:
+        """`tag` marks everything that it starts, in the environment; the options are those of `child.start`."""
+        if self._launch is None:
+            raise AssertionError("started before it was built")
+        return await processes.start(
+            self._launch.argv,
+            env={**self._launch.env, **self.built.env, reaper.TAG: tag},
+            cwd=self._launch.cwd,
+            spool_dir=str(spool_dir),
+            box=self.built.argv,
+            **options,
+        )
+
+    async def settle(self, approved: Collection[str] = ()) -> None:
+        """After its end: disarm and report what it left behind for the user's own programs to run.
+
+        `approved` are the paths that calls were allowed to write.
+        """
+        built, self.built = self.built, sandboxing.Built()
+        for notice in await sandboxing.settled(built, approved):
+            self._notify(notice)
+
+
+def refused_host(refused: RefusedHost) -> events.Notice:
+    told = f"{refused.host}:{refused.port} was not reached: {refused.reason}"
+    return events.Notice(level="warning", code="host_refused", message=told)
