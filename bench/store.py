@@ -207,7 +207,7 @@ async def fill(folder: Path, runs: str, events: str) -> bool:
                     row,
                 )
                 db.execute(
-                    "insert into texts (run, request, policy) values (last_insert_rowid(), ?, '{}')",
+                    "insert into run_documents (run, request, policy) values (last_insert_rowid(), ?, '{}')",
                     (f'{{"prompt":"{"words " * 300}"}}',),
                 )
 
@@ -250,7 +250,7 @@ def resident() -> int:
 
 async def idle(folder: Path) -> dict[str, int]:
     before = resident()
-    with Sqlite(large(folder)) as store, store.bell.listen() as heard:
+    with Sqlite(large(folder)) as store, store.notifier.listen() as heard:
         store.listing()
         await heard.wait(1.0)
         return {"store": resident() - before}

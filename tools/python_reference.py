@@ -93,7 +93,7 @@ def _entry(name: str, value: Any) -> Iterator[str]:
 _HIDDEN = {
     "Service": (
         *("patience", "stop_waiting", "is_closing", "is_idle", "is_at_work", "has_queue", "environ", "poke", "adopt"),
-        *("configured", "watch_execution", "revive", "open", "order"),
+        *("configured", "watch_execution", "revive", "open", "control"),
     ),
 }
 """What only leadrope itself calls."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-FLOW = "# {name}\n\nTries one step.\n\n## Steps\n\n### it\n\nThe step.\n\n- type: {type}\n{parameters}\n"
+EXECUTION = "# {name}\n\nTries one step.\n\n## Steps\n\n### it\n\nThe step.\n\n- type: {type}\n{parameters}\n"
 STEPS: dict[str, tuple[str, dict[str, str]]] = {
     "read-file": ("read-file", {"file_path": "given/notes.txt"}),
     "write-file": ("write-file", {"file_path": "page/out.txt", "content": "x"}),
@@ -151,5 +151,5 @@ def written(*, http_port: int) -> dict[str, str]:
     found = dict(OTHERS)
     for name, (kind, given) in STEPS.items():
         listed = "\n".join(f"- {key}: {value}" for key, value in given.items())
-        found[name] = FLOW.format(name=name, type=kind, parameters=listed).replace("HTTP_PORT", str(http_port))
+        found[name] = EXECUTION.format(name=name, type=kind, parameters=listed).replace("HTTP_PORT", str(http_port))
     return found

@@ -216,7 +216,7 @@ model = "haiku"
         args = ("flow", "run", str(self.ws / "flows" / f"{name}.flow.md"), "-o", "json")
         answer = self._asked(args=args, env=self._env({}))
         assert answer["code"] == 4, answer
-        return str(json.loads(answer["out"])["flow_id"])
+        return str(json.loads(answer["out"])["execution_id"])
 
     def _give(self, folder: Path) -> None:
         if os.geteuid() == 0:

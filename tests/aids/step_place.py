@@ -32,8 +32,8 @@ from leadrope.workflows.steps.base import StepDone, StepFailed, StepQuestion
 class Here:
     """What a step knows of its place. The gate is the real one, with the shipped rules below those of the test."""
 
-    flow_id = "f" * 32
     execution_id = "f" * 32
+    outermost_id = "f" * 32
     timeout_s: float | None = None
     budget_usd: float | None = None
     approver = None

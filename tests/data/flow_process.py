@@ -11,7 +11,7 @@ from typing import Any
 
 from leadrope import errors
 from leadrope.core.secrets.redaction import Redactor
-from leadrope.runs.executions.journal import NewFlow, UnitOutcome
+from leadrope.runs.executions.journal import NewExecution, UnitOutcome
 from leadrope.runs.service import Service
 
 
@@ -34,17 +34,17 @@ def unit(number: int) -> UnitOutcome:
     )
 
 
-async def work(home: Path, flow_id: str, together: str) -> None:
+async def work(home: Path, execution_id: str, together: str) -> None:
     """Settles units for ever, some at once; each is told once it is acknowledged."""
     async with service(home) as opened:
-        flows = opened.flows
-        flow = await flows.add(NewFlow(id=flow_id, text="# Work"), Redactor())
+        executions = opened.executions
+        execution = await executions.add(NewExecution(id=execution_id, text="# Work"), Redactor())
         say("ready")
 
         async def one(number: int) -> None:
             outcome = unit(number)
-            await flows.begin(flow, outcome)
-            await flows.settle(flow, outcome, Redactor())
+            await executions.begin(execution, outcome)
+            await executions.settle(execution, outcome, Redactor())
             say("settled", number)
 
         number = 0
@@ -53,44 +53,44 @@ async def work(home: Path, flow_id: str, together: str) -> None:
             number += int(together)
 
 
-async def hold(home: Path, flow_id: str) -> None:
+async def hold(home: Path, execution_id: str) -> None:
     """Owns a flow until it is ended or told to end."""
     async with service(home) as opened:
-        await opened.flows.add(NewFlow(id=flow_id, text="# Held"), Redactor())
+        await opened.executions.add(NewExecution(id=execution_id, text="# Held"), Redactor())
         say("ready")
         await asyncio.to_thread(sys.stdin.readline)
 
 
-async def claim(home: Path, flow_id: str) -> None:
+async def claim(home: Path, execution_id: str) -> None:
     async with service(home) as opened:
         say("ready")
         await asyncio.to_thread(sys.stdin.readline)
         try:
-            flow = await opened.flows.claim(flow_id)
-            say("won", flow.owner)
+            execution = await opened.executions.claim(execution_id)
+            say("won", execution.owner)
         except errors.WrongState as error:
             say("lost", error.message)
         await asyncio.to_thread(sys.stdin.readline)
 
 
-async def zombie(home: Path, flow_id: str, inner_id: str) -> None:
+async def zombie(home: Path, execution_id: str, inner_id: str) -> None:
     """Has a flow, is taken for dead, and writes all the same."""
     async with service(home) as opened:
-        flows, none = opened.flows, Redactor()
-        flow = await flows.add(NewFlow(id=flow_id, text="# Held"), none)
-        inner = await flows.add(NewFlow(id=inner_id, text="# Inside", parent=flow_id, parent_key="call#0"), none)
+        executions, none = opened.executions, Redactor()
+        execution = await executions.add(NewExecution(id=execution_id, text="# Held"), none)
+        inner = await executions.add(NewExecution(id=inner_id, text="# Inside", parent=execution_id, parent_key="call#0"), none)
         say("ready")
         await asyncio.to_thread(sys.stdin.readline)
         for name, work in {
-            "begin": flows.begin(flow, unit(0)),
-            "settle": flows.settle(flow, unit(0), none),
-            "set_state": flows.set_state(flow, "waiting"),
-            "change_text": flows.change_text(flow, "# Other", none, title="Other"),
-            "carry": flows.carry(flow, flow, ["one"]),
-            "ask": flows.ask(flow, unit(1), "step", {}, execution_id=flow.id, fingerprint="f", redactor=none),
-            "end": flows.end(flow, "failed", {}, none),
-            "settle inside": flows.settle(inner, unit(0), none),
-            "end inside": flows.end(inner, "failed", {}, none),
+            "begin": executions.begin(execution, unit(0)),
+            "settle": executions.settle(execution, unit(0), none),
+            "set_state": executions.set_state(execution, "waiting"),
+            "change_text": executions.change_text(execution, "# Other", none, title="Other"),
+            "carry": executions.carry(execution, execution, ["one"]),
+            "ask": executions.ask(execution, unit(1), "step", {}, outermost_id=execution.id, fingerprint="f", redactor=none),
+            "end": executions.end(execution, "failed", {}, none),
+            "settle inside": executions.settle(inner, unit(0), none),
+            "end inside": executions.end(inner, "failed", {}, none),
         }.items():
             try:
                 await work

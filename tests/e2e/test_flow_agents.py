@@ -405,7 +405,7 @@ async def test_a_denied_call_is_a_warning_of_the_step_unless_it_says_otherwise(f
         if kinds:
             assert f"Bash `{command}` was denied" in fix["warnings"][0]["message"]
             assert f"agent.call_denied: Bash `{command}` was denied" in done.err
-            report = await floor.command("report", done.result["flow_id"][:8])
+            report = await floor.command("report", done.result["execution_id"][:8])
             assert "agent.call_denied" in json.dumps(report.result)
 
 

@@ -107,7 +107,7 @@ class Machine:
         self._project()
 
     def _project(self) -> None:
-        (flow,) = [fence for fence in fences() if fence.document == "README.md" and fence.info == "markdown"]
+        (execution,) = [fence for fence in fences() if fence.document == "README.md" and fence.info == "markdown"]
         (answers,) = [fence for fence in fences() if fence.info == "yaml answers.yaml"]
         files = {
             "task.md": "Look around.\n",
@@ -118,7 +118,7 @@ class Machine:
             "rules.toml": '[policy]\n# what no agent may do\ndisallowed_tools = ["Bash(git:*)"]\n',
             "night.json": '{"command": "true"}\n',
             "report.pflow.md": PFLOW,
-            "todo.flow.md": "\n".join(flow.body) + "\n",
+            "todo.flow.md": "\n".join(execution.body) + "\n",
             "answers.yaml": "\n".join(answers.body) + "\n",
             "publish.flow.md": "### publish\n\n- type: shell\n- command: ls ~; echo $DEPLOY_TOKEN\n",
         }

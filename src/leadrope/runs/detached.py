@@ -29,7 +29,7 @@ from leadrope.core.request import RunRequest
 from leadrope.core.secrets.redaction import Redactor, Secret
 from leadrope.runs import background, leases
 from leadrope.runs.executions.queue import Given
-from leadrope.runs.executions.values import FlowInfo, NewFlow
+from leadrope.runs.executions.values import ExecutionInfo, NewExecution
 from leadrope.runs.observe import jsonlog
 from leadrope.runs.records.statements import migrations
 from leadrope.runs.service import Service
@@ -55,7 +55,7 @@ class Handover(msgspec.Struct, frozen=True, kw_only=True):
     """As it was asked for; the store's will be redacted."""
     resume: str = ""
     """In place of a request: a run of the queue that nobody owns."""
-    execution: NewFlow | None = None
+    execution: NewExecution | None = None
     """In place of a request: an execution of a workflow, with its inputs as they were given."""
     resume_execution: str = ""
     """In place of a request: an execution of the queue that nobody owns."""
@@ -115,7 +115,7 @@ def resume(leadrope_home: Path, run_id: str, environ: Mapping[str, str]) -> str:
 
 
 def hand_over_execution(
-    leadrope_home: Path, new: NewFlow, environ: Mapping[str, str], *, secrets: Sequence[str] = ()
+    leadrope_home: Path, new: NewExecution, environ: Mapping[str, str], *, secrets: Sequence[str] = ()
 ) -> str:
     """Give an execution to the background owner, which is started if there is none; its id, once it is stored."""
     told = Handover(environ=dict(environ), execution=new, secrets=tuple(secrets))
@@ -252,7 +252,7 @@ class BackgroundOwner:
             if told.execution is not None:
                 return Taken(run_id=(await self._queue(told.execution, told)).id)
             if told.resume_execution:
-                taken = await self._service.executions.take_up(told.resume_execution, told.environ)
+                taken = await self._service.execution_queue.take_up(told.resume_execution, told.environ)
                 self._service.poke()
                 return Taken(run_id=taken.id)
             if told.request is None:
@@ -263,15 +263,15 @@ class BackgroundOwner:
             return Taken(error=error.message, kind=error.kind, hint=error.hint)
         return Taken(run_id=job.id, notice=job.notice)
 
-    async def _queue(self, new: NewFlow, told: Handover) -> FlowInfo:
+    async def _queue(self, new: NewExecution, told: Handover) -> ExecutionInfo:
         given = Given(environ=told.environ, inputs=dict(new.inputs), secrets=told.secrets)
         new = msgspec.structs.replace(new, state="queued", recover=self._service.settings.recover)
-        info = await self._service.executions.add(new, Redactor(told.secrets), given)
+        info = await self._service.execution_queue.add(new, Redactor(told.secrets), given)
         self._service.poke()
         return info
 
 
-async def _carry(service: Service, execution: FlowInfo, given: Given | None) -> None:
+async def _carry(service: Service, execution: ExecutionInfo, given: Given | None) -> None:
     """The engine of workflows is above this package: it is imported by its name, and where there is need of it."""
     await importlib.import_module("leadrope.workflows.start.carrier").carry(service, execution, given)
 

@@ -9,8 +9,8 @@ from collections.abc import AsyncGenerator
 
 from leadrope.core.events import Recorded
 from leadrope.core.execution_events import ExecutionRecord, ExecutionStarted
-from leadrope.runs.executions.journal import Flows
-from leadrope.runs.executions.values import ExecutionTruncated, FlowInfo
+from leadrope.runs.executions.journal import Executions
+from leadrope.runs.executions.values import ExecutionInfo, ExecutionTruncated
 from leadrope.runs.records.sqlite import Sqlite
 from leadrope.runs.records.values import Truncated
 
@@ -24,7 +24,7 @@ async def follow(
 ) -> AsyncGenerator[Recorded | Truncated, None]:
     """Events from `from_seq` on, to the end of the run; with `live=False` to what is stored now."""
     seq = max(1, from_seq)
-    with store.bell.listen() as heard:
+    with store.notifier.listen() as heard:
         while True:
             # The row first: an end that is read before the events is an end after all of them.
             run = store.get(run_id)
@@ -45,20 +45,20 @@ async def follow(
 
 
 async def follow_execution(
-    store: Sqlite, flows: Flows, execution_id: str, from_seq: int = 1, *, live: bool = True
+    store: Sqlite, executions: Executions, execution_id: str, from_seq: int = 1, *, live: bool = True
 ) -> AsyncGenerator[ExecutionRecord | ExecutionTruncated, None]:
     """Events from `from_seq` on, until it has ended or is interrupted; with `live=False` to what is stored now.
 
     Of a called workflow its own events, out of the log of its caller.
     """
-    wanted = flows.get(execution_id)
-    outermost = flows.outermost(wanted)
+    wanted = executions.get(execution_id)
+    outermost = executions.outermost(wanted)
     inside = {wanted.id}
     seq = max(1, from_seq)
-    with store.bell.listen() as heard:
+    with store.notifier.listen() as heard:
         while True:
-            row, last = flows.get(wanted.id), flows.get(outermost.id).last_seq
-            page = await flows.events(outermost, seq, PAGE)
+            row, last = executions.get(wanted.id), executions.get(outermost.id).last_seq
+            page = await executions.events(outermost, seq, PAGE)
             for record in page:
                 if record.seq > seq:
                     yield ExecutionTruncated(execution_id=outermost.id, first_seq=seq, last_seq=record.seq - 1)
@@ -75,7 +75,7 @@ async def follow_execution(
             await heard.wait(QUIET_S)
 
 
-def _is_of(record: ExecutionRecord, wanted: FlowInfo, inside: set[str]) -> bool:
+def _is_of(record: ExecutionRecord, wanted: ExecutionInfo, inside: set[str]) -> bool:
     if wanted.parent is None:
         return True
     event = record.event

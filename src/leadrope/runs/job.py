@@ -10,7 +10,7 @@ from leadrope.core import events
 from leadrope.core.config import Config
 from leadrope.core.result import RunResult
 from leadrope.core.secrets.redaction import Redactor
-from leadrope.runs.records.values import Order, RunInfo
+from leadrope.runs.records.values import RunControl, RunInfo
 from leadrope.runs.run_recorder import RunRecorder, Show
 from leadrope.runtime.gate.approvers import Approver
 from leadrope.runtime.limits.pauses import Pauses
@@ -28,14 +28,14 @@ class Job:
         self.approver = approver
         self.show = show
         self.run: Run | None = None
-        self.keeper: RunRecorder | None = None
+        self.recorder: RunRecorder | None = None
         self.config: Config | None = None
         """The configuration that it was started with; None: that of the service."""
         self.options: dict[str, Any] = {}
         """What `open_run` is told beside what every run is."""
         self.task: asyncio.Task[None] | None = None
         """Which carries it to its end, from its turn on."""
-        self.later: list[Order] = []
+        self.later: list[RunControl] = []
         """What was asked of it before it ran; carried out when it does."""
         self.pauses = Pauses()
         self.waits = False
@@ -52,7 +52,7 @@ class Job:
     @property
     def is_taken(self) -> bool:
         """Its turn has come."""
-        return self.keeper is not None
+        return self.recorder is not None
 
     @property
     def redactor(self) -> Redactor:
@@ -77,7 +77,7 @@ class Job:
 
     def resumed(self) -> Job:
         """After a suspension: as before its first turn."""
-        self.run = self.keeper = self.task = None
+        self.run = self.recorder = self.task = None
         self.later, self.pauses = [], Pauses()
         return self
 

@@ -14,7 +14,7 @@ from leadrope.core.request import RunRequest
 from leadrope.runs import feed, grants
 from leadrope.runs.approvals import names as approval_names
 from leadrope.runs.approvals import waiting
-from leadrope.runs.executions.reading import FlowReads
+from leadrope.runs.executions.reading import ExecutionReads
 from leadrope.runs.records.sqlite import Sqlite
 from leadrope.runs.records.values import Approval, Filter, RunInfo, Texts, Truncated
 
@@ -22,7 +22,7 @@ FUNCTIONS = "functions"
 """In the place of a run: the names of the program's own functions that it was given."""
 
 
-class Looks:
+class Queries:
     def __init__(self, store: Sqlite) -> None:
         self.store = store
 
@@ -77,7 +77,7 @@ class Looks:
 
     def approval(self, name: str) -> Approval:
         """One by its id or the beginning of it, or by the run or execution that waits for exactly one answer."""
-        return approval_names.find(name, self.store, FlowReads(self.store))
+        return approval_names.find(name, self.store, ExecutionReads(self.store))
 
     def grants(self, run_id: str) -> list[grants.RunGrant]:
         """What people granted at a question of the run, patterns and exact calls, also what no longer holds."""

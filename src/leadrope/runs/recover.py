@@ -63,9 +63,9 @@ async def reconcile(store: Sqlite, leadrope_home: Path) -> list[Reconciled]:
             leases.forget(leadrope_home, owner)
             lost_ends.forget(leadrope_home, owner.id)
         done += await _reconcile_all(store, store.orphans(), {})
-        left = store.flows_without_owner()
-        for flow_id, _ in left:
-            await asyncio.to_thread(reaper.kill_tagged, flow_id)  # before anybody may go on with it
+        left = store.executions_without_owner()
+        for execution_id, _ in left:
+            await asyncio.to_thread(reaper.kill_tagged, execution_id)  # before anybody may go on with it
         await recovery.abandon(store, left)
         for run_id in store.reserved_in_vain():
             run = store.get(run_id)

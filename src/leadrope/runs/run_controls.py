@@ -9,41 +9,41 @@ from leadrope import errors
 from leadrope.core import actors
 from leadrope.runs.job import Job
 from leadrope.runs.records.sqlite import Sqlite
-from leadrope.runs.records.values import Order
+from leadrope.runs.records.values import RunControl
 
 log = logging.getLogger("leadrope.runs")
 
 
-async def carry_out(store: Sqlite, job: Job, order: Order) -> None:
+async def carry_out(store: Sqlite, job: Job, control: RunControl) -> None:
     """An order is taken from the store once, so a run that is still being started must not lose it here."""
-    if job.run is None or job.keeper is None:
-        is_ended = order.kind == "stop" and job.give_up(reason_of(order))
-        if not is_ended and order.kind != "interrupt":  # without a turn there is none to interrupt
-            job.later.append(order)
+    if job.run is None or job.recorder is None:
+        is_ended = control.kind == "stop" and job.give_up(reason_of(control))
+        if not is_ended and control.kind != "interrupt":  # without a turn there is none to interrupt
+            job.later.append(control)
         return
-    match order.kind:
+    match control.kind:
         case "stop":
-            await job.run.stop(reason_of(order))
+            await job.run.stop(reason_of(control))
         case "interrupt":
             await job.run.interrupt()
         case "send":
             with contextlib.suppress(errors.RunClosed):
-                await job.run.send(order.body["text"])
+                await job.run.send(control.body["text"])
         case "revoke":
-            job.run.revoke(str(order.body["pattern"]), by=str(order.body.get("by") or actors.USER))
+            job.run.revoke(str(control.body["pattern"]), by=str(control.body.get("by") or actors.USER))
         case "pause":
             job.run.pause()
             job.pauses.begin()
-            job.keeper.row.is_paused = True
+            job.recorder.row.is_paused = True
             await store.set_state(job.info, "paused", "paused by a person")
         case "unpause":
-            job.keeper.row.is_paused = False
-            await store.set_state(job.info, job.keeper.row.state)
+            job.recorder.row.is_paused = False
+            await store.set_state(job.info, job.recorder.row.state)
             job.pauses.end()
             job.run.unpause()
         case _:
-            log.warning("run %s: nobody knows the order %r", order.run_id[:8], order.kind)
+            log.warning("run %s: nobody knows the order %r", control.run_id[:8], control.kind)
 
 
-def reason_of(order: Order) -> str:
-    return str(order.body.get("reason") or "stopped from another process")
+def reason_of(control: RunControl) -> str:
+    return str(control.body.get("reason") or "stopped from another process")

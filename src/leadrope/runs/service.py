@@ -38,18 +38,18 @@ from leadrope.runs.approvals.stored_approver import StoredApprover
 from leadrope.runs.approvals.waiting import Suspension
 from leadrope.runs.budgets import held_by, remaining
 from leadrope.runs.executions.controls import ExecutionControls
-from leadrope.runs.executions.journal import Flows
+from leadrope.runs.executions.journal import Executions
 from leadrope.runs.executions.log import WatchRecord
 from leadrope.runs.executions.queue import Carry, ExecutionQueue
-from leadrope.runs.executions.values import ExecutionTruncated, FlowInfo
+from leadrope.runs.executions.values import ExecutionInfo, ExecutionTruncated
 from leadrope.runs.job import Job
 from leadrope.runs.observe import jsonlog
 from leadrope.runs.observe.observers import Observers
-from leadrope.runs.queries import FUNCTIONS, Looks
+from leadrope.runs.queries import FUNCTIONS, Queries
 from leadrope.runs.records import lost_ends, stored_environ, stored_secrets
 from leadrope.runs.records.sqlite import Sqlite, ended_event
 from leadrope.runs.records.stored_requests import account_of, check_account, placed
-from leadrope.runs.records.values import LIVE, RESERVED, Approval, Decided, NewRun, Order, RunInfo, State
+from leadrope.runs.records.values import LIVE, RESERVED, Approval, Decided, NewRun, RunControl, RunInfo, State
 from leadrope.runs.run_recorder import RunRecorder, Show
 from leadrope.runtime.gate.approvers import Answer, Approve, Approver, DenyAll, as_approver
 from leadrope.runtime.sessions import session_secrets
@@ -84,7 +84,7 @@ _NEVER_BEGAN = (errors.RequestError, errors.InstallError, errors.NotAuthenticate
 """Wrong usage, no agent, no login: nothing was run, and lists and statistics do not count it."""
 
 
-class Service(Looks):
+class Service(Queries):
     """The runs and executions of one user: start, list, follow and stop them, and answer what they ask.
 
     async with Service() as service:
@@ -118,8 +118,8 @@ class Service(Looks):
         self.settings, self.budgets = settings.read(self.config.service, self.config.budgets, self.config.source)
         settings.check_others(self.config)
         super().__init__(Sqlite(database.path_in(self.home)))
-        self.flows = Flows(self.store, lambda: self.lease.owner.id)
-        self.executions = ExecutionQueue(self, carry)
+        self.executions = Executions(self.store, lambda: self.lease.owner.id)
+        self.execution_queue = ExecutionQueue(self, carry)
         self.controls = ExecutionControls(self)
         self._observers = Observers(self.config, known)
         self._kind = kind
@@ -156,7 +156,7 @@ class Service(Looks):
                 raise
             # Whoever only looks is shown what is there, whatever keeps others from writing.
             self.store = Sqlite(self.store.path)
-            self.flows = Flows(self.store, lambda: "")
+            self.executions = Executions(self.store, lambda: "")
             self.store.open_read_only(error)
             self.read_only = error
             return self
@@ -196,10 +196,10 @@ class Service(Looks):
         if self._loop_task is not None:
             self._loop_task.cancel()
             await asyncio.wait((self._loop_task,))
-        await self.executions.close(drain_s)
+        await self.execution_queue.close(drain_s)
         for job in self._jobs.values():
-            if job.keeper is not None:
-                job.keeper.give_up()  # there is no time to wait for room in
+            if job.recorder is not None:
+                job.recorder.give_up()  # there is no time to wait for room in
             if not job.give_up(DRAINED) and job.run is not None:
                 self._spawn(self._drain(job, job.run))
         if self._tasks:
@@ -211,7 +211,7 @@ class Service(Looks):
         self.store.hurry()
         try:
             await self._end_late()
-            await self.flows.release()
+            await self.executions.release()
             await self.store.drop_owner(self.lease.owner.id)
         except errors.StoreError as error:
             # The lease ends with this process, and the next one that can write puts the rows right.
@@ -234,8 +234,8 @@ class Service(Looks):
         """Nothing waits for room in the store any more, now or at its end: what cannot be written is lost."""
         self._impatient.set()
         for job in self._jobs.values():
-            if job.keeper is not None:
-                job.keeper.give_up()
+            if job.recorder is not None:
+                job.recorder.give_up()
 
     @property
     def is_closing(self) -> bool:
@@ -245,18 +245,18 @@ class Service(Looks):
     @property
     def is_idle(self) -> bool:
         """No run and no execution is in hand here."""
-        return not self._jobs and self.executions.is_idle
+        return not self._jobs and self.execution_queue.is_idle
 
     @property
     def is_at_work(self) -> bool:
         """An agent or an execution is at work here."""
-        return any(job.run is not None for job in self._jobs.values()) or not self.executions.is_idle
+        return any(job.run is not None for job in self._jobs.values()) or not self.execution_queue.is_idle
 
     @property
     def has_queue(self) -> bool:
         """Runs or executions wait that this process will take up; not those that it could not start."""
         waiting = self.store.waiting_for(self.lease.owner.id)
-        if self._unended or self.executions.has_queue:
+        if self._unended or self.execution_queue.has_queue:
             return True
         return any(run_id not in self._held for run_id in waiting)
 
@@ -300,10 +300,10 @@ class Service(Looks):
         self, execution_id: str, from_seq: int = 1, *, live: bool = True
     ) -> AsyncIterator[ExecutionRecord | ExecutionTruncated]:
         """What is stored of an execution, then what comes: each event once, in order."""
-        found = self.flows.find(execution_id)
-        return feed.follow_execution(self.store, self.flows, found.id, from_seq, live=live)
+        found = self.executions.find(execution_id)
+        return feed.follow_execution(self.store, self.executions, found.id, from_seq, live=live)
 
-    async def watch_execution(self, execution: FlowInfo, *, is_answerable: bool) -> WatchRecord | None:
+    async def watch_execution(self, execution: ExecutionInfo, *, is_answerable: bool) -> WatchRecord | None:
         """Who looks on while an execution runs here; None where nobody does."""
         return await self._observers.watch_execution(execution, is_answerable=is_answerable)
 
@@ -311,7 +311,7 @@ class Service(Looks):
         """Start the background process if the queue holds runs that nobody owns; see `background.revive`."""
         if self._works or self.read_only is not None:
             return None
-        return background.revive(self.store, self.flows, self.home)
+        return background.revive(self.store, self.executions, self.home)
 
     # -- starting -----------------------------------------------------------------------------------------------------
 
@@ -406,7 +406,7 @@ class Service(Looks):
         """
         run = self.store.find(run_id)
         give_up = time.monotonic() + TAKE_UP_S
-        with self.store.bell.listen() as heard:
+        with self.store.notifier.listen() as heard:
             # Taken from the queue a moment ago, with what is stored. If that is not enough, it is back there soon.
             while (job := self._jobs.get(run.id)) is not None and job.is_taken and job.run is None:
                 if time.monotonic() > give_up:
@@ -515,13 +515,13 @@ class Service(Looks):
     async def _attend_all(self) -> None:
         loop = asyncio.get_running_loop()
         look_at = loop.time() + LOOK_S
-        with self.store.bell.listen() as heard:
+        with self.store.notifier.listen() as heard:
             while True:
                 self._poke.clear()
-                while await self._claim_one() or await self.executions.claim_one():
+                while await self._claim_one() or await self.execution_queue.claim_one():
                     pass
-                for order in await self.store.take_orders(self.lease.owner.id):
-                    self._spawn(self._obey(order))
+                for control in await self.store.take_controls(self.lease.owner.id):
+                    self._spawn(self._carry_out(control))
                 await self.controls.attend()
                 if loop.time() >= look_at:
                     await self._end_late()
@@ -530,7 +530,7 @@ class Service(Looks):
                         self.revive()
                     look_at = loop.time() + LOOK_S
                 now = time.time()
-                due = min((at for at in (self.store.next_due(now), self.flows.next_due(now)) if at), default=None)
+                due = min((at for at in (self.store.next_due(now), self.executions.next_due(now)) if at), default=None)
                 wait_s = min(LOOK_S, max(0.01, due - now)) if due is not None else LOOK_S
                 poked = asyncio.ensure_future(self._poke.wait())
                 rung = asyncio.ensure_future(heard.wait(wait_s))
@@ -555,7 +555,7 @@ class Service(Looks):
                     job.settle(error)
 
     async def _claim_one(self) -> bool:
-        mine = [job.id for job in self._jobs.values() if job.run is None and job.keeper is None]
+        mine = [job.id for job in self._jobs.values() if job.run is None and job.recorder is None]
         mine += self._suspended
         if not self._works and not mine:
             return False
@@ -574,9 +574,9 @@ class Service(Looks):
         job.info = run
         self._held.discard(run.id)
         self._lost_ends.reserve()
-        job.keeper = RunRecorder(self.store, run, show=job.show, wait_s=self.settings.store_wait_s)
-        job.keeper.on_limit = lambda until: self._spawn(self._hold(run, until))
-        job.keeper.on_late_end = lambda result, count: self._lost_ends.keep(run.id, result, job.redactor, count)
+        job.recorder = RunRecorder(self.store, run, show=job.show, wait_s=self.settings.store_wait_s)
+        job.recorder.on_limit = lambda until: self._spawn(self._hold(run, until))
+        job.recorder.on_late_end = lambda result, count: self._lost_ends.keep(run.id, result, job.redactor, count)
         with jsonlog.about(run.id, lambda: job.redactor):  # the task, and those it starts, keep it
             job.task = self._spawn(self._execute(job))
             job.task.add_done_callback(functools.partial(self._executed, job))
@@ -597,8 +597,8 @@ class Service(Looks):
 
     async def _execute(self, job: Job) -> None:
         """One claimed run, to its end in the store. The task boundary of a run: what goes wrong here is its result."""
-        run, keeper = job.info, job.keeper
-        assert keeper is not None  # noqa: S101  # set where it was claimed
+        run, recorder = job.info, job.recorder
+        assert recorder is not None  # noqa: S101  # set where it was claimed
         try:
             earlier = recover.all_events(self.store, run) if run.last_seq else []
             environ = self._environ_of(run)
@@ -614,7 +614,7 @@ class Service(Looks):
             )
             if is_alone and job.approver is not None:
                 asker = job.approver  # who says that nobody is there is believed at once
-            keeper.watch = await self._observers.watch(run, is_answerable=not is_alone)
+            recorder.watch = await self._observers.watch(run, is_answerable=not is_alone)
             from leadrope.runtime import run as runs  # noqa: PLC0415  # 40 ms that only those who run agents pay
 
             async with runs.Run(
@@ -626,7 +626,7 @@ class Service(Looks):
                 attempt=run.attempt,
                 earlier=earlier,
                 before_effect=place.before_effect,
-                tap=keeper.feed if job.is_read else None,
+                tap=recorder.feed if job.is_read else None,
                 waits=job.waits,
                 grants=[grant.pattern for grant in self._held_grants(run.id) if grant.call is None] if earlier else (),
                 standing=grants.standing(self.store, run) if earlier else (),
@@ -636,15 +636,15 @@ class Service(Looks):
                 place.cwd = opened.request.cwd or place.cwd
                 job.started(opened)
                 self._spawn(self._snapshot(run, opened))
-                for order in job.later:
-                    self._spawn(run_controls.carry_out(self.store, job, order))
-                await (keeper.stored(opened) if job.is_read else keeper.keep(opened))
+                for control in job.later:
+                    self._spawn(run_controls.carry_out(self.store, job, control))
+                await (recorder.stored(opened) if job.is_read else recorder.keep(opened))
                 result = await opened.result()
             redactor = opened.redactor
-            if isinstance(keeper.lost, errors.NotOwner):
-                log.warning("%s", keeper.lost.message)
+            if isinstance(recorder.lost, errors.NotOwner):
+                log.warning("%s", recorder.lost.message)
                 self._forget(job)
-                job.settle(keeper.lost)
+                job.settle(recorder.lost)
                 return
             if not opened.is_suspended:
                 try:
@@ -677,15 +677,15 @@ class Service(Looks):
             if opened.is_suspended or self._continues(run, result):
                 self._lost_ends.drop(run.id)  # it has not ended, and the next owner sees to it
             else:
-                self._end_later(run, result, redactor, keeper.lost_events)
-            job.unstored = self._removed(run, result) or keeper.not_stored(result, error, is_ended=False)
+                self._end_later(run, result, redactor, recorder.lost_events)
+            job.unstored = self._removed(run, result) or recorder.not_stored(result, error, is_ended=False)
             self._forget(job)
-            job.settle(keeper.show_error or result)
+            job.settle(recorder.show_error or result)
             return
         if (removed := self._removed(run, result)) is not None:
             job.unstored = removed
-        elif keeper.lost is not None:
-            job.unstored = keeper.not_stored(result, keeper.lost, is_ended=True)
+        elif recorder.lost is not None:
+            job.unstored = recorder.not_stored(result, recorder.lost, is_ended=True)
 
     def _removed(self, run: RunInfo, result: RunResult) -> errors.ResultNotStored | None:
         """What is told of a record that nobody can read, whatever else has gone wrong with it before."""
@@ -708,7 +708,7 @@ class Service(Looks):
         run = job.info
         if result.outcome == "parked" and result.resets_at is not None:
             await self._hold(run, result.resets_at)
-        lost = job.keeper.lost_events if job.keeper is not None else 0
+        lost = job.recorder.lost_events if job.recorder is not None else 0
         if self._continues(run, result):
             await self._give_back(run, attempt=self.store.get(run.id).attempt + 1, reason=DRAINED)
         elif lost:
@@ -718,7 +718,7 @@ class Service(Looks):
             await self.store.end_run(run, result, redactor)
         self._lost_ends.drop(run.id)
         self._forget(job)
-        job.settle((job.keeper and job.keeper.show_error) or result)
+        job.settle((job.recorder and job.recorder.show_error) or result)
 
     def _continues(self, run: RunInfo, result: RunResult) -> bool:
         """This process was told to end, and the run goes back to the queue for the next one."""
@@ -897,21 +897,21 @@ class Service(Looks):
 
     # -- what others ask for ------------------------------------------------------------------------------------------
 
-    async def _obey(self, order: Order) -> None:
-        job = self._jobs.get(order.run_id)
+    async def _carry_out(self, control: RunControl) -> None:
+        job = self._jobs.get(control.run_id)
         if job is None:
             return
-        if order.kind == "stop" and not job.is_taken:
-            await self.stop(job.id, run_controls.reason_of(order))
+        if control.kind == "stop" and not job.is_taken:
+            await self.stop(job.id, run_controls.reason_of(control))
         else:
-            await run_controls.carry_out(self.store, job, order)
+            await run_controls.carry_out(self.store, job, control)
 
-    async def order(self, run_id: str, kind: str, **body: Any) -> None:
+    async def control(self, run_id: str, kind: str, **body: Any) -> None:
         """Ask the run's owner, whoever that is."""
         run = self.store.find(run_id)
         if run.state == "ended":
             raise errors.WrongState(f"run {run.id[:8]} has ended", hint="`leadrope runs show` tells how.")
-        await self.store.add_order(run, kind, body)
+        await self.store.add_control(run, kind, body)
 
     async def stop(self, run_id: str, reason: str = "stopped by a person") -> None:
         """A run that waits is ended here and now; one that runs is ended by its owner."""
@@ -933,7 +933,7 @@ class Service(Looks):
                     self._forget(job)
                     job.settle(result)
                 return
-        await self.order(run.id, "stop", reason=clean(reason))
+        await self.control(run.id, "stop", reason=clean(reason))
 
     def _cleaner(self, run: RunInfo) -> Callable[[str], str]:
         """For what others say to a run. Where another process has its redactor, its session has the digests."""
@@ -948,7 +948,7 @@ class Service(Looks):
 
     async def interrupt(self, run_id: str) -> None:
         """End the current turn; the conversation continues."""
-        await self.order(run_id, "interrupt")
+        await self.control(run_id, "interrupt")
 
     async def send(self, run_id: str, text: str) -> None:
         """Send a message to a conversation."""
@@ -958,15 +958,15 @@ class Service(Looks):
             raise errors.BadValue(
                 "text", "holds what looks like a secret, and secrets are not stored", hint="Say it at the run itself."
             )
-        await self.order(run_id, "send", text=text)
+        await self.control(run_id, "send", text=text)
 
     async def pause(self, run_id: str) -> None:
         """Hold the next tool call, or the next turn; the clocks stand still until `unpause`."""
-        await self.order(run_id, "pause")
+        await self.control(run_id, "pause")
 
     async def unpause(self, run_id: str) -> None:
         """Continue after `pause`."""
-        await self.order(run_id, "unpause")
+        await self.control(run_id, "unpause")
 
     async def revoke(self, run_id: str, pattern: str, *, by: str = actors.USER) -> None:
         """End a grant of a run, wherever that runs. Returns when it no longer holds; what it let through stays done."""
@@ -983,8 +983,8 @@ class Service(Looks):
         revoked = events.GrantRevoked(pattern=pattern, by=by)
         if run.owner is None and await self.store.add_event(run, revoked, Redactor()):
             return  # it waits without an agent: the next attempt reads it in the log
-        await self.order(run.id, "revoke", pattern=pattern, by=by)
-        with self.store.bell.listen() as heard:
+        await self.control(run.id, "revoke", pattern=pattern, by=by)
+        with self.store.notifier.listen() as heard:
             while any(grant.pattern == pattern for grant in self._held_grants(run.id)):
                 await heard.wait(LOOK_S)
 

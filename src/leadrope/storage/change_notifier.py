@@ -46,19 +46,19 @@ class ChangeNotifier:
 class Listener:
     """`with bell.listen() as heard: look(); await heard.wait(5)`: what comes between the look and the wait is heard."""
 
-    def __init__(self, bell: ChangeNotifier) -> None:
-        self._bell = bell
+    def __init__(self, notifier: ChangeNotifier) -> None:
+        self._notifier = notifier
         self._event = asyncio.Event()
         self._entry = (asyncio.get_running_loop(), self._event)
         self._seen = -1
 
     def __enter__(self) -> Self:
-        self._bell.add(self._entry)
-        self._seen = self._bell.version()
+        self._notifier.add(self._entry)
+        self._seen = self._notifier.version()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bell.remove(self._entry)
+        self._notifier.remove(self._entry)
 
     async def wait(self, timeout_s: float) -> bool:
         """True when something was written since the last call; False when the time is over."""
@@ -72,10 +72,10 @@ class Listener:
                 async with asyncio.timeout(min(LOOK_S, left)):
                     await self._event.wait()
             except TimeoutError:
-                version = self._bell.version()
+                version = self._notifier.version()
                 if version != self._seen:
                     self._seen = version
                     return True
         self._event.clear()
-        self._seen = self._bell.version()
+        self._seen = self._notifier.version()
         return True

@@ -17,7 +17,7 @@ from leadrope.core import home
 from leadrope.workflows import library
 from leadrope.workflows.library import Loaded
 from leadrope.workflows.problems import WorkflowProblem
-from leadrope.workflows.report import FlowResult
+from leadrope.workflows.report import ExecutionResult
 
 if TYPE_CHECKING:
     from leadrope.runs.service import Service
@@ -58,7 +58,7 @@ async def run_workflow(
     workspace: str | os.PathLike[str] | None = None,
     environ: Mapping[str, str] | None = None,
     **options: Any,
-) -> FlowResult:
+) -> ExecutionResult:
     """Run a workflow to its end, or until it waits for an approval.
 
     `workspace` is the folder that its steps work in (default: the current directory). The options are those of
@@ -84,7 +84,7 @@ async def resume_workflow(
     answer: Answer | None = None,
     environ: Mapping[str, str] | None = None,
     **options: Any,
-) -> FlowResult:
+) -> ExecutionResult:
     """Continue an execution that waits, was stopped or was interrupted; steps that are done are not run again.
 
     `name` is the id of the execution, or of an approval that `answer` answers. The options are those of

@@ -13,7 +13,7 @@ from leadrope import errors
 from leadrope.confined import Folder, open_named, real_path
 from leadrope.core import home as homes
 from leadrope.regex import regex
-from leadrope.runs.executions.values import NewFlow
+from leadrope.runs.executions.values import NewExecution
 from leadrope.workflows import inputs as given_inputs
 from leadrope.workflows import model
 from leadrope.workflows.check import agents
@@ -55,7 +55,7 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
 
     def new(
         self,
-        flow_id: str,
+        execution_id: str,
         values: Mapping[str, Any],
         *,
         cwd: str,
@@ -63,9 +63,9 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
         parent_key: str = "",
         labels: Mapping[str, str] | None = None,
         settings: Mapping[str, Any] | None = None,
-    ) -> NewFlow:
-        return NewFlow(
-            id=flow_id,
+    ) -> NewExecution:
+        return NewExecution(
+            id=execution_id,
             name=self.name,
             file=self.file,
             title=self.workflow.title,

@@ -12,7 +12,7 @@ from leadrope.runs.approvals.requests import StepRequest
 from leadrope.runs.records.values import Approval, ApprovalKind
 from leadrope.workflows.steps.base import Caution
 
-FlowOutcome = Literal["succeeded", "degraded", "failed", "stopped", "waiting"]
+ExecutionOutcome = Literal["succeeded", "degraded", "failed", "stopped", "waiting"]
 StepState = Literal["succeeded", "degraded", "failed", "skipped", "blocked", "left_out", "waiting", "not_run"]
 
 
@@ -49,7 +49,7 @@ class PendingApproval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
     id: str
     kind: ApprovalKind
-    flow_id: str
+    execution_id: str
     """The execution that asks: this one, or one that it has called."""
     step: str
     iteration: int = 0
@@ -73,7 +73,7 @@ def pending_of(approval: Approval) -> PendingApproval:
     return PendingApproval(
         id=approval.id,
         kind=approval.kind,
-        flow_id=approval.flow_id,
+        execution_id=approval.execution_id,
         step=approval.step,
         iteration=approval.iteration,
         item=approval.item,
@@ -108,10 +108,10 @@ class LastStep(msgspec.Struct, frozen=True, kw_only=True):
     result: Any = None
 
 
-class FlowResult(msgspec.Struct, frozen=True, kw_only=True):
-    flow_id: str
+class ExecutionResult(msgspec.Struct, frozen=True, kw_only=True):
+    execution_id: str
     name: str
-    outcome: FlowOutcome
+    outcome: ExecutionOutcome
     outputs: dict[str, Any] = {}
     missing_outputs: tuple[str, ...] = ()
     """Declared, and without a value: their step failed or did not run, or has no such value."""

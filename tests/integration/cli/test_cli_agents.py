@@ -138,10 +138,10 @@ async def test_mistakes_are_told_by_every_command_that_reads_agents(desk: Any) -
         "# X\n\n## Steps\n\n### go\n\nGoes.\n\n- type: agent\n- agent: aa\n- prompt: x\n"
     )
     path.write_text('[agents.aaa]\nmode = "plan"\n')
-    flow = await desk.leadrope("flow", "check", "x.flow.md")
-    assert flow.code == 2
-    assert "10:" in flow.out + flow.err
-    assert "there is no agent 'aa'; did you mean aaa?" in flow.out + flow.err
+    execution = await desk.leadrope("flow", "check", "x.flow.md")
+    assert execution.code == 2
+    assert "10:" in execution.out + execution.err
+    assert "there is no agent 'aa'; did you mean aaa?" in execution.out + execution.err
 
 
 @pytest.mark.parametrize("args", [("list",), ("show", "a"), ("check",)])

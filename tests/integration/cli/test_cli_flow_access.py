@@ -72,7 +72,7 @@ async def test_an_execution_keeps_its_folders_when_another_process_resumes_it(de
     name = write(desk, shell("cat ~/notes/a.txt; echo $LEVEL").replace("## Steps\n\n", ask))
     begun = await desk.leadrope("flow", "run", name, "--add-dir", f"{folder}:ro", "--var", "LEVEL=high", "-o", "json")
     assert begun.code == 4, begun.err
-    resumed = await desk.leadrope("flow", "resume", json.loads(begun.out)["flow_id"], "--approve", "-q")
+    resumed = await desk.leadrope("flow", "resume", json.loads(begun.out)["execution_id"], "--approve", "-q")
     assert (resumed.code, resumed.out) == (0, "from outside\nhigh\n"), resumed.err
 
 
@@ -180,7 +180,7 @@ async def test_git_pushes_over_ssh_where_the_key_folder_is_opened(desk: Any) -> 
     async def pushed(*words: str) -> Any:
         begun = await desk.leadrope("flow", "run", name, "--add-dir", str(remote), *words, "-o", "json")
         assert begun.code == 4, begun.err
-        return await desk.leadrope("flow", "resume", json.loads(begun.out)["flow_id"], "--approve")
+        return await desk.leadrope("flow", "resume", json.loads(begun.out)["execution_id"], "--approve")
 
     hidden = await pushed()
     assert (hidden.code, head_of(remote)) == (1, ""), hidden.err
@@ -408,19 +408,19 @@ async def test_a_key_goes_into_any_header_by_reference_and_survives_a_resume(des
         assert (without.code, "--secret SERVICE_KEY" in without.err) == (2, True)
         begun = await desk.leadrope("flow", "run", name, "--secret", "SERVICE_KEY", "-o", "json", SERVICE_KEY=KEY)
         assert begun.code == 4, begun.err
-        flow_id = json.loads(begun.out)["flow_id"]
-        gone = await desk.leadrope("flow", "resume", flow_id, "--approve")
+        execution_id = json.loads(begun.out)["execution_id"]
+        gone = await desk.leadrope("flow", "resume", execution_id, "--approve")
         assert (gone.code, "SERVICE_KEY is not set" in gone.err) == (1, True)
         assert server.seen == []
         begun = await desk.leadrope("flow", "run", name, "--secret", "SERVICE_KEY", "-o", "json", SERVICE_KEY=KEY)
         (desk.home / "leadrope/.env").write_text("SERVICE_KEY=another/key-of-it\n")
-        ended = await desk.leadrope("flow", "resume", json.loads(begun.out)["flow_id"], "--approve", "-o", "json")
+        ended = await desk.leadrope("flow", "resume", json.loads(begun.out)["execution_id"], "--approve", "-o", "json")
         assert ended.code == 0, ended.err
     seen = server.seen[0]
     assert seen.headers["x-service-key"] == "another/key-of-it"
     assert seen.headers["x-plain"] == "Key another/key-of-it"
     assert seen.path == "/?key=another%2Fkey-of-it"
-    report = await desk.leadrope("flow", "report", json.loads(begun.out)["flow_id"])
+    report = await desk.leadrope("flow", "report", json.loads(begun.out)["execution_id"])
     everything = f"{begun.out}{begun.err}{ended.out}{ended.err}{report.out}".encode() + kept(desk)
     for secret in (KEY, "another/key-of-it", "another%2Fkey-of-it"):
         assert secret.encode() not in everything
@@ -453,8 +453,8 @@ async def test_a_secret_of_a_connection_is_kept_nowhere_whoever_prints_it(desk: 
     assert done.code == 0, done.err
     await desk.leadrope("flow", "logs", "-f", GIVEN=secrets[1])
     listed = await desk.leadrope("flow", "history", "-o", "json", GIVEN=secrets[1])
-    flow_id = json.loads(listed.out.splitlines()[0])["execution"]["id"]
-    report = await desk.leadrope("flow", "report", flow_id, GIVEN=secrets[1])
+    execution_id = json.loads(listed.out.splitlines()[0])["execution"]["id"]
+    report = await desk.leadrope("flow", "report", execution_id, GIVEN=secrets[1])
     assert "eu-central-1" in report.out, "a plain value of a connection is an ordinary word"
     assert (desk.project / "seen.txt").read_text().split() == [*secrets, "eu-central-1"], "the command had them"
     everything = kept(desk) + (done.err + report.out + report.err).encode()

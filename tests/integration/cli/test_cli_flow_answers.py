@@ -59,8 +59,8 @@ async def test_an_answer_names_its_question_by_what_is_at_hand(desk: Any, text: 
     named = {
         "id": approval_id,
         "beginning of the id": approval_id[:16],
-        "execution": result["flow_id"][:8],
-        "beginning of the execution": result["flow_id"][:4],
+        "execution": result["execution_id"][:8],
+        "beginning of the execution": result["execution_id"][:4],
     }[name]
     done = await desk.leadrope("flow", "resume", named, "--approve", "-q")
     assert done.code == 0, done.err
@@ -88,14 +88,14 @@ async def test_words_that_are_no_clear_answer_change_nothing(desk: Any, words: t
 async def test_an_execution_with_two_questions_wants_the_id_of_one(desk: Any) -> None:
     two = ASKS.replace("### after", "### other\n\n- type: approval\n- message: And this?\n- after: []\n\n### after", 1)
     result = await waiting(desk, two)
-    said = await desk.leadrope("flow", "resume", result["flow_id"][:8], "--approve")
+    said = await desk.leadrope("flow", "resume", result["execution_id"][:8], "--approve")
     assert said.code == 2
     assert all(one["id"] in said.err for one in result["approvals"]), said.err
 
 
 async def test_an_answer_to_what_asks_nothing_is_told_what_became_of_it(desk: Any, background: Any) -> None:
     result = await waiting(desk, ASKS)
-    name, approval_id = result["flow_id"], result["approvals"][0]["id"]
+    name, approval_id = result["execution_id"], result["approvals"][0]["id"]
     said = await desk.leadrope("flow", "resume", name[:3], "--approve")
     assert (said.code, "at least 4 characters" in said.err) == (2, True), said.err
     said = await desk.leadrope("approvals", "approve", name[:4])
@@ -113,12 +113,12 @@ async def test_an_answer_to_what_asks_nothing_is_told_what_became_of_it(desk: An
 
 async def test_a_beginning_that_several_executions_have_answers_none(desk: Any) -> None:
     """Also where only one of them waits: a yes to another one could not be taken back."""
-    waits = (await waiting(desk, ASKS))["flow_id"]
+    waits = (await waiting(desk, ASKS))["execution_id"]
     (row,) = (await desk.leadrope("approvals", "list", "-o", "json")).out.splitlines()
     other = waits[:5] + ("0" if waits[5] != "0" else "1") + waits[6:]
     with contextlib.closing(sqlite3.connect(database.path_in(desk.home / "leadrope"))) as db, db:
         db.execute(
-            "insert into flows (id, name, digest, state, outcome, created, ended, labels, file, title, cwd)"
+            "insert into executions (id, name, digest, state, outcome, created, ended, labels, file, title, cwd)"
             " values (?, 'old', '', 'ended', 'succeeded', 1, 2, '{}', '', '', '')",
             (other,),
         )
@@ -189,9 +189,17 @@ async def test_steps_inside_are_told_with_their_place(desk: Any) -> None:
 async def test_the_result_has_all_its_keys_also_where_they_say_nothing(desk: Any) -> None:
     ended = await desk.leadrope("flow", "run", write(desk, "### a\n\n- type: note\n- text: x\n"), "-o", "json")
     result = json.loads(ended.out)
-    assert {"flow_id", "name", "outcome", "outputs", "steps", "cost_usd", "tokens", "duration_s", "approvals"} <= set(
-        result
-    )
+    assert {
+        "execution_id",
+        "name",
+        "outcome",
+        "outputs",
+        "steps",
+        "cost_usd",
+        "tokens",
+        "duration_s",
+        "approvals",
+    } <= set(result)
     assert {"id", "type", "state", "duration_s", "cost_usd", "tokens", "attempts", "warnings", "error"} <= set(
         result["steps"][0]
     )

@@ -7,7 +7,7 @@ import io
 import json
 from typing import Any
 
-FLOW = """# {name}
+EXECUTION = """# {name}
 
 ## Steps
 
@@ -31,7 +31,7 @@ Keeps.
 
 async def saved(desk: Any, *names: str) -> None:
     for name in names:
-        (desk.project / f"{name}.flow.md").write_text(FLOW.format(name=name))
+        (desk.project / f"{name}.flow.md").write_text(EXECUTION.format(name=name))
         assert (await desk.leadrope("flow", "save", f"{name}.flow.md")).code == 0
         ran = await desk.leadrope("flow", "run", name)
         assert ran.code == 0, ran.err

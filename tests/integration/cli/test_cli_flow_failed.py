@@ -160,7 +160,7 @@ Fails once.
 async def test_inputs_are_for_failed_executions(desk: Any, text: str) -> None:
     write(desk, text)
     waiting = await desk.leadrope("flow", "run", "test", "-o", "json")
-    said = await desk.leadrope("flow", "resume", json.loads(waiting.out)["flow_id"][:8], "word=x")
+    said = await desk.leadrope("flow", "resume", json.loads(waiting.out)["execution_id"][:8], "word=x")
     assert said.code == 2
     assert "only an execution that has failed takes them" in said.err
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from leadrope.rehearsal import ModelServer
-from leadrope.runs.executions.reading import FlowReads
+from leadrope.runs.executions.reading import ExecutionReads
 from leadrope.runs.records.reading import Reads
 
 KILLS = 5
@@ -191,14 +191,19 @@ class Trial:
         reads = Reads(self._home / "leadrope.db")
         reads.open_read_only()
         try:
-            flows = FlowReads(reads)
+            executions = ExecutionReads(reads)
             found: dict[Unit, Any] = {}
-            todo = [flows.get(self.id)]
+            todo = [executions.get(self.id)]
             while todo:
-                flow = todo.pop()
-                todo += flows.children(flow.id)
-                for outcome in flows.outcomes(flow.id):
-                    unit = ("" if flow.id == self.id else flow.id, outcome.step, outcome.iteration, outcome.item)
+                execution = todo.pop()
+                todo += executions.children(execution.id)
+                for outcome in executions.outcomes(execution.id):
+                    unit = (
+                        "" if execution.id == self.id else execution.id,
+                        outcome.step,
+                        outcome.iteration,
+                        outcome.item,
+                    )
                     assert unit not in found, f"{unit} has two outcomes"
                     found[unit] = outcome
             return found

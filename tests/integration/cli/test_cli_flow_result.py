@@ -206,11 +206,11 @@ async def test_an_output_without_a_value_is_told_with_its_reason_and_fails_a_str
     assert f"the output bad has no value: {why}" in strict.err
     told = json.loads((await desk.leadrope("flow", "run", "test", "-o", "json")).out)
     assert (told["outcome"], told["missing_outputs"], told["missing_reasons"]) == ("degraded", ["bad"], {"bad": why})
-    report = await desk.leadrope("flow", "report", told["flow_id"][:8])
+    report = await desk.leadrope("flow", "report", told["execution_id"][:8])
     assert f"output without a value: bad: {why}" in report.out.replace("\\", "")
-    page = await desk.leadrope("flow", "report", told["flow_id"][:8], "--html")
+    page = await desk.leadrope("flow", "report", told["execution_id"][:8], "--html")
     assert "output without a value: bad: one.stdout" in page.out
-    kept = json.loads((await desk.leadrope("flow", "report", told["flow_id"][:8], "-o", "json")).out)
+    kept = json.loads((await desk.leadrope("flow", "report", told["execution_id"][:8], "-o", "json")).out)
     assert kept["missing_reasons"] == {"bad": why}
 
 
@@ -267,7 +267,7 @@ async def test_what_cannot_be_started_is_one_object_too(
     told = json.loads(line)
     assert (said.code, told["outcome"]) == (code, "failed"), said.err
     assert about in told["error"]["message"]
-    assert {"flow_id", "outputs", "steps", "approvals", "cost_usd"} < told.keys()
+    assert {"execution_id", "outputs", "steps", "approvals", "cost_usd"} < told.keys()
     streamed = await desk.leadrope("flow", *words, "--output=stream-json")
     (line,) = streamed.out.splitlines()
     ended = json.loads(line)["event"]

@@ -154,7 +154,7 @@ async def test_beside_other_steps_a_file_is_told_by_the_step_that_names_it(desk:
 
 async def test_the_report_has_the_warning(desk: Any) -> None:
     ended = await desk.leadrope("flow", "run", write(desk, shell("echo kept > ~/kept.txt")), "-o", "json")
-    report = await desk.leadrope("flow", "report", json.loads(ended.out)["flow_id"])
+    report = await desk.leadrope("flow", "report", json.loads(ended.out)["execution_id"])
     assert "will be lost when the workflow ends" in report.out
 
 
@@ -182,7 +182,7 @@ async def test_a_protected_file_that_a_program_creates_is_reported(desk: Any) ->
     (notice,) = result["notices"]
     assert (result["outcome"], notice["kind"]) == ("succeeded", "protected_made")
     assert f"{desk.project}/.husky" in notice["message"]
-    report = await desk.leadrope("flow", "report", result["flow_id"])
+    report = await desk.leadrope("flow", "report", result["execution_id"])
     assert "warning: commands created protected paths" in report.out
     for options in ((), ("--quiet",)):
         shutil.rmtree(desk.project / ".husky")

@@ -16,7 +16,7 @@ import pytest
 from leadrope.cli import main
 from leadrope.rehearsal import ModelServer
 
-FLOW = "# Ask\n## Steps\n### ask\nA person decides.\n- type: approval\n- message: go?\n"
+EXECUTION = "# Ask\n## Steps\n### ask\nA person decides.\n- type: approval\n- message: go?\n"
 _HINT = re.compile(r"(?<![\w./-])(?P<program>[\w./-]*leadrope|[\w./-]*python[\d.]* -m leadrope) (?P<words>[a-z-]+.*)")
 _WORDS = re.compile(r"[a-z][a-z-]*(?![\w=.|])")
 _GROUPS = ("runs", "flow", "approvals", "agents", "sessions", "policy", "connections")
@@ -130,7 +130,7 @@ def test_the_commands_above_print_hints(here: Installation) -> None:
 
 
 async def test_hints_of_a_run_and_of_a_workflow_work(background: Any, here: Installation) -> None:
-    (here.project / "ask.flow.md").write_text(FLOW)
+    (here.project / "ask.flow.md").write_text(EXECUTION)
     async with ModelServer([{"text": "Hello."}]) as model:
         code, shown = await _run(here, f".venv/bin/leadrope run hello --base-url {model.url}")
     assert code == 0, shown

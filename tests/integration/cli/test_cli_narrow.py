@@ -15,7 +15,7 @@ ANSWER = (
     "- the first point is longer than one line of this terminal\n\n"
     "```\nleadrope run 'a command that is longer than the terminal is wide' --mode plan\n```\n"
 )
-FLOW = "# Release\n## Steps\n### ask-somebody\nA person decides.\n- type: approval\n- message: Publish it?\n"
+EXECUTION = "# Release\n## Steps\n### ask-somebody\nA person decides.\n- type: approval\n- message: Publish it?\n"
 
 
 async def shown(desk: Any, *words: str, **environ: str) -> list[str]:
@@ -100,7 +100,7 @@ async def test_doctor_breaks_paths_at_slashes(desk: Any) -> None:
 
 
 async def test_lists_of_workflows_and_their_questions(desk: Any) -> None:
-    (desk.project / "release.flow.md").write_text(FLOW)
+    (desk.project / "release.flow.md").write_text(EXECUTION)
     async with desk.at_terminal("flow", "run", "release", **NARROW) as terminal:
         await terminal.reads("Continue? [y]es")
         terminal.types("whenever you like\r")

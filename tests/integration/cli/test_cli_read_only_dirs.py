@@ -119,8 +119,8 @@ async def test_without_a_sandbox_a_write_that_can_be_seen_is_refused(desk: Any, 
     folder = notes(desk)
     before = tree(folder)
     (desk.project / "t.flow.md").write_text(f"# T\n\n## Steps\n\n### it\n\n- type: shell\n- command: {command}\n")
-    flow = await desk.leadrope("flow", "run", "t.flow.md", "--sandbox", "off", "--add-dir", f"{folder}:ro")
-    assert (flow.code, "this run can only read" in flow.err) == (3, True), flow.err
+    execution = await desk.leadrope("flow", "run", "t.flow.md", "--sandbox", "off", "--add-dir", f"{folder}:ro")
+    assert (execution.code, "this run can only read" in execution.err) == (3, True), execution.err
     call = {"tool": {"name": "Bash", "input": {"command": command, "description": "write"}}}
     async with playing(call, {"text": "done"}, strict=False) as model:
         words = ("--sandbox", "off", "--mode", "full", "--add-dir", f"{folder}:ro", "--base-url", model.url)

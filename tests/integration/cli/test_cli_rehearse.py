@@ -8,7 +8,7 @@ from typing import Any
 
 from collector import listening
 
-FLOW = """# Review
+EXECUTION = """# Review
 
 ## Steps
 
@@ -68,9 +68,9 @@ def write(desk: Any, name: str, text: str) -> str:
     return name
 
 
-async def rehearse(desk: Any, flow: str, script: str, *more: str) -> Any:
+async def rehearse(desk: Any, execution: str, script: str, *more: str) -> Any:
     return await desk.leadrope(
-        "flow", "run", write(desk, "test.flow.md", flow), "--rehearse", write(desk, "script.yaml", script), *more
+        "flow", "run", write(desk, "test.flow.md", execution), "--rehearse", write(desk, "script.yaml", script), *more
     )
 
 
@@ -78,7 +78,7 @@ async def test_a_workflow_is_rehearsed_without_account_and_configuration(desk: A
     broken = desk.home / ".config/leadrope/config.toml"
     broken.parent.mkdir(parents=True)
     broken.write_text("this is not TOML")
-    done = await rehearse(desk, FLOW, SCRIPT)
+    done = await rehearse(desk, EXECUTION, SCRIPT)
     assert (done.code, done.out) == (0, "All fine.\n"), done.err
     assert (desk.project / "note.txt").read_text() == "looks fine"
     assert "nobody was charged" in done.err
@@ -96,7 +96,7 @@ async def test_a_workflow_is_rehearsed_without_account_and_configuration(desk: A
 
 
 async def test_a_script_that_does_not_fit_is_told_with_step_and_request(desk: Any) -> None:
-    done = await rehearse(desk, FLOW, SCRIPT.replace("Review one.py", "Review two.py"))
+    done = await rehearse(desk, EXECUTION, SCRIPT.replace("Review one.py", "Review two.py"))
     assert done.code == 1
     told = done.err[done.err.index("did not follow script.yaml") :]
     assert "request 1 of step review does not fit steps.review.turns[0]" in told
@@ -105,13 +105,13 @@ async def test_a_script_that_does_not_fit_is_told_with_step_and_request(desk: An
 
 
 async def test_answers_that_nobody_asked_for_fail_the_rehearsal(desk: Any) -> None:
-    done = await rehearse(desk, FLOW, SCRIPT + "    - text: More.\n")
+    done = await rehearse(desk, EXECUTION, SCRIPT + "    - text: More.\n")
     assert done.code == 1
     assert "steps.sum.turns[1] was not used: text 'More.'" in done.err
 
 
 async def test_a_rehearsal_is_not_continued_nor_taken_over(desk: Any) -> None:
-    await rehearse(desk, FLOW, SCRIPT.replace("Review one.py", "Review two.py"), "-q")
+    await rehearse(desk, EXECUTION, SCRIPT.replace("Review one.py", "Review two.py"), "-q")
     execution = json.loads((await desk.leadrope("flow", "history", "-o", "json")).out)["execution"]
     resumed = await desk.leadrope("flow", "resume", execution["id"])
     assert (resumed.code, "is a rehearsal" in resumed.err) == (2, True), resumed.err
@@ -144,11 +144,11 @@ async def test_a_run_is_rehearsed(desk: Any) -> None:
 
 async def test_flags_that_mean_nothing_are_refused(desk: Any) -> None:
     for flags in (("--detach",), ("--base-url", "http://127.0.0.1:1"), ("--billing", "api_key")):
-        for command in (("run", "hello"), ("flow", "run", write(desk, "test.flow.md", FLOW))):
+        for command in (("run", "hello"), ("flow", "run", write(desk, "test.flow.md", EXECUTION))):
             done = await desk.leadrope(*command, "--rehearse", write(desk, "script.yaml", SCRIPT), *flags)
             assert done.code == 2
             assert f"{flags[0]} was given with --rehearse" in done.err
-    typo = await rehearse(desk, FLOW, "steps: {revie: [{text: a}]}")
+    typo = await rehearse(desk, EXECUTION, "steps: {revie: [{text: a}]}")
     assert (typo.code, "Did you mean review?" in typo.err) == (2, True)
     missing = await desk.leadrope("run", "hello", "--rehearse", "none.yaml")
     assert (missing.code, "docs/rehearsal.md" in missing.err) == (2, True)
@@ -159,7 +159,7 @@ async def test_a_rehearsal_is_not_reported_to_a_collector(desk: Any) -> None:
     own.mkdir(parents=True, exist_ok=True)
     with listening() as collector:
         (own / ".env").write_text(f"OTEL_EXPORTER_OTLP_ENDPOINT={collector.url}\n")
-        done = await rehearse(desk, FLOW, SCRIPT)
+        done = await rehearse(desk, EXECUTION, SCRIPT)
         assert done.code == 0, done.err
         script = write(desk, "one.yaml", '- text: "Done."\n')
         done = await desk.leadrope("run", "go", "--rehearse", script)

@@ -144,7 +144,7 @@ async def test_a_step_whose_time_is_up_meanwhile_is_not_told_to_take_longer(desk
     assert error["kind"] == "connection_failed"
     assert error["message"].startswith(told)
     assert "Check the address (base_url in [run])" in error["hint"]
-    report = (await desk.leadrope("flow", "report", result["flow_id"])).out
+    report = (await desk.leadrope("flow", "report", result["execution_id"])).out
     assert told in report
     for text in (ended.out, ended.err, report):
         assert "Raise its" not in text

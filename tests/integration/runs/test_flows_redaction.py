@@ -14,7 +14,7 @@ import pytest
 
 from leadrope import errors
 from leadrope.core.secrets.redaction import MASK, Redactor
-from leadrope.runs.executions.journal import Flows, NewFlow, Remark, UnitOutcome, UnitProblem
+from leadrope.runs.executions.journal import Executions, NewExecution, Remark, UnitOutcome, UnitProblem
 from leadrope.runs.records.sqlite import Sqlite
 from leadrope.runtime.gate.approvers import Answer
 
@@ -59,8 +59,8 @@ def found_in(path: Path) -> list[str]:
 async def test_planted_secrets_are_in_no_byte(tmp_path: Path) -> None:
     path = tmp_path / "home" / "leadrope.db"
     with Sqlite(path) as store:
-        flows = Flows(store, lambda: "me")
-        new = NewFlow(
+        executions = Executions(store, lambda: "me")
+        new = NewExecution(
             id="flow",
             text=f"# Title\n{PLANTED}\n" + "long " * 2000,
             name=SHAPED,
@@ -69,7 +69,7 @@ async def test_planted_secrets_are_in_no_byte(tmp_path: Path) -> None:
             settings={"env": {"KEY": KNOWN}},
             labels={"key": KNOWN, SHAPED: "name"},
         )
-        flow = await flows.add(new, REDACTOR)
+        execution = await executions.add(new, REDACTOR)
         error = UnitProblem(kind="exit", message=PLANTED, hint=PLANTED)
         units = [
             UnitOutcome(step="out", status="succeeded", outputs={"stdout": PLANTED, "n": [KNOWN, {KNOWN: 1}]}),
@@ -80,33 +80,35 @@ async def test_planted_secrets_are_in_no_byte(tmp_path: Path) -> None:
             UnitOutcome(step="branch", status="succeeded", branch=KNOWN),
         ]
         for unit in units:
-            assert await flows.settle(flow, unit, REDACTOR) is True
+            assert await executions.settle(execution, unit, REDACTOR) is True
         assert (
-            await flows.settle(flow, UnitOutcome(step="clean", status="succeeded", outputs={"v": "ends"}), REDACTOR)
+            await executions.settle(
+                execution, UnitOutcome(step="clean", status="succeeded", outputs={"v": "ends"}), REDACTOR
+            )
             is False
         )
         asked = {"title": PLANTED, "values": {"command": f"curl -H 'x-api-key: {SHAPED}'"}, "choices": [KNOWN]}
-        approval = await flows.ask(
-            flow, units[0], "step", asked, execution_id=flow.id, fingerprint="print", redactor=REDACTOR
+        approval = await executions.ask(
+            execution, units[0], "step", asked, outermost_id=execution.id, fingerprint="print", redactor=REDACTOR
         )
         answer = REDACTOR.clean(msgspec.json.encode(Answer(approved=False, reason=PLANTED, choice=KNOWN)).decode())
         await store.decide(approval.id, "denied", by=SHAPED, reason=REDACTOR.clean(PLANTED), answer=answer.encode())
-        await flows.change_text(flow, f"# Changed\n{PLANTED}", REDACTOR, title=PLANTED)
-        assert not await flows.cache_put("key", "http", {"body": PLANTED}, REDACTOR)
+        await executions.change_text(execution, f"# Changed\n{PLANTED}", REDACTOR, title=PLANTED)
+        assert not await executions.cache_put("key", "http", {"body": PLANTED}, REDACTOR)
         rows: list[dict[str, Any]] = [{"note": PLANTED, KNOWN: 1}]
-        assert (await flows.put_dataset("d", rows, REDACTOR, columns=["note", KNOWN])).is_redacted
-        assert (await flows.put_dataset("d", [{"note": "ends"}], REDACTOR, is_added=True)).is_redacted
+        assert (await executions.put_dataset("d", rows, REDACTOR, columns=["note", KNOWN])).is_redacted
+        assert (await executions.put_dataset("d", [{"note": "ends"}], REDACTOR, is_added=True)).is_redacted
         with pytest.raises(errors.BadValue) as caught:
-            await flows.put_dataset(f"of {KNOWN}", [], REDACTOR)
+            await executions.put_dataset(f"of {KNOWN}", [], REDACTOR)
         assert KNOWN not in str(caught.value)
-        await flows.end(flow, "failed", {"outputs": PLANTED, "error": error}, REDACTOR)
+        await executions.end(execution, "failed", {"outputs": PLANTED, "error": error}, REDACTOR)
         assert found_in(path) == []
 
-        assert flows.texts("flow").redacted == {"text", "inputs", "settings", "result"}
-        kept = {one.step: one for one in flows.outcomes("flow")}
+        assert executions.texts("flow").redacted == {"text", "inputs", "settings", "result"}
+        kept = {one.step: one for one in executions.outcomes("flow")}
         assert [one.step for one in kept.values() if not one.is_redacted] == ["clean"]
         stdout = kept["out"].outputs["stdout"]
         assert stdout.startswith(f"begins {MASK}\n{MASK}\n")
         assert stdout.endswith("\nends")
-        assert flows.result("flow")["outputs"].endswith("ends")
+        assert executions.result("flow")["outputs"].endswith("ends")
     assert found_in(path) == []

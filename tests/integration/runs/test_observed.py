@@ -54,7 +54,7 @@ def watched(yard: Any, listener: Listener, *, content: bool = False) -> Service:
 
 
 async def approve(service: Service) -> None:
-    with service.store.bell.listen() as heard:
+    with service.store.notifier.listen() as heard:
         while not (waiting := service.approvals()):
             await heard.wait(5)
     await service.answer(waiting[0].id, Answer(approved=True, by="ann"))

@@ -36,7 +36,7 @@ async def main() -> None:
         for text in json.loads(sys.argv[1]):
             run = await service.enqueue(msgspec.convert(text, RunRequest))
             print(run.id, flush=True)
-        with service.store.bell.listen() as heard:
+        with service.store.notifier.listen() as heard:
             while service.store.states():
                 print("ack", json.dumps({r.id: r.last_seq for r in service.listing()}), flush=True)
                 await heard.wait(0.1)
@@ -68,7 +68,7 @@ def acknowledged(lines: list[str]) -> dict[str, int]:
 
 
 async def finish(service: Service, ids: list[str]) -> None:
-    with service.store.bell.listen() as heard:
+    with service.store.notifier.listen() as heard:
         while any(service.get(run_id).state != "ended" for run_id in ids):
             for waiting in service.approvals():
                 await service.answer(waiting.id, Answer(approved=False, by="test", reason="no"))
@@ -142,7 +142,7 @@ async def test_an_answer_that_came_after_the_crash_is_used_once_for_the_same_cal
     assert process.stdout is not None
     run_id = process.stdout.readline().strip()
     async with yard.service(kind="watch") as watch:
-        with watch.store.bell.listen() as heard:
+        with watch.store.notifier.listen() as heard:
             while not (waiting := watch.approvals()):
                 await heard.wait(5)
         os.kill(process.pid, signal.SIGKILL)
@@ -152,7 +152,7 @@ async def test_an_answer_that_came_after_the_crash_is_used_once_for_the_same_cal
         assert not yard.marker.exists()
     async with yard.service(kind="next", works=True) as service:
         assert service.get(run_id).attempt == 2
-        with service.store.bell.listen() as heard:
+        with service.store.notifier.listen() as heard:
             while not (waiting := service.approvals()):
                 await heard.wait(5)
         assert yard.marker.exists(), "the answer was used for the first identical call"
@@ -178,7 +178,7 @@ async def test_a_terminals_run_is_ended_and_not_started_again_behind_its_persons
                 break
         os.kill(process.pid, signal.SIGKILL)
         process.communicate()
-        with watch.store.bell.listen() as heard:
+        with watch.store.notifier.listen() as heard:
             while watch.get(run_id).state != "ended":
                 await heard.wait(5)
         row = watch.get(run_id)

@@ -67,7 +67,7 @@ async def test_an_approval_is_answered_from_another_process_and_only_once(yard: 
     agent = yard.agent("a", [call(yard), {"text": "done"}, *CLOSE])
     async with yard.service() as owner, yard.service(kind="other") as other:
         job = await owner.start(yard.request(agent))
-        with other.store.bell.listen() as heard:
+        with other.store.notifier.listen() as heard:
             while not (waiting := other.approvals()):
                 await heard.wait(5)
         asked = msgspec.json.decode(waiting[0].asked, type=events.ApprovalRequested)
@@ -95,7 +95,7 @@ async def test_an_answer_to_what_has_changed_is_refused_and_the_approval_stays_o
     agent = yard.agent("a", [call(yard), {"text": "done"}, *CLOSE])
     async with yard.service() as owner, yard.service(kind="other") as other:
         job = await owner.start(yard.request(agent))
-        with other.store.bell.listen() as heard:
+        with other.store.notifier.listen() as heard:
             while not (waiting := other.approvals()):
                 await heard.wait(5)
         shown = waiting[0].fingerprint
@@ -146,7 +146,7 @@ async def test_a_paused_run_decides_nothing_until_it_goes_on(yard: Any) -> None:
             if isinstance(item.event, events.MessageCompleted):
                 break
         await service.pause(job.id)
-        with service.store.bell.listen() as heard:
+        with service.store.notifier.listen() as heard:
             while service.get(job.id).state != "paused":
                 await heard.wait(5)
         (yard.folder / "go").touch()
@@ -195,7 +195,7 @@ async def test_no_more_runs_at_once_than_the_settings_say(yard: Any) -> None:
     agent = yard.agent("a", [{"text": "x"}, {"await_file": str(yard.folder / "go")}, *CLOSE])
     async with yard.service() as service:
         jobs = [await service.start(yard.request(agent)) for _ in range(3)]
-        with service.store.bell.listen() as heard:
+        with service.store.notifier.listen() as heard:
             while service.store.states().get("running", 0) < 2:
                 await heard.wait(5)
         jobs += [await service.start(yard.request(agent)) for _ in range(2)]
@@ -216,7 +216,7 @@ async def test_a_day_that_has_spent_its_budget_holds_the_queue(yard: Any) -> Non
         first = await service.start(yard.request(agent, labels={"team": "blue"}, limits=limits))
         await first.result()
         second = await service.start(yard.request(agent, labels={"team": "blue"}))
-        with service.store.bell.listen() as heard:
+        with service.store.notifier.listen() as heard:
             while not service.get(second.id).note:
                 await heard.wait(5)
         row = service.get(second.id)
@@ -251,7 +251,7 @@ async def test_a_jump_of_the_clock_fires_no_timer(yard: Any, monkeypatch: pytest
     async with yard.service() as service:
         limits = msgspec.structs.replace(yard.request(agent).limits, approval_s=60, idle_s=60, wall_s=600)
         job = await service.start(yard.request(agent, limits=limits))
-        with service.store.bell.listen() as heard:
+        with service.store.notifier.listen() as heard:
             while not (waiting := service.approvals()):
                 await heard.wait(5)
             monkeypatch.setattr(time, "time", lambda: real() + jump_s)
@@ -300,7 +300,7 @@ async def test_a_conversation_is_kept_like_every_run(yard: Any) -> None:
             assert (await conversation.ask("first")).text == "one"
             assert (await conversation.ask("second")).text == "two"
         (row,) = service.listing()
-        with service.store.bell.listen() as heard:
+        with service.store.notifier.listen() as heard:
             while service.get(row.id).state != "ended":
                 await heard.wait(5)
         records = recover.all_events(service.store, row)
@@ -336,12 +336,12 @@ async def test_runs_with_other_labels_take_turns(yard: Any) -> None:
     agent = yard.agent("a", [{"text": "x"}, {"await_file": str(yard.folder / "go")}, *CLOSE])
     async with yard.service() as service:
         blue = [await service.start(yard.request(agent, labels={"team": "blue"})) for _ in range(5)]
-        with service.store.bell.listen() as heard:
+        with service.store.notifier.listen() as heard:
             while service.store.states().get("running", 0) < 2:
                 await heard.wait(5)
         red = await service.start(yard.request(agent, labels={"team": "red"}))
         await service.stop(next(job.id for job in blue if service.get(job.id).state == "running"))
-        with service.store.bell.listen() as heard:
+        with service.store.notifier.listen() as heard:
             while service.get(red.id).state == "queued":
                 await heard.wait(5)
         assert sum(service.get(job.id).state == "queued" for job in blue) == 3

@@ -25,7 +25,7 @@ def configure(yard: Any, text: str) -> None:
 
 
 async def reach(service: Service, run_id: str, state: str) -> None:
-    with service.store.bell.listen() as heard:
+    with service.store.notifier.listen() as heard:
         while service.get(run_id).state != state:
             await heard.wait(5)
 
@@ -42,7 +42,7 @@ def slow(yard: Any) -> dict[str, Any]:
 
 
 async def begun(yard: Any, service: Service, run_id: str) -> None:
-    with service.store.bell.listen() as heard:
+    with service.store.notifier.listen() as heard:
         while not (yard.folder / "begun").exists():
             await heard.wait(0.1)
     assert service.get(run_id).state == "starting"
@@ -68,8 +68,8 @@ async def test_a_pause_that_comes_before_the_agent_holds_its_first_word(yard: An
         job = await owner.start(yard.request(agent), place=slow)
         await begun(yard, other, job.id)
         await other.pause(job.id)
-        with owner.store.bell.listen() as heard:
-            while owner.store._rows("open_orders", owner=owner.lease.owner.id):
+        with owner.store.notifier.listen() as heard:
+            while owner.store._rows("open_run_controls", owner=owner.lease.owner.id):
                 await heard.wait(5)
         (yard.folder / "go").write_text("go\n")
         await reach(other, job.id, "paused")
@@ -146,7 +146,7 @@ async def test_a_run_that_waits_for_a_limit_holds_its_credentials_queue_and_can_
     async with yard.service() as owner, yard.service(kind="other") as other:
         waits = await owner.start(yard.request(limited(yard, int(time.time()) + 3600), wait_for_limit=True))
         await reach(owner, waits.id, "parked")
-        with owner.store.bell.listen() as heard:
+        with owner.store.notifier.listen() as heard:
             while not owner.store.holds(time.time()):
                 await heard.wait(5)
         same = await owner.start(yard.request(fine))
@@ -180,7 +180,7 @@ async def test_a_budget_that_is_spent_holds_its_runs_and_leaves_them_their_owner
         limits = msgspec.structs.replace(yard.request(agent).limits, budget_usd=100.0)
         await (await service.start(yard.request(agent, limits=limits, **fields))).result()
         held = await service.start(yard.request(agent, **fields))
-        with service.store.bell.listen() as heard:
+        with service.store.notifier.listen() as heard:
             while not (row := service.get(held.id)).note:
                 await heard.wait(5)
         assert told in background.waits_for(row)
@@ -204,7 +204,7 @@ def asks(yard: Any) -> str:
 async def test_an_answer_from_elsewhere_may_not_hold_what_the_run_keeps_secret(yard: Any) -> None:
     async with yard.service() as service:
         job = await service.start(yard.request(asks(yard), **MARKED))
-        with service.store.bell.listen() as heard:
+        with service.store.notifier.listen() as heard:
             while not (waiting := service.approvals()):
                 await heard.wait(5)
         with pytest.raises(errors.BadValue, match="looks like a secret"):
@@ -238,13 +238,13 @@ async def test_a_persons_time_to_answer_stands_still_with_a_paused_run(yard: Any
     async with yard.service() as service:
         limits = msgspec.structs.replace(yard.request("").limits, approval_s=3, idle_s=3)
         job = await service.start(yard.request(asks(yard), limits=limits))
-        with service.store.bell.listen() as heard:
+        with service.store.notifier.listen() as heard:
             while not (waiting := service.approvals()):
                 await heard.wait(5)
         await service.pause(job.id)
         await reach(service, job.id, "paused")
         # As long again as the whole time that there was for an answer.
-        with service.store.bell.listen() as heard:
+        with service.store.notifier.listen() as heard:
             until = time.monotonic() + 3.5
             while time.monotonic() < until:
                 await heard.wait(until - time.monotonic())

@@ -15,8 +15,8 @@ from leadrope.core.execution_events import ExecutionEvent, ExecutionRecord
 from leadrope.runs.service import Service
 from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows import library
-from leadrope.workflows.engine.engine import Flow
-from leadrope.workflows.report import FlowResult
+from leadrope.workflows.engine.engine import Execution
+from leadrope.workflows.report import ExecutionResult
 from leadrope.workflows.start import start
 from leadrope.workflows.steps.base import StepQuestion
 from step_place import Here
@@ -67,7 +67,7 @@ class Shop:
     @asynccontextmanager
     async def begun(
         self, text: str, inputs: dict[str, Any] | None = None, *, name: str = "test.flow.md", **options: Any
-    ) -> AsyncIterator[Flow]:
+    ) -> AsyncIterator[Execution]:
         loaded = library.load(self.write(text, name))
         async with (
             self.service() as service,
@@ -79,24 +79,24 @@ class Shop:
                 environ=self.environ,
                 show=self.saw,
                 **options,
-            ) as flow,
+            ) as execution,
         ):
-            yield flow
+            yield execution
 
-    async def run(self, text: str, inputs: dict[str, Any] | None = None, **options: Any) -> FlowResult:
-        async with self.begun(text, inputs, **options) as flow:
-            return await flow.run()
+    async def run(self, text: str, inputs: dict[str, Any] | None = None, **options: Any) -> ExecutionResult:
+        async with self.begun(text, inputs, **options) as execution:
+            return await execution.run()
 
-    async def resume(self, name: str, **options: Any) -> FlowResult:
+    async def resume(self, name: str, **options: Any) -> ExecutionResult:
         async with (
             self.service() as service,
-            start.resumed(service, name, environ=self.environ, show=self.saw, **options) as flow,
+            start.resumed(service, name, environ=self.environ, show=self.saw, **options) as execution,
         ):
-            return await flow.run()
+            return await execution.run()
 
-    async def outcomes(self, flow_id: str) -> list[Any]:
+    async def outcomes(self, execution_id: str) -> list[Any]:
         async with self.service() as service:
-            return service.flows.outcomes(flow_id)
+            return service.executions.outcomes(execution_id)
 
     def somebody(self, *words: Answer | None, approver: Any = None) -> Somebody:
         return Somebody(*words, approver=approver)

@@ -87,29 +87,29 @@ result = i"""
 async def test_a_yes_counts_after_a_stop(open_shop: Any) -> None:
     """What was approved is not asked again by the process that resumes it."""
     person = open_shop.somebody(YES)
-    async with open_shop.begun("## Steps\n" + code(batch(), text=HOLDS), people=person) as flow:
-        running = asyncio.ensure_future(flow.run())
+    async with open_shop.begun("## Steps\n" + code(batch(), text=HOLDS), people=person) as execution:
+        running = asyncio.ensure_future(execution.run())
         async with asyncio.timeout(60):
             while not (open_shop.ws / "0.began").exists():  # noqa: ASYNC110  # another process makes it
                 await asyncio.sleep(0.01)
-        flow.stop()
+        execution.stop()
         stopped = await running
     assert stopped.outcome == "stopped"
     (open_shop.ws / "go").touch()
-    result = await open_shop.resume(stopped.flow_id)
+    result = await open_shop.resume(stopped.execution_id)
     assert result.outcome == "succeeded", result
     assert len(person.asked) == 1
 
 
 async def test_commands_of_a_batch_share_an_answer_where_they_are_equal_to_the_letter(shop: Any) -> None:
-    def flow(command: str) -> str:
+    def workflow(command: str) -> str:
         return f"## Steps\n### it\n- type: shell\n- command: {command}\n{batch(4)}\n"
 
     same = shop.somebody(YES)
-    assert (await shop.run(flow("rm -f x"), people=same)).outcome == "succeeded"
+    assert (await shop.run(workflow("rm -f x"), people=same)).outcome == "succeeded"
     assert len(same.asked) == 1
     other = shop.somebody(YES, YES, YES, YES)
-    assert (await shop.run(flow("rm -f ${item}"), people=other)).outcome == "succeeded"
+    assert (await shop.run(workflow("rm -f ${item}"), people=other)).outcome == "succeeded"
     assert len(other.asked) == 4
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from leadrope.runs.executions.journal import FlowFilter
+from leadrope.runs.executions.journal import ExecutionFilter
 from leadrope.runs.service import Service
 from leadrope.workflows.engine.journal_chunks import MOST_UNWRITTEN
 
@@ -79,24 +79,24 @@ class Batch:
     async def journal(self) -> tuple[str, set[int]]:
         """The execution, and the items that have an outcome."""
         async with Service(self.environ) as service:
-            flow = service.flows.listing(FlowFilter(is_top=True))[0]
-            return flow.id, {one.item for one in service.flows.outcomes(flow.id) if one.item is not None}
+            execution = service.executions.listing(ExecutionFilter(is_top=True))[0]
+            return execution.id, {one.item for one in service.executions.outcomes(execution.id) if one.item is not None}
 
 
 @pytest.mark.fault
 async def test_a_killed_batch_of_small_items_continues_from_what_was_written(tmp_path: Path) -> None:
     batch = Batch(tmp_path)
     await batch.killed("run", "many.flow.md", after=ITEMS // 3)
-    flow, settled = await batch.journal()
+    execution, settled = await batch.journal()
     marks = batch.marks()
     lost = set(marks) - settled
     assert settled, "nothing was written before the kill"
     assert len(lost) <= 2 * MOST_UNWRITTEN + AT_ONCE, "those that wait, those being written, and those that run"
-    await batch.killed("resume", flow[:12], after=marks.total() + ITEMS // 3)
+    await batch.killed("resume", execution[:12], after=marks.total() + ITEMS // 3)
     _, more = await batch.journal()
     assert settled <= more
     before = {item: batch.marks()[item] for item in more}
-    process = await batch.start("resume", flow[:12])
+    process = await batch.start("resume", execution[:12])
     async with asyncio.timeout(120):
         out, err = await process.communicate()
     assert process.returncode == 0, err.decode()
@@ -107,6 +107,6 @@ async def test_a_killed_batch_of_small_items_continues_from_what_was_written(tmp
     assert set(after) == set(range(ITEMS))
     assert (await batch.journal())[1] == set(range(ITEMS))
     with contextlib.closing(sqlite3.connect(batch.database)) as db:
-        numbers = [row[0] for row in db.execute("select seq from flow_events order by seq")]
+        numbers = [row[0] for row in db.execute("select seq from execution_events order by seq")]
         assert numbers == list(range(1, len(numbers) + 1))
         assert db.execute("pragma integrity_check").fetchone() == ("ok",)

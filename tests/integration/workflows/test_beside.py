@@ -13,7 +13,7 @@ from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows import library
 from leadrope.workflows.language import beside, markdown
 
-FLOW = """# Files
+EXECUTION = """# Files
 
 ## Steps
 
@@ -58,7 +58,7 @@ def files(shop: Any, **texts: str) -> None:
 
 async def test_code_and_scripts_come_from_files_and_their_dollars_are_their_own(shop: Any) -> None:
     files(shop)
-    result = await shop.run(FLOW)
+    result = await shop.run(EXECUTION)
     assert result.outcome == "waiting"
     ended = await shop.resume(result.approvals[0].id, answer=Answer(approved=True))
     assert (ended.outcome, ended.outputs) == ("succeeded", {"said": "total: 6 none pid"})
@@ -67,9 +67,9 @@ async def test_code_and_scripts_come_from_files_and_their_dollars_are_their_own(
 async def test_an_execution_that_is_resumed_has_the_text_that_it_began_with(shop: Any) -> None:
     """The files may be gone; the text that is kept is whole, and reads as the same workflow."""
     files(shop)
-    result = await shop.run(FLOW)
+    result = await shop.run(EXECUTION)
     async with shop.service() as service:
-        kept = service.flows.texts(result.flow_id).text
+        kept = service.executions.texts(result.execution_id).text
     assert "_file" not in kept
     assert markdown.read(kept).workflow == library.load(shop.ws / "test.flow.md").workflow
     for name in ("sum.py", "tell.sh"):
@@ -80,7 +80,7 @@ async def test_an_execution_that_is_resumed_has_the_text_that_it_began_with(shop
 
 async def test_a_changed_file_is_a_changed_workflow(shop: Any) -> None:
     files(shop)
-    result = await shop.run(FLOW)
+    result = await shop.run(EXECUTION)
     (shop.ws / "texts/tell.sh").write_text("echo other\n")
     with pytest.raises(errors.WrongState, match="or a file that its steps name, was changed"):
         await shop.resume(result.approvals[0].id, answer=Answer(approved=True))
@@ -90,7 +90,7 @@ async def test_a_changed_file_is_a_changed_workflow(shop: Any) -> None:
 
 async def test_a_changed_file_changes_the_step_for_from(shop: Any) -> None:
     files(shop)
-    text = FLOW.replace("### ask\n\nA person.\n\n- type: approval\n- message: Go on?\n\n", "")
+    text = EXECUTION.replace("### ask\n\nA person.\n\n- type: approval\n- message: Go on?\n\n", "")
     await shop.run(text)
     (shop.ws / "texts/sum.py").write_text("result = 7\n")
     with pytest.raises(errors.WrongState, match="'sum' was changed"):
@@ -112,7 +112,7 @@ async def test_a_prompt_in_a_file_has_templates(shop: Any) -> None:
 
 async def test_a_saved_copy_needs_no_file(shop: Any) -> None:
     files(shop)
-    saved = library.save(library.load(shop.write(FLOW)), shop.home, name="kept")
+    saved = library.save(library.load(shop.write(EXECUTION)), shop.home, name="kept")
     assert library.load(saved).workflow == library.load(shop.ws / "test.flow.md").workflow
 
 

@@ -12,12 +12,12 @@ from leadrope.core import execution_events
 from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows.engine.execution_context import ExecutionContext
 from leadrope.workflows.problems import BadWorkflow
-from leadrope.workflows.report import FlowResult
+from leadrope.workflows.report import ExecutionResult
 
 FAILS = "- type: read-file\n- file_path: missing.txt\n"
 
 
-def states(result: FlowResult) -> dict[str, str]:
+def states(result: ExecutionResult) -> dict[str, str]:
     return {step.id: step.state for step in result.steps}
 
 
@@ -46,7 +46,7 @@ async def test_steps_run_in_order_and_values_reach_those_behind(shop: Any) -> No
         {"one": "succeeded", "two": "succeeded"},
     )
     assert [one.step for one in shop.of(execution_events.StepEnded)] == ["one", "two"]
-    assert [one.outputs for one in await shop.outcomes(result.flow_id)] == [
+    assert [one.outputs for one in await shop.outcomes(result.execution_id)] == [
         {"text": "hello you"},
         {"text": "<hello you>"},
     ]
@@ -110,10 +110,10 @@ async def test_a_step_starts_as_soon_as_its_own_inputs_are_there(shop: Any) -> N
 - text: ${b1.text}2
 - after: b1
 """
-    async with shop.begun(text) as flow:
-        running = asyncio.ensure_future(flow.run())
+    async with shop.begun(text) as execution:
+        running = asyncio.ensure_future(execution.run())
         await shop.until(lambda: "b2" in {one.step for one in shop.of(execution_events.StepEnded)})
-        flow.stop("seen enough")
+        execution.stop("seen enough")
         result = await running
     assert result.outcome == "stopped"
     assert states(result) == {"a1": "not_run", "b1": "succeeded", "b2": "succeeded"}
@@ -288,7 +288,7 @@ async def test_a_workflow_that_calls_itself_ends_in_a_named_error(shop: Any) -> 
     assert result.failures[0].error is not None
     assert "workflow number 11 inside each other; at most 10" in result.failures[0].error.message
     async with shop.service() as service:
-        assert len(service.flows.listing()) == 10
+        assert len(service.executions.listing()) == 10
 
 
 async def test_a_time_out_ends_a_step_and_is_named(shop: Any) -> None:
@@ -366,7 +366,7 @@ max_concurrent: 100
     assert result.outcome == "failed"
     assert result.failures[0].error is not None
     assert "missing-0" in result.failures[0].error.message
-    assert len(await shop.outcomes(result.flow_id)) <= 101, "what had begun, and what it came to"
+    assert len(await shop.outcomes(result.execution_id)) <= 101, "what had begun, and what it came to"
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ import pytest
 from leadrope import errors
 from leadrope.core import execution_events
 from leadrope.runtime.gate.approvers import Answer
-from leadrope.workflows.report import FlowResult
+from leadrope.workflows.report import ExecutionResult
 
 
-def states(result: FlowResult) -> dict[str, str]:
+def states(result: ExecutionResult) -> dict[str, str]:
     return {step.id: step.state for step in result.steps}
 
 
@@ -246,14 +246,14 @@ async def test_a_stopped_workflow_goes_on_from_its_journal(shop: Any) -> None:
 - type: number
 - default: 3600
 """
-    async with shop.begun(text) as flow:
-        running = asyncio.ensure_future(flow.run())
+    async with shop.begun(text) as execution:
+        running = asyncio.ensure_future(execution.run())
         await shop.until(lambda: shop.of(execution_events.StepEnded))
-        flow.stop()
+        execution.stop()
         stopped = await running
     assert stopped.outcome == "stopped"
     shop.write(text.replace("${seconds}", "0"))
-    result = await shop.resume(stopped.flow_id[:10], takes_change=True)
+    result = await shop.resume(stopped.execution_id[:10], takes_change=True)
     assert result.outcome == "succeeded"
     assert (shop.ws / "one").read_text() == "x"
 
@@ -322,9 +322,9 @@ async def test_what_another_execution_has_paid_for_is_not_counted_again(shop: An
 
 
 async def test_a_unit_that_was_cut_off_is_known(shop: Any) -> None:
-    async with shop.begun("## Steps\n### long\n- type: wait\n- seconds: 3600\n") as flow:
-        running = asyncio.ensure_future(flow.run())
+    async with shop.begun("## Steps\n### long\n- type: wait\n- seconds: 3600\n") as execution:
+        running = asyncio.ensure_future(execution.run())
         await shop.until(lambda: shop.of(execution_events.StepProgress))
-        flow.stop()
+        execution.stop()
         await running
-        assert [one.step for one in flow.host.service.flows.begun(flow.id)] == ["long"]
+        assert [one.step for one in execution.host.service.executions.begun(execution.id)] == ["long"]

@@ -22,7 +22,7 @@ SECRET = "hunter2-of-the-house"
 
 async def stored(shop: Any, execution_id: str) -> list[ExecutionRecord]:
     async with shop.service() as service:
-        return list(service.flows.all_events(service.flows.get(execution_id)))
+        return list(service.executions.all_events(service.executions.get(execution_id)))
 
 
 def kinds(records: list[ExecutionRecord]) -> list[str]:
@@ -60,7 +60,7 @@ async def test_what_is_shown_is_what_is_stored(shop: Any) -> None:
 """
     shop.saw = records.append
     result = await shop.run(text)
-    assert await stored(shop, result.flow_id) == records
+    assert await stored(shop, result.execution_id) == records
     check_whole(records)
     assert kinds(records) == [
         "execution.started",
@@ -79,14 +79,14 @@ async def test_a_called_workflow_tells_in_the_log_of_its_caller(shop: Any) -> No
     shop.write("# In\n\n## Steps\n\n### deep\n- type: note\n- text: x\n", "inner.flow.md")
     text = "## Steps\n### call\n- type: workflow\n- workflow: ./inner.flow.md\n- batch: {items: [1, 2]}\n"
     result = await shop.run(text)
-    records = await stored(shop, result.flow_id)
+    records = await stored(shop, result.execution_id)
     check_whole(records)
     inner = [one.event for one in records if isinstance(one.event, events.ExecutionStarted) and one.event.parent]
     assert sorted(one.parent_key for one in inner) == ["call#0[0]", "call#0[1]"]
-    assert all(one.parent == result.flow_id for one in inner)
+    assert all(one.parent == result.execution_id for one in inner)
     async with shop.service() as service:
-        child = service.flows.get(inner[0].execution)
-        assert (child.last_seq, service.flows.read_events(child, 1, 100)) == (0, [])
+        child = service.executions.get(inner[0].execution)
+        assert (child.last_seq, service.executions.read_events(child, 1, 100)) == (0, [])
         followed = [one async for one in service.follow_execution(child.id, live=False)]
     assert kinds(followed) == ["execution.started", "step.started", "step.ended", "execution.ended"]
     assert {one.event.execution for one in followed} == {child.id}
@@ -107,7 +107,7 @@ async def test_a_batch_does_not_write_an_event_for_each_item(shop: Any) -> None:
 - type: array
 """
     result = await shop.run(text, {"numbers": list(range(400))})
-    records = await stored(shop, result.flow_id)
+    records = await stored(shop, result.execution_id)
     check_whole(records)
     assert len(records) < 40
     units = [one.event for one in records if isinstance(one.event, events.UnitEnded)]
@@ -122,7 +122,7 @@ async def test_a_batch_does_not_write_an_event_for_each_item(shop: Any) -> None:
 async def test_progress_is_told_now_and_then_and_not_after_the_end(shop: Any) -> None:
     lines = "for i in $(seq 200); do echo line $i; sleep 0.01; done"
     result = await shop.run(f"## Steps\n### busy\n- type: shell\n- command: {lines}\n")
-    records = await stored(shop, result.flow_id)
+    records = await stored(shop, result.execution_id)
     told = [one for one in records if isinstance(one.event, events.StepProgress)]
     (ended,) = [one for one in records if isinstance(one.event, events.StepEnded)]
     assert 1 <= len(told) <= 2 + ended.event.duration_s / 0.5  # type: ignore[union-attr]  # it is one
@@ -133,13 +133,13 @@ async def test_an_execution_that_waits_and_goes_on_has_one_log(shop: Any) -> Non
     text = "## Steps\n### before\n- type: note\n- text: b\n### ask\n- type: approval\n- message: Go on?\n"
     waiting = await shop.run(text)
     approval_id = waiting.approvals[0].id
-    records = await stored(shop, waiting.flow_id)
+    records = await stored(shop, waiting.execution_id)
     assert kinds(records)[-3:] == ["step.started", "step.asked", "execution.waiting"]
     asked = records[-2].event
     assert isinstance(asked, events.StepAsked)
     assert (asked.approval_id, asked.title) == (approval_id, waiting.approvals[0].title)
     await shop.resume(approval_id, answer=Answer(approved=True))
-    records = await stored(shop, waiting.flow_id)
+    records = await stored(shop, waiting.execution_id)
     check_whole(records)
     assert kinds(records).count("execution.started") == kinds(records).count("execution.resumed") == 1
     assert kinds(records)[-1] == "execution.ended"
@@ -152,13 +152,13 @@ async def test_an_execution_that_waits_and_goes_on_has_one_log(shop: Any) -> Non
 async def test_follow_gives_what_is_stored_and_then_what_comes_each_once(shop: Any) -> None:
     note = "- type: note\n- text: x\n"
     text = f"## Steps\n### a\n{note}### b\n- type: wait\n- seconds: 0.5\n### c\n{note}"
-    async with shop.begun(text) as flow, shop.service() as elsewhere:
-        running = asyncio.ensure_future(flow.run())
+    async with shop.begun(text) as execution, shop.service() as elsewhere:
+        running = asyncio.ensure_future(execution.run())
         await shop.until(lambda: shop.of(events.StepEnded))
-        followed = [one async for one in elsewhere.follow_execution(flow.id)]
+        followed = [one async for one in elsewhere.follow_execution(execution.id)]
         await running
-        late = [one async for one in elsewhere.follow_execution(flow.id, 4)]
-    assert followed == await stored(shop, flow.id)
+        late = [one async for one in elsewhere.follow_execution(execution.id, 4)]
+    assert followed == await stored(shop, execution.id)
     assert late == followed[3:]
     check_whole(followed)
 
@@ -182,9 +182,9 @@ async def test_no_event_holds_a_secret(shop: Any) -> None:
     shop.saw = records.append
     result = await shop.run(text, {"password": SECRET})
     assert SECRET not in msgspec.json.encode(records).decode()
-    assert SECRET not in msgspec.json.encode(await stored(shop, result.flow_id)).decode()
+    assert SECRET not in msgspec.json.encode(await stored(shop, result.execution_id)).decode()
     async with shop.service() as service:
-        unit = service.flows.unit(result.flow_id, "says")
+        unit = service.executions.unit(result.execution_id, "says")
     assert SECRET not in msgspec.json.encode(unit).decode()
     assert "echo" in unit.inputs["command"]
 
@@ -201,8 +201,8 @@ async def test_what_a_unit_was_given_and_gave_is_found_by_its_key_and_bounded(sh
 """
     result = await shop.run(text)
     async with shop.service() as service:
-        made = service.flows.unit(result.flow_id, "make")
-        used = service.flows.unit(result.flow_id, "use", 0, 1)
+        made = service.executions.unit(result.execution_id, "make")
+        used = service.executions.unit(result.execution_id, "use", 0, 1)
     assert made.outputs["exit_code"] == 0
     assert made.outputs["stdout"]["bytes"] > 200_000
     assert len(msgspec.json.encode(made)) < 110_000
@@ -235,7 +235,7 @@ async def test_a_signed_word_tells_that_a_workflow_waits(shop: Any, watched: Lis
     stamp, signature = headers["x-leadrope-timestamp"], headers["x-leadrope-signature"]
     assert verify_webhook(SIGNED_WITH, stamp, body, signature, time.time())
     word = msgspec.json.decode(body)
-    assert (word["type"], word["execution_id"], word["step"]) == ("step.asked", waiting.flow_id, "ask")
+    assert (word["type"], word["execution_id"], word["step"]) == ("step.asked", waiting.execution_id, "ask")
     assert (word["asked_id"], word["labels"]) == (waiting.approvals[0].id, {"team": "a"})
     assert "Ship it?" in word["body"]
 
@@ -270,7 +270,7 @@ async def test_the_spans_of_an_execution_arrive_at_the_collector(shop: Any, watc
     assert parent("invoke_workflow inner") == "workflow_step call"
     assert parent("workflow_step deep") == "invoke_workflow inner"
     root = {item.key: item.value.string_value for item in spans["invoke_workflow test"].attributes}
-    assert (root["leadrope.execution.id"], root["leadrope.outcome"]) == (result.flow_id, "degraded")
+    assert (root["leadrope.execution.id"], root["leadrope.outcome"]) == (result.execution_id, "degraded")
     bad = {item.key: item.value.string_value for item in spans["workflow_step bad"].attributes}
     assert bad["error.type"] == "command_failed"
     assert watched.of("/v1/metrics")

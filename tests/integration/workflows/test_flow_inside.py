@@ -13,7 +13,7 @@ from leadrope import errors
 from leadrope.core import execution_events
 from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows import library
-from leadrope.workflows.report import FlowResult
+from leadrope.workflows.report import ExecutionResult
 from leadrope.workflows.start import start
 
 CALL = "## Steps\n\n### call\n\n- type: workflow\n- workflow: in.flow.md\n{more}"
@@ -59,7 +59,7 @@ ASKS = """## Steps
 """
 
 
-def states(result: FlowResult) -> dict[str, str]:
+def states(result: ExecutionResult) -> dict[str, str]:
     return {step.id: step.state for step in result.steps}
 
 
@@ -72,17 +72,17 @@ async def test_a_stop_reaches_inside_and_the_same_process_goes_on(shop: Any) -> 
     loaded = library.load(shop.write(CALL.format(more="")))
     surroundings: dict[str, Any] = {"environ": shop.environ, "show": shop.saw}
     async with shop.service() as service:
-        async with start.started(service, loaded, {}, workspace=shop.ws, **surroundings) as flow:
-            running = asyncio.ensure_future(flow.run())
+        async with start.started(service, loaded, {}, workspace=shop.ws, **surroundings) as execution:
+            running = asyncio.ensure_future(execution.run())
             await shop.until(lambda: has_ended(shop, "once"))
-            flow.stop()
+            execution.stop()
             stopped = await running
         assert stopped.outcome == "stopped"
-        (child,) = service.flows.children(stopped.flow_id)
+        (child,) = service.executions.children(stopped.execution_id)
         assert child.state == "interrupted", "whoever looks at it is not told that it runs"
         (shop.ws / "go").touch()
-        async with start.resumed(service, stopped.flow_id, **surroundings) as flow:
-            result = await flow.run()
+        async with start.resumed(service, stopped.execution_id, **surroundings) as execution:
+            result = await execution.run()
     assert result.outcome == "succeeded", result
     assert (shop.ws / "log").read_text() == "x"
 
@@ -101,10 +101,10 @@ async def test_one_that_had_ended_when_the_process_died_is_not_run_again(shop: A
     text = CALL.format(more="") + "\n## Outputs\n\n### path\n\n- source: ${call.path}\n"
     whole = await shop.run(text)
     with contextlib.closing(sqlite3.connect(shop.home / "leadrope.db")) as db, db:
-        (number,) = db.execute("select n from flows where id = ?", (whole.flow_id,)).fetchone()
-        assert db.execute("delete from flow_outcomes where flow = ?", (number,)).rowcount == 1
-        db.execute("update flows set state = 'interrupted', outcome = null, owner = null where n = ?", (number,))
-    result = await shop.resume(whole.flow_id)
+        (number,) = db.execute("select n from executions where id = ?", (whole.execution_id,)).fetchone()
+        assert db.execute("delete from unit_outcomes where execution = ?", (number,)).rowcount == 1
+        db.execute("update executions set state = 'interrupted', outcome = null, owner = null where n = ?", (number,))
+    result = await shop.resume(whole.execution_id)
     assert (result.outcome, result.outputs) == ("succeeded", {"path": "log"}), result
     assert (shop.ws / "log").read_text() == "x"
 

@@ -10,7 +10,7 @@ import pytest
 from leadrope import errors
 from leadrope.core import execution_events
 from leadrope.runtime.gate.approvers import Answer
-from leadrope.workflows.report import FlowResult
+from leadrope.workflows.report import ExecutionResult
 
 RULE = "\n## Settings\n\n- policy: {require_approval: ['Bash(touch *)']}\n"
 MARK = "### mark\n\n- type: shell\n- command: touch marker{n}; echo x{n} >> log\n"
@@ -31,7 +31,7 @@ PLACES = {
 }
 
 
-def states(result: FlowResult) -> dict[str, str]:
+def states(result: ExecutionResult) -> dict[str, str]:
     return {step.id: step.state for step in result.steps}
 
 
@@ -81,13 +81,13 @@ async def test_an_answer_from_elsewhere_is_heard_while_other_steps_run(shop: Any
 - seconds: 3600
 - after: []
 """
-    async with shop.begun(text) as flow, shop.service() as elsewhere:
-        running = asyncio.ensure_future(flow.run())
+    async with shop.begun(text) as execution, shop.service() as elsewhere:
+        running = asyncio.ensure_future(execution.run())
         await shop.until(lambda: shop.of(execution_events.StepAsked))
         (asked,) = shop.of(execution_events.StepAsked)
         await elsewhere.answer(asked.approval_id, Answer(approved=True))
         await shop.until(lambda: "behind" in {one.step for one in shop.of(execution_events.StepEnded)})
-        flow.stop()
+        execution.stop()
         result = await running
     assert states(result) == {"ask": "succeeded", "behind": "succeeded", "long": "not_run"}
 
@@ -126,10 +126,10 @@ async def test_one_step_alone_that_waited_is_still_one_step_alone(shop: Any) -> 
 async def test_one_step_alone_needs_all_before_it_and_says_so(shop: Any) -> None:
     """The last execution was stopped early: there are no values, and nothing that ran is no success."""
     text = "## Steps\n\n### one\n\n- type: wait\n- seconds: 3600\n\n### two\n\n- type: note\n- text: x\n"
-    async with shop.begun(text) as flow:
-        running = asyncio.ensure_future(flow.run())
+    async with shop.begun(text) as execution:
+        running = asyncio.ensure_future(execution.run())
         await shop.until(lambda: shop.of(execution_events.StepProgress))
-        flow.stop()
+        execution.stop()
         await running
     for how in ("only", "begin_at"):
         with pytest.raises(errors.WrongState, match="'two'"):

@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from leadrope.runs.executions.values import FlowFilter
+from leadrope.runs.executions.values import ExecutionFilter
 from leadrope.runs.service import Service
-from leadrope.workflows.report import FlowResult
+from leadrope.workflows.report import ExecutionResult
 
 ITEMS = ["i0", "i1", "i2", "i3"]
 TURNS = 3
@@ -93,7 +93,7 @@ WORKFLOW = "\n".join(
 class Journal(msgspec.Struct, frozen=True, kw_only=True):
     """An execution as it is in the file."""
 
-    flow_id: str = ""
+    execution_id: str = ""
     outcomes: dict[Any, Any] = {}
     ended: dict[str, Any] | None = None
     """Its result, where it has one: then there is nothing to resume, also if its process was killed before its exit."""
@@ -151,14 +151,16 @@ class Bench:
 
     async def look(self) -> Journal:
         async with Service(self.environ) as service:
-            found = service.flows.listing(FlowFilter(is_top=True))
+            found = service.executions.listing(ExecutionFilter(is_top=True))
             if not found:
                 return Journal()
-            inside = service.flows.children(found[0].id)
+            inside = service.executions.children(found[0].id)
             assert len(inside) <= 1, "the workflow inside is one execution, however often it was cut off"
-            outcomes = {one.key: one for flow in (found[0], *inside) for one in service.flows.outcomes(flow.id)}
-            ended = service.flows.result(found[0].id) if found[0].state == "ended" else None
-            return Journal(flow_id=found[0].id, outcomes=outcomes, ended=ended)
+            outcomes = {
+                one.key: one for execution in (found[0], *inside) for one in service.executions.outcomes(execution.id)
+            }
+            ended = service.executions.result(found[0].id) if found[0].state == "ended" else None
+            return Journal(execution_id=found[0].id, outcomes=outcomes, ended=ended)
 
     def check_marks(self) -> None:
         for value, count in self.settled.items():
@@ -180,7 +182,7 @@ async def test_killed_at_random_points_it_goes_on_and_does_nothing_twice(tmp_pat
             journal = await bench.look()
             if journal.ended is not None:
                 break
-            words = ("resume", journal.flow_id[:12]) if journal.flow_id else words
+            words = ("resume", journal.execution_id[:12]) if journal.execution_id else words
             marks = bench.done()
             bench.settled |= {
                 value: marks[value] for key, value in EXPECTED.items() if value and key in journal.outcomes
@@ -201,7 +203,7 @@ async def _ends_well(bench: Bench, words: tuple[str, ...], result: dict[str, Any
     assert (result["outputs"]["said"], result["outputs"]["deep"]) == ("last", "deep")
     assert [one["stdout"] for one in result["outputs"]["each"]] == [f"each {item}" for item in ITEMS]
     journal = await bench.look()
-    kept, printed = (msgspec.convert(one, FlowResult) for one in (journal.ended, result))
+    kept, printed = (msgspec.convert(one, ExecutionResult) for one in (journal.ended, result))
     assert kept == printed, "what is kept is what was told; only the printed one spells out defaults"
     assert set(journal.outcomes) == set(EXPECTED)
     for key, value in EXPECTED.items():

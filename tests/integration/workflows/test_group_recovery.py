@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from leadrope.runs.executions.values import FlowFilter
+from leadrope.runs.executions.values import ExecutionFilter
 from leadrope.runs.service import Service
 
 TURNS, INNER = 2, 2
@@ -132,17 +132,17 @@ class Bench:
     async def journal(self) -> tuple[str, set[str], bool]:
         """The execution, its units with those that they are a part of, and whether it has ended."""
         async with Service(self.environ) as service:
-            found = service.flows.listing(FlowFilter(is_top=True))
+            found = service.executions.listing(ExecutionFilter(is_top=True))
             if not found:
                 return "", set(), False
             units: set[str] = set()
             todo = [(found[0], "")]
             while todo:
-                flow, path = todo.pop()
-                for one in service.flows.outcomes(flow.id):
+                execution, path = todo.pop()
+                for one in service.executions.outcomes(execution.id):
                     item = f"[{one.item}]" if one.item is not None else ""
                     units.add(f"{path}{one.step}#{one.iteration}{item}")
-                todo += [(child, f"{path}{child.parent_key}/") for child in service.flows.children(flow.id)]
+                todo += [(child, f"{path}{child.parent_key}/") for child in service.executions.children(execution.id)]
             return found[0].id, units, found[0].state == "ended"
 
 
@@ -156,11 +156,11 @@ async def test_killed_inside_groups_it_goes_on_and_does_nothing_twice(tmp_path: 
         done: dict[str, int] = {}
         for _ in range(2):
             kills += await bench.killed(words, chance)
-            flow_id, units, has_ended = await bench.journal()
+            execution_id, units, has_ended = await bench.journal()
             marks = bench.marks()
             assert {mark: marks[mark] for mark in done} == done, "what was in the journal ran again"
             done = {mark: marks[mark] for mark, unit in MARKS.items() if unit in units}
-            words = ("resume", flow_id[:12]) if flow_id else words
+            words = ("resume", execution_id[:12]) if execution_id else words
             if has_ended:
                 break
         result = await _ended(bench, words) if not has_ended else None

@@ -12,7 +12,7 @@ from leadrope.core import config as configs
 from leadrope.core.execution_events import StepEnded, StepProgress
 from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows import library
-from leadrope.workflows.report import FlowResult
+from leadrope.workflows.report import ExecutionResult
 from leadrope.workflows.start import surroundings
 
 ROUNDS = """# Rounds
@@ -55,7 +55,7 @@ ROUNDS = """# Rounds
 """
 
 
-def states(result: FlowResult) -> dict[str, str]:
+def states(result: ExecutionResult) -> dict[str, str]:
     return {step.id: step.state for step in result.steps}
 
 
@@ -70,13 +70,13 @@ async def test_a_loop_over_several_steps(shop: Any) -> None:
 async def test_each_turn_has_a_journal_of_its_own(shop: Any) -> None:
     result = await shop.run(ROUNDS)
     async with shop.service() as service:
-        keys = [(one.step, one.iteration, one.item) for one in service.flows.outcomes(result.flow_id)]
+        keys = [(one.step, one.iteration, one.item) for one in service.executions.outcomes(result.execution_id)]
         turns_and_whole = [("rounds", number, None) for number in (0, 1, 2, -1)]
         assert keys == [("start", 0, None), *turns_and_whole, ("after", 0, None)]
-        turns = service.flows.children(result.flow_id)
+        turns = service.executions.children(result.execution_id)
         assert [turn.parent_key for turn in turns] == ["rounds#0", "rounds#1", "rounds#2"]
         for number, turn in enumerate(turns):
-            inner = service.flows.outcomes(turn.id)
+            inner = service.executions.outcomes(turn.id)
             assert [one.step for one in inner] == ["add", "check"]
             assert inner[0].outputs["result"] == number + 1
 
@@ -312,14 +312,14 @@ async def test_a_stop_reaches_inside_and_the_turn_goes_on_where_it_was(shop: Any
 - type: shell
 - command: test -e go || sleep 3600
 """
-    async with shop.begun(text) as flow:
-        running = asyncio.ensure_future(flow.run())
+    async with shop.begun(text) as execution:
+        running = asyncio.ensure_future(execution.run())
         await shop.until(lambda: any(one.step == "long" for one in shop.of(StepProgress)))
-        flow.stop()
+        execution.stop()
         stopped = await running
     assert stopped.outcome == "stopped"
     (shop.ws / "go").write_text("")
-    result = await shop.resume(stopped.flow_id)
+    result = await shop.resume(stopped.execution_id)
     assert (result.outcome, result.steps[0].units) == ("succeeded", 2)
     assert (shop.ws / "log").read_text() == "o0 o1 "
 
@@ -329,12 +329,12 @@ async def test_the_end_inside_counts_where_the_process_died_before_it_was_noted_
     async with shop.service() as service:
 
         def forget(db: Any) -> None:
-            db.execute("delete from flow_outcomes where step = 'after' or (step = 'rounds' and iteration in (2, -1))")
-            db.execute("update flows set state = 'interrupted', outcome = null where parent is null")
+            db.execute("delete from unit_outcomes where step = 'after' or (step = 'rounds' and iteration in (2, -1))")
+            db.execute("update executions set state = 'interrupted', outcome = null where parent is null")
 
         await service.store.write(forget)
     shop.happened.clear()
-    again = await shop.resume(result.flow_id)
+    again = await shop.resume(result.execution_id)
     assert (again.outcome, again.last.result) == ("succeeded", "3 after 3: condition")
     assert [one.step for one in shop.of(StepEnded)] == ["rounds", "after"], "the steps inside have ended before"
 
@@ -437,13 +437,13 @@ async def test_a_secret_that_a_step_inside_gave_is_not_handed_on_without_it(shop
 - type: shell
 - command: echo got ${work.make.stdout}
 """
-    async with shop.begun(text, secrets=["correct horse battery"]) as flow:
-        running = asyncio.ensure_future(flow.run())
+    async with shop.begun(text, secrets=["correct horse battery"]) as execution:
+        running = asyncio.ensure_future(execution.run())
         await shop.until(lambda: any(one.step == "hold" for one in shop.of(StepProgress)))
-        flow.stop()
+        execution.stop()
         stopped = await running
     (shop.ws / "go").write_text("")
-    result = await shop.resume(stopped.flow_id)
+    result = await shop.resume(stopped.execution_id)
     assert (result.outcome, result.failures[0].error.kind) == ("failed", "redacted_value")
 
 

@@ -116,7 +116,7 @@ async def test_a_loop_pauses_between_turns_and_not_after_the_last(shop: Any) -> 
 """
     result = await shop.run(text)
     assert result.outcome == "succeeded"
-    units = sorted((one.iteration, one.started, one.ended) for one in await shop.outcomes(result.flow_id))[1:]
+    units = sorted((one.iteration, one.started, one.ended) for one in await shop.outcomes(result.execution_id))[1:]
     pauses = [after[1] - before[2] for before, after in itertools.pairwise(units)]
     assert len(pauses) == 2
     assert all(pause >= 0.149 for pause in pauses), pauses
@@ -132,19 +132,19 @@ async def test_a_pause_that_is_over_is_not_waited_for_again(shop: Any) -> None:
 - text: x
 - loop: {wait: 3600, max_iterations: 2}
 """
-    async with shop.begun(text) as flow:
-        running = asyncio.ensure_future(flow.run())
+    async with shop.begun(text) as execution:
+        running = asyncio.ensure_future(execution.run())
         await shop.until(lambda: shop.of(StepProgress))
-        flow.stop()
+        execution.stop()
         stopped = await running
     assert stopped.outcome == "stopped"
     async with shop.service() as service:
         db = service.store
         await db.write(
-            lambda base: base.execute("update flow_outcomes set ended = ended - 3600, started = started - 3600")
+            lambda base: base.execute("update unit_outcomes set ended = ended - 3600, started = started - 3600")
         )
     began = time.monotonic()
-    result = await shop.resume(stopped.flow_id)
+    result = await shop.resume(stopped.execution_id)
     assert result.outcome == "succeeded"
     assert time.monotonic() - began < 60
 

@@ -10,7 +10,7 @@ from typing import Any
 from http_peer import Seen, answer, serving
 from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows import library
-from leadrope.workflows.report import FlowResult
+from leadrope.workflows.report import ExecutionResult
 
 
 def steps(*entries: str, outputs: dict[str, str] | None = None) -> str:
@@ -25,8 +25,8 @@ def steps(*entries: str, outputs: dict[str, str] | None = None) -> str:
     return "\n".join(lines)
 
 
-async def run(shop: Any, text: str, inputs: dict[str, Any] | None = None, **options: Any) -> FlowResult:
-    result: FlowResult = await shop.run(text, inputs, name="test.pflow.md", **options)
+async def run(shop: Any, text: str, inputs: dict[str, Any] | None = None, **options: Any) -> ExecutionResult:
+    result: ExecutionResult = await shop.run(text, inputs, name="test.pflow.md", **options)
     return result
 
 
@@ -180,7 +180,7 @@ async def test_texts_from_files_have_the_templates_of_the_step(shop: Any) -> Non
     result = await run(shop, text)
     assert (result.outcome, result.outputs) == ("succeeded", {"double": 8})
     async with shop.service() as service:
-        kept = service.flows.texts(result.flow_id).text
+        kept = service.executions.texts(result.execution_id).text
     assert "texts/" not in kept
     assert "wc -w" in kept
 

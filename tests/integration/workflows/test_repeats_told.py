@@ -33,7 +33,7 @@ async def test_items_that_failed_are_named_with_the_first_reason(shop: Any, code
     before, _, why = warning.message.partition(told)
     assert why, warning.message
     assert "ZeroDivisionError" in why
-    numbers = [one.item for one in await shop.outcomes(result.flow_id) if one.status == "failed"]
+    numbers = [one.item for one in await shop.outcomes(result.execution_id) if one.status == "failed"]
     assert f"item {min(numbers)}" in before + told
 
 

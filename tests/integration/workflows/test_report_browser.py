@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from leadrope.runs.executions.values import FlowInfo, Remark, UnitOutcome, UnitProblem
+from leadrope.runs.executions.values import ExecutionInfo, Remark, UnitOutcome, UnitProblem
 from leadrope.workflows import library
 from leadrope.workflows.views import drawing, execution_report, report_page
 from real_browser import Browser, browser, opened
@@ -46,7 +46,9 @@ FAILED = UnitProblem(kind="command_failed", message=HOSTILE, hint=HOSTILE)
 
 
 def told() -> execution_report.Account:
-    info = FlowInfo(n=1, id="f" * 32, digest="", title=HOSTILE, state="ended", outcome="failed", created=0.0, ended=9.0)
+    info = ExecutionInfo(
+        n=1, id="f" * 32, digest="", title=HOSTILE, state="ended", outcome="failed", created=0.0, ended=9.0
+    )
     first = UnitOutcome(
         step="first", status="degraded", outputs={"stdout": HOSTILE, "exit_code": 0, "long": "x" * 9000}, cost_usd=1.25,
         warnings=(Remark(kind="w", message=HOSTILE),), attempts=3, tokens=1234567, ended=2.0,

@@ -67,7 +67,7 @@ async def test_the_first_case_that_holds_is_taken(
     states = {step.id: step.state for step in result.steps}
     assert result.outcome == outcome
     assert {name for name, state in states.items() if state != "left_out"} == {"route", *ran}
-    (route,) = [one for one in await shop.outcomes(result.flow_id) if one.step == "route"]
+    (route,) = [one for one in await shop.outcomes(result.execution_id) if one.step == "route"]
     assert (route.outputs, route.branch) == ({"case": case}, case)
 
 

@@ -11,22 +11,22 @@ import pytest
 
 from leadrope.process.command_pool import code_runner
 from leadrope.workflows.problems import BadWorkflow
-from leadrope.workflows.report import FlowResult
+from leadrope.workflows.report import ExecutionResult
 
 INPUT = "# T\n## Inputs\n### x\n- type: any\n- required: true\n"
 
 
-def flow(code: str, *lines: str) -> str:
+def workflow(code: str, *lines: str) -> str:
     body = "\n".join(["- type: code", "- inputs: {x: '${x}'}", *lines])
     return f"{INPUT}## Steps\n### one\n{body}\n```python code\n{code}\n```\n"
 
 
-async def given(shop: Any, result: FlowResult) -> dict[str, Any]:
-    found: dict[str, Any] = (await shop.outcomes(result.flow_id))[0].outputs
+async def given(shop: Any, result: ExecutionResult) -> dict[str, Any]:
+    found: dict[str, Any] = (await shop.outcomes(result.execution_id))[0].outputs
     return found
 
 
-def problem(result: FlowResult) -> Any:
+def problem(result: ExecutionResult) -> Any:
     assert result.outcome == "failed"
     return result.failures[0].error
 
@@ -56,7 +56,7 @@ def problem(result: FlowResult) -> Any:
     ],
 )
 async def test_a_body_gives_its_result(shop: Any, code: str, value: Any, wanted: Any) -> None:
-    result = await shop.run(flow(code), {"x": value})
+    result = await shop.run(workflow(code), {"x": value})
     assert result.outcome == "succeeded", result.failures
     assert (await given(shop, result))["result"] == wanted
 
@@ -83,13 +83,13 @@ async def test_a_body_gives_its_result(shop: Any, code: str, value: Any, wanted:
     ],
 )
 async def test_each_failure_says_what_happened(shop: Any, code: str, value: Any, kind: str, said: str) -> None:
-    told = problem(await shop.run(flow(code), {"x": value}))
+    told = problem(await shop.run(workflow(code), {"x": value}))
     assert (told.kind, said in told.message) == (kind, True), told.message
 
 
 async def test_an_input_that_is_not_given_is_told_when_the_check_could_not_know(shop: Any) -> None:
     """Code for another interpreter is not read before it runs."""
-    told = problem(await shop.run(flow("y: int\nresult = y", f"- python: {sys.executable}"), {"x": 1}))
+    told = problem(await shop.run(workflow("y: int\nresult = y", f"- python: {sys.executable}"), {"x": 1}))
     assert (told.kind, told.message) == ("bad_input", "input y is declared and not given (given: x)")
 
 
@@ -104,7 +104,7 @@ async def test_a_declared_input_that_only_a_template_could_give(shop: Any) -> No
 
 async def test_a_traceback_shows_the_lines_of_the_code_and_no_others(shop: Any) -> None:
     code = "def inner(n):\n    return 1 / n\n\nresult = inner(0)"
-    told = problem(await shop.run(flow(code), {"x": 1}))
+    told = problem(await shop.run(workflow(code), {"x": 1}))
     assert 'File "<code>", line 4, in <module>\n    result = inner(0)' in told.message
     assert 'File "<code>", line 2, in inner\n    return 1 / n' in told.message
     assert "code_runner" not in told.message
@@ -115,7 +115,7 @@ async def test_a_traceback_shows_the_lines_of_the_code_and_no_others(shop: Any) 
 
 async def test_what_it_prints_is_kept_apart_from_its_result(shop: Any) -> None:
     code = "import sys, subprocess\nprint('hi')\nsubprocess.run(['echo', 'sub'])\nsys.stderr.write('err')\nresult = 1"
-    found = await given(shop, await shop.run(flow(code), {"x": 1}))
+    found = await given(shop, await shop.run(workflow(code), {"x": 1}))
     assert sorted(found["stdout"].split()) == ["hi", "sub"]
     assert (found["stderr"], found["result"]) == ("err", 1)
 
@@ -124,7 +124,7 @@ async def test_it_runs_in_the_workspace_and_sees_its_modules_and_leadropes_packa
     (shop.ws / "own_module.py").write_text("value = 7\n")
     (shop.ws / "json.py").write_text("raise RuntimeError('shadowed')\n")
     code = "import os, json, msgspec, own_module\nresult = [os.getcwd(), own_module.value, msgspec.__name__]"
-    assert (await given(shop, await shop.run(flow(code), {"x": 1})))["result"] == [str(shop.ws), 7, "msgspec"]
+    assert (await given(shop, await shop.run(workflow(code), {"x": 1})))["result"] == [str(shop.ws), 7, "msgspec"]
 
 
 async def test_one_piece_of_code_knows_nothing_of_another(shop: Any) -> None:
@@ -133,34 +133,34 @@ async def test_one_piece_of_code_knows_nothing_of_another(shop: Any) -> None:
         code = "import builtins, os\nresult = [getattr(builtins, 'left', None), os.environ.get('LEFT')]\n"
         text += f"### {name}\n- type: code\n```python code\n{code}builtins.left = os.environ['LEFT'] = 'x'\n```\n"
     result = await shop.run(text, {"x": 1})
-    assert [one.outputs["result"] for one in await shop.outcomes(result.flow_id)] == [[None, None], [None, None]]
+    assert [one.outputs["result"] for one in await shop.outcomes(result.execution_id)] == [[None, None], [None, None]]
 
 
 async def test_another_interpreter_can_be_named(shop: Any) -> None:
     code = "x: int\nimport sys\nprint('hi')\nresult = [sys.executable, x]"
-    found = await given(shop, await shop.run(flow(code, f"- python: {sys.executable}"), {"x": 3}))
+    found = await given(shop, await shop.run(workflow(code, f"- python: {sys.executable}"), {"x": 3}))
     assert (found["result"], found["stdout"]) == ([sys.executable, 3], "hi")
-    told = problem(await shop.run(flow(code, "- python: /no/such/python"), {"x": 3}))
+    told = problem(await shop.run(workflow(code, "- python: /no/such/python"), {"x": 3}))
     assert told.kind == "not_started"
-    told = problem(await shop.run(flow("x: int\nresult = 1", f"- python: {sys.executable}"), {"x": "a"}))
+    told = problem(await shop.run(workflow("x: int\nresult = 1", f"- python: {sys.executable}"), {"x": "a"}))
     assert told.kind == "bad_input"
 
 
 async def test_a_time_out_ends_it_with_what_it_started(shop: Any) -> None:
     code = "import subprocess\nprint('before', flush=True)\nsubprocess.run(['setsid', 'sleep', '1000'])"
-    result = await shop.run(flow(code, "- timeout: 1"), {"x": 1})
+    result = await shop.run(workflow(code, "- timeout: 1"), {"x": 1})
     assert problem(result).kind == "timed_out"
     assert (await given(shop, result))["stdout"] == "before"
 
 
 async def test_a_result_has_a_bound(shop: Any) -> None:
-    told = problem(await shop.run(flow("result = 'x' * 5000", "- max_output_bytes: 4096"), {"x": 1}))
+    told = problem(await shop.run(workflow("result = 'x' * 5000", "- max_output_bytes: 4096"), {"x": 1}))
     assert (told.kind, "more than 4096" in told.message) == ("bad_result", True)
 
 
 async def test_large_values_pass_both_ways(shop: Any) -> None:
     value = ["é" * 1000] * 1000
-    found = await given(shop, await shop.run(flow("x: list\nresult = x"), {"x": value}))
+    found = await given(shop, await shop.run(workflow("x: list\nresult = x"), {"x": value}))
     assert found["result"] == value
 
 
@@ -173,20 +173,20 @@ def work():
 threading.Thread(target=work).start()
 subprocess.Popen(['sleep', '1000'])
 result = 1"""
-    found = await given(shop, await shop.run(flow(code), {"x": 1}))
+    found = await given(shop, await shop.run(workflow(code), {"x": 1}))
     assert (found["stdout"], found["leftovers"]) == ("worked", 1)
 
 
 async def test_rules_that_forbid_what_cannot_be_read_forbid_code(shop: Any) -> None:
     code = "open('ran', 'w').close()\nresult = 1"
-    told = problem(await shop.run(flow(code, "- policy: {opaque: deny}"), {"x": 1}))
+    told = problem(await shop.run(workflow(code, "- policy: {opaque: deny}"), {"x": 1}))
     assert told.kind == "denied"
     assert not (shop.ws / "ran").exists()
 
 
 async def test_a_blocked_program_cannot_be_started_from_code(shop: Any) -> None:
     code = "import subprocess\nresult = subprocess.run('touch ran', shell=True).returncode"
-    result = await shop.run(flow(code, "- policy: {blocked_commands: [touch]}"), {"x": 1}, on_ask="deny")
+    result = await shop.run(workflow(code, "- policy: {blocked_commands: [touch]}"), {"x": 1}, on_ask="deny")
     if result.outcome == "succeeded":  # in a sandbox it is masked; without one the code is not let run
         assert (await given(shop, result))["result"] in (126, 127)
     assert not (shop.ws / "ran").exists()
@@ -194,9 +194,9 @@ async def test_a_blocked_program_cannot_be_started_from_code(shop: Any) -> None:
 
 async def test_what_is_no_python_is_told_before_anything_runs(shop: Any) -> None:
     with pytest.raises(BadWorkflow, match="code: it is not Python: line 1: '\\(' was never closed"):
-        await shop.run(flow("result = ("), {"x": 1})
+        await shop.run(workflow("result = ("), {"x": 1})
     # Another interpreter may be a newer one: it is asked when its turn comes.
-    told = problem(await shop.run(flow("result = (", f"- python: {sys.executable}"), {"x": 1}))
+    told = problem(await shop.run(workflow("result = (", f"- python: {sys.executable}"), {"x": 1}))
     assert (told.kind, "line 1" in told.message) == ("code_failed", True)
 
 

@@ -21,7 +21,7 @@ BYTES = bytes(range(256))
 PNG = answer(BYTES, content_type="image/png")
 
 
-def flow(port: int, *lines: str, use: str) -> str:
+def workflow(port: int, *lines: str, use: str) -> str:
     said = "\n".join(lines)
     return (
         f"# T\n## Steps\n### get\n- type: http\n- url: http://127.0.0.1:{port}/x.png\n"
@@ -45,8 +45,8 @@ async def test_bytes_come_as_base64_with_their_type_and_size(tmp_path: Path) -> 
 
 async def test_a_step_that_wants_text_where_there_is_none_fails_and_is_told_the_ways(shop: Any) -> None:
     async with serving(always(PNG)) as server:
-        result = await shop.run(flow(server.port, use="got ${get.body}"))
-        other = await shop.run(flow(server.port, use="${get.body ?? get.body_base64}"))
+        result = await shop.run(workflow(server.port, use="got ${get.body}"))
+        other = await shop.run(workflow(server.port, use="${get.body ?? get.body_base64}"))
     assert result.outcome == "failed"
     message = result.failures[0].error.message
     assert "256 bytes of image/png and not text" in message
@@ -118,8 +118,8 @@ async def test_a_key_that_a_server_sends_back_among_bytes_is_masked_and_told(tmp
 
 async def test_an_answer_is_saved_as_it_came(shop: Any) -> None:
     async with serving(always(PNG)) as server:
-        result = await shop.run(flow(server.port, "- save_to: pictures/x.png", use="${get.path} ${get.size}"))
-        wrong = await shop.run(flow(server.port, "- save_to: pictures/x.png", use="${get.body}"))
+        result = await shop.run(workflow(server.port, "- save_to: pictures/x.png", use="${get.path} ${get.size}"))
+        wrong = await shop.run(workflow(server.port, "- save_to: pictures/x.png", use="${get.body}"))
     assert (result.outcome, result.last.result) == ("succeeded", "pictures/x.png 256")
     assert (shop.ws / "pictures/x.png").read_bytes() == BYTES
     assert "saved to pictures/x.png; read it with a `read-file` step" in wrong.failures[0].error.message

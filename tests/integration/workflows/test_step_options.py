@@ -11,15 +11,15 @@ from leadrope.core import execution_events
 from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows.engine.step_attempt import pause_before
 from leadrope.workflows.model import Retry
-from leadrope.workflows.report import FlowResult
+from leadrope.workflows.report import ExecutionResult
 from leadrope.workflows.steps.base import StepQuestion
 
 
-def states(result: FlowResult) -> dict[str, str]:
+def states(result: ExecutionResult) -> dict[str, str]:
     return {step.id: step.state for step in result.steps}
 
 
-def flow(*lines: str, after: str = "") -> str:
+def workflow(*lines: str, after: str = "") -> str:
     return "## Steps\n\n### one\n\n" + "\n".join(lines) + "\n" + after
 
 
@@ -37,21 +37,21 @@ def test_pauses_are_the_same_or_grow_to_a_minute(retry: Retry, pauses: list[floa
 
 async def test_so_many_attempts_and_no_more(shop: Any) -> None:
     retry = "- retry: {max: 3, wait: 0, retry_on: [exit_code]}"
-    result = await shop.run(flow("- type: shell", "- command: echo x >> log; exit 1", retry))
+    result = await shop.run(workflow("- type: shell", "- command: echo x >> log; exit 1", retry))
     assert (result.outcome, result.steps[0].attempts) == ("failed", 3)
     assert (shop.ws / "log").read_text() == "x\n" * 3
     assert [(one.attempt, one.wait_s) for one in shop.of(execution_events.StepRetried)] == [(2, 0), (3, 0)]
 
 
 async def test_what_cannot_heal_is_not_tried_again(shop: Any) -> None:
-    result = await shop.run(flow("- type: read-file", "- file_path: missing", "- retry: {max: 5, wait: 0}"))
+    result = await shop.run(workflow("- type: read-file", "- file_path: missing", "- retry: {max: 5, wait: 0}"))
     assert (result.outcome, result.steps[0].attempts) == ("failed", 1)
     assert shop.of(execution_events.StepRetried) == []
 
 
 async def test_each_attempt_has_the_whole_time(shop: Any) -> None:
     command = "- command: test -e tried || { touch tried; sleep 3600; }"
-    result = await shop.run(flow("- type: shell", command, "- timeout: 1", "- retry: {max: 2, wait: 0}"))
+    result = await shop.run(workflow("- type: shell", command, "- timeout: 1", "- retry: {max: 2, wait: 0}"))
     assert (result.outcome, result.steps[0].attempts) == ("succeeded", 2)
 
 
@@ -77,7 +77,7 @@ TIME_S = 1.5
 
 async def test_a_persons_time_is_not_the_steps(shop: Any) -> None:
     (shop.ws / ".git").mkdir()
-    asked = flow("- type: write-file", "- file_path: .git/description", "- content: x", f"- timeout: {TIME_S}")
+    asked = workflow("- type: write-file", "- file_path: .git/description", "- content: x", f"- timeout: {TIME_S}")
     assert (await shop.run(asked, people=Slow())).outcome == "succeeded"
 
 
@@ -88,7 +88,7 @@ async def test_a_persons_time_is_not_that_of_a_step_around_either(shop: Any) -> 
     steps = (step.format(name, after) for name, after in (("a", "[]"), ("b", "[]"), ("c", "[a, b]")))
     (shop.ws / "inner.flow.md").write_text("## Steps\n\n" + "\n".join(steps))
     people = Slow()
-    outer = flow("- type: workflow", "- workflow: inner.flow.md", f"- timeout: {TIME_S}")
+    outer = workflow("- type: workflow", "- workflow: inner.flow.md", f"- timeout: {TIME_S}")
     assert (await shop.run(outer, people=people)).outcome == "succeeded"
     assert people.asked == 3
 
@@ -113,7 +113,7 @@ async def test_the_clock_stands_still_until_all_have_answered(shop: Any) -> None
     (shop.ws / ".git").mkdir()
     step = "### {0}\n\n- type: write-file\n- file_path: .git/{0}\n- content: x\n- after: []\n"
     (shop.ws / "inner.flow.md").write_text("## Steps\n\n" + "\n".join(map(step.format, "ab")))
-    outer = flow("- type: workflow", "- workflow: inner.flow.md", f"- timeout: {TIME_S}")
+    outer = workflow("- type: workflow", "- workflow: inner.flow.md", f"- timeout: {TIME_S}")
     people = OneAfterTheOther()
     assert (await shop.run(outer, people=people)).outcome == "succeeded"
     assert people.asked == 2
@@ -126,13 +126,13 @@ async def test_a_step_around_has_its_own_time_when_nobody_is_asked(shop: Any) ->
         "## Steps\n\n### a\n\n- type: write-file\n- file_path: .git/a\n- content: x\n\n"
         "### b\n\n- type: shell\n- command: sleep 1000\n"
     )
-    outer = flow("- type: workflow", "- workflow: inner.flow.md", f"- timeout: {TIME_S}")
+    outer = workflow("- type: workflow", "- workflow: inner.flow.md", f"- timeout: {TIME_S}")
     result = await shop.run(outer, people=Slow())
     assert (result.outcome, result.steps[0].error.kind) == ("failed", "timed_out")
 
 
 async def test_items_have_a_name_and_a_number_and_keep_to_their_width(shop: Any) -> None:
-    text = flow(
+    text = workflow(
         "- type: shell",
         "- command: touch run-${file}; ls run-*|wc -l; echo ${file} ${__index__}; sleep .1; mv run-${file} was-${file}",
         "- batch: {items: [a, b, c, d, e], as: file, max_concurrent: 2}",
@@ -173,20 +173,20 @@ async def test_what_was_chosen_comes_back_from_the_cache_too(shop: Any) -> None:
 
 
 async def test_a_failure_is_not_kept_in_the_cache(shop: Any) -> None:
-    text = flow("- type: read-file", "- file_path: later", "- cache: true")
+    text = workflow("- type: read-file", "- file_path: later", "- cache: true")
     assert (await shop.run(text)).outcome == "failed"
     (shop.ws / "later").write_text("x")
     assert (await shop.run(text)).outcome == "succeeded"
 
 
 async def test_a_persons_yes_is_not_kept_in_the_cache(shop: Any) -> None:
-    text = flow("- type: approval", "- message: Go on?", "- cache: true")
+    text = workflow("- type: approval", "- message: Go on?", "- cache: true")
     assert (await shop.run(text, people=shop.somebody(Answer(approved=True)))).outcome == "succeeded"
     assert (await shop.run(text)).outcome == "waiting"
 
 
 async def test_approval_required_in_a_batch_is_asked_for_each_item_and_holds_for_days(shop: Any) -> None:
-    text = flow(
+    text = workflow(
         *("- type: write-file", "- file_path: log", "- content: ${item}", "- mode: append", "- approval: required"),
         "- batch: {items: [a, b], max_concurrent: 2}",
     )
@@ -199,7 +199,7 @@ async def test_approval_required_in_a_batch_is_asked_for_each_item_and_holds_for
 
 
 async def test_a_steps_policy_holds_for_it_alone(shop: Any) -> None:
-    text = flow(
+    text = workflow(
         "- type: shell",
         "- command: touch one",
         "- policy: {blocked_commands: [touch]}",
@@ -213,7 +213,7 @@ async def test_a_steps_policy_holds_for_it_alone(shop: Any) -> None:
 
 async def test_rules_of_a_step_hold_inside_the_workflow_that_it_calls(shop: Any) -> None:
     shop.write("### mark\n\n- type: shell\n- command: touch marker\n", "in.flow.md")
-    text = flow("- type: workflow", "- workflow: in.flow.md", "- policy: {blocked_commands: [touch]}")
+    text = workflow("- type: workflow", "- workflow: in.flow.md", "- policy: {blocked_commands: [touch]}")
     assert (await shop.run(text)).outcome == "failed"
     assert not (shop.ws / "marker").exists()
 
@@ -271,14 +271,14 @@ async def test_a_stop_ends_also_what_does_not_listen(shop: Any) -> None:
 
 
 async def test_the_first_item_that_fails_ends_the_others(shop: Any) -> None:
-    text = flow(
+    text = workflow(
         "- type: shell",
         "- command: test ${item} = 0 || { touch run; sleep 3600; }; until test -e run; do sleep 0.01; done; exit 1",
         "- batch: {items: [0, 1, 2], max_concurrent: 3}",
     )
     result = await shop.run(text)
     assert result.outcome == "failed"
-    assert [one.key for one in await shop.outcomes(result.flow_id)] == [("one", 0, 0), ("one", -1, None)]
+    assert [one.key for one in await shop.outcomes(result.execution_id)] == [("one", 0, 0), ("one", -1, None)]
 
 
 async def test_at_most_so_many_steps_at_once(shop: Any) -> None:
@@ -293,7 +293,7 @@ async def test_at_most_so_many_steps_at_once(shop: Any) -> None:
 async def test_a_yes_counts_for_one_attempt(shop: Any) -> None:
     rule = "\n## Settings\n\n- policy: {require_approval: ['Bash(touch *)']}\n"
     command = "- command: touch marker; echo x >> log; exit 1"
-    text = flow("- type: shell", command, "- retry: {max: 3, wait: 0, retry_on: [1]}", after=rule)
+    text = workflow("- type: shell", command, "- retry: {max: 3, wait: 0, retry_on: [1]}", after=rule)
     somebody = shop.somebody(Answer(approved=True), Answer(approved=True), Answer(approved=False))
     result = await shop.run(text, people=somebody)
     assert (result.outcome, len(somebody.asked)) == ("failed", 3)

@@ -41,10 +41,10 @@ TEXT = """## Steps
 async def test_an_execution_waits_for_a_store_that_another_process_holds(
     shop: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with shop.begun(TEXT) as flow:
-        service = flow.host.service
+    async with shop.begun(TEXT) as execution:
+        service = execution.host.service
         service.store.hurry()  # a second in place of a minute for each try
-        running = asyncio.ensure_future(flow.run())
+        running = asyncio.ensure_future(execution.run())
         await shop.until(lambda: shop.of(execution_events.StepStarted))
         with held(shop):
             while not any("waits up to 60 s" in record.getMessage() for record in caplog.records):  # noqa: ASYNC110
@@ -52,24 +52,24 @@ async def test_an_execution_waits_for_a_store_that_another_process_holds(
             assert not running.done()
         result = await running
         assert result.outcome == "succeeded", result
-        assert [one.step for one in service.flows.outcomes(flow.id)] == ["first", "keep", "last"]
-        seqs = [record.seq for record in service.flows.all_events(service.flows.get(flow.id))]
+        assert [one.step for one in service.executions.outcomes(execution.id)] == ["first", "keep", "last"]
+        seqs = [record.seq for record in service.executions.all_events(service.executions.get(execution.id))]
         assert seqs == list(range(1, len(seqs) + 1))
 
 
 async def test_a_stop_does_not_wait_and_no_step_has_an_outcome_for_it(shop: Any) -> None:
-    async with shop.begun(TEXT) as flow:
-        service = flow.host.service
+    async with shop.begun(TEXT) as execution:
+        service = execution.host.service
         service.store.hurry()
-        running = asyncio.ensure_future(flow.run())
+        running = asyncio.ensure_future(execution.run())
         await shop.until(lambda: shop.of(execution_events.StepStarted))
         with held(shop):
             service.stop_waiting()
             with pytest.raises(errors.StoreBusy):
                 await running
-    result = await shop.resume(flow.id)
+    result = await shop.resume(execution.id)
     assert result.outcome == "succeeded"
-    assert {one.status for one in await shop.outcomes(flow.id)} == {"succeeded"}
+    assert {one.status for one in await shop.outcomes(execution.id)} == {"succeeded"}
 
 
 async def test_the_service_goes_on_after_any_trouble_of_the_store(shop: Any) -> None:

@@ -66,8 +66,8 @@ def list_(is_all: bool, run: str | None, execution: str | None, output: str) -> 
         if run:
             wanted["run_id"] = service.get(run).id
         if execution:
-            flow = service.flows.find(execution)
-            wanted["execution_id" if flow.parent is None else "flow_id"] = flow.id
+            info = service.executions.find(execution)
+            wanted["outermost_id" if info.parent is None else "execution_id"] = info.id
         return service.approvals(**wanted)
 
     found = with_service(look, reads=True) if has_store() else []
@@ -236,8 +236,8 @@ async def _answer(service: Service, found: Approval, answer: Answer, fingerprint
     elif answer.pattern:
         told += f"; {exact(answer.pattern)} is allowed until run {done.run_id[:8]} ends"
     click.echo(told)
-    if done.execution_id and service.flows.get(done.execution_id).state == "queued":
-        click.echo(f"  execution {done.execution_id[:8]} continues in the background", err=True)
+    if done.outermost_id and service.executions.get(done.outermost_id).state == "queued":
+        click.echo(f"  execution {done.outermost_id[:8]} continues in the background", err=True)
     return 0
 
 

@@ -48,7 +48,7 @@ def what(approval: Approval, asked: Request) -> str:
             text = exact("; ".join(question.question for question in asked.questions))
         case StepRequest():
             text = exact(asked.detail or asked.title)
-    place = f"{clean(approval.title)}, {_unit(approval)}: " if approval.execution_id else ""
+    place = f"{clean(approval.title)}, {_unit(approval)}: " if approval.outermost_id else ""
     return one_line(place + text, 200)
 
 
@@ -58,7 +58,7 @@ def as_object(approval: Approval) -> dict[str, Any]:
         "kind": approval.kind,
         "state": approval.state,
         "run": approval.run_id or None,
-        "execution": approval.execution_id or None,
+        "execution": approval.outermost_id or None,
         "step": approval.step or None,
         "iteration": approval.iteration if approval.step else None,
         "item": approval.item,
@@ -79,8 +79,8 @@ def lines(approval: Approval) -> Iterator[str]:
     """All of it. A person says yes to exactly this, so what hides in it is written out."""
     asked = request_of(approval)
     yield f"{approval.id}  {approval.kind}  {approval.state}" + _by_or_time(approval)
-    if approval.execution_id:
-        yield f"execution {approval.execution_id[:8]}: {clean(approval.title)}, step {_unit(approval)}"
+    if approval.outermost_id:
+        yield f"execution {approval.outermost_id[:8]}: {clean(approval.title)}, step {_unit(approval)}"
     else:
         yield f"run {approval.run_id[:8]}: {clean(approval.title)}"
     yield f"folder {exact(approval.cwd)}"

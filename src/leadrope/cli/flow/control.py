@@ -11,7 +11,7 @@ import click
 from leadrope.core import actors
 
 if TYPE_CHECKING:
-    from leadrope.runs.executions.values import FlowInfo
+    from leadrope.runs.executions.values import ExecutionInfo
     from leadrope.runs.service import Service
 
 LOOK_S = 2.0
@@ -34,14 +34,14 @@ def stop(executions: tuple[str, ...], reason: str) -> int:
 
     async def act(service: Service) -> int:
         for name in executions:
-            row = service.flows.outermost(named(service, name))
+            row = service.executions.outermost(named(service, name))
             if row.state == "ended":
                 click.echo(f"{row.id[:8]} has ended already ({row.outcome})", err=True)
                 continue
             why = f"{BY_A_PERSON}: {reason}" if reason else BY_A_PERSON
             await service.controls.stop(row.id, why, by=actors.system_user())
-            with service.store.bell.listen() as heard:
-                while (now := service.flows.get(row.id)).state != "ended":
+            with service.store.notifier.listen() as heard:
+                while (now := service.executions.get(row.id)).state != "ended":
                     if now.owner is None:
                         await service.controls.stop(
                             row.id, why, by=actors.system_user()
@@ -64,7 +64,7 @@ def pause(execution: str) -> int:
     from leadrope.cli.runs.runs import with_service  # noqa: PLC0415  # the same
 
     async def act(service: Service) -> int:
-        row = service.flows.outermost(named(service, execution))
+        row = service.executions.outermost(named(service, execution))
         await service.controls.pause(row.id, by=actors.system_user())
         now = await _until(service, row.id, "paused")
         click.echo(f"{row.id[:8]} {now.outcome or now.state}")
@@ -73,7 +73,7 @@ def pause(execution: str) -> int:
     return with_service(act)
 
 
-async def unpaused(service: Service, row: FlowInfo) -> str:
+async def unpaused(service: Service, row: ExecutionInfo) -> str:
     """Lets a paused execution continue where it is, or in the background; what a person is told."""
     await service.controls.unpause(row.id, by=actors.system_user())
     if row.owner is None:
@@ -82,10 +82,10 @@ async def unpaused(service: Service, row: FlowInfo) -> str:
     return f"{row.id[:8]} {now.outcome or now.state} (owner {now.owner})" if now.owner else f"{row.id[:8]} {now.state}"
 
 
-async def _until(service: Service, execution_id: str, state: str) -> FlowInfo:
+async def _until(service: Service, execution_id: str, state: str) -> ExecutionInfo:
     """Until its owner has done it; or has ended meanwhile."""
-    with service.store.bell.listen() as heard:
-        while (now := service.flows.get(execution_id)).state != state and now.owner is not None:
+    with service.store.notifier.listen() as heard:
+        while (now := service.executions.get(execution_id)).state != state and now.owner is not None:
             await heard.wait(LOOK_S)
     return now
 
@@ -97,7 +97,7 @@ async def continued_elsewhere(service: Service, name: str) -> str | None:
     from leadrope.runs import detached  # noqa: PLC0415  # the same
 
     try:
-        row = service.flows.outermost(named(service, name))
+        row = service.executions.outermost(named(service, name))
     except errors.UnknownRun:
         return None  # told where it is to be continued
     if row.state == "paused" and (row.owner is not None or row.recover == "resume"):

@@ -55,7 +55,7 @@ class ListedDataset(msgspec.Struct, frozen=True, kw_only=True):
     columns: tuple[str, ...]
     bytes: int
     updated: float
-    flow: str | None
+    execution: str | None
     """The execution that wrote it last; it may be gone."""
     workflow: str | None
     is_redacted: bool
@@ -84,9 +84,9 @@ def data(dataset: str | None, limit: int | None, output: str) -> int:
         raise errors.RequestError(f"{given} is for the rows of one dataset", hint="Give its NAME as well.")
 
     async def look(service: Service) -> tuple[list[ListedDataset], Dataset | None]:
-        listed = [_listed(service, one) for one in service.flows.datasets()]
+        listed = [_listed(service, one) for one in service.executions.datasets()]
         is_there = name is not None and any(one.name == name for one in listed)
-        return listed, service.flows.dataset(name) if name is not None and is_there else None
+        return listed, service.executions.dataset(name) if name is not None and is_there else None
 
     listed, found = with_service(look, reads=True) if has_store() else ([], None)
     if name is None:
@@ -107,16 +107,16 @@ def _unknown(name: str, names: Sequence[str]) -> errors.UnknownRun:
 
 def _listed(service: Service, one: DatasetInfo) -> ListedDataset:
     workflow = None
-    if one.flow_id is not None:
+    if one.execution_id is not None:
         with contextlib.suppress(errors.UnknownRun):  # rows are kept longer than executions
-            workflow = service.flows.get(one.flow_id).name or None
+            workflow = service.executions.get(one.execution_id).name or None
     return ListedDataset(
         name=one.name,
         rows=one.count,
         columns=one.columns,
         bytes=one.bytes,
         updated=one.updated,
-        flow=one.flow_id,
+        execution=one.execution_id,
         workflow=workflow,
         is_redacted=one.is_redacted,
     )

@@ -42,7 +42,7 @@ def delete_data(dataset: str, yes: bool) -> int:
     from leadrope.cli.runs.runs import has_store, with_service  # noqa: PLC0415  # not needed for --help
 
     async def look(service: Service) -> dict[str, int]:
-        return {one.name: one.count for one in service.flows.datasets()}
+        return {one.name: one.count for one in service.executions.datasets()}
 
     known = with_service(look) if has_store() else {}
     if dataset not in known:
@@ -54,7 +54,7 @@ def delete_data(dataset: str, yes: bool) -> int:
     confirm.ask(f"Delete the dataset {clean(dataset)} with {rows}?", yes=yes)
 
     async def do(service: Service) -> None:
-        await service.flows.delete_dataset(dataset)
+        await service.executions.delete_dataset(dataset)
 
     with_service(do)
     click.echo(f"deleted the dataset {clean(dataset)} ({rows})")
@@ -74,7 +74,7 @@ def clear_cache(type_: str | None, yes: bool) -> int:
         raise errors.BadValue("--type", f"there is no step type {type_!r}", hint=hint)
 
     async def look(service: Service) -> int:
-        return service.flows.cached(type_ or "")
+        return service.executions.cached(type_ or "")
 
     count = with_service(look) if has_store() else 0
     entries = "1 entry" if count == 1 else f"{count:,} entries"
@@ -84,7 +84,7 @@ def clear_cache(type_: str | None, yes: bool) -> int:
     confirm.ask(f"Delete {entries} of the cache?", yes=yes)
 
     async def do(service: Service) -> int:
-        return await service.flows.cache_clear(type_ or "")
+        return await service.executions.cache_clear(type_ or "")
 
     with_service(do)
     click.echo(f"deleted {entries} of the cache")

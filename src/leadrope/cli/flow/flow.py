@@ -20,7 +20,7 @@ from leadrope import errors, spelling
 from leadrope.cli import hangup, json_output, values
 from leadrope.cli.flow import access as flow_access
 from leadrope.cli.flow import result as flow_result
-from leadrope.cli.flow.view import FlowView
+from leadrope.cli.flow.view import ExecutionView
 from leadrope.cli.lazy import LazyGroup
 from leadrope.cli.run import rehearse
 from leadrope.cli.screen.screen import Screen
@@ -31,7 +31,7 @@ from leadrope.core.request import Billing
 from leadrope.runtime.terminal_text import clean
 from leadrope.workflows import inputs as given_inputs
 from leadrope.workflows import library
-from leadrope.workflows.report import FlowResult
+from leadrope.workflows.report import ExecutionResult
 
 if TYPE_CHECKING:
     from leadrope.rehearsal.model import ModelServer
@@ -241,9 +241,9 @@ def run(workflow: str, inputs: tuple[str, ...], **given: Any) -> int:
                 access=access,
                 **again,
                 **more,
-            ) as flow,
+            ) as execution,
         ):
-            yield flow
+            yield execution
 
     is_whole = not (given["only"] or given["begin_at"])
     ahead = _ahead_of(loaded, folder, environ, config, access) if is_whole else None
@@ -330,8 +330,8 @@ def resume(
                 "access": access,
                 "overrides": overrides,
             }
-            async with continuing.continued(service, failed, texts, **taken, **more) as flow:
-                yield flow
+            async with continuing.continued(service, failed, texts, **taken, **more) as execution:
+                yield execution
             return
         if texts:
             raise errors.RequestError(
@@ -348,8 +348,8 @@ def resume(
             access=access,
             overrides=overrides,
             **more,
-        ) as flow:
-            yield flow
+        ) as execution:
+            yield execution
 
     return _carried_out(begin, given, environ, config)
 
@@ -403,7 +403,7 @@ def _carried_out(
     server: ModelServer | None = None,
 ) -> int:
     screen = Screen.of_process(environ)
-    view = FlowView(screen, quiet=bool(given["quiet"]), is_streamed=given["output"] == "stream-json")
+    view = ExecutionView(screen, quiet=bool(given["quiet"]), is_streamed=given["output"] == "stream-json")
     view.is_rehearsed = server is not None
     on_ask = "deny" if given["no_wait"] else "wait"
     try:
@@ -411,7 +411,7 @@ def _carried_out(
     except asyncio.CancelledError:
         view.tell_interrupted()
         if given["output"] == "json":
-            stopped = FlowResult(flow_id=view.flow_id, name="", outcome="stopped", reason="interrupted")
+            stopped = ExecutionResult(execution_id=view.execution_id, name="", outcome="stopped", reason="interrupted")
             json_output.write(json_output.whole(stopped))
         return 130
     if given["output"] == "text":
@@ -428,14 +428,14 @@ def _carried_out(
 
 async def _drive(
     begin: Begin,
-    view: FlowView,
+    view: ExecutionView,
     screen: Screen,
     environ: Mapping[str, str],
     config: configs.Config,
     *,
     on_ask: str,
     ahead: Opening | None,
-) -> FlowResult:
+) -> ExecutionResult:
     async with contextlib.AsyncExitStack() as stack:
         warm = await stack.enter_async_context(ahead()) if ahead is not None else None
         from leadrope.cli.flow.people import people_at  # noqa: PLC0415  # the same
@@ -457,15 +457,15 @@ async def _drive(
         }
         if ahead is not None:
             told["ahead"] = warm
-        flow = await stack.enter_async_context(begin(service, **told))
-        view.replay(service.flows.all_events(flow.info) if flow.info.last_seq else ())
+        execution = await stack.enter_async_context(begin(service, **told))
+        view.replay(service.executions.all_events(execution.info) if execution.info.last_seq else ())
 
         def stop(reason: str) -> None:
             service.stop_waiting()
-            flow.stop(reason)
+            execution.stop(reason)
 
         with _stoppable(stop, screen):
-            result: FlowResult = await flow.run()
+            result: ExecutionResult = await execution.run()
             if warm is not None:  # they end while the store is closed
                 warm.commands.begin_closing()
             return result
@@ -499,7 +499,7 @@ def _stoppable(stop: Callable[[str], None], screen: Screen) -> Iterator[None]:
             loop.remove_signal_handler(number)
 
 
-def exit_code(result: FlowResult, *, strict: bool = False) -> int:
+def exit_code(result: ExecutionResult, *, strict: bool = False) -> int:
     match result.outcome:
         case "succeeded":
             return 0

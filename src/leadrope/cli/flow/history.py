@@ -19,7 +19,7 @@ from leadrope.cli.screen.screen import Screen
 from leadrope.confined import real_path
 from leadrope.core import home
 from leadrope.core.text import rehearsal_label
-from leadrope.runs.executions.values import FlowFilter, FlowInfo
+from leadrope.runs.executions.values import ExecutionFilter, ExecutionInfo
 from leadrope.runtime.terminal_text import clean, one_line
 from leadrope.workflows import library
 from leadrope.workflows.language import markdown
@@ -32,7 +32,7 @@ _NONE_YET = "Nothing was run yet. `leadrope flow run FILE` runs a workflow, `lea
 _AS_JSON = flags.output("text", "json", help="json: one object per line.")
 
 
-def state_of(row: FlowInfo) -> str:
+def state_of(row: ExecutionInfo) -> str:
     return row.outcome or row.state
 
 
@@ -47,7 +47,7 @@ class ListedWorkflow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     title: str
     steps: int
     errors: int
-    last: FlowInfo | None = None
+    last: ExecutionInfo | None = None
 
 
 _LIST_EPILOG = """\b
@@ -103,8 +103,8 @@ def _listed() -> list[ListedWorkflow]:
     if not files:
         return []
 
-    async def look(service: Service) -> dict[Path, FlowInfo | None]:
-        return {path: service.flows.last_of(file=real_path(path)) for _, path, _ in files}
+    async def look(service: Service) -> dict[Path, ExecutionInfo | None]:
+        return {path: service.executions.last_of(file=real_path(path)) for _, path, _ in files}
 
     last = with_service(look, reads=True) if has_store() else {}
     rows = []
@@ -146,7 +146,7 @@ Examples:
 
 
 class ExecutionRow(msgspec.Struct, frozen=True, kw_only=True):
-    execution: FlowInfo
+    execution: ExecutionInfo
     took_s: float | None
     note: str
     approvals: tuple[str, ...]
@@ -171,11 +171,11 @@ def history(workflow: str | None, limit: int, is_open: bool, here: bool, output:
     from leadrope.cli.runs.runs import has_store, with_service  # noqa: PLC0415  # not needed for --help
 
     folder = real_path(Path.cwd())
-    wanted = FlowFilter(is_open=is_open, is_top=True, limit=limit, cwd=folder if here else None)
+    wanted = ExecutionFilter(is_open=is_open, is_top=True, limit=limit, cwd=folder if here else None)
 
     async def look(service: Service) -> list[ExecutionRow]:
         only = wanted if workflow is None else _only(service, wanted, workflow)
-        return [_told(service, row) for row in service.flows.listing(only)]
+        return [_told(service, row) for row in service.executions.listing(only)]
 
     if workflow is not None and not has_store():
         found(workflow)  # a wrong name is told also where nothing was run yet
@@ -214,42 +214,44 @@ def history(workflow: str | None, limit: int, is_open: bool, here: bool, output:
     return 0
 
 
-def _cost(flow: FlowInfo) -> str:
+def _cost(execution: ExecutionInfo) -> str:
     from leadrope.cli.flow.view import money  # noqa: PLC0415  # only here
 
-    return money(flow.cost_usd) if flow.cost_usd and not rehearsal_label.is_rehearsed(flow.labels) else "-"
+    return (
+        money(execution.cost_usd) if execution.cost_usd and not rehearsal_label.is_rehearsed(execution.labels) else "-"
+    )
 
 
-def _named(flow: FlowInfo, folder: str) -> str:
+def _named(execution: ExecutionInfo, folder: str) -> str:
     """With its folder, where that is another one."""
-    if rehearsal_label.is_rehearsed(flow.labels):
-        return f"{clean(flow.name)} (rehearsal)"
-    if flow.cwd == folder:
-        return clean(flow.name)
+    if rehearsal_label.is_rehearsed(execution.labels):
+        return f"{clean(execution.name)} (rehearsal)"
+    if execution.cwd == folder:
+        return clean(execution.name)
     home_folder = str(Path.home())
-    shown = f"~{flow.cwd[len(home_folder) :]}" if flow.cwd.startswith(f"{home_folder}/") else flow.cwd
-    return clean(f"{flow.name} ({shown})")
+    shown = f"~{execution.cwd[len(home_folder) :]}" if execution.cwd.startswith(f"{home_folder}/") else execution.cwd
+    return clean(f"{execution.name} ({shown})")
 
 
-def _only(service: Service, wanted: FlowFilter, workflow: str) -> FlowFilter:
+def _only(service: Service, wanted: ExecutionFilter, workflow: str) -> ExecutionFilter:
     """Of a file where there is one; else of the name, for a file that is gone."""
     try:
         return msgspec.structs.replace(wanted, file=str(found(workflow)))
     except errors.BadValue:
         name = library.name_of(Path(workflow))
-        if not name or service.flows.last_of(name=name) is None:
+        if not name or service.executions.last_of(name=name) is None:
             raise  # there is no such file, and never was one that ran
         return msgspec.structs.replace(wanted, name=name)
 
 
-def _told(service: Service, row: FlowInfo) -> ExecutionRow:
+def _told(service: Service, row: ExecutionInfo) -> ExecutionRow:
     approvals = approvals_of(service, row)
     why = row.note or ("waiting for a free slot" if row.state == "queued" else "")
     note = "; ".join(filter(None, (why, f"owner {row.owner}" if row.owner is not None else "")))
     if approvals and row.state == "waiting":
         note = f"{approvals[0].step} waits: {approvals[0].detail or approvals[0].title}"
     elif row.outcome == "failed":
-        note = _why(service.flows.result(row.id))
+        note = _why(service.executions.result(row.id))
     elif row.state in ("interrupted", "paused") or row.outcome == "stopped":
         how = {"interrupted": row.note or "cut off"}.get(row.state, "")
         go_on = f"continue with: leadrope flow resume {row.id[:8]}"
@@ -274,13 +276,13 @@ def _why(result: object) -> str:
     return ""
 
 
-def approvals_of(service: Service, flow: FlowInfo) -> list[PendingApproval]:
+def approvals_of(service: Service, execution: ExecutionInfo) -> list[PendingApproval]:
     """What a person is asked now, also by the workflows that it has called."""
     from leadrope.workflows.report import pending_of  # noqa: PLC0415  # only where something waits
 
-    if flow.state == "ended":
+    if execution.state == "ended":
         return []
-    whose = {"execution_id": flow.id} if flow.parent is None else {"flow_id": flow.id}
+    whose = {"outermost_id": execution.id} if execution.parent is None else {"execution_id": execution.id}
     return [pending_of(one) for one in service.approvals(**whose)]
 
 
@@ -314,15 +316,15 @@ def report(execution: str, html: bool, out: str | None, output: str) -> int:
 
     async def look(service: Service) -> Account:
         row = _execution(service, execution)
-        texts = service.flows.texts(row.id)
+        texts = service.executions.texts(row.id)
         return account(
             row,
             library.parsed(texts.text, file=row.file),
-            service.flows.outcomes(row.id),
+            service.executions.outcomes(row.id),
             inputs=texts.inputs,
             approvals=approvals_of(service, row),
-            begun={one.step for one in service.flows.begun(row.id)},
-            children=[child_of(child, state_of(child)) for child in service.flows.children(row.id)],
+            begun={one.step for one in service.executions.begun(row.id)},
+            children=[child_of(child, state_of(child)) for child in service.executions.children(row.id)],
             result=texts.result,
         )
 
@@ -335,18 +337,18 @@ def report(execution: str, html: bool, out: str | None, output: str) -> int:
     return 0
 
 
-def _execution(service: Service, name: str) -> FlowInfo:
+def _execution(service: Service, name: str) -> ExecutionInfo:
     try:
-        return service.flows.find(name)
+        return service.executions.find(name)
     except errors.UnknownRun as unknown:
         try:
-            return service.flows.get(service.store.approval(name).flow_id)
+            return service.executions.get(service.store.approval(name).execution_id)
         except errors.UnknownRun:
             pass
         try:
-            last = service.flows.last_of(file=str(found(name)))
+            last = service.executions.last_of(file=str(found(name)))
         except errors.BadValue:
-            last = service.flows.last_of(name=name)
+            last = service.executions.last_of(name=name)
         if last is None:
             raise unknown from None
         return last

@@ -13,10 +13,10 @@ from leadrope.core import execution_events as events
 from leadrope.core.text import rehearsal_label
 
 if TYPE_CHECKING:
-    from leadrope.cli.flow.view import FlowView
-    from leadrope.runs.executions.values import FlowInfo
+    from leadrope.cli.flow.view import ExecutionView
+    from leadrope.runs.executions.values import ExecutionInfo
     from leadrope.runs.service import Service
-    from leadrope.workflows.report import FlowResult
+    from leadrope.workflows.report import ExecutionResult
 
 _EPILOG = """\b
 Examples:
@@ -38,7 +38,7 @@ def logs(execution: str | None, follow: bool, from_seq: int, output: str) -> int
     With -f the exit code is that of the execution.
     """
     from leadrope.cli.flow.names import named  # noqa: PLC0415  # not needed for --help
-    from leadrope.cli.flow.view import FlowView  # noqa: PLC0415  # the same
+    from leadrope.cli.flow.view import ExecutionView  # noqa: PLC0415  # the same
     from leadrope.cli.runs.runs import with_service  # noqa: PLC0415  # the same
     from leadrope.cli.screen.screen import Screen  # noqa: PLC0415  # the same
 
@@ -46,7 +46,7 @@ def logs(execution: str | None, follow: bool, from_seq: int, output: str) -> int
         row = named(service, execution)
         is_text = output == "text"
         screen = Screen.of_process()
-        view = FlowView(screen, is_live=follow and is_text)
+        view = ExecutionView(screen, is_live=follow and is_text)
         view.is_rehearsed = rehearsal_label.is_rehearsed(row.labels)
         view.is_pending = lambda approval_id: _is_pending(service, approval_id)
         with view:
@@ -57,7 +57,7 @@ def logs(execution: str | None, follow: bool, from_seq: int, output: str) -> int
                     view.show(item)
                 else:
                     screen.line(f"· events {item.first_seq} to {item.last_seq} are no longer kept")
-        return _tell_end(service, service.flows.get(row.id), view, is_text=is_text, follow=follow)
+        return _tell_end(service, service.executions.get(row.id), view, is_text=is_text, follow=follow)
 
     return with_service(look, stays=follow, reads=True)
 
@@ -69,11 +69,11 @@ def _is_pending(service: Service, approval_id: str) -> bool:
         return False  # of the run of an agent, which was deleted since
 
 
-def _tell_end(service: Service, row: FlowInfo, view: FlowView, *, is_text: bool, follow: bool) -> int:
+def _tell_end(service: Service, row: ExecutionInfo, view: ExecutionView, *, is_text: bool, follow: bool) -> int:
     from leadrope.cli.flow.flow import exit_code  # noqa: PLC0415  # not needed for --help
     from leadrope.cli.flow.history import approvals_of  # noqa: PLC0415  # the same
 
-    result = _result(service.flows.result(row.id)) if row.state == "ended" else None
+    result = _result(service.executions.result(row.id)) if row.state == "ended" else None
     if is_text and result is not None:
         view.tell(result)
     elif is_text:
@@ -81,11 +81,11 @@ def _tell_end(service: Service, row: FlowInfo, view: FlowView, *, is_text: bool,
     return exit_code(result) if follow and result is not None else 0
 
 
-def _result(stored: object) -> FlowResult | None:
-    from leadrope.workflows.report import FlowResult  # noqa: PLC0415  # only here
+def _result(stored: object) -> ExecutionResult | None:
+    from leadrope.workflows.report import ExecutionResult  # noqa: PLC0415  # only here
 
     try:
-        return msgspec.convert(stored, FlowResult)
+        return msgspec.convert(stored, ExecutionResult)
     except msgspec.ValidationError:
         return None  # of another version
 
@@ -111,7 +111,7 @@ def values(execution: str, step: str, iteration: int, item: int | None) -> int:
     from leadrope.cli.runs.runs import with_service  # noqa: PLC0415  # the same
 
     async def look(service: Service) -> int:
-        json_output.write(service.flows.unit(named(service, execution).id, step, iteration, item))
+        json_output.write(service.executions.unit(named(service, execution).id, step, iteration, item))
         return 0
 
     return with_service(look, reads=True)

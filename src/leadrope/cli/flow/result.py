@@ -14,7 +14,7 @@ from leadrope.core.execution_events import ExecutionEnded, ExecutionRecord, Fail
 from leadrope.workflows import model
 from leadrope.workflows.language import templates
 from leadrope.workflows.problems import nearest
-from leadrope.workflows.report import FlowResult, StepError
+from leadrope.workflows.report import ExecutionResult, StepError
 
 FORMATS = ("text", "json", "stream-json")
 
@@ -67,7 +67,7 @@ def write_unstarted(output: str, error: errors.LeadropeError) -> None:
     """The result of an execution that there is not, in the form that was asked for."""
     if output == "json":
         problem = StepError(kind=error.kind, message=error.message, hint=error.hint)
-        json_output.write(json_output.whole(FlowResult(flow_id="", name="", outcome="failed", error=problem)))
+        json_output.write(json_output.whole(ExecutionResult(execution_id="", name="", outcome="failed", error=problem)))
     elif output == "stream-json":
         failure = Failure(kind=error.kind, message=error.message, hint=error.hint)
         ended = ExecutionEnded(outcome="failed", error=failure)
@@ -88,7 +88,7 @@ def check_name(workflow: model.Workflow, output: str) -> None:
     )
 
 
-def print_outputs(result: FlowResult) -> None:
+def print_outputs(result: ExecutionResult) -> None:
     """One output is printed as it is; of several each has its name. One with `stdout: true` is printed alone."""
     if result.outcome in ("waiting", "stopped"):
         return
@@ -104,7 +104,7 @@ def print_outputs(result: FlowResult) -> None:
         click.echo(f"{name}: {text}" if "\n" not in text else f"{name}:\n{_indented(text)}")
 
 
-def print_output(result: FlowResult, name: str) -> bool:
+def print_output(result: ExecutionResult, name: str) -> bool:
     """This output alone; False if it has no value, which the last lines explain."""
     if name not in result.outputs:
         return False

@@ -18,9 +18,9 @@ from leadrope.cli.screen import table
 from leadrope.cli.screen.live_lines import LiveLines, seconds
 from leadrope.cli.screen.screen import Screen
 from leadrope.core import execution_events as events
-from leadrope.runs.executions.values import FlowInfo
+from leadrope.runs.executions.values import ExecutionInfo
 from leadrope.runtime.terminal_text import clean, exact, one_line, whole_input
-from leadrope.workflows.report import FlowResult, PendingApproval, StepReport, answer_command
+from leadrope.workflows.report import ExecutionResult, PendingApproval, StepReport, answer_command
 
 WAIT_LINES = 8
 WAIT_CHARACTERS = 600
@@ -43,7 +43,7 @@ class _Running(msgspec.Struct):
     """Of its loop."""
 
 
-class FlowView:
+class ExecutionView:
     """`show` takes the events of an execution; as a context it keeps the lines that change up to date."""
 
     def __init__(self, screen: Screen, *, quiet: bool = False, is_streamed: bool = False, is_live: bool = True) -> None:
@@ -56,7 +56,7 @@ class FlowView:
         self._names: dict[str, str] = {}
         """Execution, empty for the outermost -> what its steps are called here: those of a called workflow have a
         path."""
-        self.flow_id = ""
+        self.execution_id = ""
         self._since = time.monotonic()
         self._places: dict[str, str] = {}
         """Approval id -> what the step that asks is called here."""
@@ -96,7 +96,7 @@ class FlowView:
         self._take(record)
 
     def _take(self, record: events.ExecutionRecord) -> None:
-        self.flow_id = record.execution_id
+        self.execution_id = record.execution_id
         match record.event:
             case events.ExecutionStarted() as started:
                 self._begun(started)
@@ -137,14 +137,14 @@ class FlowView:
         if started.parent is None:
             self._names[""] = ""
             count = len(started.steps)
-            words = f"{started.title or 'workflow'} · {count} step{'' if count == 1 else 's'} · {self.flow_id[:8]}"
+            words = f"{started.title or 'workflow'} · {count} step{'' if count == 1 else 's'} · {self.execution_id[:8]}"
             self._line(self._screen.style.bold(words))
         else:
             step, _, unit = started.parent_key.partition("#")
             turn, bracket, item = unit.partition("[")
             # The first turn has no number: only a step with a loop has more than one.
             again = f"#{int(turn) + 1}" if turn.isdecimal() and turn != "0" else ""
-            outer = "" if started.parent == self.flow_id else started.parent
+            outer = "" if started.parent == self.execution_id else started.parent
             self._names[started.execution] = f"{self._names.get(outer, '')}{step}{again}{bracket}{item}/"
 
     def _name(self, step: Any) -> str:
@@ -218,7 +218,7 @@ class FlowView:
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
-    def tell(self, result: FlowResult, *, is_strict: bool = False) -> None:
+    def tell(self, result: ExecutionResult, *, is_strict: bool = False) -> None:
         """The last lines: what it came to, what it cost, what to do next."""
         style = self._screen.style
         paint = {"succeeded": style.good, "degraded": style.warn}.get(result.outcome, style.bad)
@@ -243,7 +243,7 @@ class FlowView:
                 line = f"  the output {name} has no value: {first_line(why)}"
                 self._screen.say(style.warn(line) if result.ok else style.dim(line), hanging="    ")
         if result.last is not None and is_told and result.ok:
-            shown = spelling.runnable(f"`leadrope flow report {result.flow_id[:8]}` shows what each step gave")
+            shown = spelling.runnable(f"`leadrope flow report {result.execution_id[:8]}` shows what each step gave")
             told = f"the result of {result.last.step}" if result.last.result not in (None, "") else "no result to print"
             self._screen.say(style.dim(f"  no outputs are declared: {told}; {shown}"), hanging="  ")
         self._tell_approvals(result.approvals)
@@ -252,7 +252,7 @@ class FlowView:
         if result.outcome in ("stopped", "failed"):
             self._tell_how_to_go_on(", ".join(step.id for step in result.failures[:3]))
 
-    def tell_open(self, row: FlowInfo, approvals: Iterable[PendingApproval] = ()) -> None:
+    def tell_open(self, row: ExecutionInfo, approvals: Iterable[PendingApproval] = ()) -> None:
         """The last lines of one that has not ended, for whoever looks."""
         style = self._screen.style
         self._screen.line(f"{style.warn(row.state)}" + (f" {style.dim(clean(row.note))}" if row.note else ""))
@@ -268,9 +268,11 @@ class FlowView:
 
     def _tell_how_to_go_on(self, failed: str = "") -> None:
         """`failed`: the steps from which a failed execution continues."""
-        if self.flow_id and not self.is_rehearsed:
+        if self.execution_id and not self.is_rehearsed:
             where = f"from {failed} " if failed else ""
-            self._screen.line(spelling.runnable(f"  continue {where}with: leadrope flow resume {self.flow_id[:8]}"))
+            self._screen.line(
+                spelling.runnable(f"  continue {where}with: leadrope flow resume {self.execution_id[:8]}")
+            )
 
     def _tell_approvals(self, approvals: Iterable[PendingApproval]) -> None:
         """Those that were not shown when they were asked."""
@@ -327,7 +329,7 @@ def _pending(step: events.StepAsked) -> PendingApproval:
     return PendingApproval(
         id=step.approval_id,
         kind=step.kind,
-        flow_id=step.execution,
+        execution_id=step.execution,
         step=step.step,
         iteration=step.iteration,
         item=step.item,

@@ -92,7 +92,7 @@ async def drive(
 
 async def _waits_for_turn(service: Service, job: Job) -> bool:
     """True when the run was not taken up at once: then somebody should be told why."""
-    with service.store.bell.listen() as heard:
+    with service.store.notifier.listen() as heard:
         until = asyncio.get_running_loop().time() + QUEUED_S
         while service.get(job.id).state == "queued":
             if not await heard.wait(until - asyncio.get_running_loop().time()):
@@ -181,8 +181,8 @@ class _Signals:
 
     @property
     def _waits_for_store(self) -> bool:
-        keeper = self._job.keeper if self._job is not None else None
-        return keeper is not None and (keeper.is_full or keeper.is_over)
+        recorder = self._job.recorder if self._job is not None else None
+        return recorder is not None and (recorder.is_full or recorder.is_over)
 
     def _pressed(self) -> None:
         if self._screen.is_lent:

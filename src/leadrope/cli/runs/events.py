@@ -85,7 +85,7 @@ def command(
 
 def _execution(target: str, leadrope_home: Path) -> list[ExecutionRecord] | None:
     """The events of the one execution whose id begins so; None where a file or a run may be meant."""
-    from leadrope.runs.executions.reading import FlowReads  # noqa: PLC0415
+    from leadrope.runs.executions.reading import ExecutionReads  # noqa: PLC0415
     from leadrope.runs.records.reading import Reads  # noqa: PLC0415
     from leadrope.storage import database  # noqa: PLC0415  # as below
 
@@ -94,11 +94,11 @@ def _execution(target: str, leadrope_home: Path) -> list[ExecutionRecord] | None
         return None
     with contextlib.closing(Reads(stored)) as store:
         store.open_read_only()
-        flows = FlowReads(store)
-        if len(flows.ids_beginning(target)) != 1 or store.with_prefix(target):
+        executions = ExecutionReads(store)
+        if len(executions.ids_beginning(target)) != 1 or store.with_prefix(target):
             return None
-        row = flows.find(target)
-        told = flows.all_events(flows.outermost(row))
+        row = executions.find(target)
+        told = executions.all_events(executions.outermost(row))
         return [one for one in told if row.parent is None or one.event.execution == row.id]
 
 

@@ -330,7 +330,7 @@ def stop(runs: tuple[str, ...]) -> int:
                 click.echo(f"{row.id[:8]} has ended already ({row.outcome})", err=True)
                 continue
             await service.stop(row.id)
-            with service.store.bell.listen() as heard:
+            with service.store.notifier.listen() as heard:
                 while (now := service.get(row.id)).state != "ended":
                     if now.state in ("queued", "waiting") and now.owner is None:
                         await service.stop(row.id)  # its owner died before it could
@@ -345,7 +345,7 @@ def _order(kind: str) -> Callable[[str | None], int]:
     def act(run: str | None) -> int:
         async def give(service: Service) -> int:
             row = names.named(service, run, changes=True, is_open=True)
-            await service.order(row.id, kind)
+            await service.control(row.id, kind)
             click.echo(f"{row.id[:8]}: {kind} asked for")
             return 0
 
@@ -476,20 +476,20 @@ def prune(days: float | None, keep: int | None, dry_run: bool) -> int:
         keep_s = (service.settings.keep_days if days is None else days) * 86400
         newest = service.settings.keep_runs if keep is None else keep
         found = recover.stale(service.store, keep_s=keep_s, keep_runs=newest)
-        flows = service.flows.stale(keep_s=keep_s, keep_flows=newest)
+        executions = service.executions.stale(keep_s=keep_s, keep_executions=newest)
         found = [row for row in found if not run_workspace.has_work(service, row)]
         if not dry_run:
             for row in found:
                 await run_workspace.forget(service, row)
             await service.delete([row.id for row in found])
-            await service.flows.delete(flows)
+            await service.executions.delete(executions)
             for told in await run_workspace.sweep(service):
                 click.echo(f"removed the {told}, whose run is gone")
             await service.store.shrink()
-        return len(found), len(flows)
+        return len(found), len(executions)
 
-    count, flows = with_service(act, needs_config=True)  # it deletes by keep_days
-    more = f" and {flows} execution{'' if flows == 1 else 's'} of workflows" if flows else ""
+    count, executions = with_service(act, needs_config=True)  # it deletes by keep_days
+    more = f" and {executions} execution{'' if executions == 1 else 's'} of workflows" if executions else ""
     click.echo(f"{count} runs{more} {'would be ' if dry_run else ''}deleted")
     return 0
 

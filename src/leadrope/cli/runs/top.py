@@ -54,7 +54,7 @@ def command(once: bool) -> int:
         # The other screen, without a cursor: what was there before is there again afterwards.
         sys.stdout.write("\x1b[?1049h\x1b[?25l")
         try:
-            with service.store.bell.listen() as heard, _keys(stopped):
+            with service.store.notifier.listen() as heard, _keys(stopped):
                 while not stopped.is_set():
                     _draw(service)
                     rung = asyncio.ensure_future(heard.wait(LOOK_S))

@@ -149,7 +149,7 @@ def _datasets(_: str) -> Iterator[CompletionItem]:
     from leadrope.runs.service import Service  # noqa: PLC0415  # the same
 
     async def kept(service: Service) -> list[CompletionItem]:
-        return [CompletionItem(one.name, help=f"{one.count} rows") for one in service.flows.datasets()]
+        return [CompletionItem(one.name, help=f"{one.count} rows") for one in service.executions.datasets()]
 
     yield from with_service(kept) if has_store() else ()
 

@@ -46,7 +46,7 @@ def _to_call(asked: CallRequest, approval: Approval, answer: Answer) -> Answer:
         raise errors.BadValue("edited", "a denied call cannot be edited")
     if answer.edited is not None and not asked.is_editable:
         raise errors.BadValue("edited", "this step can only run the call as it is", hint="Approve it, or deny it.")
-    if approval.execution_id and answer.scope != "once":
+    if approval.outermost_id and answer.scope != "once":
         raise errors.BadValue("scope", "a step has one call; there are no later ones that it could cover")
     if answer.pattern is None:
         return answer

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from leadrope import errors
-from leadrope.runs.executions.reading import FlowReads
-from leadrope.runs.executions.values import FlowInfo
+from leadrope.runs.executions.reading import ExecutionReads
+from leadrope.runs.executions.values import ExecutionInfo
 from leadrope.runs.records.reading import Reads
 from leadrope.runs.records.values import Approval, RunInfo
 
@@ -13,7 +13,7 @@ LEAST = 4
 _HINT = "`leadrope approvals list` shows what waits."
 
 
-def find(name: str, reads: Reads, flows: FlowReads) -> Approval:
+def find(name: str, reads: Reads, executions: ExecutionReads) -> Approval:
     name = name.strip().lower()
     begun = reads.approvals_beginning(name) if name else []
     for approval in begun:
@@ -23,7 +23,7 @@ def find(name: str, reads: Reads, flows: FlowReads) -> Approval:
         raise errors.UnknownRun(
             f"{name!r} is too short to name an approval", hint=f"Write at least {LEAST} characters of its id."
         )
-    asking = _asking(name, reads, flows)
+    asking = _asking(name, reads, executions)
     # Where several begin so none is meant, though only one of them may ask something.
     if len(asking) > 1:
         raise _several(name, [one.id[: len(name) + 8] for one in asking])
@@ -43,24 +43,27 @@ def find(name: str, reads: Reads, flows: FlowReads) -> Approval:
     raise errors.UnknownRun(f"there is no approval {name!r}", hint=_HINT)
 
 
-def _asking(name: str, reads: Reads, flows: FlowReads) -> list[RunInfo | FlowInfo]:
+def _asking(name: str, reads: Reads, executions: ExecutionReads) -> list[RunInfo | ExecutionInfo]:
     """Runs and executions whose id begins so."""
-    return [*reads.with_prefix(name), *(flows.get(flow_id) for flow_id in flows.ids_beginning(name))]
+    return [
+        *reads.with_prefix(name),
+        *(executions.get(execution_id) for execution_id in executions.ids_beginning(name)),
+    ]
 
 
-def _asked_by(one: RunInfo | FlowInfo, reads: Reads) -> list[Approval]:
+def _asked_by(one: RunInfo | ExecutionInfo, reads: Reads) -> list[Approval]:
     if isinstance(one, RunInfo):
         return reads.approvals(run_id=one.id)
     if one.parent is None:
-        return reads.approvals(execution_id=one.id)
-    return reads.approvals(flow_id=one.id)
+        return reads.approvals(outermost_id=one.id)
+    return reads.approvals(execution_id=one.id)
 
 
 def _several(name: str, ids: list[str]) -> errors.UnknownRun:
     return errors.UnknownRun(f"several begin with {name}: {', '.join(sorted(ids)[:5])}", hint="Write more of the id.")
 
 
-def _asks_nothing(one: RunInfo | FlowInfo) -> errors.WrongState:
+def _asks_nothing(one: RunInfo | ExecutionInfo) -> errors.WrongState:
     short = one.id[:8]
     if isinstance(one, RunInfo):
         called, show, resume = f"run {short}", f"`leadrope runs show {short}` tells how.", None

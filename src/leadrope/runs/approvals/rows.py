@@ -39,29 +39,29 @@ class ApprovalReads:
         *,
         state: str = "pending",
         run_id: str = "",
+        outermost_id: str = "",
         execution_id: str = "",
-        flow_id: str = "",
         limit: int = 500,
     ) -> list[Approval]:
         """The oldest first; `state` may be empty for all of them.
 
-        `execution_id`: of an execution with those that it has called; `flow_id`: of one execution alone.
+        `outermost_id`: of an execution with those that it has called; `execution_id`: of one execution alone.
         """
         if run_id:
             rows = self._rows("approvals_of_run", id=run_id, state=state, limit=limit)
+        elif outermost_id:
+            rows = self._rows("approvals_of_outermost", id=outermost_id, state=state, limit=limit)
         elif execution_id:
             rows = self._rows("approvals_of_execution", id=execution_id, state=state, limit=limit)
-        elif flow_id:
-            rows = self._rows("approvals_of_flow", id=flow_id, state=state, limit=limit)
         elif state == "pending":
             rows = self._rows("pending_approvals", limit=limit)
         else:
             rows = self._rows("list_approvals", state=state, limit=limit)
         return [_approval(row) for row in rows]
 
-    def pending_ids(self, execution_id: str) -> set[str]:
+    def pending_ids(self, outermost_id: str) -> set[str]:
         """Of an execution with those that it has called; all of them."""
-        return {row[0] for row in self._rows("pending_ids", id=execution_id)}
+        return {row[0] for row in self._rows("pending_ids", id=outermost_id)}
 
     def approvals_beginning(self, prefix: str) -> list[Approval]:
         """Those whose id begins so, pending ones first; only the first few."""
@@ -185,7 +185,7 @@ def _tell_answer(db: sqlite3.Connection, n: int, approval_id: str) -> None:
     approval = _approval(db.execute(sql("get_approval"), {"id": approval_id}).fetchone())
     answer = read_answer(approval.answer) if approval.answer is not None else None
     answered = StepAnswered(
-        execution=approval.flow_id if approval.flow_id != approval.execution_id else "",
+        execution=approval.execution_id if approval.execution_id != approval.outermost_id else "",
         step=approval.step,
         iteration=approval.iteration,
         item=approval.item,
@@ -199,7 +199,7 @@ def _tell_answer(db: sqlite3.Connection, n: int, approval_id: str) -> None:
 
 
 def _approval(row: Sequence[Any]) -> Approval:
-    id_, kind, state, run_id, attempt, asked_id, flow_id, execution, step, iteration, item, *rest = row
+    id_, kind, state, run_id, attempt, asked_id, execution_id, execution, step, iteration, item, *rest = row
     fingerprint, requested, decided, by, reason, used, asked, answer, cwd, title, name, file = rest
     return Approval(
         id=id_,
@@ -208,8 +208,8 @@ def _approval(row: Sequence[Any]) -> Approval:
         run_id=run_id or "",
         attempt=attempt,
         asked_id=asked_id,
-        flow_id=flow_id or "",
-        execution_id=execution,
+        execution_id=execution_id or "",
+        outermost_id=execution,
         step=step,
         iteration=iteration,
         item=None if item < 0 else item,

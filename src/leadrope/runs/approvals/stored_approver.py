@@ -112,7 +112,7 @@ class StoredApprover:
         patience = self._pauses.clock(max(0.0, expires_s - EARLY_S) if expires_s else None)
         suspension = self._suspension if person is None and not expires_s else None
         until_suspended = self._pauses.clock(suspension.after_s if suspension is not None else None)
-        with store.bell.listen() as heard:
+        with store.notifier.listen() as heard:
             while True:
                 found = store.approval(row)
                 if found.state != "pending" and found.answer is not None:
@@ -146,8 +146,8 @@ class StoredApprover:
                 await _either(heard.wait(min(each for each in waits if each is not None)), person)
 
 
-async def _either(bell: Coroutine[Any, Any, bool], person: asyncio.Future[Any] | None) -> None:
-    ring = asyncio.ensure_future(bell)
+async def _either(notifier: Coroutine[Any, Any, bool], person: asyncio.Future[Any] | None) -> None:
+    ring = asyncio.ensure_future(notifier)
     try:
         await asyncio.wait((ring, person) if person is not None else (ring,), return_when=asyncio.FIRST_COMPLETED)
     finally:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from leadrope import errors
 from leadrope.core import execution_events as events
 from leadrope.core.secrets.redaction import redact
-from leadrope.runs.executions.values import Control, FlowInfo
+from leadrope.runs.executions.values import ExecutionControl, ExecutionInfo
 
 if TYPE_CHECKING:
     from leadrope.runs.service import Service
@@ -47,14 +47,14 @@ class ExecutionControls:
 
     async def attend(self) -> None:
         """Carry out what others have asked for."""
-        for control in await self._service.flows.take_controls(frozenset(self._running)) if self._running else ():
+        for control in await self._service.executions.take_controls(frozenset(self._running)) if self._running else ():
             if (execution := self._running.get(control.execution_id)) is not None:
                 try:
                     await self._carry_out(execution, control)
                 except errors.NotOwner as error:
                     log.warning("%s", error.message)
 
-    async def _carry_out(self, execution: Controlled, control: Control) -> None:
+    async def _carry_out(self, execution: Controlled, control: ExecutionControl) -> None:
         by = str(control.body.get("by") or "person")
         match control.kind:
             case "stop":
@@ -68,41 +68,41 @@ class ExecutionControls:
 
     # -- what a person asks for ---------------------------------------------------------------------------------------
 
-    async def stop(self, execution_id: str, reason: str = BY_A_PERSON, *, by: str = "person") -> FlowInfo:
+    async def stop(self, execution_id: str, reason: str = BY_A_PERSON, *, by: str = "person") -> ExecutionInfo:
         """One that nobody owns, or that is in the queue, is ended here and now; another one by its owner."""
-        flows = self._service.flows
+        executions = self._service.executions
         info = self._outermost(execution_id)
         told = events.ExecutionEnded(outcome="stopped", reason=redact(reason))
-        if not await flows.end_unowned(info, told):
+        if not await executions.end_unowned(info, told):
             await self._ask_owner(info, "stop", reason=redact(reason), by=by)
-        return flows.get(info.id)
+        return executions.get(info.id)
 
-    async def pause(self, execution_id: str, *, by: str = "person") -> FlowInfo:
+    async def pause(self, execution_id: str, *, by: str = "person") -> ExecutionInfo:
         """What runs is finished, except for agents, which are held; nothing more starts until `resume`."""
-        flows = self._service.flows
+        executions = self._service.executions
         info = self._outermost(execution_id)
         if info.state == "paused":
             return info
         if info.state == "interrupted":
             raise errors.WrongState(f"execution {info.id[:8]} is interrupted, and does not run")
-        if not await flows.pause_unowned(info, events.ExecutionPaused(by=by)):
+        if not await executions.pause_unowned(info, events.ExecutionPaused(by=by)):
             await self._ask_owner(info, "pause", by=by)
-        return flows.get(info.id)
+        return executions.get(info.id)
 
-    async def unpause(self, execution_id: str, *, by: str = "person") -> FlowInfo:
+    async def unpause(self, execution_id: str, *, by: str = "person") -> ExecutionInfo:
         """One that has no owner goes back into the queue."""
-        flows = self._service.flows
+        executions = self._service.executions
         info = self._outermost(execution_id)
         if info.state != "paused":
             raise errors.WrongState(f"execution {info.id[:8]} is not paused: it is {info.state}")
-        if not await flows.queue_paused(info, events.ExecutionUnpaused(by=by)):
+        if not await executions.queue_paused(info, events.ExecutionUnpaused(by=by)):
             await self._ask_owner(info, "unpause", by=by)
-        return flows.get(info.id)
+        return executions.get(info.id)
 
-    def _outermost(self, execution_id: str) -> FlowInfo:
+    def _outermost(self, execution_id: str) -> ExecutionInfo:
         """One inside another follows it: they share steps, folder and people."""
-        flows = self._service.flows
-        info = flows.outermost(flows.find(execution_id))
+        executions = self._service.executions
+        info = executions.outermost(executions.find(execution_id))
         if info.state == "ended":
             raise errors.WrongState(
                 f"execution {info.id[:8]} has ended: {info.outcome}",
@@ -110,5 +110,5 @@ class ExecutionControls:
             )
         return info
 
-    async def _ask_owner(self, info: FlowInfo, kind: str, **body: str) -> None:
-        await self._service.flows.add_control(info, kind, body)
+    async def _ask_owner(self, info: ExecutionInfo, kind: str, **body: str) -> None:
+        await self._service.executions.add_control(info, kind, body)

@@ -12,7 +12,7 @@ import msgspec
 from leadrope import errors
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.executions import bodies
-from leadrope.runs.executions.reading import CACHE_S, FlowReads
+from leadrope.runs.executions.reading import CACHE_S, ExecutionReads
 from leadrope.runs.executions.values import DatasetInfo
 from leadrope.runs.records.redacted_rows import as_json
 from leadrope.runs.records.sqlite import Sqlite
@@ -31,7 +31,7 @@ _rows = msgspec.json.Decoder(list[dict[str, Any]])
 _columns = msgspec.json.Decoder(list[str])
 
 
-class FlowData(FlowReads):
+class Datasets(ExecutionReads):
     def __init__(self, store: Sqlite) -> None:
         super().__init__(store)
         self._store = store
@@ -70,7 +70,7 @@ class FlowData(FlowReads):
         redactor: Redactor,
         *,
         columns: Sequence[str] | None = None,
-        flow_id: str | None = None,
+        execution_id: str | None = None,
         is_added: bool = False,
         key: str | None = None,
     ) -> DatasetInfo:
@@ -102,7 +102,7 @@ class FlowData(FlowReads):
                 "columns": bodies.json_of(found, "columns").decode(),
                 "count": len(kept),
                 "bytes": body.size,
-                "flow": flow_id,
+                "execution": execution_id,
                 "now": time.time(),
                 **body.columns,
                 "redacted": int(is_redacted or was_redacted),

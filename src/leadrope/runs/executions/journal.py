@@ -1,9 +1,9 @@
 """The journal of workflows in the run store: each unit's outcome once, who owns a flow, what it asks of people.
 
-    flow = await flows.add(NewFlow(id=…, text=source, inputs={"pr": 7}), redactor)
-    await flows.begin(flow, key)
-    await flows.settle(flow, UnitOutcome(step="review", status="succeeded", outputs={"result": "fine"}), redactor)
-    await flows.end(flow, "succeeded", {"outputs": {}}, redactor)
+    execution = await executions.add(NewExecution(id=…, text=source, inputs={"pr": 7}), redactor)
+    await executions.begin(execution, key)
+    await executions.settle(execution, UnitOutcome(step="review", status="succeeded"), redactor)
+    await executions.end(execution, "succeeded", {"outputs": {}}, redactor)
 
 Only its owner writes to a flow. What returns is in the file: kill -9 of this process takes nothing of it away. What
 people say, what they are asked, and ends are on the disk itself. Knows no step type, and decides nothing.
@@ -25,22 +25,21 @@ from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.approvals.rows import ANSWERED
 from leadrope.runs.executions import bodies, recovery
 from leadrope.runs.executions import log as execution_log
-from leadrope.runs.executions.datasets import FlowData
+from leadrope.runs.executions.datasets import Datasets
 from leadrope.runs.executions.log import ExecutionLog, extend_unowned
 from leadrope.runs.executions.reading import UnitBody
 from leadrope.runs.executions.values import (
     WHOLE,
     Begun,
     Cached,
-    Control,
     Dataset,
     DatasetInfo,
-    FlowFilter,
-    FlowInfo,
-    FlowOutcome,
-    FlowState,
-    FlowTexts,
-    NewFlow,
+    ExecutionControl,
+    ExecutionFilter,
+    ExecutionInfo,
+    ExecutionOutcome,
+    ExecutionTexts,
+    NewExecution,
     Recover,
     Remark,
     UnitKey,
@@ -59,13 +58,12 @@ __all__ = [
     "Cached",
     "Dataset",
     "DatasetInfo",
-    "FlowFilter",
-    "FlowInfo",
-    "FlowOutcome",
-    "FlowState",
-    "FlowTexts",
-    "Flows",
-    "NewFlow",
+    "ExecutionFilter",
+    "ExecutionInfo",
+    "ExecutionOutcome",
+    "ExecutionTexts",
+    "Executions",
+    "NewExecution",
     "Remark",
     "Settled",
     "UnitKey",
@@ -86,7 +84,7 @@ class Settled(NamedTuple):
     is_redacted: bool
 
 
-class Flows(FlowData):
+class Executions(Datasets):
     def __init__(self, store: Sqlite, owner: Callable[[], str]) -> None:
         """`owner`: the id of the lease that this process holds while it writes."""
         super().__init__(store)
@@ -98,13 +96,13 @@ class Flows(FlowData):
 
     async def add(
         self,
-        new: NewFlow,
+        new: NewExecution,
         redactor: Redactor,
         *,
         is_mine: bool = False,
         most: int | None = None,
         told: Sequence[ExecutionEvent] = (),
-    ) -> FlowInfo:
+    ) -> ExecutionInfo:
         """A flow that runs, here; or one that is queued, for any owner or, `is_mine`, for this one.
 
         `most`: of all that may be queued; QueueFull beyond. `told` are its first events, of one that is queued.
@@ -140,14 +138,14 @@ class Flows(FlowData):
         ]
 
         def work(db: sqlite3.Connection) -> None:
-            if most is not None and (waiting := db.execute(sql("count_queued_flows")).fetchone()[0]) >= most:
+            if most is not None and (waiting := db.execute(sql("count_queued_executions")).fetchone()[0]) >= most:
                 raise errors.QueueFull(
                     f"{waiting} executions wait already, and no more than {most} may",
                     hint="Wait for some to end (`leadrope flow history --open`), or raise `queued` in [service].",
                 )
-            n = db.execute(sql("add_flow"), values).fetchone()[0]
+            n = db.execute(sql("add_execution"), values).fetchone()[0]
             for text in texts:
-                db.execute(sql("put_flow_text"), {"flow": n, **text})
+                db.execute(sql("put_execution_text"), {"execution": n, **text})
             if told:
                 execution_log.extend_new(db, n, *told, redactor=redactor)
 
@@ -159,67 +157,67 @@ class Flows(FlowData):
 
     async def set_state(
         self,
-        flow: FlowInfo,
+        execution: ExecutionInfo,
         state: Literal["waiting", "interrupted", "queued", "paused"],
         note: str = "",
         *,
         log: ExecutionLog | None = None,
         told: Sequence[ExecutionEvent] = (),
-    ) -> FlowInfo:
+    ) -> ExecutionInfo:
         """This owner leaves it, for whoever claims it next."""
         now = time.time() if state == "interrupted" else None
-        values = {**self._claimed(flow), "state": state, "ended": now, "note": _SHAPES.clean(note)}
+        values = {**self._claimed(execution), "state": state, "ended": now, "note": _SHAPES.clean(note)}
 
         def work(db: sqlite3.Connection) -> None:
-            if not db.execute(sql("leave_flow"), values).rowcount:
-                raise self._not_mine(db, flow)
+            if not db.execute(sql("leave_execution"), values).rowcount:
+                raise self._not_mine(db, execution)
 
         await self._write_logged(work, log, told, durable=True)
-        return self.get(flow.id)
+        return self.get(execution.id)
 
-    async def claim(self, flow_id: str) -> FlowInfo:
+    async def claim(self, execution_id: str) -> ExecutionInfo:
         """Take over a flow that is queued, waits, was interrupted or was stopped. Of several that try, one gets it.
 
         From then on whoever had it, or a flow inside it, can write nothing more: each claim has a number of its own.
         """
-        flow = self.find(flow_id)
-        values = {"id": flow.id, "owner": self._owner(), "now": time.time()}
+        execution = self.find(execution_id)
+        values = {"id": execution.id, "owner": self._owner(), "now": time.time()}
 
         def work(db: sqlite3.Connection) -> bool:
-            before = db.execute(sql("flow_place"), {"flow": flow.n}).fetchone()
-            if not db.execute(sql("claim_flow"), values).rowcount:
+            before = db.execute(sql("execution_place"), {"execution": execution.n}).fetchone()
+            if not db.execute(sql("claim_execution"), values).rowcount:
                 return False
             if before[0] != "ended":  # one that was stopped asks again
                 db.execute(sql("give_back_unfinished"), values)
-            db.execute(sql("leave_inner_flows"), values)
-            db.execute(sql("drop_flow_text"), {"flow": flow.n, "name": "result"})
+            db.execute(sql("leave_inner_executions"), values)
+            db.execute(sql("drop_execution_text"), {"execution": execution.n, "name": "result"})
             return True
 
         if not await self._store.write(work):
-            raise self._not_free(flow.id)
-        return self.get(flow.id)
+            raise self._not_free(execution.id)
+        return self.get(execution.id)
 
-    async def claim_next(self, most: int, *, recover: Recover) -> FlowInfo | None:
+    async def claim_next(self, most: int, *, recover: Recover) -> ExecutionInfo | None:
         """The next execution of the queue, now this owner's; None where none may start. `most` are carried at once.
 
         Whoever started it has left: `recover` says what becomes of it if this owner dies.
         """
         owner = self._owner()
-        if not self._rows("next_queued_flow", now=time.time(), owner=owner):
+        if not self._rows("next_queued_execution", now=time.time(), owner=owner):
             return None  # without the write lock: this is asked after every change
 
         def work(db: sqlite3.Connection) -> str | None:
             now = time.time()
-            if db.execute(sql("count_carried_flows")).fetchone()[0] >= most:
+            if db.execute(sql("count_carried_executions")).fetchone()[0] >= most:
                 return None
-            row = db.execute(sql("next_queued_flow"), {"now": now, "owner": owner}).fetchone()
+            row = db.execute(sql("next_queued_execution"), {"now": now, "owner": owner}).fetchone()
             if row is None:
                 return None
             values = {"id": row[0], "owner": owner, "now": now, "recover": recover}
-            db.execute(sql("claim_flow"), values)
+            db.execute(sql("claim_execution"), values)
             db.execute(sql("give_back_unfinished"), values)
-            db.execute(sql("leave_inner_flows"), values)
-            db.execute(sql("set_flow_recover"), values)
+            db.execute(sql("leave_inner_executions"), values)
+            db.execute(sql("set_execution_recover"), values)
             return str(row[0])
 
         taken = await self._store.write(work)
@@ -227,7 +225,7 @@ class Flows(FlowData):
 
     async def requeue(
         self,
-        flow: FlowInfo,
+        execution: ExecutionInfo,
         *,
         note: str,
         not_before: float = 0.0,
@@ -235,22 +233,24 @@ class Flows(FlowData):
         told: Sequence[ExecutionEvent] = (),
     ) -> None:
         """This owner leaves it to the next one, which does not begin before that time."""
-        values = {**self._claimed(flow), "note": _SHAPES.clean(note), "not_before": not_before}
+        values = {**self._claimed(execution), "note": _SHAPES.clean(note), "not_before": not_before}
 
         def work(db: sqlite3.Connection) -> None:
-            if not db.execute(sql("requeue_flow"), values).rowcount:
-                raise self._not_mine(db, flow)
+            if not db.execute(sql("requeue_execution"), values).rowcount:
+                raise self._not_mine(db, execution)
 
         await self._write_logged(work, log, told, durable=True)
 
-    async def wake(self, flow: FlowInfo) -> bool:
+    async def wake(self, execution: ExecutionInfo) -> bool:
         """Let an execution that waits in the queue for a time start at once; False when it does not wait like that."""
-        return await self._store.write(lambda db: db.execute(sql("wake_flow"), {"flow": flow.n}).rowcount == 1)
+        return await self._store.write(
+            lambda db: db.execute(sql("wake_execution"), {"execution": execution.n}).rowcount == 1
+        )
 
     async def end(
         self,
-        flow: FlowInfo,
-        outcome: FlowOutcome,
+        execution: ExecutionInfo,
+        outcome: ExecutionOutcome,
         result: Any,
         redactor: Redactor,
         *,
@@ -258,106 +258,119 @@ class Flows(FlowData):
         tokens: int = 0,
         log: ExecutionLog | None = None,
         told: Sequence[ExecutionEvent] = (),
-    ) -> FlowInfo:
+    ) -> ExecutionInfo:
         """`result` as JSON, for later. Cost and tokens count where they are more than those of the units."""
         body = await bodies.made(result, redactor, "result")
         now = time.time()
-        values = {**self._claimed(flow), "outcome": outcome, "ended": now, "cost_usd": cost_usd, "tokens": tokens}
+        values = {**self._claimed(execution), "outcome": outcome, "ended": now, "cost_usd": cost_usd, "tokens": tokens}
 
         def work(db: sqlite3.Connection) -> None:
-            if not db.execute(sql("end_flow"), values).rowcount:
-                raise self._not_mine(db, flow)
-            db.execute(sql("put_flow_text"), {"flow": flow.n, "name": "result", **body.columns})
-            db.execute(sql("withdraw_approvals"), {"flow": flow.n, "now": now, "reason": "the workflow has ended"})
-            db.execute(sql("drop_flow_controls"), {"flow": flow.n})
+            if not db.execute(sql("end_execution"), values).rowcount:
+                raise self._not_mine(db, execution)
+            db.execute(sql("put_execution_text"), {"execution": execution.n, "name": "result", **body.columns})
+            db.execute(
+                sql("withdraw_approvals"), {"execution": execution.n, "now": now, "reason": "the workflow has ended"}
+            )
+            db.execute(sql("drop_execution_controls"), {"execution": execution.n})
 
         await self._write_logged(work, log, told, durable=True)
-        return self.get(flow.id)
+        return self.get(execution.id)
 
     # -- controls -----------------------------------------------------------------------------------------------------
 
     async def set_paused(
-        self, flow: FlowInfo, log: ExecutionLog | None, told: ExecutionEvent, *, is_paused: bool
+        self, execution: ExecutionInfo, log: ExecutionLog | None, told: ExecutionEvent, *, is_paused: bool
     ) -> None:
         """Its owner has paused it, or lets it continue."""
         state, note = ("paused", "paused by a person") if is_paused else ("running", "")
-        values = {**self._claimed(flow), "state": state, "note": note}
+        values = {**self._claimed(execution), "state": state, "note": note}
 
         def work(db: sqlite3.Connection) -> None:
-            if not db.execute(sql("set_flow_paused"), values).rowcount:
-                raise self._not_mine(db, flow)
+            if not db.execute(sql("set_execution_paused"), values).rowcount:
+                raise self._not_mine(db, execution)
 
         await self._write_logged(work, log, [told], durable=True)
 
-    async def end_unowned(self, flow: FlowInfo, told: ExecutionEvent) -> bool:
+    async def end_unowned(self, execution: ExecutionInfo, told: ExecutionEvent) -> bool:
         """Stop an execution that nobody works on; False where somebody does."""
         now = time.time()
-        result = {"flow_id": flow.id, "name": flow.name, "outcome": "stopped", "reason": getattr(told, "reason", "")}
+        result = {
+            "execution_id": execution.id,
+            "name": execution.name,
+            "outcome": "stopped",
+            "reason": getattr(told, "reason", ""),
+        }
         body = await bodies.made(result, _SHAPES, "result")
 
         def work(db: sqlite3.Connection) -> bool:
-            if not self._changed_unowned(db, flow, "end_unowned_flow", told):
+            if not self._changed_unowned(db, execution, "end_unowned_execution", told):
                 return False
-            db.execute(sql("put_flow_text"), {"flow": flow.n, "name": "result", **body.columns})
+            db.execute(sql("put_execution_text"), {"execution": execution.n, "name": "result", **body.columns})
             reason = "the workflow was stopped"
-            db.execute(sql("withdraw_execution_approvals"), {"id": flow.id, "now": now, "reason": reason})
+            db.execute(sql("withdraw_execution_approvals"), {"id": execution.id, "now": now, "reason": reason})
             return True
 
         return await self._store.write(work)
 
-    async def pause_unowned(self, flow: FlowInfo, told: ExecutionEvent) -> bool:
+    async def pause_unowned(self, execution: ExecutionInfo, told: ExecutionEvent) -> bool:
         """Pause an execution that waits, in the queue or for a person; False where somebody works on it."""
-        return await self._store.write(lambda db: self._changed_unowned(db, flow, "pause_unowned_flow", told))
+        return await self._store.write(lambda db: self._changed_unowned(db, execution, "pause_unowned_execution", told))
 
-    async def queue_paused(self, flow: FlowInfo, told: ExecutionEvent) -> bool:
+    async def queue_paused(self, execution: ExecutionInfo, told: ExecutionEvent) -> bool:
         """Let a paused execution without an owner continue; False where it has one."""
-        return await self._store.write(lambda db: self._changed_unowned(db, flow, "queue_paused_flow", told))
+        return await self._store.write(lambda db: self._changed_unowned(db, execution, "queue_paused_execution", told))
 
-    def _changed_unowned(self, db: sqlite3.Connection, flow: FlowInfo, statement: str, told: ExecutionEvent) -> bool:
-        if not db.execute(sql(statement), {"flow": flow.n, "now": time.time()}).rowcount:
+    def _changed_unowned(
+        self, db: sqlite3.Connection, execution: ExecutionInfo, statement: str, told: ExecutionEvent
+    ) -> bool:
+        if not db.execute(sql(statement), {"execution": execution.n, "now": time.time()}).rowcount:
             return False
-        execution_log.extend_unowned(db, flow.n, told)
-        db.execute(sql("drop_flow_controls"), {"flow": flow.n})
+        execution_log.extend_unowned(db, execution.n, told)
+        db.execute(sql("drop_execution_controls"), {"execution": execution.n})
         return True
 
-    async def add_control(self, flow: FlowInfo, kind: str, body: Mapping[str, str]) -> None:
+    async def add_control(self, execution: ExecutionInfo, kind: str, body: Mapping[str, str]) -> None:
         text = bodies.text_of(body, _SHAPES, "control")
-        values = {"flow": flow.n, "kind": kind, "body": text, "created": time.time()}
-        await self._store.write(lambda db: db.execute(sql("add_flow_control"), values))
+        values = {"execution": execution.n, "kind": kind, "body": text, "created": time.time()}
+        await self._store.write(lambda db: db.execute(sql("add_execution_control"), values))
 
-    async def take_controls(self, execution_ids: Collection[str]) -> list[Control]:
+    async def take_controls(self, execution_ids: Collection[str]) -> list[ExecutionControl]:
         """What others want of these executions of this owner, each once."""
         owner = self._owner()
-        if not any(row[1] in execution_ids for row in self._rows("open_flow_controls", owner=owner)):
+        if not any(row[1] in execution_ids for row in self._rows("open_execution_controls", owner=owner)):
             return []
 
-        def work(db: sqlite3.Connection) -> list[Control]:
-            rows = db.execute(sql("open_flow_controls"), {"owner": owner}).fetchall()
+        def work(db: sqlite3.Connection) -> list[ExecutionControl]:
+            rows = db.execute(sql("open_execution_controls"), {"owner": owner}).fetchall()
             return [
-                Control(n=n, execution_id=execution_id, kind=kind, body=msgspec.json.decode(body, type=dict[str, Any]))
+                ExecutionControl(
+                    n=n, execution_id=execution_id, kind=kind, body=msgspec.json.decode(body, type=dict[str, Any])
+                )
                 for n, execution_id, kind, body in rows
-                if execution_id in execution_ids and db.execute(sql("take_flow_control"), {"n": n}).rowcount
+                if execution_id in execution_ids and db.execute(sql("take_execution_control"), {"n": n}).rowcount
             ]
 
         return await self._store.write(work)
 
-    async def change_text(self, flow: FlowInfo, text: str, redactor: Redactor, *, title: str | None = None) -> FlowInfo:
+    async def change_text(
+        self, execution: ExecutionInfo, text: str, redactor: Redactor, *, title: str | None = None
+    ) -> ExecutionInfo:
         """It goes on as another text than it was started with; somebody has said so."""
         body = await bodies.made(text, redactor, "text")
-        values = {**self._claimed(flow), "digest": digest_of(text)}
-        values["title"] = flow.title if title is None else redactor.clean(title)
+        values = {**self._claimed(execution), "digest": digest_of(text)}
+        values["title"] = execution.title if title is None else redactor.clean(title)
 
         def work(db: sqlite3.Connection) -> None:
-            if not db.execute(sql("change_flow"), values).rowcount:
-                raise self._not_mine(db, flow)
-            db.execute(sql("put_flow_text"), {"flow": flow.n, "name": "text", **body.columns})
+            if not db.execute(sql("change_execution"), values).rowcount:
+                raise self._not_mine(db, execution)
+            db.execute(sql("put_execution_text"), {"execution": execution.n, "name": "text", **body.columns})
 
         await self._store.write(work)
-        return self.get(flow.id)
+        return self.get(execution.id)
 
     async def release(self) -> int:
         """Every flow that this owner has left unfinished is interrupted or queued: it ends, and says so itself."""
-        left = self._rows("flows_of_owner", owner=self._owner())
+        left = self._rows("executions_of_owner", owner=self._owner())
         return await recovery.abandon(self._store, left, "its owner was ended")
 
     async def _write_logged(
@@ -383,32 +396,32 @@ class Flows(FlowData):
 
     # -- its units ----------------------------------------------------------------------------------------------------
 
-    def begin_soon(self, flow: FlowInfo, key: UnitKey, inputs: bodies.Excerpt | None = None) -> None:
+    def begin_soon(self, execution: ExecutionInfo, key: UnitKey, inputs: bodies.Excerpt | None = None) -> None:
         """A unit starts now. Written with the next outcome, or in a moment: it tells of what was cut off, and no more.
 
         `inputs`: its parameters as they were resolved, for whoever looks. What keeps it from being written keeps the
         outcome from it too, and is told there.
         """
         given = inputs or bodies.Excerpt(body=b"", size=0)
-        value = {**self._claimed(flow), "now": time.time(), **_key(key)}
+        value = {**self._claimed(execution), "now": time.time(), **_key(key)}
         value |= {"inputs": given.body or None, "inputs_bytes": given.size}
         self._store.write_later(lambda db: db.execute(sql("begin_unit"), value))
 
-    async def begin(self, flow: FlowInfo, *keys: UnitKey) -> None:
+    async def begin(self, execution: ExecutionInfo, *keys: UnitKey) -> None:
         """These units start now. Refused for one that has an outcome: it would be done twice."""
         none = {"inputs": None, "inputs_bytes": 0}
-        values = [{**self._claimed(flow), "now": time.time(), **_key(key), **none} for key in keys]
+        values = [{**self._claimed(execution), "now": time.time(), **_key(key), **none} for key in keys]
 
         def work(db: sqlite3.Connection) -> None:
             for value, key in zip(values, keys, strict=True):
                 if not db.execute(sql("begin_unit"), value).rowcount:
-                    raise self._settled(db, flow, key)
+                    raise self._settled(db, execution, key)
 
         await self._write_soon(work)
 
     async def settle(
         self,
-        flow: FlowInfo,
+        execution: ExecutionInfo,
         outcome: UnitOutcome,
         redactor: Redactor,
         *,
@@ -420,7 +433,7 @@ class Flows(FlowData):
         `told` gives the events that are stored with it in one transaction; it gets the size of the outputs. TooLarge
         and BadValue (outputs that are no JSON) are raised before anything is written.
         """
-        settled = await self.settled(flow, outcome, redactor, told=told)
+        settled = await self.settled(execution, outcome, redactor, told=told)
         await self.settle_all([settled], log=log)
         return settled.is_redacted
 
@@ -435,7 +448,7 @@ class Flows(FlowData):
 
     async def settled(
         self,
-        flow: FlowInfo,
+        execution: ExecutionInfo,
         outcome: UnitOutcome,
         redactor: Redactor,
         *,
@@ -450,7 +463,7 @@ class Flows(FlowData):
         is_sum = outcome.is_sum or outcome.iteration == WHOLE
         now = time.time()
         values = {
-            **self._claimed(flow),
+            **self._claimed(execution),
             **_key(outcome),
             "status": outcome.status,
             "branch": branch,
@@ -467,19 +480,19 @@ class Flows(FlowData):
 
         def work(db: sqlite3.Connection) -> None:
             if not db.execute(sql("settle_unit"), values).rowcount:
-                raise self._settled(db, flow, outcome)
+                raise self._settled(db, execution, outcome)
             if not is_sum and (outcome.cost_usd or outcome.tokens):
-                db.execute(sql("add_flow_cost"), values)
+                db.execute(sql("add_execution_cost"), values)
 
         return Settled(work, told(body.size), is_redacted)
 
-    async def carry(self, source: FlowInfo, flow: FlowInfo, steps: Iterable[str]) -> int:
+    async def carry(self, source: ExecutionInfo, execution: ExecutionInfo, steps: Iterable[str]) -> int:
         """The outcomes that these steps have in another flow are this one's too. Their cost is not counted again."""
-        values = {**self._claimed(flow), "source": source.n}
+        values = {**self._claimed(execution), "source": source.n}
         names = list(steps)
 
         def work(db: sqlite3.Connection) -> int:
-            self._check_mine(db, flow)
+            self._check_mine(db, execution)
             return sum(db.execute(sql("carry_outcomes"), {**values, "step": name}).rowcount for name in names)
 
         return int(await self._write_soon(work))
@@ -488,12 +501,12 @@ class Flows(FlowData):
 
     async def ask(
         self,
-        flow: FlowInfo,
+        execution: ExecutionInfo,
         key: UnitKey,
         kind: ApprovalKind,
         asked: Any,
         *,
-        execution_id: str,
+        outermost_id: str,
         fingerprint: str,
         redactor: Redactor,
         log: ExecutionLog | None = None,
@@ -501,98 +514,98 @@ class Flows(FlowData):
     ) -> Approval:
         """A question of a unit; the one that is there already, with its answer, where the same was asked before.
 
-        `execution_id`: the outermost execution, which continues after the answer. `told` makes the event of a new
+        `outermost_id`: the outermost execution, which continues after the answer. `told` makes the event of a new
         question, which is stored together with it.
         """
         now = time.time()
-        values = {**self._claimed(flow), **_key(key), "fingerprint": fingerprint, "now": now, "requested": now}
+        values = {**self._claimed(execution), **_key(key), "fingerprint": fingerprint, "now": now, "requested": now}
         # Only its owner, this process, asks for a unit: between this look and the write nobody else does.
         if rows := self._rows("same_approval", **values):
 
             def withdraw(db: sqlite3.Connection) -> None:
-                if db.execute(sql("flow_place"), values).fetchone()[1:] != (values["owner"], values["epoch"]):
-                    raise self._not_mine(db, flow)
+                if db.execute(sql("execution_place"), values).fetchone()[1:] != (values["owner"], values["epoch"]):
+                    raise self._not_mine(db, execution)
                 db.execute(sql("withdraw_other_approvals"), values)
 
             await self._store.write(withdraw)
             return self._store.approval(rows[0][0])
         values["asked"] = bodies.text_of(asked, redactor, "asked")
-        values |= {"id": self._next_id(execution_id), "kind": kind, "execution": execution_id}
+        values |= {"id": self._next_id(outermost_id), "kind": kind, "outermost": outermost_id}
 
         def work(db: sqlite3.Connection) -> None:
             db.execute(sql("withdraw_other_approvals"), values)
             if not db.execute(sql("add_step_approval"), values).rowcount:
-                raise self._not_mine(db, flow)
+                raise self._not_mine(db, execution)
 
         events = [told(values["id"])] if told is not None else []
         await self._write_logged(work, log, events, durable=True)
         return self._store.approval(values["id"])
 
-    def _next_id(self, execution_id: str) -> str:
+    def _next_id(self, outermost_id: str) -> str:
         """Begins with the id of the execution, as an approval of a run begins with that of the run."""
-        low = f"{execution_id[:12]}-step-"
+        low = f"{outermost_id[:12]}-step-"
         stored = self._rows("count_step_approvals", low=low, high=low + "\uffff")[0][0]
         self._asked[low] = max(stored, self._asked.get(low, 0)) + 1
         return f"{low}{self._asked[low]}"
 
     async def wait_for(
         self,
-        flow: FlowInfo,
+        execution: ExecutionInfo,
         approval_ids: Sequence[str],
         *,
         log: ExecutionLog | None = None,
         told: Sequence[ExecutionEvent] = (),
-    ) -> FlowInfo:
+    ) -> ExecutionInfo:
         """This owner leaves it until one of these is answered; it is queued at once if one was answered meanwhile."""
-        values = {**self._claimed(flow), "asked": bodies.json_of(list(approval_ids), "asked").decode()}
+        values = {**self._claimed(execution), "asked": bodies.json_of(list(approval_ids), "asked").decode()}
 
         def work(db: sqlite3.Connection) -> None:
             row = db.execute(sql("leave_waiting"), values).fetchone()
             if row is None:
-                raise self._not_mine(db, flow)
+                raise self._not_mine(db, execution)
             if row[0] == "queued":
-                extend_unowned(db, flow.n, ExecutionQueued(reason=ANSWERED))
+                extend_unowned(db, execution.n, ExecutionQueued(reason=ANSWERED))
 
         await self._write_logged(work, log, told, durable=True)
-        return self.get(flow.id)
+        return self.get(execution.id)
 
     # -- forgetting ---------------------------------------------------------------------------------------------------
 
-    async def delete(self, flow_ids: Iterable[str]) -> int:
-        """With all that belongs to them, also the flows inside. One that runs or waits is refused."""
+    async def delete(self, execution_ids: Iterable[str]) -> int:
+        """With everything that belongs to them, also the executions inside. One that runs or waits is refused."""
         deleted = 0
-        for flow_id in flow_ids:
-            flow = self.find(flow_id)
-            inside = [flow, *self._descendants(flow)]
+        for execution_id in execution_ids:
+            execution = self.find(execution_id)
+            inside = [execution, *self._descendants(execution)]
             if alive := [one for one in inside if one.state not in ("ended", "interrupted")]:
                 raise errors.WrongState(
                     f"workflow run {alive[0].id[:8]} is {alive[0].state}", hint="Stop it first, or answer it."
                 )
-            deleted += await self._delete(flow)
+            deleted += await self._delete(execution)
         return deleted
 
-    async def _delete(self, flow: FlowInfo) -> int:
-        return await self._store.write(lambda db: db.execute(sql("delete_flow"), {"id": flow.id}).rowcount)
+    async def _delete(self, execution: ExecutionInfo) -> int:
+        return await self._store.write(lambda db: db.execute(sql("delete_execution"), {"id": execution.id}).rowcount)
 
-    def stale(self, *, keep_s: float, keep_flows: int) -> list[str]:
-        """Ended and interrupted flows that are older than `keep_s`, beyond the newest `keep_flows`."""
+    def stale(self, *, keep_s: float, keep_executions: int) -> list[str]:
+        """Ended and interrupted executions that are older than `keep_s`, beyond the newest `keep_executions`."""
         before = time.time() - keep_s
         found: list[str] = []
         cursor, seen = 2**62, 0
-        while page := self._rows("stale_flows", before=cursor, limit=PAGE):
+        while page := self._rows("stale_executions", before=cursor, limit=PAGE):
             cursor = page[-1][0]
-            for _, flow_id, _, ended in page:
+            for _, execution_id, _, ended in page:
                 seen += 1
-                if seen > keep_flows and ended < before:
-                    found.append(flow_id)
+                if seen > keep_executions and ended < before:
+                    found.append(execution_id)
         return found
 
-    async def prune(self, *, keep_s: float, keep_flows: int) -> int:
-        return await self.delete(self.stale(keep_s=keep_s, keep_flows=keep_flows))
+    async def prune(self, *, keep_s: float, keep_executions: int) -> int:
+        return await self.delete(self.stale(keep_s=keep_s, keep_executions=keep_executions))
 
-    def _descendants(self, flow: FlowInfo) -> list[FlowInfo]:
-        found: list[FlowInfo] = []
-        todo = [flow]
+    def _descendants(self, execution: ExecutionInfo) -> list[ExecutionInfo]:
+        found: list[ExecutionInfo] = []
+        todo = [execution]
         while todo:
             inside = self.children(todo.pop().id)
             found += inside
@@ -601,45 +614,50 @@ class Flows(FlowData):
 
     # -- refusals -----------------------------------------------------------------------------------------------------
 
-    def _claimed(self, flow: FlowInfo) -> dict[str, Any]:
+    def _claimed(self, execution: ExecutionInfo) -> dict[str, Any]:
         """Which flow, and by which claim of it: every write of an owner names both."""
-        return {"flow": flow.n, "owner": self._owner(), "epoch": flow.epoch}
+        return {"execution": execution.n, "owner": self._owner(), "epoch": execution.epoch}
 
-    def _check_mine(self, db: sqlite3.Connection, flow: FlowInfo) -> None:
-        if db.execute(sql("flow_place"), {"flow": flow.n}).fetchone() != ("running", self._owner(), flow.epoch):
-            raise self._not_mine(db, flow)
+    def _check_mine(self, db: sqlite3.Connection, execution: ExecutionInfo) -> None:
+        if db.execute(sql("execution_place"), {"execution": execution.n}).fetchone() != (
+            "running",
+            self._owner(),
+            execution.epoch,
+        ):
+            raise self._not_mine(db, execution)
 
-    def _settled(self, db: sqlite3.Connection, flow: FlowInfo, key: UnitKey) -> errors.StoreError:
-        row = db.execute(sql("outcome_status"), {"flow": flow.n, **_key(key)}).fetchone()
+    def _settled(self, db: sqlite3.Connection, execution: ExecutionInfo, key: UnitKey) -> errors.StoreError:
+        row = db.execute(sql("outcome_status"), {"execution": execution.n, **_key(key)}).fetchone()
         if row is None:
-            return self._not_mine(db, flow)
+            return self._not_mine(db, execution)
         unit = key.step if key.item is None else f"{key.step}[{key.item}]"
-        return errors.WrongState(f"{unit} of workflow run {flow.id[:8]} has an outcome already: {row[0]}")
+        return errors.WrongState(f"{unit} of workflow run {execution.id[:8]} has an outcome already: {row[0]}")
 
-    def _not_mine(self, db: sqlite3.Connection, flow: FlowInfo) -> errors.StoreError:
-        row = db.execute(sql("flow_place"), {"flow": flow.n}).fetchone()
+    def _not_mine(self, db: sqlite3.Connection, execution: ExecutionInfo) -> errors.StoreError:
+        row = db.execute(sql("execution_place"), {"execution": execution.n}).fetchone()
         if row is None:
-            return errors.UnknownRun(f"workflow run {flow.id[:8]} was deleted")
+            return errors.UnknownRun(f"workflow run {execution.id[:8]} was deleted")
         state, owner, _ = row
         if owner is not None:
-            return errors.NotOwner(f"workflow run {flow.id[:8]} belongs to another owner: {owner}")
+            return errors.NotOwner(f"workflow run {execution.id[:8]} belongs to another owner: {owner}")
         return errors.NotOwner(
-            f"workflow run {flow.id[:8]} does not run: it is {state}",
-            hint=None if state == "ended" else f"`leadrope flow resume {flow.id[:8]}` continues it.",
+            f"workflow run {execution.id[:8]} does not run: it is {state}",
+            hint=None if state == "ended" else f"`leadrope flow resume {execution.id[:8]}` continues it.",
         )
 
-    def _not_free(self, flow_id: str) -> errors.StoreError:
-        flow = self.get(flow_id)
-        if flow.owner is not None:
+    def _not_free(self, execution_id: str) -> errors.StoreError:
+        execution = self.get(execution_id)
+        if execution.owner is not None:
             return errors.WrongState(
-                f"workflow run {flow.id[:8]} is already {flow.state} (owner {flow.owner})",
+                f"workflow run {execution.id[:8]} is already {execution.state} (owner {execution.owner})",
                 hint="Look at it there, or stop it first.",
             )
-        failed = _first_failed(self.result(flow.id))
-        again = f"leadrope flow run {shlex.quote(flow.file or flow.name)}"
+        failed = _first_failed(self.result(execution.id))
+        again = f"leadrope flow run {shlex.quote(execution.file or execution.name)}"
         from_there = f" or, from the step that failed: `{again} --from {failed}`" if failed else ""
         return errors.WrongState(
-            f"workflow run {flow.id[:8]} has ended: {flow.outcome}", hint=f"Start it anew: `{again}`{from_there}."
+            f"workflow run {execution.id[:8]} has ended: {execution.outcome}",
+            hint=f"Start it anew: `{again}`{from_there}.",
         )
 
 

@@ -2,7 +2,7 @@
 
     log = ExecutionLog(store, info, owner, redactor=lambda: redactor, show=print)
     log.tell(StepStarted(step="review", kind="agent"))            stored in a moment, with whatever is written next
-    await flows.settle(info, outcome, redactor, log=log, told=…)  stored in the one transaction with the outcome
+    await executions.settle(info, outcome, redactor, log=log, told=…)  stored in the one transaction with the outcome
 
 An event is shown once it is stored, and in the order of its number.
 """
@@ -24,7 +24,7 @@ from leadrope import errors
 from leadrope.core import execution_events
 from leadrope.core.execution_events import ExecutionEvent, ExecutionRecord
 from leadrope.core.secrets.redaction import Redactor
-from leadrope.runs.executions.values import FlowInfo
+from leadrope.runs.executions.values import ExecutionInfo
 from leadrope.runs.records.redacted_rows import as_json
 from leadrope.runs.records.sqlite import PACK_BYTES, Sqlite
 from leadrope.runs.records.statements import sql
@@ -84,7 +84,7 @@ class ExecutionLog:
     def __init__(
         self,
         store: Sqlite,
-        info: FlowInfo,
+        info: ExecutionInfo,
         owner: str,
         *,
         redactor: Callable[[], Redactor],
@@ -180,10 +180,10 @@ def cleaned(events: Sequence[TimedEvent], redactor: Redactor) -> list[Cleaned]:
     return found
 
 
-def extend(db: sqlite3.Connection, info: FlowInfo, owner: str, events: Sequence[Cleaned]) -> int:
+def extend(db: sqlite3.Connection, info: ExecutionInfo, owner: str, events: Sequence[Cleaned]) -> int:
     """Write events of the owner; the number of the last."""
-    values = {"flow": info.n, "owner": owner, "epoch": info.epoch, "count": len(events)}
-    found = db.execute(sql("extend_flow_log"), values).fetchone()
+    values = {"execution": info.n, "owner": owner, "epoch": info.epoch, "count": len(events)}
+    found = db.execute(sql("extend_execution_log"), values).fetchone()
     if found is None:
         raise errors.NotOwner(f"execution {info.id[:8]} no longer belongs to {owner}")
     _insert(db, info.n, info.epoch, int(found[0]), events)
@@ -194,7 +194,7 @@ def extend_unowned(db: sqlite3.Connection, n: int, *events: ExecutionEvent, reda
     """Write events of an execution that nobody owns; False, and nothing, where it has an owner."""
     now = time.time()
     rows = cleaned([(now, event) for event in events], redactor or Redactor())
-    found = db.execute(sql("extend_unowned_flow_log"), {"flow": n, "count": len(rows)}).fetchone()
+    found = db.execute(sql("extend_unowned_execution_log"), {"execution": n, "count": len(rows)}).fetchone()
     if found is None:
         return False
     _insert(db, n, int(found[1]), int(found[0]), rows)
@@ -205,7 +205,7 @@ def extend_new(db: sqlite3.Connection, n: int, *events: ExecutionEvent, redactor
     """The first events of an execution that is made in the same transaction."""
     now = time.time()
     rows = cleaned([(now, event) for event in events], redactor)
-    last = db.execute(sql("extend_new_flow_log"), {"flow": n, "count": len(rows)}).fetchone()[0]
+    last = db.execute(sql("extend_new_execution_log"), {"execution": n, "count": len(rows)}).fetchone()[0]
     _insert(db, n, 0, int(last), rows)
 
 
@@ -216,7 +216,7 @@ def _insert(db: sqlite3.Connection, n: int, epoch: int, last: int, events: Seque
         packed = len(one.body) > PACK_BYTES
         body = zlib.compress(one.body, 1) if packed else one.body
         rows.append((n, seq, epoch, one.time, one.event.__struct_config__.tag, int(packed), body))
-    db.executemany(sql("add_flow_event"), rows)
+    db.executemany(sql("add_execution_event"), rows)
 
 
 def read(row: Sequence[Any], execution_id: str) -> ExecutionRecord:

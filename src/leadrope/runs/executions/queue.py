@@ -17,7 +17,7 @@ import msgspec
 from leadrope import errors
 from leadrope.core import execution_events as events
 from leadrope.core.secrets.redaction import Redactor
-from leadrope.runs.executions.values import FlowInfo, NewFlow
+from leadrope.runs.executions.values import ExecutionInfo, NewExecution
 
 if TYPE_CHECKING:
     from leadrope.runs.service import Service
@@ -52,7 +52,7 @@ class NotHere(errors.LeadropeError):
     kind = "not_here"
 
 
-Carry = Callable[["Service", FlowInfo, Given | None], Awaitable[None]]
+Carry = Callable[["Service", ExecutionInfo, Given | None], Awaitable[None]]
 """One claimed execution to its end, or to the question that it waits for. NotHere where that is not possible."""
 
 
@@ -76,31 +76,31 @@ class ExecutionQueue:
         """Executions wait that this process will take up soon; for others whoever looks starts the next one."""
         if self._carry is None:
             return False
-        waiting = self._service.flows.queued_for(self._service.lease.owner.id, time.time() + SOON_S)
+        waiting = self._service.executions.queued_for(self._service.lease.owner.id, time.time() + SOON_S)
         return any(execution_id not in self._held for execution_id in waiting)
 
-    async def add(self, new: NewFlow, redactor: Redactor, given: Given) -> FlowInfo:
+    async def add(self, new: NewExecution, redactor: Redactor, given: Given) -> ExecutionInfo:
         """Queue an execution that was handed to this process: it starts here, unless this process dies before."""
-        flows = self._service.flows
+        executions = self._service.executions
         told = events.ExecutionQueued(reason=new.note)
-        info = await flows.add(new, redactor, is_mine=True, most=self._service.settings.queued, told=(told,))
+        info = await executions.add(new, redactor, is_mine=True, most=self._service.settings.queued, told=(told,))
         self._given[info.id] = given
         return info
 
-    async def take_up(self, execution_id: str, environ: Mapping[str, str]) -> FlowInfo:
+    async def take_up(self, execution_id: str, environ: Mapping[str, str]) -> ExecutionInfo:
         """Try an execution that waits in the queue now; `environ` has the variables that were not stored with it."""
-        flows = self._service.flows
-        info = flows.get(execution_id)
-        if info.id not in self._tasks and await flows.wake(info):
+        executions = self._service.executions
+        info = executions.get(execution_id)
+        if info.id not in self._tasks and await executions.wake(info):
             self._given[info.id] = Given(environ=dict(environ))
             self._held.discard(info.id)
-        return flows.get(info.id)
+        return executions.get(info.id)
 
     async def claim_one(self) -> bool:
         if self._carry is None or self._is_closing:
             return False
-        flows, settings = self._service.flows, self._service.settings
-        info = await flows.claim_next(settings.executions_at_once, recover=settings.recover)
+        executions, settings = self._service.executions, self._service.settings
+        info = await executions.claim_next(settings.executions_at_once, recover=settings.recover)
         if info is None:
             return False
         self._held.discard(info.id)
@@ -113,7 +113,7 @@ class ExecutionQueue:
         self._tasks.pop(execution_id, None)
         self._service.poke()
 
-    async def _carried(self, info: FlowInfo) -> None:
+    async def _carried(self, info: ExecutionInfo) -> None:
         """The task boundary of an execution: what goes wrong in one must not end the others."""
         if self._carry is None:
             raise AssertionError
@@ -135,7 +135,7 @@ class ExecutionQueue:
             log.exception("execution %s failed inside leadrope", info.id[:8])
             await self._left(info, f"leadrope itself failed: {error!r}; it is tried again", FAILED_S)
 
-    async def _hold_back(self, info: FlowInfo, error: NotHere) -> None:
+    async def _hold_back(self, info: ExecutionInfo, error: NotHere) -> None:
         log.warning("execution %s is held back: %s %s", info.id[:8], error.message, error.hint or "")
         self._held.add(info.id)
         self._given.pop(info.id, None)
@@ -143,11 +143,11 @@ class ExecutionQueue:
         note = f"it cannot continue: {error.message} (try again with `leadrope flow resume {name}`)"
         await self._left(info, note, HOLD_S)
 
-    async def _left(self, info: FlowInfo, note: str, wait_s: float) -> None:
+    async def _left(self, info: ExecutionInfo, note: str, wait_s: float) -> None:
         """Back into the queue, as soon as the store takes it."""
         while not self._is_closing:
             try:
-                await self._service.flows.requeue(info, note=note, not_before=time.time() + wait_s)
+                await self._service.executions.requeue(info, note=note, not_before=time.time() + wait_s)
             except (errors.NotOwner, errors.UnknownRun):
                 return  # it has left its state itself
             except errors.StoreError:

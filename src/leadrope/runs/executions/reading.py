@@ -17,9 +17,9 @@ from leadrope.runs.executions.values import (
     Cached,
     Dataset,
     DatasetInfo,
-    FlowFilter,
-    FlowInfo,
-    FlowTexts,
+    ExecutionFilter,
+    ExecutionInfo,
+    ExecutionTexts,
     Remark,
     UnitData,
     UnitOutcome,
@@ -39,7 +39,7 @@ _labels = msgspec.json.Decoder(dict[str, str])
 _columns = msgspec.json.Decoder(tuple[str, ...])
 _object = msgspec.json.Decoder(dict[str, Any])
 _rows = msgspec.json.Decoder(list[dict[str, Any]])
-_INFO_FIELDS = FlowInfo.__struct_fields__
+_INFO_FIELDS = ExecutionInfo.__struct_fields__
 
 
 class UnitBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -53,19 +53,19 @@ class UnitBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 _unit = msgspec.json.Decoder(UnitBody)
 
 
-class FlowReads:
+class ExecutionReads:
     """The half that a list, a history or a view needs."""
 
     def __init__(self, reads: Reads) -> None:
         self._reads = reads
 
-    def get(self, flow_id: str) -> FlowInfo:
-        rows = self._rows("get_flow", id=flow_id)
+    def get(self, execution_id: str) -> ExecutionInfo:
+        rows = self._rows("get_execution", id=execution_id)
         if not rows:
-            raise _unknown(flow_id)
+            raise _unknown(execution_id)
         return _info(rows[0])
 
-    def find(self, prefix: str) -> FlowInfo:
+    def find(self, prefix: str) -> ExecutionInfo:
         """A flow by its id or the beginning of it."""
         found = self.ids_beginning(prefix)
         if prefix in found or len(found) == 1:
@@ -77,14 +77,14 @@ class FlowReads:
 
     def ids_beginning(self, prefix: str) -> list[str]:
         """Only the first few; none for nothing."""
-        rows = self._rows("flows_with_prefix", low=prefix, high=prefix + "\uffff") if prefix else []
+        rows = self._rows("executions_with_prefix", low=prefix, high=prefix + "\uffff") if prefix else []
         return [row[0] for row in rows]
 
-    def listing(self, wanted: FlowFilter = FlowFilter()) -> list[FlowInfo]:  # noqa: B008  # frozen
+    def listing(self, wanted: ExecutionFilter = ExecutionFilter()) -> list[ExecutionInfo]:  # noqa: B008  # frozen
         """The newest first."""
         key, value = wanted.label or ("", "")
         rows = self._rows(
-            "list_flows",
+            "list_executions",
             before=wanted.before if wanted.before is not None else 2**62,
             state=wanted.state or "",
             outcome=wanted.outcome or "",
@@ -100,23 +100,25 @@ class FlowReads:
         )
         return [_info(row) for row in rows]
 
-    def last_of(self, *, name: str = "", file: str = "") -> FlowInfo | None:
+    def last_of(self, *, name: str = "", file: str = "") -> ExecutionInfo | None:
         """The newest flow of that file, or of that name; not one that is part of another."""
         if bool(name) == bool(file):
             raise ValueError("either a name or a file")
-        rows = self._rows("last_flow_of_file", file=file) if file else self._rows("last_flow_of_name", name=name)
+        rows = (
+            self._rows("last_execution_of_file", file=file) if file else self._rows("last_execution_of_name", name=name)
+        )
         return self.get(rows[0][0]) if rows else None
 
-    def children(self, flow_id: str, parent_key: str = "") -> list[FlowInfo]:
+    def children(self, execution_id: str, parent_key: str = "") -> list[ExecutionInfo]:
         """Flows that are the work of one of its units, the oldest first."""
-        return [self.get(row[0]) for row in self._rows("child_flows", parent=flow_id, parent_key=parent_key)]
+        return [self.get(row[0]) for row in self._rows("child_executions", parent=execution_id, parent_key=parent_key)]
 
-    def texts(self, flow_id: str) -> FlowTexts:
-        rows = self._rows("get_flow_texts", id=flow_id, name="")
+    def texts(self, execution_id: str) -> ExecutionTexts:
+        rows = self._rows("get_execution_texts", id=execution_id, name="")
         if not rows:
-            raise _unknown(flow_id)
-        found = {name: bodies.read(packed, body, f"the {name} of {flow_id}") for name, _, packed, body in rows}
-        return FlowTexts(
+            raise _unknown(execution_id)
+        found = {name: bodies.read(packed, body, f"the {name} of {execution_id}") for name, _, packed, body in rows}
+        return ExecutionTexts(
             text=msgspec.json.decode(found["text"], type=str),
             inputs=_object.decode(found["inputs"]),
             settings=_object.decode(found["settings"]),
@@ -125,35 +127,35 @@ class FlowReads:
             redacted=frozenset(name for name, redacted, *_ in rows if redacted),
         )
 
-    def text(self, flow_id: str) -> str:
-        return msgspec.json.decode(self._text(flow_id, "text") or b'""', type=str)
+    def text(self, execution_id: str) -> str:
+        return msgspec.json.decode(self._text(execution_id, "text") or b'""', type=str)
 
-    def inputs(self, flow_id: str) -> dict[str, Any]:
-        return _object.decode(self._text(flow_id, "inputs") or b"{}")
+    def inputs(self, execution_id: str) -> dict[str, Any]:
+        return _object.decode(self._text(execution_id, "inputs") or b"{}")
 
-    def result(self, flow_id: str) -> Any:
+    def result(self, execution_id: str) -> Any:
         """What `end` was given; None while it has not ended."""
-        body = self._text(flow_id, "result")
+        body = self._text(execution_id, "result")
         return None if body is None else msgspec.json.decode(body)
 
-    def outcomes(self, flow_id: str, *, step: str | None = None, after: int = 0) -> list[UnitOutcome]:
+    def outcomes(self, execution_id: str, *, step: str | None = None, after: int = 0) -> list[UnitOutcome]:
         """In the order in which they were settled; `after` the one of that `n`, for those who follow."""
-        n = self.get(flow_id).n
+        n = self.get(execution_id).n
         if step is None:
-            rows = self._rows("read_outcomes", flow=n, after=after)
+            rows = self._rows("read_outcomes", execution=n, after=after)
         else:
-            rows = self._rows("read_outcomes_of_step", flow=n, step=step, after=after)
+            rows = self._rows("read_outcomes_of_step", execution=n, step=step, after=after)
         return [_outcome(row) for row in rows]
 
     def unit(
-        self, flow_id: str, step: str, iteration: int = 0, item: int | None = None, *, most: int = UNIT_BYTES
+        self, execution_id: str, step: str, iteration: int = 0, item: int | None = None, *, most: int = UNIT_BYTES
     ) -> UnitData:
         """What events refer to: the values of one unit, at most so many bytes of its outputs."""
-        flow = self.get(flow_id)
-        key = {"flow": flow.n, "step": step, "iteration": iteration, "item": -1 if item is None else item}
+        execution = self.get(execution_id)
+        key = {"execution": execution.n, "step": step, "iteration": iteration, "item": -1 if item is None else item}
         begun, ended = self._rows("unit_inputs", **key), self._rows("unit_outcome", **key)
         if not begun and not ended:
-            raise errors.UnknownRun(f"{step} of execution {flow.id[:8]} has not begun, or there is no such unit")
+            raise errors.UnknownRun(f"{step} of execution {execution.id[:8]} has not begun, or there is no such unit")
         inputs, inputs_bytes, times, *_ = begun[0] if begun else (None, 0, 0)
         found = UnitData(
             step=step,
@@ -177,49 +179,53 @@ class FlowReads:
 
     def queued_for(self, owner: str, until: float) -> list[str]:
         """Executions in the queue that this owner may take up by then."""
-        return [row[0] for row in self._rows("flows_queued_for", owner=owner, until=until)]
+        return [row[0] for row in self._rows("executions_queued_for", owner=owner, until=until)]
 
     def left_over(self, now: float) -> list[str]:
         """Executions that may start and have no owner, the first first."""
-        return [row[0] for row in self._rows("queued_flows_left_over", now=now)]
+        return [row[0] for row in self._rows("queued_executions_left_over", now=now)]
 
     def next_due(self, now: float) -> float | None:
         """When an execution that waits for a time may start."""
-        due = self._rows("next_queued_flow_due", now=now)[0][0]
+        due = self._rows("next_queued_execution_due", now=now)[0][0]
         return None if due is None else float(due)
 
-    def done_units(self, flow_id: str) -> int:
+    def done_units(self, execution_id: str) -> int:
         """How many outcomes it has, those of called workflows included."""
-        return int(self._rows("count_family_outcomes", id=flow_id)[0][0])
+        return int(self._rows("count_family_outcomes", id=execution_id)[0][0])
 
-    def read_events(self, flow: FlowInfo, seq: int, limit: int, *, type_: str | None = None) -> list[ExecutionRecord]:
+    def read_events(
+        self, execution: ExecutionInfo, seq: int, limit: int, *, type_: str | None = None
+    ) -> list[ExecutionRecord]:
         """Of its log, from `seq` on; none when there are no more. Called workflows have theirs in the caller's log."""
-        name = "read_flow_events" if type_ is None else "read_flow_events_of_type"
-        rows = self._rows(name, flow=flow.n, seq=seq, limit=limit, **({} if type_ is None else {"type": type_}))
-        return [log.read(row, flow.id) for row in rows]
+        name = "read_execution_events" if type_ is None else "read_execution_events_of_type"
+        rows = self._rows(
+            name, execution=execution.n, seq=seq, limit=limit, **({} if type_ is None else {"type": type_})
+        )
+        return [log.read(row, execution.id) for row in rows]
 
-    def all_events(self, flow: FlowInfo, *, type_: str | None = None) -> Iterator[ExecutionRecord]:
+    def all_events(self, execution: ExecutionInfo, *, type_: str | None = None) -> Iterator[ExecutionRecord]:
         seq = 1
-        while page := self.read_events(flow, seq, PAGE, type_=type_):
+        while page := self.read_events(execution, seq, PAGE, type_=type_):
             yield from page
             seq = page[-1].seq + 1
 
-    async def events(self, flow: FlowInfo, seq: int, limit: int = 500) -> list[ExecutionRecord]:
+    async def events(self, execution: ExecutionInfo, seq: int, limit: int = 500) -> list[ExecutionRecord]:
         """As `read_events`, in a thread."""
-        return await self._reads.in_thread(lambda: self.read_events(flow, seq, limit))
+        return await self._reads.in_thread(lambda: self.read_events(execution, seq, limit))
 
-    def outermost(self, flow: FlowInfo) -> FlowInfo:
+    def outermost(self, execution: ExecutionInfo) -> ExecutionInfo:
         """The execution that called it, and so on: whose log, queue and controls are those of all inside it."""
-        while flow.parent is not None:
-            flow = self.get(flow.parent)
-        return flow
+        while execution.parent is not None:
+            execution = self.get(execution.parent)
+        return execution
 
-    def begun(self, flow_id: str, *, is_all: bool = False) -> list[Begun]:
+    def begun(self, execution_id: str, *, is_all: bool = False) -> list[Begun]:
         """Units that were started and have no outcome: they run, or were cut off. `is_all`: also those that have."""
         return [
             Begun(step=step, iteration=iteration, item=_item(item), times=times, first=first, last=last)
             for step, iteration, item, times, first, last in self._rows(
-                "open_begins", flow=self.get(flow_id).n, is_all=int(is_all)
+                "open_begins", execution=self.get(execution_id).n, is_all=int(is_all)
             )
         ]
 
@@ -248,30 +254,30 @@ class FlowReads:
         names = [one.name for one in self.datasets()]
         return f"There are: {', '.join(names[:20])}." if names else "There is none yet; a save-dataset step makes one."
 
-    def _text(self, flow_id: str, name: str) -> bytes | None:
-        rows = self._rows("get_flow_texts", id=flow_id, name=name)
+    def _text(self, execution_id: str, name: str) -> bytes | None:
+        rows = self._rows("get_execution_texts", id=execution_id, name=name)
         if not rows:
-            self.get(flow_id)
+            self.get(execution_id)
             return None
         _, _, packed, body = rows[0]
-        return bodies.read(packed, body, f"the {name} of {flow_id}")
+        return bodies.read(packed, body, f"the {name} of {execution_id}")
 
     def _rows(self, statement: str, /, **values: Any) -> list[Any]:
         return self._reads._rows(statement, **values)  # noqa: SLF001  # the other half of the same store
 
 
-def _unknown(flow_id: str) -> errors.UnknownRun:
-    return errors.UnknownRun(f"there is no workflow run {flow_id!r}", hint="`leadrope flow history` shows them.")
+def _unknown(execution_id: str) -> errors.UnknownRun:
+    return errors.UnknownRun(f"there is no workflow run {execution_id!r}", hint="`leadrope flow history` shows them.")
 
 
 def _item(stored: int) -> int | None:
     return None if stored < 0 else stored
 
 
-def _info(row: Sequence[Any]) -> FlowInfo:
+def _info(row: Sequence[Any]) -> ExecutionInfo:
     fields = dict(zip(_INFO_FIELDS, row, strict=True))
     fields["labels"] = _labels.decode(fields["labels"])
-    return FlowInfo(**fields)
+    return ExecutionInfo(**fields)
 
 
 def _outcome(row: Sequence[Any]) -> UnitOutcome:
@@ -316,13 +322,13 @@ def _outcome(row: Sequence[Any]) -> UnitOutcome:
 
 
 def _dataset(row: Sequence[Any]) -> dict[str, Any]:
-    name, columns, count, size, flow_id, updated, redacted = row
+    name, columns, count, size, execution_id, updated, redacted = row
     return {
         "name": name,
         "columns": _columns.decode(columns),
         "count": count,
         "bytes": size,
-        "flow_id": flow_id,
+        "execution_id": execution_id,
         "updated": updated,
         "is_redacted": bool(redacted),
     }

@@ -27,26 +27,26 @@ async def abandon(store: Sqlite, left: Sequence[tuple[str, str]], reason: str = 
         return 0
 
     def work(db: sqlite3.Connection) -> int:
-        return sum(_abandon(db, flow_id, owner, reason) for flow_id, owner in left)
+        return sum(_abandon(db, execution_id, owner, reason) for execution_id, owner in left)
 
     return await store.write(work)
 
 
-def _abandon(db: sqlite3.Connection, flow_id: str, owner: str, reason: str) -> bool:
-    row = db.execute(sql("flow_recover"), {"id": flow_id, "owner": owner}).fetchone()
+def _abandon(db: sqlite3.Connection, execution_id: str, owner: str, reason: str) -> bool:
+    row = db.execute(sql("execution_recover"), {"id": execution_id, "owner": owner}).fetchone()
     if row is None:
         return False
     n, state, recover, is_outermost = row
     is_recovered = recover == "resume" and is_outermost
-    if is_recovered and state == "running" and _is_worn_out(db, n, flow_id):
+    if is_recovered and state == "running" and _is_worn_out(db, n, execution_id):
         is_recovered = False
         reason = f"{reason}, {MOST_TAKEOVERS} times in a row without finishing a step"
     then = "queued" if is_recovered else "interrupted"
     if state == "queued" or (state == "paused" and is_outermost):
         then = state
     note = f"{reason}; it continues" if then == "queued" else reason
-    values = {"id": flow_id, "owner": owner, "state": then, "note": note, "now": time.time()}
-    db.execute(sql("abandon_flow"), values)
+    values = {"id": execution_id, "owner": owner, "state": then, "note": note, "now": time.time()}
+    db.execute(sql("abandon_execution"), values)
     if is_outermost and then != state:
         event: events.ExecutionEvent = events.ExecutionInterrupted(reason=reason)
         if then == "queued":
@@ -55,9 +55,9 @@ def _abandon(db: sqlite3.Connection, flow_id: str, owner: str, reason: str) -> b
     return True
 
 
-def _is_worn_out(db: sqlite3.Connection, n: int, flow_id: str) -> bool:
-    rows = db.execute(sql("last_resumed"), {"flow": n, "limit": MOST_TAKEOVERS}).fetchall()
+def _is_worn_out(db: sqlite3.Connection, n: int, execution_id: str) -> bool:
+    rows = db.execute(sql("last_resumed"), {"execution": n, "limit": MOST_TAKEOVERS}).fetchall()
     if len(rows) < MOST_TAKEOVERS:
         return False
-    done = int(db.execute(sql("count_family_outcomes"), {"id": flow_id}).fetchone()[0])
+    done = int(db.execute(sql("count_family_outcomes"), {"id": execution_id}).fetchone()[0])
     return all(msgspec.json.decode(body, type=events.ExecutionResumed).done >= done for (body,) in rows)

@@ -11,13 +11,13 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-FlowState = Literal["queued", "running", "waiting", "paused", "interrupted", "ended"]
+ExecutionState = Literal["queued", "running", "waiting", "paused", "interrupted", "ended"]
 """queued: the next owner that works takes it, or the one that it names. running: has a living owner. waiting: for a
 person, without an owner, for days if need be; an answer queues it. paused: by a person; its owner, if it has one,
 starts nothing more. interrupted: its owner died or left it, and a person decides. All but `ended` can be claimed."""
 Recover = Literal["fail", "resume"]
 """What becomes of an execution whose owner died: `resume` puts it back into the queue, `fail` leaves it interrupted."""
-FlowOutcome = Literal["succeeded", "degraded", "failed", "stopped"]
+ExecutionOutcome = Literal["succeeded", "degraded", "failed", "stopped"]
 UnitStatus = Literal["succeeded", "degraded", "failed", "skipped"]
 
 WHOLE = -1
@@ -38,7 +38,7 @@ class UnitKey(Protocol):
     def item(self) -> int | None: ...
 
 
-class NewFlow(msgspec.Struct, frozen=True, kw_only=True):
+class NewExecution(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     text: str
     """The workflow as it is started, whole."""
@@ -62,7 +62,7 @@ class NewFlow(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-class FlowInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ExecutionInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One flow as a row: cheap to list, no text, no outcomes."""
 
     n: int
@@ -74,8 +74,8 @@ class FlowInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     digest: str
     """sha256 of the text as it was given. A stored text that lost a secret has another one."""
     cwd: str = ""
-    state: FlowState
-    outcome: FlowOutcome | None = None
+    state: ExecutionState
+    outcome: ExecutionOutcome | None = None
     owner: str | None = None
     epoch: int = 0
     """How often it was claimed. What an owner writes names its own number, and is refused after the next claim."""
@@ -100,7 +100,7 @@ class FlowInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     labels: dict[str, str] = {}
 
 
-class FlowTexts(msgspec.Struct, frozen=True, kw_only=True):
+class ExecutionTexts(msgspec.Struct, frozen=True, kw_only=True):
     """The long parts of a flow, read one flow at a time."""
 
     text: str
@@ -113,13 +113,13 @@ class FlowTexts(msgspec.Struct, frozen=True, kw_only=True):
     """Which of these lost a secret when they were stored, and are not good for another start."""
 
 
-class FlowFilter(msgspec.Struct, frozen=True, kw_only=True):
-    state: FlowState | None = None
-    outcome: FlowOutcome | None = None
+class ExecutionFilter(msgspec.Struct, frozen=True, kw_only=True):
+    state: ExecutionState | None = None
+    outcome: ExecutionOutcome | None = None
     is_open: bool = False
-    """Only flows that run or can go on: not ended, or stopped."""
+    """Only executions that run or can be continued: not ended, or stopped."""
     is_top: bool = False
-    """Only flows that are not part of another one."""
+    """Only executions that are not part of another one."""
     name: str | None = None
     file: str | None = None
     cwd: str | None = None
@@ -210,7 +210,7 @@ class UnitData(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str | None = None
 
 
-class Control(msgspec.Struct, frozen=True, kw_only=True):
+class ExecutionControl(msgspec.Struct, frozen=True, kw_only=True):
     """What another process wants of an execution's owner: stop, pause, unpause."""
 
     n: int
@@ -241,7 +241,7 @@ class DatasetInfo(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     bytes: int
     """Of its rows as JSON."""
-    flow_id: str | None
+    execution_id: str | None
     """Who wrote it last; that flow may be gone."""
     updated: float
     is_redacted: bool = False

@@ -16,7 +16,7 @@ from leadrope.core.events import ApprovalRequested, QuestionRequested, Recorded
 from leadrope.core.execution_events import ExecutionRecord, StepAsked
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.executions.log import WatchRecord
-from leadrope.runs.executions.values import FlowInfo
+from leadrope.runs.executions.values import ExecutionInfo
 from leadrope.runs.records.values import RunInfo
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Observers:
 
         return see
 
-    async def watch_execution(self, execution: FlowInfo, *, is_answerable: bool) -> WatchRecord | None:
+    async def watch_execution(self, execution: ExecutionInfo, *, is_answerable: bool) -> WatchRecord | None:
         """The same for the events of an execution of a workflow."""
         await self._opened()
         telemetry, notifier = self._telemetry, self._notifier if is_answerable else None
@@ -121,7 +121,7 @@ def _tell(notifier: Notifier, recorded: Recorded, redactor: Redactor, run: RunIn
         log.exception("run %s: the notification that it waits could not be sent", run.id[:8])
 
 
-def _tell_asked(notifier: Notifier, record: ExecutionRecord, redactor: Redactor, execution: FlowInfo) -> None:
+def _tell_asked(notifier: Notifier, record: ExecutionRecord, redactor: Redactor, execution: ExecutionInfo) -> None:
     from leadrope.runs.observe.notify import word_of_step  # noqa: PLC0415  # as above
 
     try:

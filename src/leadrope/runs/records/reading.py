@@ -197,9 +197,9 @@ class Reads(ApprovalReads):
         """Runs in the queue that this owner may take up, now or later."""
         return [row[0] for row in self._rows("waiting_for", owner=owner)]
 
-    def flows_without_owner(self) -> list[tuple[str, str]]:
+    def executions_without_owner(self) -> list[tuple[str, str]]:
         """Workflow runs, with the owners they had, that say `running` and are not."""
-        return self._rows("flows_without_owner")
+        return self._rows("executions_without_owner")
 
     def ahead_of(self, run_id: str) -> int:
         return int(self._rows("ahead_of", id=run_id)[0][0])

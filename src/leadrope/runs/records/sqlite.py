@@ -26,7 +26,7 @@ from leadrope.runs.records import claims
 from leadrope.runs.records.reading import Reads
 from leadrope.runs.records.redacted_rows import as_json
 from leadrope.runs.records.statements import migrations, sql
-from leadrope.runs.records.values import LIVE, RESERVED, NewRun, Order, Owner, Progress, RunInfo, RunLimits, State
+from leadrope.runs.records.values import LIVE, RESERVED, NewRun, Owner, Progress, RunControl, RunInfo, RunLimits, State
 from leadrope.storage import database
 from leadrope.storage import patience as patiences
 from leadrope.storage.change_notifier import ChangeNotifier
@@ -46,10 +46,10 @@ class Sqlite(ApprovalWrites, Reads):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self.bell = ChangeNotifier(self.data_version)
+        self.notifier = ChangeNotifier(self.data_version)
         self._busy_s: float | None = None
         self._writer = Writer(
-            path, lambda: database.open_(path, migrations(), busy_s=self._busy_s), on_change=self.bell.ring
+            path, lambda: database.open_(path, migrations(), busy_s=self._busy_s), on_change=self.notifier.ring
         )
         self._inode: int | None = None
         self._reminded: asyncio.AbstractEventLoop | None = None
@@ -290,7 +290,7 @@ class Sqlite(ApprovalWrites, Reads):
             db.execute(sql("set_result"), {"n": run.n, "result": text})
             now = {"run": run.n, "state": "withdrawn", "decided": time.time(), "by": actors.LEADROPE, "attempt": 2**31}
             db.execute(sql("close_approvals"), {**now, "reason": "the run has ended"})
-            db.execute(sql("drop_orders"), {"run": run.n})
+            db.execute(sql("drop_run_controls"), {"run": run.n})
             if result.session_id:
                 session = {"id": result.session_id, "run": run.id, "cwd": run.cwd, "used": time.time()}
                 db.execute(sql("remember_session"), session)
@@ -388,21 +388,21 @@ class Sqlite(ApprovalWrites, Reads):
 
         return await self.write(work)
 
-    async def add_order(self, run: RunInfo, kind: str, body: dict[str, Any]) -> None:
+    async def add_control(self, run: RunInfo, kind: str, body: dict[str, Any]) -> None:
         values = {"run": run.n, "kind": kind, "body": as_json(body, _SHAPES), "created": time.time()}
-        await self.write(lambda db: db.execute(sql("add_order"), values))
+        await self.write(lambda db: db.execute(sql("add_run_control"), values))
 
-    async def take_orders(self, owner: str) -> list[Order]:
+    async def take_controls(self, owner: str) -> list[RunControl]:
         """What others want of this owner's runs, each once."""
-        if not self._rows("open_orders", owner=owner):
+        if not self._rows("open_run_controls", owner=owner):
             return []
 
-        def work(db: sqlite3.Connection) -> list[Order]:
-            rows = db.execute(sql("open_orders"), {"owner": owner}).fetchall()
+        def work(db: sqlite3.Connection) -> list[RunControl]:
+            rows = db.execute(sql("open_run_controls"), {"owner": owner}).fetchall()
             return [
-                Order(n=n, run_id=run_id, kind=kind, body=_object.decode(body))
+                RunControl(n=n, run_id=run_id, kind=kind, body=_object.decode(body))
                 for n, run_id, kind, body in rows
-                if db.execute(sql("take_order"), {"n": n}).rowcount
+                if db.execute(sql("take_run_control"), {"n": n}).rowcount
             ]
 
         return await self.write(work)

@@ -17,7 +17,7 @@ _SECTION = regex(r"^-- name: (\w+)(?:!|<!|\*!|\^|\$|#)?\s*$", re.MULTILINE)
 _MIGRATION = regex(r"(\d{3})_\w+\.sql")
 _FOLDER = Path(__file__).with_name("sql")
 """A path, and no resource: importlib.resources takes longer to import than all of it to read."""
-FILES = ("runs.sql", "events.sql", "approvals.sql", "queue.sql", "flows.sql")
+FILES = ("runs.sql", "events.sql", "approvals.sql", "queue.sql", "executions.sql")
 
 
 def parse(text: str) -> dict[str, str]:

@@ -143,9 +143,9 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int = 1
     asked_id: str = ""
     """In the events of the run."""
-    execution_id: str = ""
+    outermost_id: str = ""
     """The outermost execution; empty where a run asks."""
-    flow_id: str = ""
+    execution_id: str = ""
     """The execution that the step belongs to: that one, or one that it has called."""
     step: str = ""
     iteration: int = 0
@@ -167,7 +167,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     """Of the run or the workflow."""
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
+class RunControl(msgspec.Struct, frozen=True, kw_only=True):
     n: int
     run_id: str
     kind: str

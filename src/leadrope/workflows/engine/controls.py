@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from leadrope.core.execution_events import ExecutionPaused, ExecutionUnpaused
-from leadrope.runs.executions.values import FlowInfo
+from leadrope.runs.executions.values import ExecutionInfo
 from leadrope.runs.records.values import Filter
 from leadrope.workflows.engine.execution_context import ExecutionContext
 
@@ -14,7 +14,11 @@ class ControlledExecution:
     """The outermost one; those inside it follow by the gate that they share."""
 
     def __init__(
-        self, host: ExecutionContext, info: FlowInfo, stop: Callable[[str], None], family: Callable[[], Iterable[str]]
+        self,
+        host: ExecutionContext,
+        info: ExecutionInfo,
+        stop: Callable[[str], None],
+        family: Callable[[], Iterable[str]],
     ) -> None:
         """`family`: the ids of it and of those inside it that run."""
         self.id = info.id
@@ -31,16 +35,16 @@ class ControlledExecution:
         if self._host.gate.is_closed:
             return
         self._host.gate.pause()
-        flows = self._host.service.flows
-        await flows.set_paused(self._info, self._host.log, ExecutionPaused(by=by), is_paused=True)
+        executions = self._host.service.executions
+        await executions.set_paused(self._info, self._host.log, ExecutionPaused(by=by), is_paused=True)
         for run_id in self._open_runs():
             await self._host.service.pause(run_id)
 
     async def unpause(self, by: str) -> None:
         if not self._host.gate.is_closed:
             return
-        flows = self._host.service.flows
-        await flows.set_paused(self._info, self._host.log, ExecutionUnpaused(by=by), is_paused=False)
+        executions = self._host.service.executions
+        await executions.set_paused(self._info, self._host.log, ExecutionUnpaused(by=by), is_paused=False)
         for run_id in self._open_runs():
             await self._host.service.unpause(run_id)
         self._host.gate.resume()

@@ -22,7 +22,7 @@ from leadrope.core.events import Notice
 from leadrope.core.execution_events import ExecutionEvent, ExecutionQueued
 from leadrope.core.secrets.redacted_json import clean_value
 from leadrope.runs.executions import bodies
-from leadrope.runs.executions.journal import FlowInfo, NewFlow, Settled, UnitOutcome
+from leadrope.runs.executions.journal import ExecutionInfo, NewExecution, Settled, UnitOutcome
 from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows import library, model
 from leadrope.workflows.check import access_requests
@@ -39,7 +39,14 @@ from leadrope.workflows.language import choices, templates
 from leadrope.workflows.links import Links, links_of
 from leadrope.workflows.model import DEPTH_MOST
 from leadrope.workflows.people.human_input import LOOK_S, HumanInput
-from leadrope.workflows.report import FlowOutcome, FlowResult, LastStep, PendingApproval, StepReport, StepState
+from leadrope.workflows.report import (
+    ExecutionOutcome,
+    ExecutionResult,
+    LastStep,
+    PendingApproval,
+    StepReport,
+    StepState,
+)
 from leadrope.workflows.steps import registry
 from leadrope.workflows.steps.base import Parked, StepDone, StepFailed, StepQuestion
 
@@ -47,11 +54,11 @@ OWNER_ENDED = "its owner was told to end"
 PAUSE_LOOK_S = 1.0
 
 
-class Flow:
+class Execution:
     def __init__(
         self,
         workflow: model.Workflow,
-        info: FlowInfo,
+        info: ExecutionInfo,
         host: ExecutionContext,
         *,
         inputs: Mapping[str, Any],
@@ -106,12 +113,12 @@ class Flow:
         self._waits = HumanInput(host, info)
         self._parked: dict[str, None] = {}
         self._stop_reason: str | None = None
-        self._children: set[Flow] = set()
+        self._children: set[Execution] = set()
         self._teller = Teller(workflow, info, host.tell, host.cut, self._live_of)
 
     # -- its life -----------------------------------------------------------------------------------------------------
 
-    async def run(self) -> FlowResult:
+    async def run(self) -> ExecutionResult:
         """To its end, or until a person is needed who is not there. A stop is an end too.
 
         A store that is full or locked is waited for, and is nothing that a step came to: when nobody waits any more,
@@ -122,10 +129,10 @@ class Flow:
         with self.host.service.patience(self.id[:8], self.host.gate.clocks_stopped).used():
             return await self._run()
 
-    async def _run(self) -> FlowResult:
+    async def _run(self) -> ExecutionResult:
         began = time.monotonic()
-        flows, log = self.host.service.flows, self.host.log
-        self._teller.started(self.host.told, self.info.owner or "", lambda: flows.done_units(self.id))
+        executions, log = self.host.service.executions, self.host.log
+        self._teller.started(self.host.told, self.info.owner or "", lambda: executions.done_units(self.id))
         if log is not None and self.info.parent is None:
             await log.flush()  # whoever watches sees at once what it is
         progress = PlanProgress(self._links, self._replayed())
@@ -137,9 +144,9 @@ class Flow:
             await self._cancel()
             if self._is_queued:
                 note = f"{OWNER_ENDED}; it continues"
-                await flows.requeue(self.info, note=note, log=log, told=[ExecutionQueued(reason=OWNER_ENDED)])
+                await executions.requeue(self.info, note=note, log=log, told=[ExecutionQueued(reason=OWNER_ENDED)])
             else:
-                await flows.set_state(self.info, "interrupted", log=log, told=[self._teller.interrupted()])
+                await executions.set_state(self.info, "interrupted", log=log, told=[self._teller.interrupted()])
             raise
         finally:
             self._teller.close()
@@ -150,20 +157,20 @@ class Flow:
         told = [self._teller.ended(result)]
         if result.outcome == "waiting":
             if self.host.gate.is_closed and self.info.parent is None:
-                await flows.set_state(self.info, "paused", log=log, told=told)
+                await executions.set_state(self.info, "paused", log=log, told=told)
             else:
-                await flows.wait_for(self.info, sorted(self.host.parked), log=log, told=told)
+                await executions.wait_for(self.info, sorted(self.host.parked), log=log, told=told)
         else:
             kept = msgspec.structs.replace(result, last=None)  # the journal has it already
             body = msgspec.to_builtins(kept)
-            await flows.end(self.info, result.outcome, body, self.host.redactor, log=log, told=told)
+            await executions.end(self.info, result.outcome, body, self.host.redactor, log=log, told=told)
         if log is not None:
             await log.shown()
         return result
 
-    def replay(self) -> FlowResult:
+    def replay(self) -> ExecutionResult:
         """What its journal says that it came to; nothing is done."""
-        units = functools.partial(self.host.service.flows.done_units, self.id)
+        units = functools.partial(self.host.service.executions.done_units, self.id)
         self._teller.started(self.host.told, self.info.owner or "", units)
         return self._result(PlanProgress(self._links, self._replayed()).plan(), 0.0)
 
@@ -355,11 +362,11 @@ class Flow:
         await self.record(outcome)
         if tried.cache_key is not None and outcome.status == "succeeded":
             kept = {"outputs": outcome.outputs, "branch": outcome.branch}
-            await self.host.service.flows.cache_put(tried.cache_key, step.type, kept, self.host.redactor)
+            await self.host.service.executions.cache_put(tried.cache_key, step.type, kept, self.host.redactor)
         return outcome
 
     def _cached(self, key: str) -> StepDone | None:
-        found = self.host.service.flows.cache_get(key) if self.host.uses_cache else None
+        found = self.host.service.executions.cache_get(key) if self.host.uses_cache else None
         if found is None:
             return None
         return StepDone(outputs=found.outputs["outputs"], branch=found.outputs["branch"], is_cached=True)
@@ -413,7 +420,7 @@ class Flow:
     async def record(self, outcome: UnitOutcome) -> None:
         """Its outcome and its event, in one transaction; of a small item of a batch, soon, together with others."""
         told = functools.partial(self._told, self._steps[outcome.step], outcome)
-        settled = await self.host.service.flows.settled(self.info, outcome, self.host.redactor, told=told)
+        settled = await self.host.service.executions.settled(self.info, outcome, self.host.redactor, told=told)
         if journal_chunks.is_small(outcome):
             await self._chunks.add(settled)
         else:
@@ -425,7 +432,7 @@ class Flow:
             self._spent()
 
     async def _settle_all(self, settled: Sequence[Settled]) -> None:
-        await self.host.service.flows.settle_all(settled, log=self.host.log)
+        await self.host.service.executions.settle_all(settled, log=self.host.log)
 
     async def recorded(self) -> None:
         """Returns when the outcomes of all units so far are in the journal."""
@@ -482,7 +489,7 @@ class Flow:
 
     def begins(self, key: Key, given: Mapping[str, Any]) -> None:
         inputs = bodies.excerpt(given, self.host.redactor)
-        self.host.service.flows.begin_soon(self.info, key, inputs)
+        self.host.service.executions.begin_soon(self.info, key, inputs)
         if key.iteration > 0 and key.item is None:
             self._teller.acts(key, "")  # whoever watches sees which turn it is
 
@@ -520,7 +527,7 @@ class Flow:
                 kind="too_deep",
                 hint="Does it call itself?",
             )
-        flows = self.host.service.flows
+        executions = self.host.service.executions
         child_id = uuid.uuid5(uuid.UUID(hex=self.id), str(key)).hex
         known = self._child(child_id)
         loaded = self.host.called(name, self._folder, known)
@@ -534,15 +541,17 @@ class Flow:
         values = loaded.inputs(inputs)
         if known is not None and known.state == "ended" and known.outcome != "stopped":
             # The process died between the end inside and the outcome out here.
-            return journal_mapping.as_done(key, name, journal_mapping.kept_result(key, name, flows.texts(child_id)))
+            return journal_mapping.as_done(
+                key, name, journal_mapping.kept_result(key, name, executions.texts(child_id))
+            )
         if known is not None:
-            info = await flows.claim(child_id)
+            info = await executions.claim(child_id)
             if loaded.digest != info.digest:  # refused when it was resumed, unless somebody has said so
-                info = await flows.change_text(info, loaded.text, self.host.redactor, title=loaded.workflow.title)
+                info = await executions.change_text(info, loaded.text, self.host.redactor, title=loaded.workflow.title)
         else:
             new = loaded.new(child_id, values, cwd=str(self.host.workspace), parent=self.id, parent_key=str(key))
-            info = await flows.add(new, self.host.redactor)
-        child = Flow(
+            info = await executions.add(new, self.host.redactor)
+        child = Execution(
             loaded.workflow,
             info,
             self.host,
@@ -578,13 +587,13 @@ class Flow:
         from leadrope.workflows.language import markdown_writer  # noqa: PLC0415  # needed by few workflows
 
         text = markdown_writer.write(workflow)
-        flows = self.host.service.flows
+        executions = self.host.service.executions
         child_id = uuid.uuid5(uuid.UUID(hex=self.id), str(key)).hex
         info = self._child(child_id)
         has_ended = info is not None and info.state == "ended" and info.outcome != "stopped"
         if info is None:
             # Its inputs are what is known out here, and come from out here when it is resumed.
-            new = NewFlow(
+            new = NewExecution(
                 id=child_id,
                 name=step.id,
                 title=step.id,
@@ -593,12 +602,12 @@ class Flow:
                 parent=self.id,
                 parent_key=str(key),
             )
-            info = await flows.add(new, self.host.redactor)
+            info = await executions.add(new, self.host.redactor)
         elif not has_ended:
-            info = await flows.claim(child_id)
+            info = await executions.claim(child_id)
             if library.digest_of(text) != info.digest:  # the file was changed, and somebody has said that this is fine
-                info = await flows.change_text(info, text, self.host.redactor)
-        child = Flow(
+                info = await executions.change_text(info, text, self.host.redactor)
+        child = Execution(
             workflow,
             info,
             self.host,
@@ -624,13 +633,13 @@ class Flow:
         states = {name: self._ledger.state(name) for name in self._values}
         return {name: self._values[name] for name, state in states.items() if state in ("succeeded", "degraded")}
 
-    def _child(self, child_id: str) -> FlowInfo | None:
+    def _child(self, child_id: str) -> ExecutionInfo | None:
         try:
-            return self.host.service.flows.get(child_id)
+            return self.host.service.executions.get(child_id)
         except errors.UnknownRun:
             return None
 
-    async def _run_child(self, child: Flow) -> FlowResult:
+    async def _run_child(self, child: Execution) -> ExecutionResult:
         self._children.add(child)
         try:
             return await child.run()
@@ -643,8 +652,8 @@ class Flow:
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
-    def _result(self, plan: Plan, duration_s: float) -> FlowResult:
-        outcome: FlowOutcome = plan.ending or "failed"
+    def _result(self, plan: Plan, duration_s: float) -> ExecutionResult:
+        outcome: ExecutionOutcome = plan.ending or "failed"
         approvals: tuple[PendingApproval, ...] = ()
         if self._stop_reason is not None:
             outcome = "stopped"
@@ -659,8 +668,8 @@ class Flow:
         outputs, missing = self._outputs(plan)
         if missing and plan.ending == "succeeded" and outcome == "succeeded":
             outcome = "degraded"
-        return FlowResult(
-            flow_id=self.id,
+        return ExecutionResult(
+            execution_id=self.id,
             name=self.info.name,
             outcome=outcome,
             outputs=outputs,
@@ -712,5 +721,5 @@ class Flow:
         return StepReport(id=step.id, type=step.type, state=state)
 
 
-def journal_of(host: ExecutionContext, flow_id: str) -> dict[Key, UnitOutcome]:
-    return {Key(one.step, one.iteration, one.item): one for one in host.service.flows.outcomes(flow_id)}
+def journal_of(host: ExecutionContext, execution_id: str) -> dict[Key, UnitOutcome]:
+    return {Key(one.step, one.iteration, one.item): one for one in host.service.executions.outcomes(execution_id)}

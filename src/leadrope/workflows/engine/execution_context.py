@@ -25,7 +25,7 @@ from leadrope.core.execution_events import (
 from leadrope.core.request_secrets import ambient_secrets
 from leadrope.core.secrets.redaction import SHORTEST, Redactor
 from leadrope.runs.executions.log import ExecutionLog
-from leadrope.runs.executions.values import FlowInfo
+from leadrope.runs.executions.values import ExecutionInfo
 from leadrope.runs.service import Service
 from leadrope.runtime.commands import Commands
 from leadrope.runtime.gate.approvers import Answer, Approver
@@ -134,27 +134,27 @@ class ExecutionContext:
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
-    def called(self, name: str, folder: Path, begun: FlowInfo | None) -> Loaded:
+    def called(self, name: str, folder: Path, begun: ExecutionInfo | None) -> Loaded:
         """A called workflow: as it was when the execution began, or when it was called itself (`begun`)."""
         loaded = self._called.find(name, folder)
         if begun is not None and not self._takes_change:
-            texts = self.service.flows.texts(begun.id)
+            texts = self.service.executions.texts(begun.id)
             if "text" not in texts.redacted:
                 return library.read(texts.text, name=begun.name, file=begun.file)
         if loaded is not None:
             return loaded
         return library.load(library.find(name, folder=folder, leadrope_home=self.service.home))
 
-    async def open_log(self, info: FlowInfo) -> None:
+    async def open_log(self, info: ExecutionInfo) -> None:
         """`info` is the outermost execution, as it was claimed."""
-        flows = self.service.flows
+        executions = self.service.executions
         self.log = ExecutionLog(
             self.service.store, info, self.service.lease.owner.id, redactor=lambda: self.redactor, show=self._show
         )
         self.log.watch = await self.service.watch_execution(info, is_answerable=self.on_ask == "wait")
         told = set()
         for kind in ("execution.started", "step.ended", "step.answered") if info.last_seq else ():
-            for record in flows.all_events(info, type_=kind):
+            for record in executions.all_events(info, type_=kind):
                 match record.event:
                     case ExecutionStarted(execution=execution):
                         told.add((execution, ""))

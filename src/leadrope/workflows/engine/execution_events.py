@@ -8,12 +8,12 @@ import msgspec
 
 from leadrope.core import execution_events as events
 from leadrope.core.execution_events import ExecutionEvent
-from leadrope.runs.executions.values import FlowInfo, UnitOutcome
+from leadrope.runs.executions.values import ExecutionInfo, UnitOutcome
 from leadrope.workflows import model
 from leadrope.workflows.engine.ledger import report_of
 from leadrope.workflows.engine.pacing import Pace
 from leadrope.workflows.engine.unit_progress import Key
-from leadrope.workflows.report import FlowResult
+from leadrope.workflows.report import ExecutionResult
 
 FIRST_S = 0.3
 """A step that is over sooner tells no progress."""
@@ -39,7 +39,7 @@ class Teller:
     def __init__(
         self,
         workflow: model.Workflow,
-        info: FlowInfo,
+        info: ExecutionInfo,
         tell: Callable[..., None],
         cut: Callable[[str], str],
         live_usd: Callable[[str], float],
@@ -85,7 +85,7 @@ class Teller:
     def interrupted(self) -> ExecutionEvent:
         return events.ExecutionInterrupted(execution=self.execution, reason="whoever ran it was ended")
 
-    def ended(self, result: FlowResult) -> ExecutionEvent:
+    def ended(self, result: ExecutionResult) -> ExecutionEvent:
         if result.outcome == "waiting":
             ids = tuple(one.id for one in result.approvals)
             return events.ExecutionWaiting(execution=self.execution, approvals=ids)

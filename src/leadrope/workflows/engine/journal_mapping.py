@@ -11,13 +11,13 @@ import msgspec
 
 from leadrope import errors
 from leadrope.runs.executions.journal import Remark, UnitOutcome, UnitProblem
-from leadrope.runs.executions.values import WHOLE, FlowTexts, UnitStatus
+from leadrope.runs.executions.values import WHOLE, ExecutionTexts, UnitStatus
 from leadrope.workflows import model
 from leadrope.workflows.engine.ledger import FROM_CACHE
 from leadrope.workflows.engine.plan import Outcome
 from leadrope.workflows.engine.step_attempt import StepFailure, UnitResult
 from leadrope.workflows.engine.unit_progress import Key
-from leadrope.workflows.report import FlowResult
+from leadrope.workflows.report import ExecutionResult
 from leadrope.workflows.steps.base import Caution, Parked, StepDone, StepFailed
 
 
@@ -83,7 +83,7 @@ def for_plan(whole: UnitOutcome) -> Outcome:
     return Outcome(status=whole.status, branch=whole.branch)
 
 
-def kept_result(key: Key, name: str, texts: FlowTexts) -> FlowResult:
+def kept_result(key: Key, name: str, texts: ExecutionTexts) -> ExecutionResult:
     """What a workflow inside had come to when the one outside was cut off."""
     if "result" in texts.redacted:
         raise StepFailed(
@@ -91,10 +91,10 @@ def kept_result(key: Key, name: str, texts: FlowTexts) -> FlowResult:
             kind="redacted_value",
             hint=f"Run it with `--from {key.step}`.",
         )
-    return msgspec.convert(texts.result, FlowResult)
+    return msgspec.convert(texts.result, ExecutionResult)
 
 
-def as_done(key: Key, name: str, result: FlowResult) -> StepDone:
+def as_done(key: Key, name: str, result: ExecutionResult) -> StepDone:
     """What a workflow inside came to, as a step of the one outside."""
     if result.outcome == "waiting":
         raise Parked(result.approvals[0].id if result.approvals else "")
@@ -106,7 +106,7 @@ def as_done(key: Key, name: str, result: FlowResult) -> StepDone:
         raise StepFailed(
             f"{key.step}: the workflow {name} failed: {why}",
             kind=_kind_of(result),
-            hint=f"See `leadrope flow report {result.flow_id[:8]}`.",
+            hint=f"See `leadrope flow report {result.execution_id[:8]}`.",
             outputs=result.outputs,
             cost_usd=result.cost_usd,
             tokens=result.tokens,
@@ -126,7 +126,7 @@ def as_done(key: Key, name: str, result: FlowResult) -> StepDone:
     )
 
 
-def group_done(key: Key, result: FlowResult, values: Mapping[str, Any]) -> StepDone:
+def group_done(key: Key, result: ExecutionResult, values: Mapping[str, Any]) -> StepDone:
     """What the steps of a group came to, as the step around them. `values` are the outputs of each by its name."""
     if result.outcome == "waiting":
         raise Parked(result.approvals[0].id if result.approvals else "")
@@ -164,7 +164,7 @@ def group_done(key: Key, result: FlowResult, values: Mapping[str, Any]) -> StepD
     )
 
 
-def _kind_of(result: FlowResult) -> str:
+def _kind_of(result: ExecutionResult) -> str:
     """What has an exit code of its own keeps it, however deep it happened: a no is a no."""
     kinds = {step.error.kind for step in result.failures if step.error is not None}
     return kinds.pop() if len(kinds) == 1 and kinds <= {"denied", "over_budget", "timed_out"} else "workflow_failed"

@@ -15,7 +15,7 @@ from leadrope.workflows.steps.base import StepFailed
 if TYPE_CHECKING:
     from leadrope.rehearsal.model import ModelServer
     from leadrope.rehearsal.script import Script
-    from leadrope.runs.executions.values import FlowInfo
+    from leadrope.runs.executions.values import ExecutionInfo
     from leadrope.workflows.engine.unit_progress import Key
 
 _ASK_A_MODEL = ("agent", "claude-code", "llm")
@@ -74,10 +74,10 @@ def check(script: Script, workflows: Iterable[model.Workflow]) -> None:
         raise BadScript(f"{place}.outputs", f"a step of type {kinds[name]} is always run (replaceable: {allowed})")
 
 
-def refuse_continuing(flow: FlowInfo) -> None:
+def refuse_continuing(execution: ExecutionInfo) -> None:
     """Its model is gone, and the user's own was never meant."""
-    if flow.labels.get(rehearsal_label.LABEL) == rehearsal_label.REHEARSAL:
+    if execution.labels.get(rehearsal_label.LABEL) == rehearsal_label.REHEARSAL:
         raise errors.WrongState(
-            f"{flow.id[:8]} is a rehearsal, which cannot be continued",
+            f"{execution.id[:8]} is a rehearsal, which cannot be continued",
             hint="Start it anew: leadrope flow run … --rehearse SCRIPT.",
         )

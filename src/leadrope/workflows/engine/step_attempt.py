@@ -165,11 +165,11 @@ class Unit:
     # -- the context --------------------------------------------------------------------------------------------------
 
     @property
-    def flow_id(self) -> str:
+    def execution_id(self) -> str:
         return self._owner.id
 
     @property
-    def execution_id(self) -> str:
+    def outermost_id(self) -> str:
         return self._owner.host.tag
 
     def run_name(self) -> str:
@@ -309,7 +309,7 @@ class Unit:
     async def _ask_once(self, asked: StepQuestion) -> Answer:
         """Code for the whole execution, commands for the items of this batch."""
         is_for_all = self._step.type == "code"
-        place = "" if is_for_all else f"{self.flow_id} {self._step.id} {self.key.iteration} "
+        place = "" if is_for_all else f"{self.execution_id} {self._step.id} {self.key.iteration} "
         with self.asking():  # also while another unit asks
             return await self.host.shared_answers.ask(
                 place + asked.fingerprint,

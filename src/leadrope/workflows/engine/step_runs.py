@@ -51,7 +51,7 @@ async def begin(request: RunRequest, context: StepContext, show: Callable[[Recor
     service, name = context.service, context.run_name()
     before, resume, run_id = Before(), None, ""
     for number in range(MOST_RUNS):
-        run_id = run_id_of(context.flow_id, name, number)
+        run_id = run_id_of(context.execution_id, name, number)
         run = service.known(run_id)
         if run is None:
             break
@@ -62,7 +62,7 @@ async def begin(request: RunRequest, context: StepContext, show: Callable[[Recor
                 return StepRun(result=result, before=before)
         if run.state != "ended" and is_same:
             job = await service.adopt(
-                run, request, context.execution_id, approver=context.approver, show=show, environ=context.environ
+                run, request, context.outermost_id, approver=context.approver, show=show, environ=context.environ
             )
             if job is not None:
                 return StepRun(job=job, before=before)
@@ -81,7 +81,7 @@ async def begin(request: RunRequest, context: StepContext, show: Callable[[Recor
         environ=context.environ,
         title=title,
         run_id=run_id,
-        execution_id=context.execution_id,
+        execution_id=context.outermost_id,
     )
     return StepRun(job=job, before=before)
 

@@ -12,7 +12,7 @@ from leadrope.core import actors
 from leadrope.core.execution_events import StepAnswered, StepAsked
 from leadrope.runs.approvals import answers
 from leadrope.runs.executions import bodies
-from leadrope.runs.executions.journal import FlowInfo
+from leadrope.runs.executions.journal import ExecutionInfo
 from leadrope.runs.records.values import Approval, Decided
 from leadrope.runtime.gate.approvers import Answer, read_answer
 from leadrope.workflows.engine.execution_context import ExecutionContext
@@ -26,10 +26,10 @@ ALL = 2**31
 
 
 class HumanInput:
-    def __init__(self, host: ExecutionContext, info: FlowInfo) -> None:
+    def __init__(self, host: ExecutionContext, info: ExecutionInfo) -> None:
         self._host = host
         self._info = info
-        self._flows = host.service.flows
+        self._executions = host.service.executions
         self._store = host.service.store
         self._put_aside: dict[str, set[str]] = {}
         """Approval id -> the steps that were put aside for it: several, where one answer counts for all of them."""
@@ -42,12 +42,12 @@ class HumanInput:
         if self._host.on_ask == "deny" and self._host.people is None:
             reason = "no one can answer, and the workflow was started without waiting"
             return "", Answer(approved=False, by=actors.NOBODY, reason=reason)
-        approval = await self._flows.ask(
+        approval = await self._executions.ask(
             self._info,
             key,
             asked.kind,
             asked,
-            execution_id=self._host.tag,
+            outermost_id=self._host.tag,
             fingerprint=asked.fingerprint,
             redactor=self._host.redactor,
             log=self._host.log,
@@ -70,7 +70,7 @@ class HumanInput:
         """
         same = [
             approval
-            for approval in self._store.approvals(state="", flow_id=self._info.id, limit=ALL)
+            for approval in self._store.approvals(state="", execution_id=self._info.id, limit=ALL)
             if (approval.kind, approval.fingerprint) == (asked.kind, asked.fingerprint)
             and (is_for_all or (approval.step, approval.iteration) == (key.step, key.iteration))
         ]
@@ -160,7 +160,7 @@ class HumanInput:
 
     def _parked(self, key: Key, approval_id: str) -> Exception:
         """An execution that could never go on is not put aside."""
-        if "inputs" not in self._flows.texts(self._host.tag).redacted:
+        if "inputs" not in self._executions.texts(self._host.tag).redacted:
             self._host.parked.add(approval_id)
             self._put_aside.setdefault(approval_id, set()).add(key.step)
             return Parked(approval_id)
@@ -184,7 +184,7 @@ class HumanInput:
 
     async def _decided(self, approval_id: str) -> None:
         """Once somebody has answered it, in whatever process."""
-        with self._store.bell.listen() as heard:
+        with self._store.notifier.listen() as heard:
             while self._store.approval(approval_id).state == "pending":
                 await heard.wait(LOOK_S)
 
@@ -198,17 +198,17 @@ class HumanInput:
 
     def _step_of(self, approval: Approval) -> str | None:
         """The step of this execution that an approval belongs to: its own, or the one that has called who asks."""
-        flow_id, step = approval.flow_id, approval.step
-        while flow_id != self._info.id:
-            flow = self._flows.get(flow_id)
-            if flow.parent is None:
+        execution_id, step = approval.execution_id, approval.step
+        while execution_id != self._info.id:
+            execution = self._executions.get(execution_id)
+            if execution.parent is None:
                 return None
-            flow_id, step = flow.parent, flow.parent_key.partition("#")[0]
+            execution_id, step = execution.parent, execution.parent_key.partition("#")[0]
         return step
 
     def open(self) -> tuple[PendingApproval, ...]:
         """All that is asked, here and inside."""
-        found = self._store.approvals(execution_id=self._host.tag)
+        found = self._store.approvals(outermost_id=self._host.tag)
         return tuple(pending_of(one) for one in found if self._step_of(one) is not None)
 
 

@@ -11,7 +11,7 @@ import msgspec
 from leadrope import errors
 from leadrope.confined import real_path
 from leadrope.core.tools import ToolCall
-from leadrope.runs.executions.values import FlowInfo, UnitOutcome
+from leadrope.runs.executions.values import ExecutionInfo, UnitOutcome
 from leadrope.runs.service import Service
 from leadrope.runtime.sandboxing.access import Access
 from leadrope.workflows import model
@@ -96,7 +96,7 @@ async def look(
 ) -> DryRun:
     """The options are those of `starting.prepared`."""
     kept, _ = start.taken_over(service, loaded, only, begin_at, is_forced=is_forced)
-    last = service.flows.last_of(file=loaded.file) if loaded.file else service.flows.last_of(name=loaded.name)
+    last = service.executions.last_of(file=loaded.file) if loaded.file else service.executions.last_of(name=loaded.name)
     host = ExecutionContext(
         service, tag="dry-run", workspace=Path(real_path(workspace)), environ=environ, access=access
     )
@@ -169,7 +169,7 @@ class _Looker:
             config, key = unit.looked_at()
         except (StepFailed, errors.LeadropeError):
             return False, ""  # a value is missing or wrong, which the step tells when it runs
-        found = self._service.flows.cache_get(key) if key is not None and self._uses_cache else None
+        found = self._service.executions.cache_get(key) if key is not None and self._uses_cache else None
         if found is not None:
             self._scope[step.id] = found.outputs["outputs"]
             return True, ""
@@ -229,14 +229,14 @@ def _own_questions(step: model.Step, approved: Mapping[str, str]) -> Iterator[st
         yield "its agent may ask about tool calls"
 
 
-def _outcomes(service: Service, last: FlowInfo | None) -> dict[str, list[UnitOutcome]]:
+def _outcomes(service: Service, last: ExecutionInfo | None) -> dict[str, list[UnitOutcome]]:
     found: dict[str, list[UnitOutcome]] = {}
-    for one in service.flows.outcomes(last.id) if last is not None else ():
+    for one in service.executions.outcomes(last.id) if last is not None else ():
         found.setdefault(one.step, []).append(one)
     return found
 
 
-def _last(last: FlowInfo | None) -> Last | None:
+def _last(last: ExecutionInfo | None) -> Last | None:
     if last is None:
         return None
     took = None if last.ended is None else round(max(0.0, last.ended - last.created), 3)

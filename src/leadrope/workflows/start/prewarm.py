@@ -22,7 +22,7 @@ KINDS = ("shell", "code")
 
 
 class Ahead(NamedTuple):
-    flow_id: str
+    execution_id: str
     """Of the execution to come: all that its commands start is found by it."""
     commands: Commands
     """Under the rules of the workflow itself, which `rules_of` gives."""
@@ -53,7 +53,7 @@ async def opened(
 
     What goes wrong is told to the step that needs it, which tries it again: an execution has to exist by then.
     """
-    flow_id = uuid.uuid4().hex
+    execution_id = uuid.uuid4().hex
     async with contextlib.AsyncExitStack() as stack:
         commands = Commands(
             workspace,
@@ -61,7 +61,7 @@ async def opened(
             environ=environ,
             config=config,
             home=home,
-            tag=flow_id,
+            tag=execution_id,
             access=access,
         )
         try:
@@ -70,4 +70,4 @@ async def opened(
             yield None
             return
         await commands.warm()
-        yield Ahead(flow_id, commands)
+        yield Ahead(execution_id, commands)

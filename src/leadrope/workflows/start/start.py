@@ -18,7 +18,7 @@ from leadrope.core.secrets.redaction import SHORTEST, Redactor
 from leadrope.core.text import rehearsal_label
 from leadrope.runs.approvals import answers
 from leadrope.runs.executions.queue import Given, NotHere
-from leadrope.runs.executions.values import FlowInfo, FlowTexts, NewFlow
+from leadrope.runs.executions.values import ExecutionInfo, ExecutionTexts, NewExecution
 from leadrope.runs.records.values import Approval
 from leadrope.runs.service import Service
 from leadrope.runtime.gate.approvers import Answer
@@ -27,7 +27,7 @@ from leadrope.workflows import library, model
 from leadrope.workflows.check import access_requests
 from leadrope.workflows.engine import called, journal_mapping, plan
 from leadrope.workflows.engine.called import CalledTexts
-from leadrope.workflows.engine.engine import Flow, journal_of
+from leadrope.workflows.engine.engine import Execution, journal_of
 from leadrope.workflows.engine.execution_context import ExecutionContext, People, Show, secrets_around
 from leadrope.workflows.engine.rehearsed import Rehearsal, refuse_continuing
 from leadrope.workflows.engine.step_attempt import secrets_in
@@ -63,8 +63,8 @@ def prepared(
     execution_id: str | None = None,
     uses_cache: bool = True,
     auto_approved: Mapping[str, str] | None = None,
-    after: FlowInfo | None = None,
-) -> tuple[NewFlow, list[str]]:
+    after: ExecutionInfo | None = None,
+) -> tuple[NewExecution, list[str]]:
     """A new execution with all that another process needs to carry it out, and the secrets that it may not keep.
 
     `only`: this one step, with what the last execution gave its inputs. `begin_at`: this step and all behind it, with
@@ -78,9 +78,9 @@ def prepared(
     if only is None and begin_at is None and after is None:
         allowed = (*access.secrets, *service.config.forward_env)
         access_requests.refuse_unknown_secrets(loaded, allowed, environ=environ, leadrope_home=service.home)
-    source: FlowInfo | None
+    source: ExecutionInfo | None
     if after is not None:
-        before = service.flows.texts(after.id).settings
+        before = service.executions.texts(after.id).settings
         only, auto_approved = before.get("only"), before.get(_AUTO_APPROVED)
         uses_cache = before.get(_USES_CACHE, True)
         kept, source = _done_before(service, loaded, after, is_forced=is_forced), after
@@ -124,7 +124,7 @@ async def started(
     ahead: Ahead | None = None,
     rehearsal: Rehearsal | None = None,
     **options: Any,
-) -> AsyncIterator[Flow]:
+) -> AsyncIterator[Execution]:
     """A new execution, ready to `run`. The other options are those of `prepared`; `ahead` was opened for it already.
 
     `rehearsal`: the script that stands in for its model. The execution is labelled so, and nobody can continue it.
@@ -139,7 +139,7 @@ async def started(
         workspace=workspace,
         environ=environ,
         on_ask=on_ask,
-        execution_id=ahead.flow_id if ahead is not None else None,
+        execution_id=ahead.execution_id if ahead is not None else None,
         **options,
     )
     host = ExecutionContext(
@@ -158,8 +158,8 @@ async def started(
     async with host:
         if ahead is not None:
             host.adopt(rules_of(loaded.workflow), ahead.commands)
-        info = await service.flows.add(new, host.redactor)
-        yield await _flow(host, info, loaded, values, new.settings)
+        info = await service.executions.add(new, host.redactor)
+        yield await _execution(host, info, loaded, values, new.settings)
 
 
 @contextlib.asynccontextmanager
@@ -176,7 +176,7 @@ async def resumed(
     takes_change: bool = False,
     access: Access | None = None,
     overrides: Overrides = Overrides(),  # noqa: B008  # frozen
-) -> AsyncIterator[Flow]:
+) -> AsyncIterator[Execution]:
     """An execution that waits, is queued, was interrupted or was stopped goes on from its journal, here.
 
     `name` is the id of an approval, which `answer` then answers, or of an execution. A file that was changed since is
@@ -184,8 +184,8 @@ async def resumed(
     what was said for its models; `access` and `overrides` are added.
     """
     approval = _approval(service, name, answer)
-    flow = service.flows.get(approval.flow_id) if approval is not None else service.flows.find(name)
-    outermost = service.flows.outermost(flow)
+    execution = service.executions.get(approval.execution_id) if approval is not None else service.executions.find(name)
+    outermost = service.executions.outermost(execution)
     refuse_continuing(outermost)
     loaded, texts = _again(service, outermost, takes_change=takes_change)
     if not Path(outermost.cwd).is_dir():
@@ -194,13 +194,13 @@ async def resumed(
     access_requests.refuse_uncovered(
         loaded, access, workspace=Path(outermost.cwd), environ=environ, leadrope_home=service.home
     )
-    info = await service.flows.claim(outermost.id)
+    info = await service.executions.claim(outermost.id)
     if approval is not None and answer is not None:
         # After the claim: an answer to an execution that nobody owns would queue it for the background process.
         try:
             await service.answer(approval.id, answer)
         except BaseException:
-            await service.flows.set_state(info, "waiting" if outermost.state == "waiting" else "interrupted")
+            await service.executions.set_state(info, "waiting" if outermost.state == "waiting" else "interrupted")
             raise
     said = overrides.above(surroundings.overrides_of(texts.settings))
     host = ExecutionContext(
@@ -217,26 +217,26 @@ async def resumed(
     )
     async with host:
         if loaded.digest != info.digest:
-            info = await service.flows.change_text(info, loaded.text, host.redactor, title=loaded.workflow.title)
-        yield await _flow(host, info, loaded, texts.inputs, texts.settings)
+            info = await service.executions.change_text(info, loaded.text, host.redactor, title=loaded.workflow.title)
+        yield await _execution(host, info, loaded, texts.inputs, texts.settings)
 
 
 @contextlib.asynccontextmanager
-async def carried(service: Service, info: FlowInfo, given: Given | None) -> AsyncIterator[Flow]:
+async def carried(service: Service, info: ExecutionInfo, given: Given | None) -> AsyncIterator[Execution]:
     """An execution that this process has claimed from the queue; NotHere where it cannot be continued here.
 
     By the texts that are stored with it, whatever became of the files.
     """
     if info.labels.get(rehearsal_label.LABEL) == rehearsal_label.REHEARSAL:
         raise NotHere("it is a rehearsal, whose script is gone", hint="Start it anew.")
-    texts = service.flows.texts(info.id)
+    texts = service.executions.texts(info.id)
     stored = msgspec.convert(texts.called, CalledTexts)
     if "text" in texts.redacted or "called" in texts.redacted:
         loaded = _unchanged(info)
         stored = called.gather(loaded.workflow, Path(loaded.file).parent, service.home)
     else:
         loaded = library.read(texts.text, name=info.name, file=info.file)
-    done = journal_mapping.wholes(loaded.workflow, service.flows.outcomes(info.id))
+    done = journal_mapping.wholes(loaded.workflow, service.executions.outcomes(info.id))
     inner = [library.parsed(text) for text in stored.files.values()]
     around = surroundings.restored(service, texts, [loaded.workflow, *inner], given, done=done)
     host = ExecutionContext(
@@ -250,25 +250,25 @@ async def carried(service: Service, info: FlowInfo, given: Given | None) -> Asyn
         called=stored,
     )
     async with host:
-        yield await _flow(host, info, loaded, around.inputs, texts.settings, is_queued=info.recover == "resume")
+        yield await _execution(host, info, loaded, around.inputs, texts.settings, is_queued=info.recover == "resume")
 
 
-async def _flow(
+async def _execution(
     host: ExecutionContext,
-    info: FlowInfo,
+    info: ExecutionInfo,
     loaded: Loaded,
     values: Mapping[str, Any],
     settings: Mapping[str, Any],
     *,
     is_queued: bool = False,
-) -> Flow:
+) -> Execution:
     kept, only, source = settings.get("carried", ()), settings.get("only"), settings.get("source")
     host.uses_cache = settings.get(_USES_CACHE, True)
     host.auto_approved = settings.get(_AUTO_APPROVED, {})
     if source is not None:  # again and again the same: what is there already stays
-        await host.service.flows.carry(host.service.flows.get(source), info, kept)
+        await host.service.executions.carry(host.service.executions.get(source), info, kept)
     await host.open_log(info)
-    return Flow(
+    return Execution(
         loaded.workflow,
         info,
         host,
@@ -281,7 +281,7 @@ async def _flow(
     )
 
 
-def _unchanged(info: FlowInfo) -> Loaded:
+def _unchanged(info: ExecutionInfo) -> Loaded:
     """Its file, for one whose stored text lost a secret."""
     now = _text_now(info)
     if now is None or library.digest_of(now) != info.digest:
@@ -291,10 +291,10 @@ def _unchanged(info: FlowInfo) -> Loaded:
 
 
 def _called_now(
-    service: Service, loaded: Loaded, texts: FlowTexts, flow: FlowInfo, *, takes_change: bool
+    service: Service, loaded: Loaded, texts: ExecutionTexts, execution: ExecutionInfo, *, takes_change: bool
 ) -> CalledTexts:
     """As they were; as they are now where somebody has said so, and where they held a secret."""
-    if (takes_change or "called" in texts.redacted) and _text_now(flow) is not None:
+    if (takes_change or "called" in texts.redacted) and _text_now(execution) is not None:
         return called.gather(loaded.workflow, Path(loaded.file).parent, service.home)
     return msgspec.convert(texts.called, CalledTexts)
 
@@ -320,24 +320,24 @@ def _approval(service: Service, name: str, answer: Answer | None) -> Approval | 
         if approval.state != "pending":
             raise answers.not_open(approval)
         answers.checked(approval, answer)
-    return approval if approval.flow_id else None
+    return approval if approval.execution_id else None
 
 
 def workflow_of(service: Service, name: str) -> model.Workflow:
     """The workflow of an execution, which is named as in `resumed`; as it was when the execution began."""
     approval = _approval(service, name, None)
-    found = service.flows.get(approval.flow_id) if approval is not None else service.flows.find(name)
-    flow = service.flows.outermost(found)
-    return library.parsed(service.flows.texts(flow.id).text, file=flow.file)
+    found = service.executions.get(approval.execution_id) if approval is not None else service.executions.find(name)
+    execution = service.executions.outermost(found)
+    return library.parsed(service.executions.texts(execution.id).text, file=execution.file)
 
 
-def _again(service: Service, flow: FlowInfo, *, takes_change: bool) -> tuple[Loaded, FlowTexts]:
-    texts = service.flows.texts(flow.id)
-    now = _text_now(flow)
-    for one in _open_parts(service, flow):
+def _again(service: Service, execution: ExecutionInfo, *, takes_change: bool) -> tuple[Loaded, ExecutionTexts]:
+    texts = service.executions.texts(execution.id)
+    now = _text_now(execution)
+    for one in _open_parts(service, execution):
         _check_text(service, one, _text_now(one), takes_change=takes_change)
     if now is None and "text" in texts.redacted:
-        raise errors.WrongState(f"{flow.file or flow.name} is gone, and held a secret that was not kept")
+        raise errors.WrongState(f"{execution.file or execution.name} is gone, and held a secret that was not kept")
     if "inputs" in texts.redacted:
         raise errors.WrongState("its inputs held a secret, which is not kept", hint="Start it anew.")
     if "settings" in texts.redacted:
@@ -345,35 +345,35 @@ def _again(service: Service, flow: FlowInfo, *, takes_change: bool) -> tuple[Loa
             "a variable that it was given held a secret, which is not kept",
             hint="Start it anew, and give the variable with --secret NAME.",
         )
-    return library.read(now if now is not None else texts.text, name=flow.name, file=flow.file), texts
+    return library.read(now if now is not None else texts.text, name=execution.name, file=execution.file), texts
 
 
-def _text_now(flow: FlowInfo) -> str | None:
-    path = Path(flow.file) if flow.file else None
+def _text_now(execution: ExecutionInfo) -> str | None:
+    path = Path(execution.file) if execution.file else None
     return library.whole_text_of(path) if path is not None and path.is_file() else None
 
 
-def _open_parts(service: Service, flow: FlowInfo) -> list[FlowInfo]:
+def _open_parts(service: Service, execution: ExecutionInfo) -> list[ExecutionInfo]:
     """It, and the workflows inside it that have not come to their end."""
-    found = [flow]
+    found = [execution]
     for one in found:
-        inside = service.flows.children(one.id)
+        inside = service.executions.children(one.id)
         found += [child for child in inside if child.state != "ended" or child.outcome == "stopped"]
     return found
 
 
-def _check_text(service: Service, flow: FlowInfo, now: str | None, *, takes_change: bool) -> None:
-    if now is None or library.digest_of(now) == flow.digest:
+def _check_text(service: Service, execution: ExecutionInfo, now: str | None, *, takes_change: bool) -> None:
+    if now is None or library.digest_of(now) == execution.digest:
         return
     if not takes_change:
-        takes_files = beside.has_files(library.parsed(library.text_of(Path(flow.file)), file=flow.file))
+        takes_files = beside.has_files(library.parsed(library.text_of(Path(execution.file)), file=execution.file))
         also = ", or a file that its steps name," if takes_files else ""
         raise errors.WrongState(
-            f"{flow.file}{also} was changed since this execution began",
+            f"{execution.file}{also} was changed since this execution began",
             hint="Put it back, start it anew, or continue with the changed file: --changed.",
         )
-    names = {step.id for step in library.parsed(now, file=flow.file).steps}
-    lost = sorted({one.step for one in service.flows.outcomes(flow.id)} - names)
+    names = {step.id for step in library.parsed(now, file=execution.file).steps}
+    lost = sorted({one.step for one in service.executions.outcomes(execution.id)} - names)
     if lost:
         raise errors.WrongState(
             f"the changed file has no step {lost[0]!r}, which is done already", hint="Start it anew with --from."
@@ -382,7 +382,7 @@ def _check_text(service: Service, flow: FlowInfo, now: str | None, *, takes_chan
 
 def taken_over(
     service: Service, loaded: Loaded, only: str | None, begin_at: str | None, *, is_forced: bool
-) -> tuple[list[str], FlowInfo | None]:
+) -> tuple[list[str], ExecutionInfo | None]:
     """The steps whose outcomes are taken over, and from which execution."""
     name = only or begin_at
     if name is None:
@@ -398,7 +398,7 @@ def taken_over(
             hint=f"Name the group: {group}." if group else hint,
         )
     by = {"file": loaded.file} if loaded.file else {"name": loaded.name}
-    last = service.flows.last_of(**by)
+    last = service.executions.last_of(**by)
     links = links_of(loaded.workflow)
     again = {name, *links.descendants(name)}
     needed = _before(name, loaded.workflow)
@@ -409,7 +409,7 @@ def taken_over(
             f"{loaded.name} has not run yet, so nothing is known of what comes before {name}",
             hint="Run it whole first.",
         )
-    done = journal_mapping.wholes(loaded.workflow, service.flows.outcomes(last.id))
+    done = journal_mapping.wholes(loaded.workflow, service.executions.outcomes(last.id))
     kept = [step for step in done if step not in again]
     if not is_forced:
         _refuse_changed(service, last, loaded.workflow, kept)
@@ -423,17 +423,17 @@ def taken_over(
     return kept, last
 
 
-def _done_before(service: Service, loaded: Loaded, flow: FlowInfo, *, is_forced: bool) -> list[str]:
+def _done_before(service: Service, loaded: Loaded, execution: ExecutionInfo, *, is_forced: bool) -> list[str]:
     """The steps of a failed execution that need not run again: all but those that failed, and what follows them."""
     links = links_of(loaded.workflow)
-    done = journal_mapping.wholes(loaded.workflow, service.flows.outcomes(flow.id))
+    done = journal_mapping.wholes(loaded.workflow, service.executions.outcomes(execution.id))
     handled = plan.plan(links, {step: journal_mapping.for_plan(one) for step, one in done.items()}).handled
     again = {step for step, one in done.items() if one.status == "failed" and step not in handled}
     for step in list(again):
         again |= links.descendants(step)
     kept = [step for step in done if step not in again]
     if not is_forced:
-        _refuse_changed(service, flow, loaded.workflow, kept, "Put it back, start it anew, or say --changed.")
+        _refuse_changed(service, execution, loaded.workflow, kept, "Put it back, start it anew, or say --changed.")
     return kept
 
 
@@ -451,9 +451,9 @@ def _before(name: str, workflow: model.Workflow) -> set[str]:
 
 
 def _refuse_changed(
-    service: Service, last: FlowInfo, workflow: model.Workflow, kept: list[str], hint: str = ""
+    service: Service, last: ExecutionInfo, workflow: model.Workflow, kept: list[str], hint: str = ""
 ) -> None:
-    texts = service.flows.texts(last.id)
+    texts = service.executions.texts(last.id)
     if "text" in texts.redacted:
         return  # its own words are not known any more; its values are, and these are what was asked for
     before = {step.id: step for step in library.parsed(texts.text, file=last.file).steps}

@@ -19,7 +19,7 @@ from leadrope.core.request import Billing, RunRequest
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.core.secrets.secret_names import is_secret_name
 from leadrope.runs.executions.queue import Given, NotHere
-from leadrope.runs.executions.values import FlowTexts
+from leadrope.runs.executions.values import ExecutionTexts
 from leadrope.runs.records import stored_environ
 from leadrope.runs.records.stored_requests import account_of
 from leadrope.runtime.sandboxing.access import Access
@@ -147,7 +147,7 @@ def _billing(step: model.Step, config: configs.Config) -> Any:
 
 def restored(
     service: Service,
-    texts: FlowTexts,
+    texts: ExecutionTexts,
     workflows: Iterable[model.Workflow],
     given: Given | None,
     *,
@@ -187,7 +187,7 @@ def restored(
     return replace(around, environ=environ, inputs=_inputs(texts, own))
 
 
-def _inputs(texts: FlowTexts, env_file: Mapping[str, str]) -> dict[str, Any]:
+def _inputs(texts: ExecutionTexts, env_file: Mapping[str, str]) -> dict[str, Any]:
     """With the secrets that the store has only references of."""
     if "inputs" not in texts.redacted:
         return texts.inputs

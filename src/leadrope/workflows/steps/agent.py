@@ -215,7 +215,7 @@ async def run(config: AgentConfig, context: StepContext) -> StepDone:
         **await attached(config.attachments, context, "attachments"),
         "policies": context.policies,
         "cwd": str(_folder(config.cwd or ".", context, "cwd")),
-        "labels": {"workflow": context.flow_id[:12], "step": context.key.step},
+        "labels": {"workflow": context.execution_id[:12], "step": context.key.step},
     }
     own_sandbox = config.sandbox if isinstance(config.sandbox, AgentSandboxSettings) else None
     said = {

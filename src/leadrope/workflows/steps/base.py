@@ -130,9 +130,9 @@ class StepContext(Protocol):
     """What a unit knows of its place, and what it may ask for."""
 
     @property
-    def flow_id(self) -> str: ...
+    def execution_id(self) -> str: ...
     @property
-    def execution_id(self) -> str:
+    def outermost_id(self) -> str:
         """Of the outermost execution, which this one is inside of."""
         ...
 

@@ -51,7 +51,7 @@ async def run(config: LlmConfig, context: StepContext) -> StepDone:
         "max_turns": 4 if config.output_schema is not None else 1,
         "schema_retries": config.schema_retries,
         "cwd": str(context.workspace),
-        "labels": {"workflow": context.flow_id[:12], "step": context.key.step},
+        "labels": {"workflow": context.execution_id[:12], "step": context.key.step},
     }
     said = {
         "provider": config.provider,

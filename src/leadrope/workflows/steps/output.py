@@ -93,7 +93,7 @@ async def run(config: OutputConfig, context: StepContext) -> StepDone:
 def _began(context: StepContext) -> float:
     """When the workflow was started: where a person is asked about the file, it has the same name after his answer."""
     try:
-        return context.service.flows.get(context.flow_id).created
+        return context.service.executions.get(context.execution_id).created
     except errors.UnknownRun:
         return time.time()
 

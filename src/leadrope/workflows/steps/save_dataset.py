@@ -32,12 +32,12 @@ async def run(config: SaveDatasetConfig, context: StepContext) -> StepDone:
     columns = tables.names_of(rows)
     context.say(f"keeps {len(rows)} rows as {config.name}")
     # TooLarge and BadValue name what is wrong themselves.
-    kept = await context.service.flows.put_dataset(
+    kept = await context.service.executions.put_dataset(
         config.name,
         rows,
         context.redactor,
         columns=columns,
-        flow_id=context.flow_id,
+        execution_id=context.execution_id,
         is_added=config.mode == "append",
         key=config.key,
     )

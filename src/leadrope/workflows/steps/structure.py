@@ -299,7 +299,7 @@ async def _read_by_model(config: StructureConfig, columns: Sequence[Column], con
         "max_turns": 4,
         "output_schema": _answer_schema(config.format, columns),
         "cwd": str(context.workspace),
-        "labels": {"workflow": context.flow_id[:12], "step": context.key.step},
+        "labels": {"workflow": context.execution_id[:12], "step": context.key.step},
     }
     said = {"provider": config.provider, "billing": agent.billing_of(config.use_api_key, context)}
     given |= {name: value for name, value in said.items() if value is not None}

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 
 from leadrope.core.cost.usage import Replaced
-from leadrope.runs.executions.journal import WHOLE, FlowInfo, UnitOutcome
+from leadrope.runs.executions.journal import WHOLE, ExecutionInfo, UnitOutcome
 from leadrope.workflows import model
 from leadrope.workflows.engine import batch_results
 from leadrope.workflows.engine.ledger import is_cached, report_of
 from leadrope.workflows.engine.plan import Outcome, Plan, plan
 from leadrope.workflows.links import links_of
-from leadrope.workflows.report import FlowResult, PendingApproval, StepReport
+from leadrope.workflows.report import ExecutionResult, PendingApproval, StepReport
 from leadrope.workflows.steps.base import Caution
 
 
@@ -32,7 +32,7 @@ class ChildReport(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.step} ({self.unit})" if self.unit else self.step
 
 
-def child_of(info: FlowInfo, outcome: str) -> ChildReport:
+def child_of(info: ExecutionInfo, outcome: str) -> ChildReport:
     step, _, unit = info.parent_key.partition("#")
     turn, _, item = unit.partition("[")
     words = [f"turn {int(turn) + 1}"] if turn.isdecimal() and turn != "0" else []
@@ -61,7 +61,7 @@ class StepAccount(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    info: FlowInfo
+    info: ExecutionInfo
     title: str
     steps: tuple[StepAccount, ...]
     inputs: dict[str, Any] = {}
@@ -89,7 +89,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def account(
-    info: FlowInfo,
+    info: ExecutionInfo,
     workflow: model.Workflow,
     outcomes: Sequence[UnitOutcome],
     *,
@@ -109,7 +109,7 @@ def account(
     links = links_of(workflow)
     expected = plan(links, {name: one for name, one in known.items() if name in links.into})
     kinds = {step.id: step for step in workflow.steps}
-    waiting = {one.step for one in approvals if one.flow_id == info.id} | {
+    waiting = {one.step for one in approvals if one.execution_id == info.id} | {
         child.step for child in children if child.outcome == "waiting"
     }
     said = {step.id: step.state for step in ended.steps} if ended is not None else {}
@@ -166,11 +166,11 @@ def _with_results(
     return list(found.values())
 
 
-def _result(kept: Any) -> FlowResult | None:
+def _result(kept: Any) -> ExecutionResult | None:
     if kept is None:
         return None
     try:
-        return msgspec.convert(kept, FlowResult)
+        return msgspec.convert(kept, ExecutionResult)
     except msgspec.ValidationError:
         return None  # of another version; the journal's outcomes tell the rest
 
@@ -186,7 +186,7 @@ def _whole(workflow: model.Workflow, name: str, mine: Sequence[UnitOutcome]) -> 
 
 
 def _settled(
-    step: model.Step | None, name: str, whole: UnitOutcome, mine: Sequence[UnitOutcome], info: FlowInfo
+    step: model.Step | None, name: str, whole: UnitOutcome, mine: Sequence[UnitOutcome], info: ExecutionInfo
 ) -> StepAccount:
     units = [one for one in mine if one.iteration != WHOLE] or [whole]
     outputs = dict(whole.outputs)
@@ -225,7 +225,7 @@ def _open(step: model.Step, state: str, mine: Sequence[UnitOutcome]) -> StepAcco
     )
 
 
-def _unsettled(name: str, mine: Sequence[UnitOutcome], expected: Plan, waiting: set[str], info: FlowInfo) -> str:
+def _unsettled(name: str, mine: Sequence[UnitOutcome], expected: Plan, waiting: set[str], info: ExecutionInfo) -> str:
     if name in waiting:
         return "waiting"
     if name in expected.blocked:

@@ -15,8 +15,8 @@ from leadrope import errors
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.approvals import names as approval_names
 from leadrope.runs.approvals.requests import CallRequest, StepRequest, request_of
-from leadrope.runs.executions.journal import Flows, NewFlow, UnitOutcome
-from leadrope.runs.executions.reading import FlowReads
+from leadrope.runs.executions.journal import Executions, NewExecution, UnitOutcome
+from leadrope.runs.executions.reading import ExecutionReads
 from leadrope.runs.records import statements
 from leadrope.runs.records.sqlite import Sqlite
 from leadrope.runtime.gate.approvers import Answer, read_answer
@@ -62,11 +62,11 @@ def old_store(path: Path) -> None:
                 " answer) values (?, 1, 1, 'a', ?, ?, 'f', 1, ?, ?, ?)",
                 (id_, kind, state, by, json.dumps(asked), json.dumps(answer) if answer else None),
             )
-        for number, (flow, parent) in enumerate((("outer", None), ("middle", "outer"), ("inner", "middle")), 1):
+        for number, (execution, parent) in enumerate((("outer", None), ("middle", "outer"), ("inner", "middle")), 1):
             db.execute(
                 "insert into flows (n, id, digest, file, cwd, state, created, parent, labels)"
                 " values (?, ?, 'd', '/w/ship.flow.md', '/f', 'waiting', 1, ?, '{}')",
-                (number, flow, parent),
+                (number, execution, parent),
             )
         waits: list[tuple[Any, ...]] = [
             ("token2pending", 1, "ask", "pending", "", "", "", ASKED),
@@ -103,13 +103,13 @@ def test_a_store_of_an_earlier_version_has_one_table_afterwards(path: Path) -> N
         assert read_answer(question.answer or b"") == Answer(approved=True, answers={"Why?": "x"})
         chosen = found["token4chosen"]
         assert read_answer(chosen.answer or b"") == Answer(approved=True, choice="later")
-        assert (chosen.execution_id, chosen.flow_id, chosen.step, chosen.item) == ("outer", "outer", "ask", 2)
+        assert (chosen.outermost_id, chosen.execution_id, chosen.step, chosen.item) == ("outer", "outer", "ask", 2)
         assert (chosen.title, chosen.cwd, chosen.run_id) == ("ship.flow.md", "/f", "")
         asked = request_of(found["token2pending"])
         assert isinstance(asked, StepRequest)
         assert (asked.detail, asked.choices) == ("Ship it?", ("now", "later"))
         command = found["token3approved"]
-        assert (command.execution_id, command.flow_id, command.reason) == ("outer", "inner", "fine")
+        assert (command.outermost_id, command.execution_id, command.reason) == ("outer", "inner", "fine")
         call = request_of(command)
         assert isinstance(call, CallRequest)
         assert (call.call.name, call.call.input, call.reason) == ("Bash", {"command": "git push"}, "it pushes")
@@ -123,27 +123,27 @@ def test_a_store_of_an_earlier_version_has_one_table_afterwards(path: Path) -> N
 async def test_an_answer_by_an_old_token_continues_its_execution(path: Path) -> None:
     old_store(path)
     with Sqlite(path) as store:
-        flows = Flows(store, lambda: "me")
-        assert approval_names.find("token2", store, flows).id == "token2pending"
+        executions = Executions(store, lambda: "me")
+        assert approval_names.find("token2", store, executions).id == "token2pending"
         assert await store.decide("token2pending", "approved", by="ann")
-        assert flows.get("outer").state == "queued"
+        assert executions.get("outer").state == "queued"
 
 
 # -- names ------------------------------------------------------------------------------------------------------------
 
 
-async def names(store: Sqlite) -> Flows:
+async def names(store: Sqlite) -> Executions:
     """The execution aaaa1… asks once, aaab2… twice, aaac3… nothing."""
-    flows = Flows(store, lambda: "me")
-    for flow_id, count in (("aaaa1" + "0" * 27, 1), ("aaab2" + "0" * 27, 2), ("aaac3" + "0" * 27, 0)):
-        flow = await flows.add(NewFlow(id=flow_id, text="#", name="ship"), Redactor())
+    executions = Executions(store, lambda: "me")
+    for execution_id, count in (("aaaa1" + "0" * 27, 1), ("aaab2" + "0" * 27, 2), ("aaac3" + "0" * 27, 0)):
+        execution = await executions.add(NewExecution(id=execution_id, text="#", name="ship"), Redactor())
         for number in range(count):
             key = UnitOutcome(step=f"s{number}", status="succeeded")
             asked = {"kind": "step", "title": "?"}
-            await flows.ask(
-                flow, key, "step", asked, execution_id=flow_id, fingerprint=str(number), redactor=Redactor()
+            await executions.ask(
+                execution, key, "step", asked, outermost_id=execution_id, fingerprint=str(number), redactor=Redactor()
             )
-    return flows
+    return executions
 
 
 @pytest.mark.parametrize(
@@ -158,8 +158,8 @@ async def names(store: Sqlite) -> Flows:
 )
 async def test_an_approval_is_named_by_its_id_or_by_what_asks(path: Path, name: str, found: str) -> None:
     with Sqlite(path) as store:
-        flows = await names(store)
-        assert approval_names.find(name, store, flows).id == found
+        executions = await names(store)
+        assert approval_names.find(name, store, executions).id == found
 
 
 @pytest.mark.parametrize(
@@ -174,25 +174,25 @@ async def test_an_approval_is_named_by_its_id_or_by_what_asks(path: Path, name: 
 )
 async def test_a_name_that_is_not_clear_names_nothing(path: Path, name: str, told: str) -> None:
     with Sqlite(path) as store:
-        flows = await names(store)
+        executions = await names(store)
         with pytest.raises((errors.UnknownRun, errors.WrongState)) as raised:
-            approval_names.find(name, store, flows)
+            approval_names.find(name, store, executions)
         assert told in str(raised.value)
 
 
 async def test_where_several_executions_begin_so_none_is_meant(path: Path) -> None:
     """Also where only one of them asks: an answer to another one could not be taken back."""
     with Sqlite(path) as store:
-        flows = await names(store)
-        ended = await flows.add(NewFlow(id="aaaa9" + "0" * 27, text="#"), Redactor())
-        await flows.end(ended, "succeeded", {}, Redactor())
+        executions = await names(store)
+        ended = await executions.add(NewExecution(id="aaaa9" + "0" * 27, text="#"), Redactor())
+        await executions.end(ended, "succeeded", {}, Redactor())
         with pytest.raises(errors.UnknownRun, match="several begin with aaaa: aaaa10000000, aaaa90000000"):
-            approval_names.find("aaaa", store, FlowReads(store))
+            approval_names.find("aaaa", store, ExecutionReads(store))
 
 
 async def test_a_decided_one_is_found_by_its_whole_id(path: Path) -> None:
     with Sqlite(path) as store:
-        flows = await names(store)
+        executions = await names(store)
         answer = msgspec.json.encode(Answer(approved=False))
         await store.decide("aaaa10000000-step-1", "denied", by="ann", answer=answer)
-        assert approval_names.find("aaaa10000000-step-1", store, flows).state == "denied"
+        assert approval_names.find("aaaa10000000-step-1", store, executions).state == "denied"

@@ -17,7 +17,7 @@ from leadrope.core.execution_events import ExecutionPaused, StepStarted
 from leadrope.core.request import RunRequest
 from leadrope.core.result import RunResult
 from leadrope.core.secrets.redaction import Redactor
-from leadrope.runs.executions.journal import Flows, NewFlow, UnitOutcome
+from leadrope.runs.executions.journal import Executions, NewExecution, UnitOutcome
 from leadrope.runs.executions.log import ExecutionLog
 from leadrope.runs.records.sqlite import Sqlite
 from leadrope.runs.records.values import Approval, NewRun, Progress, RunInfo, RunLimits
@@ -43,19 +43,21 @@ OF_RUNS: dict[str, Callable[[Sqlite, RunInfo], Awaitable[Any]]] = {
     "close_approvals": lambda store, run: store.close_approvals(run, "denied", by="policy", reason="", attempt=9),
     "use_earlier": lambda store, run: store.use_earlier(run, 9, "tool_call", "f"),
 }
-OF_FLOWS: dict[str, Callable[[Flows, Any], Awaitable[Any]]] = {
-    "set_state": lambda flows, flow: flows.set_state(flow, "waiting"),
-    "requeue": lambda flows, flow: flows.requeue(flow, note="late"),
-    "end": lambda flows, flow: flows.end(flow, "failed", {}, NONE),
-    "set_paused": lambda flows, flow: flows.set_paused(flow, None, ExecutionPaused(), is_paused=True),
-    "change_text": lambda flows, flow: flows.change_text(flow, "# Late", NONE),
-    "begin": lambda flows, flow: flows.begin(flow, LATE),
-    "settle": lambda flows, flow: flows.settle(flow, LATE, NONE),
-    "settle_all": lambda flows, flow: _settle_all(flows, flow),  # noqa: PLW0108  # it is defined below
-    "carry": lambda flows, flow: flows.carry(flow, flow, ["late"]),
-    "ask": lambda flows, flow: _ask(flows, flow, "another"),
-    "ask, the same": lambda flows, flow: _ask(flows, flow, "f"),
-    "wait_for": lambda flows, flow: flows.wait_for(flow, []),
+OF_EXECUTIONS: dict[str, Callable[[Executions, Any], Awaitable[Any]]] = {
+    "set_state": lambda executions, execution: executions.set_state(execution, "waiting"),
+    "requeue": lambda executions, execution: executions.requeue(execution, note="late"),
+    "end": lambda executions, execution: executions.end(execution, "failed", {}, NONE),
+    "set_paused": lambda executions, execution: executions.set_paused(
+        execution, None, ExecutionPaused(), is_paused=True
+    ),
+    "change_text": lambda executions, execution: executions.change_text(execution, "# Late", NONE),
+    "begin": lambda executions, execution: executions.begin(execution, LATE),
+    "settle": lambda executions, execution: executions.settle(execution, LATE, NONE),
+    "settle_all": lambda executions, execution: _settle_all(executions, execution),  # noqa: PLW0108  # it is defined below
+    "carry": lambda executions, execution: executions.carry(execution, execution, ["late"]),
+    "ask": lambda executions, execution: _ask(executions, execution, "another"),
+    "ask, the same": lambda executions, execution: _ask(executions, execution, "f"),
+    "wait_for": lambda executions, execution: executions.wait_for(execution, []),
 }
 ANYBODYS = {
     "add_run": "makes it",
@@ -66,8 +68,8 @@ ANYBODYS = {
     "decide": "of a person; leaves `pending` once",
     "use_approval": "an answer is used once, by the process that asked it",
     "give_back": "of answers that the same process has used",
-    "add_order": "of a person",
-    "take_orders": "names its owner; each once",
+    "add_control": "of a person",
+    "take_controls": "names its owner; each once",
     "hold_account": "of an account",
     "add_owner": "of a process",
     "drop_owner": "of a process",
@@ -103,12 +105,12 @@ def _delta(run: RunInfo) -> Recorded:
     return Recorded(run.id, 1, 1, 1.0, "agent", MessageDelta(text="late"))
 
 
-def _ask(flows: Flows, flow: Any, fingerprint: str) -> Awaitable[Any]:
-    return flows.ask(flow, KEY, "step", {}, execution_id=flow.id, fingerprint=fingerprint, redactor=NONE)
+def _ask(executions: Executions, execution: Any, fingerprint: str) -> Awaitable[Any]:
+    return executions.ask(execution, KEY, "step", {}, outermost_id=execution.id, fingerprint=fingerprint, redactor=NONE)
 
 
-async def _settle_all(flows: Flows, flow: Any) -> None:
-    await flows.settle_all([await flows.settled(flow, LATE, NONE)])
+async def _settle_all(executions: Executions, execution: Any) -> None:
+    await executions.settle_all([await executions.settled(execution, LATE, NONE)])
 
 
 def writers(kind: type) -> set[str]:
@@ -123,7 +125,7 @@ def writers(kind: type) -> set[str]:
 
 def test_every_method_that_writes_is_in_the_table() -> None:
     assert writers(Sqlite) == set(OF_RUNS) | set(ANYBODYS)
-    assert writers(Flows) == {name.partition(",")[0] for name in OF_FLOWS} | set(ANYBODYS_OF_FLOWS)
+    assert writers(Executions) == {name.partition(",")[0] for name in OF_EXECUTIONS} | set(ANYBODYS_OF_FLOWS)
 
 
 def dump(path: Path) -> list[str]:
@@ -147,19 +149,19 @@ async def test_a_write_to_a_run_by_an_earlier_claim_changes_nothing(
     assert dump(path) == before
 
 
-@pytest.mark.parametrize("name", [*OF_FLOWS, "begin_soon", "log"])
+@pytest.mark.parametrize("name", [*OF_EXECUTIONS, "begin_soon", "log"])
 @pytest.mark.parametrize("next_owner", ["first", "second"])
 async def test_a_write_to_an_execution_by_an_earlier_claim_changes_nothing(
     store: Sqlite, path: Path, name: str, next_owner: str
 ) -> None:
-    flows, later = Flows(store, lambda: "first"), Flows(store, lambda: next_owner)
-    late = await flows.add(NewFlow(id="flow", text="# Flow"), NONE)
-    await _ask(flows, late, "f")
-    await flows.set_state(late, "interrupted")
+    executions, later = Executions(store, lambda: "first"), Executions(store, lambda: next_owner)
+    late = await executions.add(NewExecution(id="flow", text="# Flow"), NONE)
+    await _ask(executions, late, "f")
+    await executions.set_state(late, "interrupted")
     assert (await later.claim("flow")).epoch == late.epoch + 1
     before = dump(path)
     if name == "begin_soon":
-        flows.begin_soon(late, LATE)
+        executions.begin_soon(late, LATE)
         await store.write(lambda db: db.in_transaction)
     elif name == "log":
         log = ExecutionLog(store, late, "first", redactor=lambda: NONE)
@@ -168,5 +170,5 @@ async def test_a_write_to_an_execution_by_an_earlier_claim_changes_nothing(
             await log.flush()
     else:
         with pytest.raises(errors.NotOwner):
-            await OF_FLOWS[name](flows, late)
+            await OF_EXECUTIONS[name](executions, late)
     assert dump(path) == before

@@ -139,7 +139,7 @@ async def test_a_claim_that_finds_nothing_wakes_nobody(store: Sqlite) -> None:
     """Its asker waits for the bell before it asks again."""
     await queue(store, "a", not_before=time.time() + 3600)
     await queue(store, "b", owner="terminal")
-    with store.bell.listen() as heard:
+    with store.notifier.listen() as heard:
         assert await claims(store) == []
         assert await claims(store, only=["a"]) == []
         assert not await heard.wait(0)
@@ -162,7 +162,7 @@ async def test_labels_are_found_by_whatever_name(store: Sqlite) -> None:
 
 
 async def test_what_comes_between_the_look_and_the_wait_is_heard(store: Sqlite) -> None:
-    with store.bell.listen() as heard:
+    with store.notifier.listen() as heard:
         for number in range(50):
             await store.hold_account("a", float(number + 1), "")  # after a look
             assert await heard.wait(60)
@@ -170,7 +170,7 @@ async def test_what_comes_between_the_look_and_the_wait_is_heard(store: Sqlite) 
 
 
 async def test_another_process_is_heard(store: Sqlite, path: Path, start: Any) -> None:
-    with store.bell.listen() as heard:
+    with store.notifier.listen() as heard:
         child = await start("write", path, "other", 3, 1)
         seen = 0
         while seen < 3:
@@ -181,7 +181,7 @@ async def test_another_process_is_heard(store: Sqlite, path: Path, start: Any) -
 
 async def test_everybody_who_listens_hears(store: Sqlite) -> None:
     async def listen() -> bool:
-        with store.bell.listen() as heard:
+        with store.notifier.listen() as heard:
             ready.release()
             return await heard.wait(60)
 

@@ -145,7 +145,7 @@ async def test_planted_secrets_are_in_no_byte(store: Sqlite, path: Path) -> None
         )
         await store.add_approval(run, approval)
         await store.decide(f"a{number}", "approved", by="me", reason=text, answer=msgspec.json.encode({"why": text}))
-        await store.add_order(run, "send", {"text": text})
+        await store.add_control(run, "send", {"text": text})
         await store.hold_account("a", 1.0, text)
         await store.set_state(run, "waiting", text)
         await store.set_place(run, {"setup": text})

@@ -330,13 +330,13 @@ async def test_a_write_whose_asker_is_cancelled_is_written_and_the_next_one_too(
 async def test_a_store_outlives_the_loop_that_listened(path: Path) -> None:
     """Listeners of a loop that is closed in the middle of a commit do not end the thread."""
     with Sqlite(path) as store:
-        rung: Callable[[], None] = store.bell.ring
+        rung: Callable[[], None] = store.notifier.ring
 
         def other_loop() -> None:
             loop = asyncio.new_event_loop()
 
             async def listen() -> Any:
-                return store.bell.listen().__enter__()
+                return store.notifier.listen().__enter__()
 
             loop.run_until_complete(listen())
             loop.close()
@@ -443,15 +443,15 @@ async def test_a_store_outlives_the_loop_that_wrote(path: Path) -> None:
 
 
 async def test_a_listener_that_has_yet_to_look_keeps_the_bell_from_nobody() -> None:
-    bell = ChangeNotifier(lambda: 0)
+    notifier = ChangeNotifier(lambda: 0)
     with contextlib.ExitStack() as stack:
-        heard = [stack.enter_context(bell.listen()) for _ in range(8)]
-        bell.ring()
+        heard = [stack.enter_context(notifier.listen()) for _ in range(8)]
+        notifier.ring()
         await asyncio.sleep(0)
         for first in heard:  # it has yet to look, the others wait again
             for one in heard:
                 assert one is first or await one.wait(30)
-            bell.ring()
+            notifier.ring()
             assert [await one.wait(30) for one in heard] == [True] * 8
-            bell.ring()
+            notifier.ring()
             await asyncio.sleep(0)

@@ -54,7 +54,7 @@ def asked(request: Any) -> Approval:
         kind=kind,
         state="pending",
         run_id="" if isinstance(request, StepRequest | CallRequest) else "r",
-        execution_id="e" if isinstance(request, StepRequest | CallRequest) else "",
+        outermost_id="e" if isinstance(request, StepRequest | CallRequest) else "",
         fingerprint="f",
         requested=0.0,
         asked=msgspec.json.encode(request),

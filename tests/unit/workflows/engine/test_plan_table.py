@@ -15,7 +15,7 @@ from leadrope.workflows.engine.unit_progress import BatchProgress, Key, Units, b
 from leadrope.workflows.links import Links, links_of
 
 
-def flow(text: str) -> Links:
+def workflow(text: str) -> Links:
     """`a; b after=a; c next=d,e error=f needs=a` as links."""
     steps = []
     for part in text.split(";"):
@@ -121,20 +121,20 @@ TABLE: list[tuple[str, str, str, str, str | None]] = [
 
 @pytest.mark.parametrize(("text", "so_far", "ready", "never", "ending"), TABLE)
 def test_plan(text: str, so_far: str, ready: str, never: str, ending: str | None) -> None:
-    found = plan(flow(text), outcomes(so_far))
+    found = plan(workflow(text), outcomes(so_far))
     will_not = {*(f"{name}!" for name in found.blocked), *found.left_out}
     assert (" ".join(found.ready), will_not, found.ending) == (ready, set(never.split()), ending)
 
 
 def test_running_steps_are_not_started_again() -> None:
-    links = flow("a; b after=a; c after=a")
+    links = workflow("a; b after=a; c after=a")
     found = plan(links, outcomes("a"), running=["b"])
     assert (found.ready, found.running, found.is_finished) == (("c",), ("b",), False)
     assert not plan(links, outcomes("a c"), running=["b"]).is_finished
 
 
 def test_a_step_starts_once_and_has_one_outcome() -> None:
-    progress = PlanProgress(flow("a; b"))
+    progress = PlanProgress(workflow("a; b"))
     with pytest.raises(ValueError, match="'b' is waiting"):
         progress.start("b")
     progress.start("a")
@@ -147,12 +147,12 @@ def test_a_step_starts_once_and_has_one_outcome() -> None:
 
 
 def test_descendants_are_what_a_restart_from_a_step_does_again() -> None:
-    links = flow("a; b after=a; c after=b; d after=a; e after= needs=c")
+    links = workflow("a; b after=a; c after=b; d after=a; e after= needs=c")
     assert links.descendants("b") == {"c", "e"}
 
 
 def test_a_chain_of_thousands_of_steps_is_no_recursion() -> None:
-    links = flow(";".join(f"s{number}" for number in range(5000)))
+    links = workflow(";".join(f"s{number}" for number in range(5000)))
     assert plan(links, {}).waiting[-1] == "s4999"
     assert plan(links, {"s0": Outcome(status="failed")}).blocked[-1] == "s4999"
     assert links.cycles() == ()
@@ -218,7 +218,7 @@ FATES = st.builds(
 @settings(max_examples=150, deadline=None)
 @given(dags(), st.lists(FATES, min_size=9, max_size=9), st.integers(0, 2**32), st.integers(1, 4))
 def test_the_order_of_completion_changes_nothing(text: str, some: list[Outcome], seed: int, width: int) -> None:
-    links = flow(text)
+    links = workflow(text)
     fates = dict(zip((f"s{number}" for number in range(9)), some, strict=True))
     first, one = _play(links, fates, random.Random(seed), width)
     second, two = _play(links, fates, random.Random(seed + 1), 9)

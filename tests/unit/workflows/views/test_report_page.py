@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from leadrope.runs.executions.journal import WHOLE, FlowInfo, Remark, UnitOutcome, UnitProblem
+from leadrope.runs.executions.journal import WHOLE, ExecutionInfo, Remark, UnitOutcome, UnitProblem
 from leadrope.workflows import library
 from leadrope.workflows.engine.journal_mapping import recordable
 from leadrope.workflows.engine.step_attempt import UnitResult
@@ -61,8 +61,8 @@ FETCHED = UnitOutcome(
 )
 
 
-def flow(state: Any = "ended", outcome: Any = None, **more: Any) -> FlowInfo:
-    return FlowInfo(n=1, id="f" * 32, digest="d", created=999.0, state=state, outcome=outcome, **more)
+def execution(state: Any = "ended", outcome: Any = None, **more: Any) -> ExecutionInfo:
+    return ExecutionInfo(n=1, id="f" * 32, digest="d", created=999.0, state=state, outcome=outcome, **more)
 
 
 def unit(item: int, status: Any = "succeeded", **more: Any) -> UnitOutcome:
@@ -99,12 +99,12 @@ BATCH = [
 CHOSEN = UnitOutcome(step="decide", status="succeeded", branch="yes", started=1010.0, ended=1010.1)
 
 
-def told(info: FlowInfo, outcomes: list[UnitOutcome], **more: Any) -> Account:
+def told(info: ExecutionInfo, outcomes: list[UnitOutcome], **more: Any) -> Account:
     return account(info, library.parsed(TEXT), outcomes, **more)
 
 
 def test_the_results_of_a_batch_are_put_together_from_its_items() -> None:
-    (each,) = [step for step in told(flow("running"), [FETCHED, *BATCH]).steps if step.report.id == "each"]
+    (each,) = [step for step in told(execution("running"), [FETCHED, *BATCH]).steps if step.report.id == "each"]
     assert [(one["item"], one["index"], one.get("result")) for one in each.outputs["results"]] == [
         ("a", 0, "r0"),
         ("b", 1, "r1"),
@@ -125,7 +125,7 @@ def rows(text: str) -> dict[str, list[str]]:
 
 
 def test_each_step_has_its_time_cost_tokens_retries_and_units() -> None:
-    of = told(flow("ended", "degraded", ended=1020.0, cost_usd=0.75, tokens=3000), [FETCHED, *BATCH, CHOSEN])
+    of = told(execution("ended", "degraded", ended=1020.0, cost_usd=0.75, tokens=3000), [FETCHED, *BATCH, CHOSEN])
     text = report_page.markdown(of)
     table = rows(text)
     assert table["fetch"] == ["http", "succeeded", "2.5 s", "", "", "2", ""]
@@ -151,7 +151,7 @@ def test_an_agent_that_was_started_again_was_not_corrected() -> None:
     """A step without a schema cannot be corrected; entries of older versions do not tell what they were."""
     retries = [{"reason": "restart"}, {"reason": "restart"}, {"reason": "correction"}, {"reason": None}, {}]
     done = msgspec.structs.replace(FETCHED, attempts=2, outputs={"result": 1, "llm_usage": {"retries": retries}})
-    of = told(flow("ended", "succeeded", ended=1020.0), [done])
+    of = told(execution("ended", "succeeded", ended=1020.0), [done])
     text = report_page.markdown(of)
     assert rows(text)["fetch"][5] == "3"
     for words in ("- retries: 3", "- schema corrections: 1", "- tried again: 3", "- corrected towards its schema: 1"):
@@ -169,7 +169,7 @@ def from_cache(one: UnitOutcome) -> UnitOutcome:
 def test_what_came_from_the_cache_is_told_and_its_old_corrections_are_not() -> None:
     used = {"retries": [{"reason": "correction"}, {"reason": "restart"}]}
     fetched = from_cache(msgspec.structs.replace(FETCHED, outputs={"duration_ms": 900, "llm_usage": used}))
-    of = told(flow("ended", "succeeded", ended=1020.0), [fetched, from_cache(BATCH[0]), BATCH[1], *BATCH[2:]])
+    of = told(execution("ended", "succeeded", ended=1020.0), [fetched, from_cache(BATCH[0]), BATCH[1], *BATCH[2:]])
     fetch, each = of.steps[:2]
     assert (fetch.report.is_cached, fetch.report.warnings, fetch.retries, fetch.corrections) == (True, (), 0, 0)
     assert (each.report.is_cached, each.cached) == (False, 1)
@@ -180,7 +180,7 @@ def test_what_came_from_the_cache_is_told_and_its_old_corrections_are_not() -> N
     assert rows(text)["each"][6] == "3 items, 1 from the cache"
     assert "cache.hit" not in text
     assert "succeeded, from the cache" in report_page.page(of)
-    every = told(flow("ended", "succeeded", ended=1020.0), [*map(from_cache, BATCH[:2]), BATCH[3]])
+    every = told(execution("ended", "succeeded", ended=1020.0), [*map(from_cache, BATCH[:2]), BATCH[3]])
     assert every.steps[1].report.is_cached
     assert rows(report_page.markdown(every))["each"][6] == "2 items"
 
@@ -196,7 +196,7 @@ def test_what_came_from_the_cache_is_told_and_its_old_corrections_are_not() -> N
 def test_an_execution_that_has_not_ended_is_told_from_its_journal(state: Any, expected: dict[str, str]) -> None:
     good = UnitOutcome(step="good", status="succeeded", started=1011.0, ended=1011.0)
     approvals = [_asked("last")] if state == "waiting" else []
-    of = told(flow(state), [FETCHED, *BATCH, CHOSEN, good], approvals=approvals)
+    of = told(execution(state), [FETCHED, *BATCH, CHOSEN, good], approvals=approvals)
     assert {name: states(of)[name] for name in expected} == expected
     text = report_page.markdown(of)
     assert f"- outcome: {state}" in text
@@ -210,12 +210,12 @@ def test_an_execution_that_has_not_ended_is_told_from_its_journal(state: Any, ex
 
 
 def test_a_step_that_was_begun_and_has_no_outcome_is_not_told_as_one_that_never_ran() -> None:
-    of = told(flow("ended", "stopped", ended=1012.0), [FETCHED, *BATCH, CHOSEN], begun={"good"})
+    of = told(execution("ended", "stopped", ended=1012.0), [FETCHED, *BATCH, CHOSEN], begun={"good"})
     assert (states(of)["good"], states(of)["tail"]) == ("unfinished", "not_run")
 
 
 def test_a_batch_that_was_cut_off_tells_the_items_that_are_done() -> None:
-    of = told(flow("interrupted", ended=1005.0), [FETCHED, BATCH[0], BATCH[2]])
+    of = told(execution("interrupted", ended=1005.0), [FETCHED, BATCH[0], BATCH[2]])
     assert states(of)["each"] == "unfinished"
     assert rows(report_page.markdown(of))["each"] == ["agent", "unfinished", "", "$0.50", "2,000", "", "2 items so far"]
 
@@ -229,13 +229,13 @@ def test_a_failure_stops_those_behind_it_and_says_where_to_begin_again() -> None
         ended=1001.0,
     )
     result: dict[str, Any] = {
-        "flow_id": "f" * 32,
+        "execution_id": "f" * 32,
         "name": "nightly",
         "outcome": "failed",
         "missing_outputs": ["all", "some"],
         "missing_reasons": {"some": "the step 'each' did not run"},
     }
-    of = told(flow("ended", "failed", ended=1001.0, file="/a b/nightly.flow.md"), [failed], result=result)
+    of = told(execution("ended", "failed", ended=1001.0, file="/a b/nightly.flow.md"), [failed], result=result)
     assert set(states(of).values()) == {"failed", "blocked"}
     text = report_page.markdown(of)
     for words in (
@@ -251,7 +251,7 @@ def test_a_failure_stops_those_behind_it_and_says_where_to_begin_again() -> None
 
 def test_what_an_execution_took_over_is_said_and_workflows_inside_are_named() -> None:
     before = UnitOutcome(step="fetch", status="succeeded", started=100.0, ended=101.0, is_sum=True)
-    of = told(flow("running"), [before], children=[ChildReport(step="each", id="c" * 32, outcome="waiting")])
+    of = told(execution("running"), [before], children=[ChildReport(step="each", id="c" * 32, outcome="waiting")])
     assert rows(report_page.markdown(of))["fetch"][1] == "succeeded, done before"
     assert states(of)["each"] == "waiting"
     assert "leadrope flow report cccccccc" in report_page.markdown(of)
@@ -259,13 +259,13 @@ def test_what_an_execution_took_over_is_said_and_workflows_inside_are_named() ->
 
 def test_steps_that_the_text_no_longer_has_and_results_of_other_versions_are_told_all_the_same() -> None:
     gone = UnitOutcome(step="gone", status="succeeded", started=1000.0, ended=1001.0, outputs={"x": 1})
-    of = told(flow("ended", "succeeded", ended=1002.0), [gone], result={"another": "shape"})
+    of = told(execution("ended", "succeeded", ended=1002.0), [gone], result={"another": "shape"})
     assert states(of)["gone"] == "succeeded"
 
 
 def test_long_outputs_are_cut_and_their_length_is_told() -> None:
     long = UnitOutcome(step="fetch", status="succeeded", outputs={"body": "x" * 50_000}, started=1.0, ended=2.0)
-    of = told(flow("ended", "succeeded", ended=3.0), [long])
+    of = told(execution("ended", "succeeded", ended=3.0), [long])
     text = report_page.markdown(of)
     assert len(text) < 5000
     assert "50,000 characters in all" in text
@@ -283,12 +283,18 @@ def _hostile() -> Account:
         ended=2.0,
     )
     return account(
-        flow("ended", "failed", ended=3.0, name=HOSTILE, file=HOSTILE, cwd=HOSTILE, labels={HOSTILE: HOSTILE}),
+        execution("ended", "failed", ended=3.0, name=HOSTILE, file=HOSTILE, cwd=HOSTILE, labels={HOSTILE: HOSTILE}),
         library.parsed(TEXT.replace("Nightly", HOSTILE.replace("\n", " "))),
         [bad],
         inputs={HOSTILE: HOSTILE},
         approvals=[_asked("last", HOSTILE)],
-        result={"flow_id": "f", "name": "n", "outcome": "failed", "outputs": {HOSTILE: [HOSTILE]}, "reason": HOSTILE},
+        result={
+            "execution_id": "f",
+            "name": "n",
+            "outcome": "failed",
+            "outputs": {HOSTILE: [HOSTILE]},
+            "reason": HOSTILE,
+        },
     )
 
 
@@ -337,7 +343,7 @@ def _asked(step: str, detail: str = "Go on?") -> PendingApproval:
     return PendingApproval(
         id="token234",
         kind="step",
-        flow_id="f" * 32,
+        execution_id="f" * 32,
         step=step,
         title=step,
         detail=detail,

@@ -89,24 +89,24 @@ select id, owner from runs where owner is not null and state <> 'ended'
 -- Runs of steps whose execution has ended, or is gone.
 select r.id from runs r
 where r.state = 'queued' and r.state <> 'ended' and r.owner like 'execution:%'
-  and not exists (select 1 from flows f where f.id = substr(r.owner, 11) and f.state <> 'ended');
+  and not exists (select 1 from executions f where f.id = substr(r.owner, 11) and f.state <> 'ended');
 
 -- name: adopt_run!
 update runs set owner = :next, note = '' where n = :n and state = 'queued' and owner = :reserved;
 
--- name: add_order!
-insert into orders (run, kind, body, created) values (:run, :kind, :body, :created);
+-- name: add_run_control!
+insert into run_controls (run, kind, body, created) values (:run, :kind, :body, :created);
 
--- name: open_orders
-select o.n, r.id, o.kind, o.body from orders o join runs r on r.n = o.run
+-- name: open_run_controls
+select o.n, r.id, o.kind, o.body from run_controls o join runs r on r.n = o.run
 where o.taken = 0 and r.owner = :owner
 order by o.n;
 
--- name: take_order!
-update orders set taken = 1 where n = :n and taken = 0;
+-- name: take_run_control!
+update run_controls set taken = 1 where n = :n and taken = 0;
 
--- name: drop_orders!
-delete from orders where run = :run;
+-- name: drop_run_controls!
+delete from run_controls where run = :run;
 
 -- name: add_artifact!
 insert into artifacts (run, name, kind, created, body)

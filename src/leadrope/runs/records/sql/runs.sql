@@ -6,7 +6,7 @@ values (:id, :created, :state, :owner, :epoch, :attempt, :priority, :lane, :acco
 returning n;
 
 -- name: add_texts!
-insert into texts (run, request, policy, place) values (:run, :request, :policy, :place);
+insert into run_documents (run, request, policy, place) values (:run, :request, :policy, :place);
 
 -- name: get_run
 select n, id, created, started, ended, state, outcome, owner, epoch, attempt, last_seq, first_seq, priority, lane,
@@ -19,7 +19,7 @@ where id = :id;
 select id from runs where id >= :low and id < :high order by id limit 3;
 
 -- name: run_texts
-select t.request, t.policy, t.place, t.result from texts t join runs r on r.n = t.run where r.id = :id;
+select t.request, t.policy, t.place, t.result from run_documents t join runs r on r.n = t.run where r.id = :id;
 
 -- name: list_runs
 select n, id, created, started, ended, state, outcome, owner, epoch, attempt, last_seq, first_seq, priority, lane,
@@ -64,14 +64,14 @@ set state = 'ended', outcome = :outcome, ended = :ended, owner = null, note = :n
 where n = :n and state <> 'ended' and owner is :owner and epoch = :epoch;
 
 -- name: set_result!
-update texts set result = :result where run = :n;
+update run_documents set result = :result where run = :n;
 
 -- name: set_policy!
-update texts set policy = :policy
+update run_documents set policy = :policy
 where run = (select n from runs where n = :n and owner is :owner and epoch = :epoch);
 
 -- name: set_place!
-update texts set place = :place
+update run_documents set place = :place
 where run = (select n from runs where n = :n and owner is :owner and epoch = :epoch);
 
 -- name: requeue!
