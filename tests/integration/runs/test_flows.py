@@ -451,8 +451,8 @@ def counts(path: Path) -> dict[str, int]:
         names = [
             row[0]
             for row in db.execute(
-                "select name from sqlite_schema where (name like 'flow%' or name like 'execution%' or name like 'unit%' or name in ('approvals', 'step_cache'))"
-                " and type='table'"
+                "select name from sqlite_schema where type = 'table' and (name like 'execution%' or name like 'unit%'"
+                " or name in ('approvals', 'step_cache'))"
             )
         ]
         return {name: db.execute(f"select count(*) from {name}").fetchone()[0] for name in names}
