@@ -678,22 +678,23 @@ class Service(Queries):
                 self._lost_ends.drop(run.id)  # it has not ended, and the next owner sees to it
             else:
                 self._end_later(run, result, redactor, recorder.lost_events)
-            job.unstored = self._removed(run, result) or recorder.not_stored(result, error, is_ended=False)
+            job.unstored = self._removed(recorder, run, result) or recorder.not_stored(result, error, is_ended=False)
             self._forget(job)
             job.settle(recorder.show_error or result)
             return
-        if (removed := self._removed(run, result)) is not None:
+        if (removed := self._removed(recorder, run, result)) is not None:
             job.unstored = removed
         elif recorder.lost is not None:
             job.unstored = recorder.not_stored(result, recorder.lost, is_ended=True)
 
-    def _removed(self, run: RunInfo, result: RunResult) -> errors.ResultNotStored | None:
+    def _removed(self, recorder: RunRecorder, run: RunInfo, result: RunResult) -> errors.ResultNotStored | None:
         """What is told of a record that nobody can read, whatever else has gone wrong with it before."""
         if not self.store.is_removed:
             return None
         return errors.ResultNotStored(
             f"the run store {self.store.path} was removed while run {run.id[:8]} was working: its record is lost",
             result=result,
+            is_timed_out=recorder.is_by_itself,
             hint="The next run makes a new store.",
         )
 

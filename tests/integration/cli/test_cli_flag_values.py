@@ -115,7 +115,7 @@ def test_a_wrong_value_names_its_flag(folder: Path, capsys: pytest.CaptureFixtur
     told = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("note: ")]
     named = re.compile(rf"leadrope: {flag}: (?!.*{flag.strip('-')}: )|Error: Invalid value for '{flag}'")
     assert any(named.match(line) for line in told), told
-    assert "--sandbox" not in " ".join(told), "old names are not shown"
+    assert "--walls" not in " ".join(told), "old names are not shown"
     assert main(["runs", "list"]) == 0
     assert "No runs yet." in capsys.readouterr().err, "nothing was started"
 
