@@ -278,8 +278,19 @@ def test_a_typical_command_is_read_in_a_millisecond() -> None:
         ("echo '" + "$" * 2_000 + "'", ""),
         ("echo '" + "$" * 2_001 + "'", "over 2,000 signs of the shell"),
         ("echo '" + "|" * 1_000 + "(" * 1_001 + "'", "over 2,000 signs of the shell"),
+        ("cat <<E\nx\nE\n" * 50, ""),
+        ("cat <<E\nx\nE\n" * 51, "over 50 here-documents"),
+        ("cat <<<x\n" * 51, "over 50 here-documents"),
+        ("( " * 59 + "ls" + " )" * 59, ""),
+        ("( " * 60 + "ls" + " )" * 60, "nested too deeply"),
+        ("echo $(" * 59 + "ls" + ")" * 59, ""),
+        ("echo $(" * 60 + "ls" + ")" * 60, "nested too deeply"),
     ],
-    ids=["200 commands", "201 commands", "20,000 bytes", "20,001 bytes", "2,000 signs", "2,001 signs", "mixed signs"],
+    ids=[
+        *("200 commands", "201 commands", "20,000 bytes", "20,001 bytes", "2,000 signs", "2,001 signs", "mixed signs"),
+        *("50 here-documents", "51 here-documents", "51 here-strings"),
+        *("59 levels", "60 levels", "59 substitutions", "60 substitutions"),
+    ],
 )
 def test_limits_are_stated(text: str, reason: str) -> None:
     found = read(text)
