@@ -205,10 +205,15 @@ def explain(
     wanted = msgspec.structs.replace(examples.call_of(call, id="explain"), cwd=at)
     for pattern in allow:
         patterns.parse(pattern)  # BadValue says what to write instead
-    own = configs.load(_environ()).run.allow
-    grants = (*(own if isinstance(own, tuple) else ()), *allow)
-    policy = Policy(mode=normal_mode(mode), workspace=(workspace,), allow=grants, rules=found.effective())
-    verdict = decide(policy, wanted, _explained(wanted, Facts(person=not nobody, sandboxed=sandboxed), workspace))
+    said = configs.load(_environ()).run.allow
+    own = said if isinstance(said, tuple) else ()
+    policy = Policy(mode=normal_mode(mode), workspace=(workspace,), allow=own, rules=found.effective())
+    facts = _explained(wanted, Facts(person=not nobody, sandboxed=sandboxed), workspace)
+    verdict = decide(policy, wanted, facts)
+    if verdict.rule == "allow":
+        verdict = msgspec.structs.replace(verdict, layer="global")  # the grants of config.toml alone cover it
+    elif allow:
+        verdict = decide(msgspec.structs.replace(policy, allow=(*own, *allow)), wanted, facts)
     assumed = {"cwd": str(Path(workspace, at or "")), "sandboxed": sandboxed, "mode": policy.mode}
     if output == "json":
         _write_json({"verdict": verdict.word, **msgspec.to_builtins(verdict), "assumed": assumed})

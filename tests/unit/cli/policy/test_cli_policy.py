@@ -98,8 +98,17 @@ def test_explain_counts_the_grants_of_the_config(
     assert data(capsys, "explain", command_, "-o", "json")["verdict"] == "ask"
     config.write_text('[run]\nallow = ["Bash(make *)", "Bash(gradle test)"]\n')
     found = data(capsys, "explain", command_, "-o", "json")
-    assert (found["verdict"], found["rule"]) == ("allow", "allow")
+    assert (found["verdict"], found["rule"], found["layer"]) == ("allow", "allow", "global")
     assert data(capsys, "explain", "Bash(npm test)", "-o", "json")["verdict"] == "ask"
+
+
+def test_explain_names_the_layer_of_a_grant(project: Path, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config.write_text('[run]\nallow = ["Bash(make *)"]\n')
+    granted = ("--allow", "Bash(npm *)", "-o", "json")
+    for line, layer in {"make test": "global", "npm test": "run", "make a && npm test": "run"}.items():
+        found = data(capsys, "explain", f"Bash({line})", *granted)
+        assert (found["verdict"], found["rule"], found["layer"]) == ("allow", "allow", layer), line
+    assert data(capsys, "explain", "Bash(git push)", *granted, "--allow", "Bash(git *)")["verdict"] == "ask"
 
 
 def test_check_tells_every_error_with_its_line(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
