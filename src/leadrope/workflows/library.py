@@ -16,7 +16,7 @@ from leadrope.regex import regex
 from leadrope.runs.executions.values import NewExecution
 from leadrope.workflows import inputs as given_inputs
 from leadrope.workflows import model
-from leadrope.workflows.check import agents
+from leadrope.workflows.check import agents, files
 from leadrope.workflows.check.check import check_document
 from leadrope.workflows.language import beside, markdown
 from leadrope.workflows.problems import BadWorkflow, WorkflowProblem, nearest
@@ -156,7 +156,8 @@ def load(path: Path, *, leadrope_home: Path | None = None, workspace: Path | Non
     """Read and checked; BadWorkflow with all problems where it has errors.
 
     With `leadrope_home`, where saved ones are, the workflows that it calls are looked at too, and the saved agents that
-    it names: those of the user, and of the repository in `workspace` (default: the current directory).
+    it names: those of the user, and of the repository in `workspace` (default: the current directory). Files
+    that its steps name outside of `workspace` are errors, where it is given.
     """
     text = text_of(path)
     document, problems = judged(path, leadrope_home=leadrope_home, text=text, workspace=workspace)
@@ -179,6 +180,9 @@ def judged(
     problems = check_document(document, registry.types_of(document.workflow.dialect), inner)
     if leadrope_home is not None and agents.names_agents(document):
         more = agents.look(document, leadrope_home=leadrope_home, workspace=workspace or Path.cwd())
+        problems = tuple(sorted((*problems, *more), key=lambda one: (one.line, one.column)))
+    if workspace is not None:
+        more = files.look(document, workspace=workspace)
         problems = tuple(sorted((*problems, *more), key=lambda one: (one.line, one.column)))
     return document, problems
 

@@ -143,8 +143,8 @@ def _asks(workflow: model.Workflow, file: str) -> Iterator[str]:
 
 
 def judged(path: Path) -> tuple[WorkflowDocument, tuple[WorkflowProblem, ...]]:
-    """As far as it can be read, with all that is wrong."""
-    return library.judged(path, leadrope_home=home.leadrope_home(os.environ))
+    """As far as it can be read, with all that is wrong where it would run here."""
+    return library.judged(path, leadrope_home=home.leadrope_home(os.environ), workspace=Path.cwd())
 
 
 def _tell(result: Checked) -> None:
