@@ -11,7 +11,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -115,3 +115,10 @@ def _shown(path: Path) -> str:
         return shlex.quote(str(whole))
     near = str(whole.relative_to(Path.cwd()))
     return shlex.quote(near if os.sep in near else f".{os.sep}{near}")
+
+
+def close_matches(word: str, known: Iterable[str], n: int = 1, cutoff: float = 0.6) -> list[str]:
+    """The names that somebody may have meant by `word`, the likeliest first."""
+    import difflib  # noqa: PLC0415  # only where something is misspelt
+
+    return difflib.get_close_matches(word, list(known), n=n, cutoff=cutoff)

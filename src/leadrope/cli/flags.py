@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import click
+
+from leadrope.spelling import close_matches
 
 F = TypeVar("F", bound=Callable[..., Any])
 Decorator = Callable[[F], F]
@@ -57,7 +58,7 @@ class WordChoice(click.Choice[str]):
 def nearest(word: str, known: Sequence[str]) -> str | None:
     """`Did you mean plan?`, or None where nothing is near."""
     by_lower = {name.lower(): name for name in known}
-    close = difflib.get_close_matches(word.lower(), by_lower, n=1)
+    close = close_matches(word.lower(), by_lower, n=1)
     return f"Did you mean {by_lower[close[0]]}?" if close else None
 
 

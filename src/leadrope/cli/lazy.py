@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 from collections.abc import Mapping
 from typing import Any
 
 import click
+
+from leadrope.spelling import close_matches
 
 
 class LazyGroup(click.Group):
@@ -45,7 +46,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def _no_such(self, name: str, ctx: click.Context) -> str:
-        near = difflib.get_close_matches(name, self._table, n=1)
+        near = close_matches(name, self._table, n=1)
         if near:
             return f"there is no command {name!r}. Did you mean `{ctx.command_path} {near[0]}`?"
         if ctx.parent is None and " " in name:

@@ -6,7 +6,6 @@ call itself.
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
 import typing
@@ -25,6 +24,7 @@ from leadrope.core.secrets.redaction import Secret
 from leadrope.core.text import toml_lines
 from leadrope.core.text.toml_lines import dotted
 from leadrope.core.text.wrong_types import in_words, split, suggest, unknown_key
+from leadrope.spelling import close_matches
 
 
 class LimitDefaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -485,8 +485,8 @@ def unknown_field(name: str, others: Iterable[str] = ()) -> errors.BadValue:
         field for field in RunRequest.__struct_fields__ if field not in ("prompt", "agent_from", "attachment_root")
     ]
     hint = "`help(leadrope.RunRequest)` lists the fields; clocks and the budget are fields of leadrope.Limits."
-    limits = difflib.get_close_matches(name, Limits.__struct_fields__, n=1)
-    if name not in limits and (close := difflib.get_close_matches(name, (*fields, *others), n=2)):
+    limits = close_matches(name, Limits.__struct_fields__, n=1)
+    if name not in limits and (close := close_matches(name, (*fields, *others), n=2)):
         hint = f"Did you mean {' or '.join(close)}?"
     elif limits:
         hint = f"Write limits=leadrope.Limits({limits[0]}=…)."

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from types import MappingProxyType
 
 from leadrope import errors
+from leadrope.spelling import close_matches
 
 TIERS_OF = "2.1.325"
 TIERS_DATE = "2026-11-17"
@@ -42,7 +42,7 @@ DEFAULT_TIER = "sonnet"
 def check_purpose(purpose: str) -> None:
     """Refuse a purpose that would silently get the default model."""
     if purpose.strip().lower() not in PURPOSES:
-        close = difflib.get_close_matches(purpose.strip().lower(), PURPOSES, n=1)
+        close = close_matches(purpose.strip().lower(), PURPOSES, n=1)
         hint = f"Did you mean {close[0]}?" if close else f"Use one of: {', '.join(PURPOSES)}."
         raise errors.BadValue("purpose", f"{purpose!r} is not known", hint=hint)
 

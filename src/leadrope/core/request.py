@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from leadrope.core.request_parts.sequences import SequenceNotStr, as_tuple
 from leadrope.core.secrets.redaction import SHORTEST, Secret
 from leadrope.core.text.toml_lines import dotted
 from leadrope.regex import regex
+from leadrope.spelling import close_matches
 
 if TYPE_CHECKING:
     from leadrope.core.request_keywords import RunFields
@@ -281,7 +281,7 @@ def normal_mode(mode: object) -> Mode:
     name = MODE_ALIASES.get(mode, mode) if isinstance(mode, str) else mode
     if name not in get_args(Mode):
         known = {word.lower(): word for word in (*get_args(Mode), *MODE_ALIASES)}
-        close = difflib.get_close_matches(str(mode).lower(), known, n=1)
+        close = close_matches(str(mode).lower(), known, n=1)
         hint = f"Did you mean {known[close[0]]}? " if close else ""
         raise errors.BadValue("mode", f"{mode!r} is not a mode", hint=f"{hint}Use one of: {', '.join(get_args(Mode))}.")
     return name  # type: ignore[return-value]  # checked against the Literal's own members
@@ -481,6 +481,6 @@ def _check_session(request: RunRequest) -> None:
 
 def _one_of(field: str, value: object, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
-        close = difflib.get_close_matches(str(value).lower(), allowed, n=1)
+        close = close_matches(str(value).lower(), allowed, n=1)
         meant = f"Did you mean {close[0]}? " if close else ""
         raise errors.BadValue(field, f"{value!r} is not known", hint=f"{meant}Use one of: {', '.join(allowed)}.")

@@ -16,7 +16,7 @@ from leadrope import errors
 from leadrope.core.request import Mode
 from leadrope.core.request_parts.agent_sandbox import AgentSandbox
 from leadrope.core.tools import BASELINE_TOOLS, ToolCall, ToolClass
-from leadrope.policy import agent_sandbox, paths, patterns, read_only_folders, web
+from leadrope.policy import agent_sandbox, paths, patterns, read_only_folders
 from leadrope.policy.call_analysis import SHELL_TOOLS, Facts, Look
 from leadrope.policy.findings import Finding
 from leadrope.policy.resolve import EffectivePolicy
@@ -199,7 +199,11 @@ def _trusts_sandbox(policy: Policy) -> bool:
 
 def _by_web(rules: EffectivePolicy, look: Look, facts: Facts) -> Iterator[Ask | Deny]:
     """An address that no web tool may reach, whatever the rule `web` says."""
-    if look.kind == "network" and (why := web.why_not(look, facts, rules.network_allowed_hosts)):
+    if look.kind != "network":
+        return
+    from leadrope.policy import web  # noqa: PLC0415  # most calls reach no network
+
+    if why := web.why_not(look, facts, rules.network_allowed_hosts):
         yield Deny("web", why, rules.layer_of("web"))
 
 

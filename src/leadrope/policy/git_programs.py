@@ -115,7 +115,9 @@ def hooks_path(settings: Iterable[Setting], *, top: str, home: str) -> str | Non
 
 
 def _is(name: str, patterns: tuple[str, ...]) -> bool:
-    return any(fnmatch.fnmatchcase(name.lower(), pattern) for pattern in patterns)
+    # A plain name is compared as it is: to compile them all takes longer than git itself.
+    name = name.lower()
+    return any(fnmatch.fnmatchcase(name, pattern) if "*" in pattern else name == pattern for pattern in patterns)
 
 
 def _absolute(path: str, folder: str, home: str) -> str:

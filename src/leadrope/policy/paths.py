@@ -103,7 +103,7 @@ class Glob:
     single name it matches at any depth inside too.
     """
 
-    __slots__ = ("_base", "_floating", "_names", "_single", "_source", "text")
+    __slots__ = ("_base", "_body", "_floating", "_names", "_single", "text")
 
     def __init__(self, text: str, *, floating: bool = False) -> None:
         self.text = text
@@ -112,7 +112,7 @@ class Glob:
         if self._base == "home":
             body = body[2:]
         body = _checked(text, body)
-        self._source = _regex(body.lstrip("/"))
+        self._body = body.lstrip("/")
         self._names = (*_names(body), *(("**",) if body.endswith("/") or body == "" else ()))
         self._floating = floating
         self._single = "/" not in body.rstrip("/")
@@ -131,7 +131,7 @@ class Glob:
         return any(self._fits(rest, anywhere=self._floating and self._single) for rest in inside)
 
     def _fits(self, path: str, *, anywhere: bool = False) -> bool:
-        return _compiled(self._source, floating=self._floating, anywhere=anywhere).fullmatch(path) is not None
+        return _compiled(self._body, floating=self._floating, anywhere=anywhere).fullmatch(path) is not None
 
     @property
     def is_anywhere(self) -> bool:
@@ -167,9 +167,10 @@ class Glob:
 
 
 @functools.lru_cache(maxsize=4096)
-def _compiled(source: str, *, floating: bool, anywhere: bool) -> re.Pattern[str]:
+def _compiled(body: str, *, floating: bool, anywhere: bool) -> re.Pattern[str]:
     """At the first path that is compared: the shipped rules have sixty patterns, and most commands name no path."""
     flags = re.DOTALL | (re.IGNORECASE if floating else 0)
+    source = _regex(body)
     return re.compile(f"(?:.*/)?{source}" if anywhere else source, flags)
 
 

@@ -10,7 +10,6 @@ mcp__github__*                tools of an MCP server; `mcp__github` is all of th
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import functools
 import re
@@ -23,6 +22,7 @@ from leadrope.core.tools import KNOWN_TOOLS
 from leadrope.policy import hosts, paths
 from leadrope.policy.call_analysis import SHELL_TOOLS, Look
 from leadrope.regex import regex
+from leadrope.spelling import close_matches
 
 if TYPE_CHECKING:
     from leadrope.policy.commands import CommandPattern
@@ -357,7 +357,7 @@ def check_tool(entry: str) -> None:
 
 def _refuse_unknown(text: str, name: str) -> None:
     same = [known for known in KNOWN_TOOLS if known.lower() == name.lower()]
-    close = same or difflib.get_close_matches(name, KNOWN_TOOLS, n=1, cutoff=0.75)
+    close = same or close_matches(name, KNOWN_TOOLS, n=1, cutoff=0.75)
     if close:
         raise errors.BadValue(
             "pattern", f"{text!r}: there is no tool {name!r}", hint=f"Did you mean {text.replace(name, close[0], 1)}?"

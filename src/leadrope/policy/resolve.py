@@ -104,27 +104,30 @@ def merge(one: EffectivePolicy, other: EffectivePolicy) -> EffectivePolicy:
 
 def resolve(layers: Iterable[Layer]) -> EffectivePolicy:
     """All layers as one, with the origin of each value. The order only decides who is named where two say the same."""
-    alone = [(layer, of_rules(layer.rules, is_checked=layer.is_checked)) for layer in layers]
+    alone = [
+        (layer.name, of_rules(layer.rules, is_checked=layer.is_checked), {rule.name for rule, _ in said(layer.rules)})
+        for layer in layers
+    ]
     merged = EffectivePolicy()
-    for _, policy in alone:
+    for _, policy, _ in alone:
         merged = merge(merged, policy)
     origin: dict[str, str] = {}
     entry_origin: dict[str, dict[str, str]] = {}
     for rule in RULES:
         whole = getattr(merged, rule.field)
         found: dict[str, str] = {}
-        for layer, policy in alone:
-            own = rule.entries(getattr(policy, rule.field)) if _has_said(layer.rules, rule) else ()
+        for layer, policy, spoken in alone:
+            own = rule.entries(getattr(policy, rule.field)) if rule.name in spoken else ()
             for entry in own:
                 if entry in rule.entries(whole):
-                    found.setdefault(_key(entry), layer.name)
+                    found.setdefault(_key(entry), layer)
         if found:
             origin[rule.name] = ", ".join(dict.fromkeys(found.values()))
             if len(found) > 1 or rule.entries(whole) == whole:
                 entry_origin[rule.name] = found
         else:
             # The loosest value, said aloud: it still has an author.
-            names = [layer.name for layer, _ in alone if _has_said(layer.rules, rule)]
+            names = [layer for layer, _, spoken in alone if rule.name in spoken]
             if names:
                 origin[rule.name] = names[0]
     return msgspec.structs.replace(merged, origin=origin, entry_origin=entry_origin)
@@ -171,10 +174,6 @@ def validate(rule: Rule, value: Any) -> None:
         rule.validate(value)
     except errors.BadValue as error:
         raise errors.BadValue(rule.name, error.message.partition(": ")[2], hint=error.hint) from None
-
-
-def _has_said(rules: PolicyRules, rule: Rule) -> bool:
-    return any(found is rule for found, _ in said(rules))
 
 
 def _is_list(rule: Rule) -> bool:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from leadrope import errors
 from leadrope.core import events
 from leadrope.core.request import RunRequest
-from leadrope.runs import feed, grants
 from leadrope.runs.approvals import names as approval_names
-from leadrope.runs.approvals import waiting
 from leadrope.runs.executions.reading import ExecutionReads
 from leadrope.runs.records.sqlite import Sqlite
 from leadrope.runs.records.values import Approval, Filter, RunInfo, Texts, Truncated
+
+if TYPE_CHECKING:
+    from leadrope.runs.grants import RunGrant
 
 FUNCTIONS = "functions"
 """In the place of a run: the names of the program's own functions that it was given."""
@@ -45,6 +46,8 @@ class Queries:
     def _noted(self, rows: list[RunInfo]) -> list[RunInfo]:
         """With what no row says: how long a run has waited for a person, and that its account is held."""
         if any(row.state == "waiting" for row in rows):
+            from leadrope.runs.approvals import waiting  # noqa: PLC0415  # few runs wait
+
             asked: dict[str, list[Approval]] = {}
             for one in self.store.approvals(limit=5000):
                 asked.setdefault(one.run_id, []).append(one)
@@ -79,14 +82,18 @@ class Queries:
         """One by its id or the beginning of it, or by the run or execution that waits for exactly one answer."""
         return approval_names.find(name, self.store, ExecutionReads(self.store))
 
-    def grants(self, run_id: str) -> list[grants.RunGrant]:
+    def grants(self, run_id: str) -> list[RunGrant]:
         """What people granted at a question of the run, patterns and exact calls, also what no longer holds."""
+        from leadrope.runs import grants  # noqa: PLC0415  # of one run, for who asks
+
         return grants.granted(self.store, self.store.find(run_id))
 
     def follow(
         self, run_id: str, from_seq: int = 1, *, live: bool = True
     ) -> AsyncIterator[events.Recorded | Truncated]:
         """What is stored, then what comes: each event once, in order."""
+        from leadrope.runs import feed  # noqa: PLC0415  # only who follows one
+
         return feed.follow(self.store, self.store.find(run_id).id, from_seq, live=live)
 
     def _stored_request(self, run: RunInfo, *, is_resumed: bool) -> RunRequest:

@@ -17,13 +17,11 @@ import msgspec
 
 from leadrope import errors
 from leadrope.core import actors, events
-from leadrope.core.fold import fold
 from leadrope.core.request import RunRequest
 from leadrope.core.result import RunError, RunResult
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.process import reaper
 from leadrope.runs import leases
-from leadrope.runs.approvals import waiting
 from leadrope.runs.executions import recovery
 from leadrope.runs.records import lost_ends
 from leadrope.runs.records.sqlite import Sqlite, ended_event
@@ -87,6 +85,8 @@ async def _reconcile_all(
 
 
 async def _reconcile(store: Sqlite, run: RunInfo, lost: lost_ends.LostEnd | None = None) -> Reconciled:
+    from leadrope.runs.approvals import waiting  # noqa: PLC0415  # only where an owner has died
+
     killed = await asyncio.to_thread(reaper.kill_tagged, run.id)
     records = all_events(store, run)
     told = finished(records)
@@ -96,7 +96,7 @@ async def _reconcile(store: Sqlite, run: RunInfo, lost: lost_ends.LostEnd | None
         await store.end_run(run, told, Redactor(), last=ended, note="finished; its owner died afterwards")
         return Reconciled(run_id=run.id, verdict="kept", killed=killed)
     if lost is not None:
-        result = lost.result(fold(records) if records else RunResult(run_id=run.id, outcome=lost.outcome))
+        result = lost.result(_folded(records) if records else RunResult(run_id=run.id, outcome=lost.outcome))
         last_event = ended_event(run.id, run.attempt, run.last_seq + 1, result)
         await store.end_run(run, result, Redactor(), last=last_event, note=lost_ends.REASON)
         return Reconciled(run_id=run.id, verdict="kept", killed=killed)
@@ -137,6 +137,12 @@ def all_events(store: Sqlite, run: RunInfo) -> list[events.Recorded]:
     return found
 
 
+def _folded(records: Sequence[events.Recorded]) -> RunResult:
+    from leadrope.core.fold import fold  # noqa: PLC0415  # only where an owner has died, or a run is stopped
+
+    return fold(records)
+
+
 def finished(records: Sequence[events.Recorded]) -> RunResult | None:
     """The result, if the log holds one: its own last event, or a whole answer after which only the end was missing."""
     if not records:
@@ -144,13 +150,13 @@ def finished(records: Sequence[events.Recorded]) -> RunResult | None:
     last = records[-1].event
     if isinstance(last, events.RunEnded):
         return last.result
-    result = fold(records)
+    result = _folded(records)
     # A denied run has its answer too.
     return result if result.outcome in ("succeeded", "denied") else None
 
 
 def died(run: RunInfo, records: Sequence[events.Recorded]) -> RunResult:
-    before = fold(records) if records else RunResult(run_id=run.id, outcome="failed")
+    before = _folded(records) if records else RunResult(run_id=run.id, outcome="failed")
     session = before.session_id or run.session_id
     hint = f"Continue with `leadrope runs resume {run.id[:8]}`." if session else f"`leadrope runs retry {run.id[:8]}`."
     error = RunError(kind="agent_died", message="the leadrope process that supervised it was ended", hint=hint)
@@ -162,7 +168,7 @@ def stopped(run: RunInfo, records: Sequence[events.Recorded], reason: str) -> Ru
     problem = RunError(kind="stopped", message=reason)
     if not records:
         return RunResult(run_id=run.id, outcome="stopped", error=problem, attempts=run.attempt)
-    return msgspec.structs.replace(fold(records), run_id=run.id, outcome="stopped", error=problem)
+    return msgspec.structs.replace(_folded(records), run_id=run.id, outcome="stopped", error=problem)
 
 
 def has_session(records: Sequence[events.Recorded]) -> bool:

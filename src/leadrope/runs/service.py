@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import copy
 import functools
 import logging
 import math
@@ -32,32 +31,28 @@ from leadrope.core.request import RunRequest, check_text
 from leadrope.core.request_secrets import redactor_of
 from leadrope.core.result import RunResult, not_started
 from leadrope.core.secrets.redaction import Redactor, redact
-from leadrope.runs import background, feed, grants, leases, recover, run_controls, session_names, settings
-from leadrope.runs.approvals import answers, waiting
-from leadrope.runs.approvals.stored_approver import StoredApprover
-from leadrope.runs.approvals.waiting import Suspension
-from leadrope.runs.budgets import held_by, remaining
+from leadrope.runs import leases, recover, settings
+from leadrope.runs.approvals import answers
 from leadrope.runs.executions.controls import ExecutionControls
 from leadrope.runs.executions.journal import Executions
 from leadrope.runs.executions.log import WatchRecord
 from leadrope.runs.executions.queue import Carry, ExecutionQueue
 from leadrope.runs.executions.values import ExecutionInfo, ExecutionTruncated
-from leadrope.runs.job import Job
 from leadrope.runs.observe import jsonlog
 from leadrope.runs.observe.observers import Observers
 from leadrope.runs.queries import FUNCTIONS, Queries
-from leadrope.runs.records import lost_ends, stored_environ, stored_secrets
+from leadrope.runs.records import lost_ends, stored_environ
 from leadrope.runs.records.sqlite import Sqlite, ended_event
 from leadrope.runs.records.stored_requests import account_of, check_account, placed
 from leadrope.runs.records.values import LIVE, RESERVED, Approval, Decided, NewRun, RunControl, RunInfo, State
-from leadrope.runs.run_recorder import RunRecorder, Show
 from leadrope.runtime.gate.approvers import Answer, Approve, Approver, DenyAll, as_approver
-from leadrope.runtime.sessions import session_secrets
-from leadrope.runtime.sessions.files import Sessions
 from leadrope.storage import database, patience
 from leadrope.storage.patience import Patience
 
 if TYPE_CHECKING:
+    from leadrope.runs.grants import RunGrant
+    from leadrope.runs.job import Job
+    from leadrope.runs.run_recorder import RunRecorder, Show
     from leadrope.runtime.connections.functions import Function
     from leadrope.runtime.run import Run
 
@@ -222,6 +217,8 @@ class Service(Queries):
 
     async def _drain(self, job: Job, run: Run) -> None:
         """What a person is asked stays open, if the next owner can use the answer."""
+        from leadrope.runs.approvals import waiting  # noqa: PLC0415  # workflows without agents do not need it
+
         if not (job.waits and await run.suspend(waiting.ENDED_WITH_OWNER)):
             await run.stop(DRAINED)
 
@@ -271,6 +268,8 @@ class Service(Queries):
 
     def configured(self, config: configs.Config) -> Service:
         """This service, for whoever starts runs with another configuration: an execution has the one it began with."""
+        import copy  # noqa: PLC0415  # only here
+
         other = copy.copy(self)
         other.config = config
         return other
@@ -301,6 +300,8 @@ class Service(Queries):
     ) -> AsyncIterator[ExecutionRecord | ExecutionTruncated]:
         """What is stored of an execution, then what comes: each event once, in order."""
         found = self.executions.find(execution_id)
+        from leadrope.runs import feed  # noqa: PLC0415  # only who follows one
+
         return feed.follow_execution(self.store, self.executions, found.id, from_seq, live=live)
 
     async def watch_execution(self, execution: ExecutionInfo, *, is_answerable: bool) -> WatchRecord | None:
@@ -311,6 +312,8 @@ class Service(Queries):
         """Start the background process if the queue holds runs that nobody owns; see `background.revive`."""
         if self._works or self.read_only is not None:
             return None
+        from leadrope.runs import background  # noqa: PLC0415  # only where there is a queue
+
         return background.revive(self.store, self.executions, self.home)
 
     # -- starting -----------------------------------------------------------------------------------------------------
@@ -435,6 +438,8 @@ class Service(Queries):
         environ: Mapping[str, str] | None,
         request: RunRequest | None,
     ) -> Job:
+        from leadrope.runs.job import Job  # noqa: PLC0415  # workflows without agents do not need it
+
         job = Job(run, approver, show)
         self._jobs[run.id] = job
         if environ is not None:
@@ -459,6 +464,8 @@ class Service(Queries):
         owner: str | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> RunInfo:
+        from leadrope.runs.records import stored_secrets  # noqa: PLC0415  # workflows without agents do not need it
+
         # The rest is checked where it starts; this could not even be stored.
         check_text(msgspec.structs.asdict(msgspec.structs.replace(request, credential=None)))
         request = placed(self._with_session(request))
@@ -491,6 +498,9 @@ class Service(Queries):
         """With the whole id of the session it resumes. An unknown one is refused here: it would name this run's row."""
         if request.resume is None or request.provider != "claude-code":
             return request
+        from leadrope.runs import session_names  # noqa: PLC0415  # workflows without agents do not need it
+        from leadrope.runtime.sessions.files import Sessions  # noqa: PLC0415  # the same
+
         runs = self.store.with_prefix(request.resume)
         known = session_names.resolve(request.resume, Sessions(self.home), runs)
         return msgspec.structs.replace(request, resume=known)
@@ -562,6 +572,9 @@ class Service(Queries):
         run = await self.store.claim(self.lease.owner.id, self.settings.limits(), only=None if self._works else mine)
         if run is None:
             return False
+        from leadrope.runs.budgets import held_by  # noqa: PLC0415  # workflows without agents do not need it
+        from leadrope.runs.run_recorder import RunRecorder  # noqa: PLC0415  # the same
+
         held = held_by(self.budgets, self.store, run)
         if held is not None:
             # Whose run it was, it stays: somebody may sit before it.
@@ -602,13 +615,16 @@ class Service(Queries):
         try:
             earlier = recover.all_events(self.store, run) if run.last_seq else []
             environ = self._environ_of(run)
-            from leadrope.runs.workspace import run_workspace  # noqa: PLC0415  # workflows without agents do not need it
+            from leadrope.runs import grants, run_controls  # noqa: PLC0415  # workflows without agents do not need it
+            from leadrope.runs.approvals import waiting  # noqa: PLC0415  # the same
+            from leadrope.runs.approvals.stored_approver import StoredApprover  # noqa: PLC0415  # the same
+            from leadrope.runs.workspace import run_workspace  # noqa: PLC0415  # the same
 
             place = run_workspace.RunWorkspace(self, run, environ)
             request = await place.enter(self._request(run, earlier))
             is_alone = isinstance(job.approver, DenyAll)
             job.waits = bool(self.store.texts(run.id).place.get("waits")) and not is_alone
-            suspension = Suspension(job, self._kept_for(run), self._spawn) if job.waits else None
+            suspension = waiting.Suspension(job, self._kept_for(run), self._spawn) if job.waits else None
             asker: Approver = StoredApprover(
                 self.store, run, job.approver, lambda: job.redactor, job.pauses, suspension
             )
@@ -662,6 +678,8 @@ class Service(Queries):
             await self._ended_early(job, job.given_up)
             return
         except Exception as error:  # the boundary of a run
+            from leadrope.runs import background  # noqa: PLC0415  # where the log lies
+
             log.exception("run %s failed inside leadrope", run.id[:8])
             where = f"See {background.log_path(self.home)}." if self._works else "LEADROPE_DEBUG=1 shows where."
             told = errors.LeadropeError(f"leadrope itself failed: {error!r}", hint=f"This is a bug. {where}")
@@ -841,6 +859,8 @@ class Service(Queries):
 
     def _stored_request(self, run: RunInfo, *, is_resumed: bool) -> RunRequest:
         """What the store has of it, with its secrets; a RequestError names those that are not found here."""
+        from leadrope.runs.records import stored_secrets  # noqa: PLC0415  # workflows without agents do not need it
+
         texts = self.store.texts(run.id)
         references = stored_secrets.of_place(texts.place, texts.request)
         environ = self._environ if run.state == "ended" else self._environ_of(run)
@@ -858,6 +878,8 @@ class Service(Queries):
 
     def _not_recoverable(self, run: RunInfo) -> str:
         """What another process could not find to continue the run with, in words; empty if it could."""
+        from leadrope.runs.records import stored_secrets  # noqa: PLC0415  # workflows without agents do not need it
+
         texts = self.store.texts(run.id)
         own = home.load_env(self.home)
         environ = stored_environ.restored(texts.place, self.home)
@@ -885,6 +907,9 @@ class Service(Queries):
         return 0.0 if self._not_recoverable(run) else self.settings.waiting_agent_s
 
     def _request(self, run: RunInfo, earlier: list[events.Recorded]) -> RunRequest:
+        from leadrope.runs.approvals import waiting  # noqa: PLC0415  # workflows without agents do not need it
+        from leadrope.runs.budgets import remaining  # noqa: PLC0415  # the same
+
         request = self._requests.get(run.id)
         if request is None:
             request = self._stored_request(run, is_resumed=recover.has_session(earlier))
@@ -902,6 +927,8 @@ class Service(Queries):
         job = self._jobs.get(control.run_id)
         if job is None:
             return
+        from leadrope.runs import run_controls  # noqa: PLC0415  # workflows without agents do not need it
+
         if control.kind == "stop" and not job.is_taken:
             await self.stop(job.id, run_controls.reason_of(control))
         else:
@@ -941,6 +968,8 @@ class Service(Queries):
         job = self._jobs.get(run.id)
         if job is not None:
             return job.redactor.clean
+        from leadrope.runtime.sessions import session_secrets  # noqa: PLC0415  # workflows without agents do not need it
+
         try:
             finder = session_secrets.finder(self.home, home.sessions_dir(self.home) / (run.session_id or ""))
         except (session_secrets.Unknown, errors.BadConfig):
@@ -989,7 +1018,7 @@ class Service(Queries):
             while any(grant.pattern == pattern for grant in self._held_grants(run.id)):
                 await heard.wait(LOOK_S)
 
-    def _held_grants(self, run_id: str) -> list[grants.RunGrant]:
+    def _held_grants(self, run_id: str) -> list[RunGrant]:
         return [grant for grant in self.grants(run_id) if grant.state == "active"]
 
     async def answer(self, approval_id: str, answer: Answer) -> Approval:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 import msgspec
 
 from leadrope import errors
+from leadrope.spelling import close_matches
 from leadrope.workflows.language import yaml_values
 
 LISTED = 24
@@ -137,7 +137,7 @@ def nearest(word: str, available: Iterable[str]) -> str | None:
     """The name that was probably meant, or None."""
     names = list(available)
     folded = {_folded(name): name for name in reversed(names)}
-    close = difflib.get_close_matches(_folded(word), list(folded), n=1, cutoff=0.6)
+    close = close_matches(_folded(word), list(folded), n=1, cutoff=0.6)
     return folded[close[0]] if close else None
 
 

@@ -438,16 +438,20 @@ async def _drive(
 ) -> ExecutionResult:
     async with contextlib.AsyncExitStack() as stack:
         warm = await stack.enter_async_context(ahead()) if ahead is not None else None
-        from leadrope.cli.flow.people import people_at  # noqa: PLC0415  # the same
         from leadrope.cli.run import run_session_ui  # noqa: PLC0415  # the engine, only where it runs
         from leadrope.runs.service import Service  # noqa: PLC0415  # the same
+        from leadrope.runtime.gate.approvers import DenyAll  # noqa: PLC0415  # the same
 
         stack.enter_context(run_session_ui.logs(screen, environ))
         person = stack.enter_context(run_session_ui.person(screen, "allow it in the step or in your policy"))
         stack.enter_context(view)
         service = await stack.enter_async_context(Service(environ, config=config))
         values.note_old_keys(service.config)
-        people = people_at(person, view.place_of)
+        people = None
+        if not isinstance(person, DenyAll):
+            from leadrope.cli.flow.people import people_at  # noqa: PLC0415  # only where somebody can be asked
+
+            people = people_at(person, view.place_of)
         view.has_person = people is not None
         told = {
             "people": people,

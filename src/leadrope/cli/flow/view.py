@@ -14,7 +14,6 @@ import msgspec
 
 from leadrope import spelling
 from leadrope.cli import json_output
-from leadrope.cli.screen import table
 from leadrope.cli.screen.live_lines import LiveLines, seconds
 from leadrope.cli.screen.screen import Screen
 from leadrope.core import execution_events as events
@@ -294,6 +293,8 @@ class ExecutionView:
             self._screen.line(spelling.runnable(f"      … leadrope approvals show {asked.id} has all of it"))
         others = [f"--choose {shlex.quote(exact(choice))}" for choice in asked.choices[1:]]
         more = ", ".join((*others, spelling.runnable(f"leadrope approvals deny {asked.id}")))
+        from leadrope.cli.screen import table  # noqa: PLC0415  # only where something waits
+
         limit = f"; denied in {table.age(expires_s)} without an answer" if expires_s else ""
         self._screen.line(f"    {exact(spelling.runnable(answer_command(asked)))}   (or {more}{limit})")
 

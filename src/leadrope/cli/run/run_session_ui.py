@@ -12,29 +12,33 @@ from typing import TYPE_CHECKING, Any, Self
 
 from leadrope import errors
 from leadrope.cli import hangup
-from leadrope.cli.run import next_steps
-from leadrope.cli.screen.editing import TerminalEditor
 from leadrope.cli.screen.live_lines import LiveLines
 from leadrope.cli.screen.screen import Screen, ScreenLog
 from leadrope.core.config import Config
 from leadrope.core.events import ApprovalRequested, Event, QuestionRequested, Recorded, SessionStarted
 from leadrope.core.request import RunRequest
 from leadrope.core.result import RunResult
-from leadrope.runs.job import Job
 from leadrope.runs.observe import jsonlog
-from leadrope.runs.records.masking import without_known
 from leadrope.runs.service import Service
 from leadrope.runtime.gate.approvers import Answer, Approver, DenyAll
-from leadrope.runtime.gate.console import Console, NoTerminal, open_terminal
+from leadrope.runtime.gate.terminal import NoTerminal, open_terminal
 
 if TYPE_CHECKING:
     from leadrope.cli.screen.prompt import Prompt
+    from leadrope.runs.job import Job
+    from leadrope.runtime.gate.console import Console
     from leadrope.runtime.run import Run
 
 
 Ending = Callable[[Service, str, RunResult, int], Awaitable[list[str]]]
 QUEUED_S = 0.5
 """A run that is not taken up in this time waits for its turn."""
+
+
+async def _next_steps(service: Service, run_id: str, result: RunResult, width: int) -> list[str]:
+    from leadrope.cli.run import next_steps  # noqa: PLC0415  # workflows without agents do not need it
+
+    return await next_steps.lines(service, run_id, result, width)
 
 
 async def drive(
@@ -47,7 +51,7 @@ async def drive(
     config: Config | None = None,
     run_environ: Mapping[str, str] | None = None,
     doing: Callable[[float], Sequence[str]] | None = None,
-    ending: Ending | None = next_steps.lines,
+    ending: Ending | None = _next_steps,
     **kept: Any,
 ) -> RunResult:
     """Run to the end. The first Ctrl-C interrupts the turn, the second stops the run; SIGTERM and a hang-up stop it.
@@ -57,6 +61,9 @@ async def drive(
     what it changed and the next command. `environ` says where the store is, `run_environ` what the agent starts with
     if that is another. `kept` is for the service: title, priority, place.
     """
+    from leadrope.runs.records.masking import without_known  # noqa: PLC0415  # workflows without agents do not need it
+    from leadrope.runtime.gate.console import Console  # noqa: PLC0415  # the same
+
     in_order = AfterShown(approver)
     job: Job | None = None
     if isinstance(approver, Console):
@@ -216,10 +223,14 @@ class _Signals:
 def person(screen: Screen, instead: str = "use --allow, --tools or --mode") -> Iterator[Approver]:
     """The person at this terminal, or nobody; `instead` says what to do then."""
     try:
-        console = Console(colour=screen.style.enabled, before=screen.hold, after=screen.release)
+        terminal = open_terminal()
     except NoTerminal:
         yield DenyAll(f"no terminal to ask on; {instead}")
         return
+    from leadrope.cli.screen.editing import TerminalEditor  # noqa: PLC0415  # only at a terminal
+    from leadrope.runtime.gate.console import Console  # noqa: PLC0415  # the same
+
+    console = Console(terminal, colour=screen.style.enabled, before=screen.hold, after=screen.release)
     console.editor = TerminalEditor(console.terminal, screen, os.environ)
     with console:
         yield console
@@ -228,7 +239,9 @@ def person(screen: Screen, instead: str = "use --allow, --tools or --mode") -> I
 @contextmanager
 def at_prompt(screen: Screen) -> Iterator[tuple[Prompt, Console]]:
     """The terminal of a conversation: where lines are typed, and where the agent's calls and questions are asked."""
+    from leadrope.cli.screen.editing import TerminalEditor  # noqa: PLC0415  # only at a terminal
     from leadrope.cli.screen.prompt import Prompt  # noqa: PLC0415  # POSIX alone has it
+    from leadrope.runtime.gate.console import Console  # noqa: PLC0415  # only at a terminal
 
     try:
         terminal = open_terminal()

@@ -5,7 +5,6 @@ Knows no run and no budget: it turns a model's name and a count into dollars, an
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ from leadrope.core.cost.usage import Usage
 from leadrope.core.text.toml_lines import dotted
 from leadrope.core.text.wrong_types import in_words, split, unknown_key
 from leadrope.regex import regex
+from leadrope.spelling import close_matches
 
 LIST_DATE = "2026-11-17"
 """The day on which the list below was compared with the vendor's page and with what Claude Code 2.1.325 reckons."""
@@ -245,7 +245,7 @@ def _read_one(where: str, value: Any) -> Price:
             wrong = message.replace("Object missing required field", "has no").replace("`", "")
             wrong = wrong if wrong.startswith("has no") else in_words(message)[0]
             raise errors.BadConfig(f"{where}{path}: {wrong}", hint=_SHAPE) from None
-        close = difflib.get_close_matches(unknown, _Given.__struct_fields__, n=1)
+        close = close_matches(unknown, _Given.__struct_fields__, n=1)
         hint = f"Did you mean {close[0]}?" if close else _SHAPE
         raise errors.BadConfig(f"{where}.{unknown} is not a known key", hint=hint) from None
     price = given.price()

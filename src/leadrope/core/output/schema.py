@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 
 from leadrope import errors
-from leadrope.core.output import schema_flat
 
 DEPTH_LIMIT = 200
 """Levels of a schema. Deeper ones are made by machines gone wrong, and a walk over them ends in a RecursionError."""
@@ -83,6 +82,8 @@ class Schema:
         except ValueError as error:
             raise _refusal(error, denied, document.get("$schema")) from None
         is_old = document.get("$schema", "").rstrip("#").endswith(_IGNORE_BESIDE_REF)
+        from leadrope.core.output import schema_flat  # noqa: PLC0415  # most runs have no schema
+
         self.flat = schema_flat.flatten(document, jsonschema_rs, deny, ignores_beside_ref=is_old)
         self._parts: dict[int, Any] = {}
         self._patterns: dict[str, Any] = {}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Sequence
 from typing import Any, get_args
 
 import msgspec
+
+from leadrope.spelling import close_matches
 
 _KINDS = {
     "str": ("text", 'Write text in quotes: "…".'),
@@ -58,7 +59,7 @@ def _words(kind: Any, path: str) -> tuple[str, ...]:
 
 def suggest(word: str, known: Sequence[str]) -> str | None:
     """`Did you mean …?`, or what is known."""
-    close = difflib.get_close_matches(word, known, n=2)
+    close = close_matches(word, known, n=2)
     if close:
         return f"Did you mean {' or '.join(close)}?"
     return f"Known here: {', '.join(known)}." if known else None

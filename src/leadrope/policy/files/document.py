@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
 from collections.abc import Iterable, Sequence
@@ -14,6 +13,7 @@ import msgspec
 from leadrope import errors
 from leadrope.confined import open_named
 from leadrope.core.text import toml_lines
+from leadrope.spelling import close_matches
 
 Key = tuple[str | int, ...]
 
@@ -133,7 +133,7 @@ def shown(key: Key) -> str:
 
 def suggest(word: str, known: Iterable[str]) -> str | None:
     names = list(known)
-    close = difflib.get_close_matches(word, names, n=2)
+    close = close_matches(word, names, n=2)
     if close:
         return f"Did you mean {' or '.join(close)}?"
     return f"Known here: {', '.join(names)}." if names else None

@@ -23,8 +23,8 @@ from typing import Any
 from leadrope import errors
 from leadrope.process import guardian
 from leadrope.process.child import Child
-from leadrope.process.command_pool import code_runner, worker
 from leadrope.process.command_pool import server as pool
+from leadrope.process.command_pool import worker
 from leadrope.process.command_pool.channel import Channel, WorkerChannel, received
 from leadrope.process.command_pool.command import LIMIT_BYTES, Ended, Finished, OnOutput, PoolCommand
 from leadrope.process.command_pool.failures import CommandLost, PoolGone, not_started, pool_lost, worker_lost
@@ -51,7 +51,7 @@ def install_scripts(folder: Path) -> Path:
         # Where nothing compiled is written, an old one may lie.
         source = compiled if compiled and is_of(compiled, source) else source
         shutil.copyfile(source, folder / (module.__name__.rpartition(".")[2] + Path(source).suffix))
-    shutil.copyfile(code_runner.__file__, folder / "code_runner.py")
+    shutil.copyfile(Path(__file__).with_name("code_runner.py"), folder / "code_runner.py")
     script = folder / "server.pyc"
     return script if script.exists() else folder / "server.py"
 

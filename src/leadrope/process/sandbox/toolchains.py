@@ -36,6 +36,7 @@ CACHES = (
 _MOST_ENTRIES = 2000
 _MOST_ROUNDS = 4
 _MOST_LINKS = 8
+_STEPS = frozenset({"", ".", ".."})
 
 
 def toolchains(path: str, home: str, *, seen: Iterable[str], writable: Iterable[str] = ()) -> tuple[MachinePath, ...]:
@@ -119,8 +120,9 @@ def _led_away(folder: str, seen: tuple[str, ...]) -> Iterator[MachinePath]:
         changed = os.stat(folder).st_mtime_ns  # noqa: PTH116
     except OSError:
         return
+    inside = _beginnings(seen)
     for link, target in _links(folder, changed):
-        if _is_seen(target, seen) or not reachable.is_file(target):
+        if f"{target}/".startswith(inside) or not reachable.is_file(target):
             continue
         parent = str(Path(target).parent)
         if Path(parent).name in BIN_NAMES:
@@ -148,7 +150,7 @@ def _followed(link: str, folders: dict[str, str]) -> str:
         above, _, name = path.rpartition("/")
         if above not in folders:
             folders[above] = real_path(above or "/")
-        path = os.path.join(folders[above], name)  # noqa: PTH118
+        path = f"{folders[above].rstrip('/')}/{name}"
         try:
             target = os.readlink(path)  # noqa: PTH115
         except OSError:
@@ -156,7 +158,7 @@ def _followed(link: str, folders: dict[str, str]) -> str:
         base = "" if target.startswith("/") else folders[above]
         while base and target.startswith("../"):
             base, target = base.rpartition("/")[0], target[3:]
-        if not {".", "..", ""}.isdisjoint(target.removeprefix("/").split("/")):
+        if not _STEPS.isdisjoint(target.removeprefix("/").split("/")):
             break  # a step back over a link is not one in the text
         path = target if target.startswith("/") else f"{base}/{target}"
     return real_path(link)
@@ -174,4 +176,9 @@ def _on_the_way(link: str, seen: tuple[str, ...]) -> Iterator[MachinePath]:
 
 
 def _is_seen(path: str, folders: Iterable[str]) -> bool:
-    return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
+    return f"{path}/".startswith(_beginnings(folders))
+
+
+def _beginnings(folders: Iterable[str]) -> tuple[str, ...]:
+    """What a path with a slash behind it begins with if it is one of the folders, or lies in one."""
+    return tuple(f"{folder.rstrip('/')}/" for folder in folders)

@@ -8,12 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from leadrope import errors, spelling
 from leadrope.core.request import RunRequest, normal_mode
 from leadrope.process.sandbox.command_domain import Domain
-from leadrope.providers.claude_code.credentials import Credential
 from leadrope.regex import regex
+
+if TYPE_CHECKING:
+    from leadrope.providers.claude_code.credentials import Credential
 
 ALLOWED = (
     "PATH",

@@ -50,19 +50,15 @@ class StepRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 Request = CallRequest | QuestionRequested | StepRequest
 
-_call = msgspec.json.Decoder(CallRequest)
-_question = msgspec.json.Decoder(QuestionRequested)
-_step = msgspec.json.Decoder(StepRequest)
-
 
 def request_of(approval: Approval) -> Request:
     match approval.kind:
         case "tool_call":
-            return _call.decode(approval.asked)
+            return msgspec.json.decode(approval.asked, type=CallRequest)
         case "step":
-            return _step.decode(approval.asked)
+            return msgspec.json.decode(approval.asked, type=StepRequest)
         case _:
-            return _question.decode(approval.asked)
+            return msgspec.json.decode(approval.asked, type=QuestionRequested)
 
 
 def expires(approval: Approval) -> float | None:

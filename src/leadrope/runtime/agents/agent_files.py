@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -19,7 +19,8 @@ from leadrope.policy import patterns
 from leadrope.policy.files.document import FileProblem, Problems, suggest
 from leadrope.regex import regex
 
-Origin = Literal["config", "user", "repository"]
+if TYPE_CHECKING:
+    from leadrope.runtime.agents.saved_agents import Origin
 
 _FRONT = regex(r"\A\ufeff?---[ \t]*\n(?P<head>.*?)^---[ \t]*(?:\n|\Z)(?P<body>.*)\Z", re.DOTALL | re.MULTILINE)
 _PLAIN_LINE = regex(r"^(?P<key>[A-Za-z_-]+):[ \t]+(?P<value>[^\s\"'\[{|>#&*!].*)$", re.MULTILINE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterator
 
@@ -13,6 +12,7 @@ from leadrope.core import config as configs
 from leadrope.policy import patterns
 from leadrope.providers import registry
 from leadrope.providers.claude_code import env as environments
+from leadrope.spelling import close_matches
 
 
 def check(config: configs.Config) -> None:
@@ -32,7 +32,7 @@ def mistakes(defaults: configs.RunDefaults) -> Iterator[errors.BadValue]:
     provider = defaults.provider
     if provider is not msgspec.UNSET and provider not in registry.BUILT_IN and provider not in registry.names():
         known = registry.names()
-        close = difflib.get_close_matches(provider, known, n=1)
+        close = close_matches(provider, known, n=1)
         hint = f"Did you mean {close[0]}?" if close else f"Use one of: {', '.join(known)}."
         yield errors.BadValue("provider", f"{provider!r} is not known", hint=hint)
     try:

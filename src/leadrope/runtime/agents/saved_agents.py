@@ -7,13 +7,12 @@ place of an agent of the user's own.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -26,15 +25,19 @@ from leadrope.policy import patterns
 from leadrope.policy.files import policy_file
 from leadrope.policy.files.document import FileProblem, Problems, TomlDocument
 from leadrope.policy.resolve import rules_of
-from leadrope.runtime.agents import agent_files, config_values
-from leadrope.runtime.agents.agent_files import Origin
+from leadrope.runtime.agents import config_values
 from leadrope.runtime.trust import trust
 from leadrope.runtime.trust.files import places
+from leadrope.spelling import close_matches
 
 MOST_FILES = 500
 MOST_BYTES = 1024 * 1024
 """Of one file. A persona of this size would be some two hundred thousand tokens."""
 _OF_AGENTS_ONLY = ("description", "policy", *(f"{name}_file" for name in configs.AGENT_FILES))
+
+
+Origin = Literal["config", "user", "repository"]
+"""The file that an agent comes from: the configuration, or a file of the user's or of the repository's own."""
 
 
 class Saved(msgspec.Struct, frozen=True, kw_only=True):
@@ -193,7 +196,7 @@ def find(name: str, config: configs.Config, environ: Mapping[str, str], cwd: Pat
         if entry.name == name:
             return entry.usable()
     known = list(dict.fromkeys((*config.agents, *config.broken_agents, *(entry.name for entry in entries))))
-    close = difflib.get_close_matches(name, known, n=2)
+    close = close_matches(name, known, n=2)
     hint = f"Did you mean {' or '.join(close)}?" if close else None
     if hint is None:
         hint = f"There are: {', '.join(known[:20])}." if known else f"`leadrope agents new {name}` makes one."
@@ -310,6 +313,8 @@ def _below(place: Path, origin: Origin, trusted: trust.Trust | None = None) -> I
 
 
 def _entry(folder: Folder, path: Path, relative: str, origin: Origin, trusted: trust.Trust | None) -> AgentEntry:
+    from leadrope.runtime.agents import agent_files  # noqa: PLC0415  # only where there is one
+
     source, stem = str(path), path.stem
     try:
         content = folder.read_bytes(relative, most=MOST_BYTES)
@@ -371,6 +376,8 @@ def _wrong_values(saved: Saved, config: configs.Config, cwd: Path) -> Iterator[F
         return
     for wrong in config_values.mistakes(saved.agent):
         yield _problem(saved, wrong.field, wrong.message.removeprefix(f"{wrong.field}: "), wrong.hint)
+    from leadrope.runtime.agents import agent_files  # noqa: PLC0415  # only where agents are checked
+
     for field in ("tools", "disallowed_tools", "allow"):
         for entry in getattr(request, field) or ():
             try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable
 from pathlib import PurePath
@@ -154,6 +153,8 @@ def _diff(before: str, after: str, *, above: int = 0) -> list[str]:
     """
     if not before:
         return [f"+{exact(line)}" for line in _lines(after)]
+    import difflib  # noqa: PLC0415  # only where an edit is shown
+
     found = list(difflib.unified_diff(_lines(before), _lines(after), lineterm="", n=_CONTEXT))[2:]
     if not found:
         return ["(no change)" if before == after else "(only the end of the last line changes)"]

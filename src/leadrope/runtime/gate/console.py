@@ -21,6 +21,7 @@ from leadrope.core.events import ApprovalRequested, Question, QuestionRequested
 from leadrope.core.secrets.redacted_json import clean_value
 from leadrope.runtime.gate import call_preview
 from leadrope.runtime.gate.approvers import Answer
+from leadrope.runtime.gate.terminal import open_terminal
 from leadrope.runtime.terminal_text import clean, exact
 
 # Around the call on a screen: the headline, how it is read, why it is asked, the choices.
@@ -44,10 +45,6 @@ class Editor(Protocol):
     async def line(self, label: str, text: str, *, suffix: str = "") -> str | None: ...
 
     async def text(self, text: str, *, suffix: str = "") -> str | None: ...
-
-
-class NoTerminal(OSError):
-    """There is no terminal, or this process does not stand in its foreground."""
 
 
 class Console:
@@ -436,27 +433,6 @@ class _Asking:
 def signed(answer: Answer) -> Answer:
     """With the name of whoever sits at the terminal."""
     return msgspec.structs.replace(answer, by=actors.system_user())
-
-
-def open_terminal() -> int:
-    """The terminal of this process, opened anew; NoTerminal when there is none, or another program has it."""
-    if sys.platform == "win32":
-        raise NoTerminal("asking at the terminal works on POSIX systems only")
-    try:
-        # By its own name where possible: some systems cannot wait for input on /dev/tty.
-        name = os.ttyname(0) if sys.stdin is not None and os.isatty(0) else "/dev/tty"
-        fd = os.open(name, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
-    except OSError as error:
-        raise NoTerminal(f"there is no terminal: {error.strerror}") from None
-    try:
-        is_ours = os.tcgetpgrp(fd) == os.getpgrp()
-    except OSError:
-        is_ours = True  # a terminal without job control
-    if not is_ours:
-        # Reading from the background would stop the process.
-        os.close(fd)
-        raise NoTerminal("this process runs in the background of its terminal")
-    return fd
 
 
 def chosen(question: Question, said: str) -> str:

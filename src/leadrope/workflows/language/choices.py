@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from leadrope.workflows.language import conditions, templates
 from leadrope.workflows.language import template_syntax as syntax
+from leadrope.workflows.language import templates
 
 
 def holds(said: Any, scope: Mapping[str, Any]) -> bool:
@@ -15,6 +15,8 @@ def holds(said: Any, scope: Mapping[str, Any]) -> bool:
     A template never becomes a part of the condition's text, only one of its values.
     """
     if isinstance(said, str) and is_condition(said):
+        from leadrope.workflows.language import conditions  # noqa: PLC0415  # most are one template
+
         return conditions.holds(said, scope)
     return templates.is_true(templates.resolve(said.strip() if isinstance(said, str) else said, scope))
 
@@ -31,6 +33,8 @@ def mistake(said: Any, *, own: Collection[str] = ()) -> str | None:
     """Why it can never be told, before anything runs. `own` are names that it knows without a template."""
     if not isinstance(said, str) or not (own or is_condition(said)):
         return None
+    from leadrope.workflows.language import conditions  # noqa: PLC0415  # most steps have none
+
     try:
         found = conditions.parse(said)
     except conditions.BadExpression as error:

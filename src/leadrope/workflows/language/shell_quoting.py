@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from leadrope import errors
 from leadrope.regex import regex
 from leadrope.workflows.language import template_syntax as syntax
-from leadrope.workflows.language.shell_contexts import Here, ScriptReader, ShellContext
 from leadrope.workflows.language.templates import as_text
+
+if TYPE_CHECKING:
+    from leadrope.workflows.language.shell_contexts import Here, ScriptReader, ShellContext
 
 ADVICE = 'Pass the value by `env` (with "$NAME" in the script) or by `stdin`; a list as `command` needs no quotes.'
 
@@ -91,6 +93,8 @@ def _read(pieces: tuple[syntax.Piece, ...]) -> tuple[ScriptReader, str]:
     mark = next((mark for mark in _MARKS if mark not in plain), None)
     if mark is None:
         raise errors.BadValue("command", "the script holds characters that no text has (U+E000, U+E001, U+F8FF)")
+    from leadrope.workflows.language.shell_contexts import ScriptReader  # noqa: PLC0415  # most scripts have no template
+
     reader = ScriptReader("".join(piece if isinstance(piece, str) else mark for piece in pieces), mark)
     reader.code(closer="", depth=0)
     return reader, mark

@@ -13,7 +13,6 @@ from leadrope.runs.approvals import forms
 from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows import model
 from leadrope.workflows.problems import nearest
-from leadrope.workflows.steps import approval
 from leadrope.workflows.steps.base import StepQuestion
 
 OPTION = "--auto-approve"
@@ -49,6 +48,8 @@ def _asks(step: model.Step) -> bool:
 
 
 def _check_choice(step: model.Step, choice: str, *, is_given: bool) -> None:
+    from leadrope.workflows.steps import approval  # noqa: PLC0415  # only where one is given
+
     choices = [one for one in approval.branches(step.parameters) or () if one != "denied"]
     has_choices = step.type == "approval" and "choices" in step.parameters
     if not has_choices:

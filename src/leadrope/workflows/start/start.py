@@ -6,7 +6,7 @@ import contextlib
 import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -29,7 +29,6 @@ from leadrope.workflows.engine import called, journal_mapping, plan
 from leadrope.workflows.engine.called import CalledTexts
 from leadrope.workflows.engine.engine import Execution, journal_of
 from leadrope.workflows.engine.execution_context import ExecutionContext, People, Show, secrets_around
-from leadrope.workflows.engine.rehearsed import Rehearsal, refuse_continuing
 from leadrope.workflows.engine.step_attempt import secrets_in
 from leadrope.workflows.language import beside, templates
 from leadrope.workflows.library import Loaded
@@ -39,6 +38,9 @@ from leadrope.workflows.start import surroundings
 from leadrope.workflows.start.prewarm import Ahead, rules_of
 from leadrope.workflows.start.surroundings import Overrides
 from leadrope.workflows.steps import registry
+
+if TYPE_CHECKING:
+    from leadrope.workflows.engine.rehearsed import Rehearsal
 
 _USES_CACHE = "uses_cache"
 _AUTO_APPROVED = "auto_approved"
@@ -186,6 +188,8 @@ async def resumed(
     approval = _approval(service, name, answer)
     execution = service.executions.get(approval.execution_id) if approval is not None else service.executions.find(name)
     outermost = service.executions.outermost(execution)
+    from leadrope.workflows.engine.rehearsed import refuse_continuing  # noqa: PLC0415  # only where one continues
+
     refuse_continuing(outermost)
     loaded, texts = _again(service, outermost, takes_change=takes_change)
     if not Path(outermost.cwd).is_dir():

@@ -7,7 +7,7 @@ import pytest
 
 from leadrope.policy.files.document import Problems
 from leadrope.runtime.agents import agent_files
-from leadrope.runtime.agents.agent_files import Origin
+from leadrope.runtime.agents.saved_agents import Origin
 
 BASELINE = ["WebSearch", "WebFetch"]
 
