@@ -112,7 +112,7 @@ def test_each_command_that_a_screen_names_is_spelled_for_this_installation() -> 
     """Texts of errors go through `main._tell`; help is documentation; everything else calls `spelling.runnable`."""
     command = re.compile(rf"\bleadrope (?:{'|'.join(COMMANDS)})(?![\w-])")
     missed = []
-    for path in sorted(Path(flags.__file__).parent.glob("*.py")):
+    for path in sorted(Path(flags.__file__).parent.rglob("*.py")):
         tree = ast.parse(path.read_text())
         held = {
             id(inner)
