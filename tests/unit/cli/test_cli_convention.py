@@ -85,6 +85,15 @@ def test_a_default_is_shown_as_default() -> None:
     assert wrong == []
 
 
+def test_a_list_of_commands_cuts_no_sentence() -> None:
+    cut = []
+    for path, command in commands():
+        with click.Context(command, info_name=path, terminal_width=78) as context:
+            lines = command.get_help(context).partition("\nCommands:\n")[2].split("\n")
+            cut += [f"{path}: {line.strip()}" for line in lines if line.endswith("...")]
+    assert cut == []
+
+
 @pytest.mark.parametrize(
     ("given", "expected", "note"),
     [
