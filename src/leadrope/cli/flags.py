@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from leadrope.spelling import close_matches
 
@@ -112,7 +113,7 @@ def _old(target: str, *names: str, note: str, **attrs: Any) -> Decorator[Any]:
     def use(context: click.Context, _: click.Parameter, value: str | None) -> None:
         if value:
             click.echo(f"note: {note}", err=True)
-            context.meta.setdefault(_OLD, {})[target] = value
+            context.meta.setdefault(_OLD, {})[target] = (names[0], value)
 
     # Eager: read before the option that takes the value over.
     return click.option(
@@ -121,7 +122,13 @@ def _old(target: str, *names: str, note: str, **attrs: Any) -> Decorator[Any]:
 
 
 def or_old(target: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    def use(context: click.Context, _: click.Parameter, value: Any) -> Any:
-        return context.meta.get(_OLD, {}).get(target, value)
+    def use(context: click.Context, param: click.Parameter, value: Any) -> Any:
+        if target not in context.meta.get(_OLD, {}):
+            return value
+        name, old = context.meta[_OLD][target]
+        is_given = context.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
+        if is_given and old != value:
+            raise click.UsageError(f"{param.opts[-1]} {value} contradicts {name} {old}.", context)
+        return old
 
     return use

@@ -163,6 +163,7 @@ _ELSEWHERE = {
     "append": "Write append_system_prompt.",
     "schema": "Write output_schema, or output_schema_file.",
 }
+_RENAMED = {"walls": "It is called sandbox now."}
 _NOT_OF_A_REQUEST = ("idle_close_s",)
 # These grow from layer to layer; every other field is replaced whole.
 _MERGED = ("limits", "variables", "labels")
@@ -218,13 +219,16 @@ def parse(text: str, source: str = "config.toml") -> Config:
     try:
         config = _parse(data, source)
     except errors.BadConfig as error:
-        raise with_line(error, source, text) from None
+        raise with_line(_as_written(error, source, old_keys), source, text) from None
     if old_keys:
         notes = tuple(f"{source}: {old} will be removed; use {new}" for old, new in old_keys)
         config = msgspec.structs.replace(config, old_keys=notes)
     if not config.broken_agents:
         return config
-    told = {name: with_line(broken.error(), source, text) for name, broken in config.broken_agents.items()}
+    told = {
+        name: with_line(_as_written(broken.error(), source, old_keys), source, text)
+        for name, broken in config.broken_agents.items()
+    }
     lined = {name: BrokenAgent(message=error.message, hint=error.hint) for name, error in told.items()}
     return msgspec.structs.replace(config, broken_agents=lined)
 
@@ -253,6 +257,16 @@ def with_new_keys(data: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[s
         if isinstance(result.get(section), dict):
             result[section] = {name: renewed(dotted(section, name), table) for name, table in result[section].items()}
     return result, found
+
+
+def _as_written(error: errors.BadConfig, source: str, old_keys: Sequence[tuple[str, str]]) -> errors.BadConfig:
+    """The error with the key that stands in the file, where that is one of an earlier version."""
+    start = f"{source}: "
+    for old, new in old_keys:
+        after = error.message.removeprefix(start + new)
+        if after != error.message and after[:1] in ".: ":
+            return errors.BadConfig(f"{start}{old}{after}", hint=error.hint)
+    return error
 
 
 def with_line(
@@ -579,7 +593,7 @@ def _fields(kind: Any, path: str) -> tuple[str, ...]:
 
 
 def _unknown(source: str, where: str, key: str, known: tuple[str, ...]) -> errors.BadConfig:
-    hint = _elsewhere(where, key, known) or _ELSEWHERE.get(key) or suggest(key, known)
+    hint = _elsewhere(where, key, known) or {**_ELSEWHERE, **_RENAMED}.get(key) or suggest(key, known)
     return errors.BadConfig(f"{source}: {where + '.' if where else ''}{key} is not a known key", hint=hint)
 
 
@@ -616,6 +630,6 @@ def _bad_override(error: msgspec.ValidationError) -> errors.BadValue:
     if unknown is not None:
         name = f"{field}.{unknown}" if field else unknown
         known = LimitDefaults.__struct_fields__ if field == "limits" else RunRequest.__struct_fields__
-        return errors.BadValue(name, "is not a field of a request", hint=suggest(unknown, known))
+        return errors.BadValue(name, "is not a field of a request", hint=_RENAMED.get(name) or suggest(unknown, known))
     wrong, hint = in_words(message)
     return errors.BadValue(field or "request", wrong, hint=hint)

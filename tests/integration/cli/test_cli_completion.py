@@ -170,6 +170,9 @@ async def test_names_of_saved_workflows_and_datasets(desk: Any) -> None:
     (desk.project / "keeper.flow.md").write_text(text)
     assert (await desk.leadrope("flow", "save", "keeper.flow.md", "--name", "nightly")).code == 0
     assert (await desk.leadrope("flow", "run", "keeper")).code == 0
+    (execution,) = complete(desk, "leadrope flow report ")
+    assert (await desk.leadrope("flow", "values", execution, "keep")).code == 0
+    assert complete(desk, "leadrope flow stop ") == complete(desk, "leadrope flow logs ") == [execution]
     assert complete(desk, "leadrope flow delete ") == ["nightly"]
     assert complete(desk, "leadrope flow delete-data pe") == ["people"]
     assert "nightly" in complete(desk, "leadrope flow run n")

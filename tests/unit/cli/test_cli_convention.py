@@ -85,6 +85,15 @@ def test_a_default_is_shown_as_default() -> None:
     assert wrong == []
 
 
+def test_a_list_of_commands_cuts_no_sentence() -> None:
+    cut = []
+    for path, command in commands():
+        with click.Context(command, info_name=path, terminal_width=78) as context:
+            lines = command.get_help(context).partition("\nCommands:\n")[2].split("\n")
+            cut += [f"{path}: {line.strip()}" for line in lines if line.endswith("...")]
+    assert cut == []
+
+
 @pytest.mark.parametrize(
     ("given", "expected", "note"),
     [
@@ -108,11 +117,24 @@ def test_old_names_work_and_say_so(given: tuple[str, ...], expected: str, note: 
     assert (done.stdout.strip(), done.stderr) == (expected, note)
 
 
+def test_an_old_name_that_says_something_else_than_the_new_one_is_refused() -> None:
+    @click.command()
+    @flags.old_walls()
+    @click.option("--sandbox", callback=flags.or_old("sandbox"))
+    def command(sandbox: str | None) -> None:
+        click.echo(str(sandbox))
+
+    done = CliRunner().invoke(command, ["--walls", "off", "--sandbox", "workspace"])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "--sandbox workspace contradicts --walls off" in done.stderr
+    assert CliRunner().invoke(command, ["--walls", "off", "--sandbox", "off"]).stdout == "off\n"
+
+
 def test_each_command_that_a_screen_names_is_spelled_for_this_installation() -> None:
     """Texts of errors go through `main._tell`; help is documentation; everything else calls `spelling.runnable`."""
     command = re.compile(rf"\bleadrope (?:{'|'.join(COMMANDS)})(?![\w-])")
     missed = []
-    for path in sorted(Path(flags.__file__).parent.glob("*.py")):
+    for path in sorted(Path(flags.__file__).parent.rglob("*.py")):
         tree = ast.parse(path.read_text())
         held = {
             id(inner)

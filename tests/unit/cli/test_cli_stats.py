@@ -57,6 +57,11 @@ def test_the_sums_are_called_what_they_are(rows: list[stats.Spent], told: str) -
     assert stats.key(rows) == told
 
 
+def test_one_run_is_not_called_runs() -> None:
+    shown = stats.plot(stats.lines(ROWS[1:2], "day"), width=100, bars=False)
+    assert [re.sub(r".*k +", "", line) for line in shown] == ["1 run, 1 not ok", "1 run, 1 not ok"]
+
+
 def test_a_long_time_shows_only_days_with_runs() -> None:
     rows: list[stats.Spent] = [
         ("2024-01-01", "m", {}, 1.0, "estimate", 1, None),

@@ -189,6 +189,27 @@ def test_a_mistake_is_told_by_file_and_key(text: str, place: str, hint: str | No
 
 
 @pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('[run]\nmode = "edit"\nwalls = "on"', "c.toml:3: run.walls: 'on' is not known"),
+        ('[run]\nmode = "edit"\n[run.sandbox]\nenabledd = true', "c.toml:4: run.sandbox.enabledd: is not a known key"),
+        ('[profiles.a]\nmode = "edit"\nwalls = 3', "c.toml:3: profiles.a.walls: expected text"),
+        ('[run]\nwalls = "off"\nsandbox = "off"', "c.toml:2: run.walls is not a known key\nIt is called sandbox now."),
+        ('[run]\nwalls = "off"\nmodle = "x"', "c.toml:3: run.modle is not a known key"),
+    ],
+)
+def test_a_mistake_under_an_earlier_name_is_told_as_it_is_written(text: str, told: str) -> None:
+    with pytest.raises(errors.BadConfig) as caught:
+        config.parse(text, "c.toml")
+    assert f"{caught.value.message}\n{caught.value.hint}".startswith(told)
+
+
+def test_a_mistake_of_an_agent_under_an_earlier_name_too() -> None:
+    (broken,) = config.parse('[agents.a]\nmode = "plan"\nwalls = 3', "c.toml").broken_agents.values()
+    assert broken.message.startswith("c.toml:3: agents.a.walls: expected text")
+
+
+@pytest.mark.parametrize(
     ("overrides", "field"),
     [
         ({"max_turns": "5"}, "max_turns"),
@@ -208,6 +229,8 @@ def test_a_wrong_override_is_told_by_field(overrides: dict[str, Any], field: str
 
 
 def test_unknown_names_of_a_call_get_a_suggestion() -> None:
+    with pytest.raises(errors.BadValue, match="It is called sandbox now"):
+        config.apply(config.Config(), None, {"prompt": "x", "walls": "off"})
     loaded = config.parse(FULL)
     with pytest.raises(errors.BadValue, match="Did you mean review"):
         config.apply(loaded, "reveiw", {"prompt": "p"})

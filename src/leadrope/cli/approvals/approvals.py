@@ -162,7 +162,7 @@ def deny(approval: str, reason: str, fingerprint: str | None) -> int:
     return with_service(act)
 
 
-@command.command("edit")
+@command.command("edit", short_help="Approve a call with edited input.")
 @click.argument("approval", metavar="ID")
 @click.argument("call", required=False, metavar="[JSON]")
 @_FINGERPRINT

@@ -354,7 +354,7 @@ def _order(kind: str) -> Callable[[str | None], int]:
     return act
 
 
-@command.command("pause")
+@command.command("pause", short_help="Pause a run at its next tool call or turn.")
 @click.argument("run", required=False)
 def pause(run: str | None) -> int:
     """Pause a run at its next tool call or turn; `runs resume` continues it."""
@@ -383,7 +383,7 @@ def send(run: str, text: str) -> int:
     return with_service(act)
 
 
-@command.command("resume")
+@command.command("resume", short_help="Continue a run in the background.")
 @click.argument("run", required=False)
 @click.argument("prompt", required=False)
 def resume(run: str | None, prompt: str | None) -> int:
@@ -417,7 +417,7 @@ def resume(run: str | None, prompt: str | None) -> int:
     return with_service(act)
 
 
-@command.command("retry")
+@command.command("retry", short_help="Run the same request again.")
 @click.argument("run", required=False)
 def retry(run: str | None) -> int:
     """Run the same request again, from the beginning, in the background."""
@@ -497,7 +497,7 @@ def prune(days: float | None, keep: int | None, dry_run: bool) -> int:
 # -- what a run did to files ------------------------------------------------------------------------------------------
 
 
-@command.command("diff")
+@command.command("diff", short_help="Show what a run has changed, as a patch.")
 @click.argument("run", required=False)
 @click.option("--stat", is_flag=True, help="Only the names of the changed files.")
 @click.option("--no-pager", is_flag=True, help="Print to the terminal directly, also what is longer than the screen.")
@@ -524,7 +524,7 @@ def diff(run: str | None, stat: bool, no_pager: bool) -> int:
     return 0
 
 
-@command.command("apply")
+@command.command("apply", short_help="Apply the changes of a run's worktree to the repository.")
 @click.argument("run", required=False)
 @click.option("--commits", is_flag=True, help="Merge the run's own commits instead of one patch.")
 def apply(run: str | None, commits: bool) -> int:
@@ -537,7 +537,7 @@ def apply(run: str | None, commits: bool) -> int:
     return 0
 
 
-@command.command("discard")
+@command.command("discard", short_help="Delete a run's worktree and its branch.")
 @click.argument("run", required=False)
 def discard(run: str | None) -> int:
     """Delete a run's worktree and its branch, with everything in them."""

@@ -149,7 +149,7 @@ def tokens(count: int) -> str:
 
 def _runs(line: StatsBar) -> str:
     failed = line.runs - line.succeeded
-    return f"{'run ' if line.runs == 1 else 'runs'}" + (f", {failed} not ok" if failed else "")
+    return f"{'run' if line.runs == 1 else 'runs'}" + (f", {failed} not ok" if failed else "")
 
 
 @click.command(

@@ -106,6 +106,20 @@ def _runs(_: str) -> Iterator[CompletionItem]:
     yield from with_service(newest, reads=True) if has_store() else ()
 
 
+def _executions(_: str) -> Iterator[CompletionItem]:
+    from leadrope.cli.runs.runs import has_store, with_service  # noqa: PLC0415  # only when Tab is pressed
+    from leadrope.runs.executions.values import ExecutionFilter  # noqa: PLC0415  # the same
+    from leadrope.runs.service import Service  # noqa: PLC0415  # the same
+
+    async def newest(service: Service) -> list[CompletionItem]:
+        return [
+            CompletionItem(row.id[:8], help=f"{row.outcome or row.state} · {row.name}"[:60])
+            for row in service.executions.listing(ExecutionFilter(limit=MOST))
+        ]
+
+    yield from with_service(newest, reads=True) if has_store() else ()
+
+
 def _approvals(_: str) -> Iterator[CompletionItem]:
     from leadrope.cli.runs.runs import has_store, with_service  # noqa: PLC0415  # only when Tab is pressed
     from leadrope.runs.service import Service  # noqa: PLC0415  # the same
@@ -179,6 +193,8 @@ _BY_NAME: dict[str, Offer] = {
     "run": _runs,
     "runs": _runs,
     "target": _runs,
+    "execution": _executions,
+    "executions": _executions,
     "approval": _approvals,
     "session_id": _sessions,
     "session_ids": _sessions,
