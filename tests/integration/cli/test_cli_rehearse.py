@@ -126,6 +126,22 @@ async def test_the_network_is_left_alone_and_outputs_stand_in(desk: Any) -> None
     assert (given.code, given.out) == (0, "hello\n"), given.err
 
 
+async def test_what_is_denied_at_once_is_not_told_to_wait(desk: Any) -> None:
+    script = """steps:
+  fix:
+    - tool: {name: Bash, input: {command: touch marker, description: x}}
+    - text: "It was denied."
+"""
+    done = await rehearse(desk, "### fix\n\n- type: agent\n- mode: edit\n- prompt: fix it\n", script)
+    assert (done.code, done.out) == (0, "It was denied.\n"), done.err
+    assert "agent.call_denied: Bash `touch marker` was denied: no one can answer" in done.err
+    assert "waits for a person" not in done.err
+    assert not (desk.project / "marker").exists()
+    execution = (await desk.leadrope("flow", "history", "-o", "json")).out
+    logs = await desk.leadrope("flow", "logs", json.loads(execution)["execution"]["id"], "-o", "stream-json")
+    assert "step.asked" not in logs.out
+
+
 async def test_items_of_a_batch_have_answers_of_their_own(desk: Any) -> None:
     script = "".join(f"      - [{{text: {word}, expect: {{contains: Look at {word}}}}}]\n" for word in "abc")
     done = await rehearse(desk, BATCH, f"steps:\n  each:\n    items:\n{script}")

@@ -39,7 +39,7 @@ class HumanInput:
 
         Parked is raised where nobody is there. The approval's id comes with the answer, for `give_back`.
         """
-        if self._host.on_ask == "deny" and self._host.people is None:
+        if self._is_refused:
             reason = "no one can answer, and the workflow was started without waiting"
             return "", Answer(approved=False, by=actors.NOBODY, reason=reason)
         approval = await self._executions.ask(
@@ -84,8 +84,17 @@ class HumanInput:
         return None
 
     def tell(self, key: Key, run_id: str, approval_id: str, asked: StepQuestion) -> None:
-        """That the agent of a step asks: whoever looks on must not wonder why nothing happens."""
-        self._host.tell(self._event(key, approval_id, asked, run_id))
+        """That the agent of a step asks: whoever looks on must not wonder why nothing happens.
+
+        Where the answer is no already, nothing waits, and the step has a warning.
+        """
+        if not self._is_refused:
+            self._host.tell(self._event(key, approval_id, asked, run_id))
+
+    @property
+    def _is_refused(self) -> bool:
+        """Whether nobody is there, and nobody is waited for."""
+        return self._host.on_ask == "deny" and self._host.people is None
 
     def _event(self, key: Key, approval_id: str, asked: StepQuestion, run_id: str = "") -> StepAsked:
         values = bodies.excerpt(asked.values, self._host.redactor)
