@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from leadrope import errors
+from leadrope.core.execution_events import CostUpdated, ExecutionPaused
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.executions.journal import NewExecution, UnitOutcome
+from leadrope.runs.executions.log import ExecutionLog
 from leadrope.runs.service import Service
 
 
@@ -73,12 +75,18 @@ async def claim(home: Path, execution_id: str) -> None:
         await asyncio.to_thread(sys.stdin.readline)
 
 
+async def told(log: ExecutionLog) -> None:
+    log.tell(CostUpdated(cost_usd=1.0))
+    await log.flush()
+
+
 async def zombie(home: Path, execution_id: str, inner_id: str) -> None:
     """Has a flow, is taken for dead, and writes all the same."""
     async with service(home) as opened:
         executions, none = opened.executions, Redactor()
         execution = await executions.add(NewExecution(id=execution_id, text="# Held"), none)
         inner = await executions.add(NewExecution(id=inner_id, text="# Inside", parent=execution_id, parent_key="call#0"), none)
+        log = ExecutionLog(opened.store, execution, opened.lease.owner.id, redactor=lambda: none)
         say("ready")
         await asyncio.to_thread(sys.stdin.readline)
         for name, work in {
@@ -88,6 +96,10 @@ async def zombie(home: Path, execution_id: str, inner_id: str) -> None:
             "change_text": executions.change_text(execution, "# Other", none, title="Other"),
             "carry": executions.carry(execution, execution, ["one"]),
             "ask": executions.ask(execution, unit(1), "step", {}, outermost_id=execution.id, fingerprint="f", redactor=none),
+            "requeue": executions.requeue(execution, note="of a zombie"),
+            "wait_for": executions.wait_for(execution, ["held-step-1"]),
+            "set_paused": executions.set_paused(execution, None, ExecutionPaused(), is_paused=True),
+            "events": told(log),
             "end": executions.end(execution, "failed", {}, none),
             "settle inside": executions.settle(inner, unit(0), none),
             "end inside": executions.end(inner, "failed", {}, none),

@@ -7,10 +7,11 @@ of effects says which start an outcome belongs to, and the journal as a kill lef
 from __future__ import annotations
 
 import asyncio
+import getpass
 import json
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -121,6 +122,8 @@ AGENT = """
 - prompt: fix it
 - mode: full
 """
+REPEATED = ("execution.queued", "execution.resumed", "execution.waiting", "cost.updated")
+"""What a log tells more than once of one execution."""
 DONE = "the work of the agent is done"
 WORK = "echo fix $EPOCHREALTIME >> effects.log; echo the work of the agent is d''one"
 MODEL: list[Any] = [
@@ -280,19 +283,37 @@ class Trial:
     # -- what must hold -----------------------------------------------------------------------------------------------
 
     async def check_events(self) -> list[Any]:
-        """Numbers have no gaps, what was shown stays, epochs only rise, and nothing follows the end of a step."""
+        """Numbers have no gaps, what was shown stays, epochs only rise, and each event follows what it rests on."""
         records = await self.lines("flow", "logs", self.id[:12], "-o", "stream-json")
         assert [record["seq"] for record in records] == list(range(1, len(records) + 1))
         assert records[: len(self._seen)] == self._seen, "what was shown once has changed"
         assert [record["epoch"] for record in records] == sorted(record["epoch"] for record in records)
         self._seen = records
-        ended = set()
+        told = Counter[tuple[str, ...]]()
+        is_queued = False
         for event in (record["event"] for record in records):
-            step = event.get("execution", ""), event.get("step", "")
-            assert step not in ended, f"{step} has ended already: {event}"
-            if event["type"] == "step.ended":
+            kind, execution, step = event["type"], event.get("execution", ""), event.get("step", "")
+            assert not told["step.ended", execution, step], f"the step has ended already: {event}"
+            assert not told["execution.ended", execution], f"the execution has ended already: {event}"
+            if kind in ("execution.started", "execution.resumed") and not execution:
+                assert is_queued, f"it was not queued: {event}"
+                is_queued = False
+            is_queued = is_queued or kind == "execution.queued"
+            if step:
+                assert told["execution.started", execution], f"its execution has not started: {event}"
+            match kind:
+                case "step.progress" | "step.asked" | "unit.ended" | "step.ended":
+                    assert told["step.started", execution, step], f"the step has not started: {event}"
+                case "step.answered":
+                    assert told["step.asked", event["approval_id"]], f"nobody was asked: {event}"
+                    assert event["approved"], event
+            if kind == "step.ended":
                 assert event["status"] == "succeeded", event
-                ended.add(step)
+            told[kind, *([execution, step] if step else [execution])] += 1
+            if kind in ("step.asked", "step.answered"):
+                told[kind, event["approval_id"]] += 1
+        again = {key for key, count in told.items() if count > 1 and len(key) == 2 and key[0] not in REPEATED}
+        assert not again, f"told more than once: {again}"
         return records
 
     async def check_end(self) -> None:
@@ -301,8 +322,8 @@ class Trial:
         self._check_order()
         self._check_model()
         await self._check_values(outcomes)
-        await self._check_ended_steps(outcomes)
         asked = await self.approvals("--all")
+        await self._check_log(outcomes, [row["id"] for row in asked])
         assert sorted((row["state"], row["step"]) for row in asked) == [("approved", step) for step in ASKED]
         runs = [
             run for run in await self.lines("runs", "list", "-o", "json", "-n", "0") if run["created"] > self._begun
@@ -363,16 +384,18 @@ class Trial:
             (shown,) = await self.lines("flow", "values", self.id[:12], "each", "--item", str(item))
             assert shown["outputs"]["stdout"] == tokens[f"each-{ITEMS[item]}"]
 
-    async def _check_ended_steps(self, outcomes: dict[Unit, Any]) -> None:
-        """The log tells the end of each step of the journal once, and of no other."""
-        ended = Counter(
-            (record["event"].get("execution", ""), record["event"]["step"])
-            for record in await self.check_events()
-            if record["event"]["type"] == "step.ended"
-        )
+    async def _check_log(self, outcomes: dict[Unit, Any], asked: Collection[str]) -> None:
+        """The log tells the end of each step of the journal once, and of no other; also of executions and questions."""
+        events = [record["event"] for record in await self.check_events()]
+        ended = Counter((one.get("execution", ""), one["step"]) for one in events if one["type"] == "step.ended")
         assert ended == Counter({(execution, step) for execution, step, _, _ in outcomes})
-        last = self._seen[-1]["event"]
-        assert (last["type"], last["outcome"]) == ("execution.ended", "succeeded")
+        for kind in ("execution.started", "execution.ended"):
+            told = Counter(one.get("execution", "") for one in events if one["type"] == kind)
+            assert told == Counter({execution for execution, _, _, _ in outcomes}), kind
+        for kind in ("step.asked", "step.answered"):
+            assert Counter(one["approval_id"] for one in events if one["type"] == kind) == Counter(asked), kind
+        assert {one["by"] for one in events if one["type"] == "step.answered"} == {f"user:{getpass.getuser()}"}
+        assert (events[-1]["type"], events[-1]["outcome"]) == ("execution.ended", "succeeded")
 
 
 def names(unit: Unit) -> list[str]:

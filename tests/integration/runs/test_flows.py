@@ -717,10 +717,10 @@ async def test_a_process_that_lost_a_flow_can_write_nothing_more_to_it(
         taken = await mine.claim("held")
         assert (taken.epoch, service.executions.get("inside").state) == (2, "interrupted")
         zombie.go()
-        said = [await zombie.said() for _ in range(9)]
+        said = [await zombie.said() for _ in range(13)]
         assert {line.split()[1] for line in said} == {"NotOwner"}, said
         found = service.executions.get("held")
-        assert (found.state, found.owner, found.title) == ("running", taken.owner, "")
+        assert (found.state, found.owner, found.title, found.last_seq) == ("running", taken.owner, "", taken.last_seq)
         assert service.executions.outcomes("held") == service.executions.outcomes("inside") == []
         assert service.executions.begun("held", is_all=True) == []
         assert service.approvals() == []
