@@ -112,6 +112,10 @@ FINE: dict[str, str] = {
     "null where none is required": call("in.flow.md", "- inputs: {n: 1, tags: null}"),
     "a whole float for a whole number": call("in.flow.md", "- inputs: {n: 2.0}"),
     "an input from a template": call("in.flow.md", "- inputs: {n: '${say.text}'}", after=SAYS),
+    "a list that is a text in JSON": call("in.flow.md", """- inputs: {n: 1, tags: '["a"]'}"""),
+    "a list that becomes one with its values": call(
+        "in.flow.md", """- inputs: {n: 1, tags: '["${say.text}"]'}""", after=SAYS
+    ),
     "all inputs from a template": call("in.flow.md", "- inputs: ${say.text}", after=SAYS),
     "the name from a template": call("${say.text}", after=SAYS + USES.format("${call.anything.x}")),
     "a part of the name from a template": call("${say.text}.flow.md", after=SAYS),
