@@ -215,6 +215,27 @@ async def test_an_output_without_a_value_is_told_with_its_reason_and_fails_a_str
 
 
 @pytest.mark.parametrize(
+    ("names", "more", "printed"),
+    [
+        (("said",), "", "4\n"),
+        (("said", "again"), "", '{\n  "said": 4,\n  "again": 4\n}\n'),
+        (("said",), "- loop: {max_iterations: 2}\n", "4\n"),
+        ((), "", ""),
+    ],
+    ids=["one", "several", "loop", "none"],
+)
+async def test_the_outputs_of_a_called_workflow_are_the_last_result(
+    desk: Any, names: tuple[str, ...], more: str, printed: str
+) -> None:
+    outputs = "".join(f"### {name}\n\nSo.\n\n- source: ${{four.result}}\n\n" for name in names)
+    four = "## Steps\n\n### four\n\nFour.\n\n- type: code\n- code: result = 4\n\n"
+    (desk.project / "inside.flow.md").write_text(four + (f"## Outputs\n\n{outputs}" if names else ""))
+    write(desk, f"### call\n\nCalls.\n\n- type: workflow\n- workflow: inside.flow.md\n{more}")
+    ended = await desk.leadrope("flow", "run", "test", "-q")
+    assert (ended.code, ended.out) == (0, printed), ended.err
+
+
+@pytest.mark.parametrize(
     ("steps", "printed"),
     [
         ("### a\n- type: shell\n- command: echo ${__iteration__}\n- loop: {max_iterations: 3}\n", "2\n"),

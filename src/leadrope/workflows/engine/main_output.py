@@ -9,12 +9,16 @@ from leadrope.workflows import model
 
 _NAMES = ("results", "result", "response", "stdout", "content", "json", "body", "rows", "text", "case")
 """Names of outputs; the first that a step has."""
+_OF_LOOPS = ("iterations", "loop_stopped")
 
 
 def main_output(step: model.Step, outputs: Mapping[str, Any]) -> Any:
     """None where all that it gives is a side effect."""
     if step.type == "set" and step.batch is None:
         return {name: value for name, value in outputs.items() if name in step.parameters.get("values", ())}
+    if step.type == "workflow" and step.batch is None:
+        own = {name: value for name, value in outputs.items() if step.loop is None or name not in _OF_LOOPS}
+        return next(iter(own.values())) if len(own) == 1 else own or None
     if step.steps and step.batch is None:
         inner = next((inner for inner in reversed(step.steps) if inner.id in outputs), None)
         return main_output(inner, outputs[inner.id]) if inner is not None else None
