@@ -20,6 +20,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
+from leadrope.net import http1
 from leadrope.rehearsal import http, sse
 from leadrope.rehearsal.casting import Casting, Cue, NoTurn, RequestedResult, all_text, newest_results, side_request
 from leadrope.rehearsal.script import (
@@ -133,7 +134,7 @@ class ModelServer:
 
     async def __aenter__(self) -> Self:
         self._gates = {name: _Gate() for name in self._names}
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self._port, limit=http.STREAM_LIMIT)
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self._port, limit=http1.HEAD_LIMIT)
         self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
         return self
 
@@ -203,7 +204,7 @@ class ModelServer:
                 keep = await self._serve(request, reader, writer)
                 if request.wants_close or not keep:
                     break
-        except http.BadHttp as error:
+        except http1.BadHttp as error:
             self.problems.append(f"bad HTTP: {error}")
         except ConnectionError:
             pass  # the client went away, as clients that are killed do; the script says whether that matters
@@ -314,18 +315,18 @@ async def _stream(
         for index, piece in enumerate(_drops(events, answer.drip)):
             if index:
                 await asyncio.sleep(answer.drip.every_ms / 1000)
-            writer.write(http.chunk(piece))
+            writer.write(http1.chunk(piece))
             await writer.drain()
     else:
         for event in events:
-            writer.write(http.chunk(event))
+            writer.write(http1.chunk(event))
             await writer.drain()
     if answer.hang:
         await http.client_gone(reader)
         return False
     if answer.cut:
         return False
-    writer.write(http.LAST_CHUNK)
+    writer.write(http1.LAST_CHUNK)
     await writer.drain()
     return True
 

@@ -9,13 +9,13 @@ from typing import cast
 
 from leadrope.core import events
 from leadrope.core.secrets.redaction import Secret
+from leadrope.net.connect import proxy_for
 from leadrope.policy.resolve import EffectivePolicy
 from leadrope.providers import base
 from leadrope.runtime.broker.broker import Broker
 from leadrope.runtime.broker.broker import Kind as BrokerKind
 from leadrope.runtime.broker.proxy import HostProxy, RefusedHost
 from leadrope.runtime.broker.reachability import Reach
-from leadrope.runtime.broker.upstream import proxy_for
 from leadrope.runtime.gate.host_questions import HostQuestions
 from leadrope.runtime.limits.budget import Meter
 from leadrope.runtime.sandboxing import sandbox_violations, sandboxing

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from leadrope import errors
-from leadrope.runtime.broker import http1
+from leadrope.net import http1
 from leadrope.runtime.broker.proxy import HostProxy, RefusedHost
 from leadrope.runtime.sandboxing import sandboxing
 

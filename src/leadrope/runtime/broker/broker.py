@@ -21,12 +21,12 @@ from typing import Literal, Self
 from leadrope.core import events
 from leadrope.core.cost.usage import Usage
 from leadrope.core.secrets.redaction import Secret
-from leadrope.net import servers, unix_socket
-from leadrope.runtime.broker import http1
+from leadrope.net import http1, servers, unix_socket
+from leadrope.net.connect import Unreachable
+from leadrope.net.upstream import Upstream
 from leadrope.runtime.broker import token_counter as tally
 from leadrope.runtime.broker.broker_connection import AgentConnection, Exchange, Passing, Refusal
 from leadrope.runtime.broker.reachability import Reach, Trouble
-from leadrope.runtime.broker.upstream import Unreachable, Upstream
 from leadrope.runtime.limits.budget import Meter
 from leadrope.runtime.limits.reservations import Reservations, estimate
 

@@ -13,9 +13,10 @@ from typing import Protocol
 
 import msgspec
 
-from leadrope.runtime.broker import http1
+from leadrope.net import http1
+from leadrope.net.connect import Connection, Unreachable
+from leadrope.net.upstream import Upstream
 from leadrope.runtime.broker import token_counter as tally
-from leadrope.runtime.broker.upstream import Unreachable, Upstream, UpstreamConnection
 from leadrope.runtime.limits.reservations import Estimate, Reservation
 
 # A body up to this size is held until the answer begins, so that a connection which the server had closed in the
@@ -209,7 +210,7 @@ class Exchange:
             await self._writer.drain()
             return False
 
-    async def _with_held(self, passing: Passing, connection: UpstreamConnection, data: bytes) -> bool:
+    async def _with_held(self, passing: Passing, connection: Connection, data: bytes) -> bool:
         upstream = self._host.upstream
         with self._watching(connection):
             connection.writer.write(data)
@@ -227,7 +228,7 @@ class Exchange:
         raise Unreachable("it closed the connection without an answer")
 
     async def _with_stream(
-        self, passing: Passing, connection: UpstreamConnection, head: bytes, held: bytes, rest: AsyncIterator[bytes]
+        self, passing: Passing, connection: Connection, head: bytes, held: bytes, rest: AsyncIterator[bytes]
     ) -> bool:
         with self._watching(connection):
             sending = asyncio.ensure_future(self._send_body(passing.request.body, connection, head, held, rest))
@@ -249,7 +250,7 @@ class Exchange:
     async def _send_body(
         self,
         body: http1.BodyFraming,
-        connection: UpstreamConnection,
+        connection: Connection,
         head: bytes,
         held: bytes,
         rest: AsyncIterator[bytes],
@@ -268,7 +269,7 @@ class Exchange:
         except ConnectionError:
             pass  # the server has enough; its answer says why
 
-    async def _answer_head(self, connection: UpstreamConnection) -> http1.AnswerHead | None:
+    async def _answer_head(self, connection: Connection) -> http1.AnswerHead | None:
         """The answer's head; None when the connection was closed before the first byte of it."""
         try:
             async with asyncio.timeout(_SILENCE_S):
@@ -288,7 +289,7 @@ class Exchange:
             raise Unreachable(f"its answer cannot be read: {error}") from error
 
     async def _relay(
-        self, passing: Passing, answer: http1.AnswerHead, connection: UpstreamConnection, *, may_reuse: bool
+        self, passing: Passing, answer: http1.AnswerHead, connection: Connection, *, may_reuse: bool
     ) -> bool:
         if self._host.cannot_meter(answer):
             connection.abort()
@@ -314,7 +315,7 @@ class Exchange:
             connection.abort()
         return keep
 
-    async def _relay_body(self, passing: Passing, answer: http1.AnswerHead, connection: UpstreamConnection) -> bool:
+    async def _relay_body(self, passing: Passing, answer: http1.AnswerHead, connection: Connection) -> bool:
         """Pass the content on as it comes, framed by us; False if the server said more than its answer."""
         framing = http1.Framing(answer.body)
         is_chunked = answer.body.kind == "chunked"
@@ -345,7 +346,7 @@ class Exchange:
         return not framing.extra
 
     @contextlib.contextmanager
-    def _watching(self, connection: UpstreamConnection) -> Iterator[None]:
+    def _watching(self, connection: Connection) -> Iterator[None]:
         """While this lasts, a client that goes away takes the connection to the server with it."""
         self._client.on_gone = connection.abort
         try:

@@ -24,11 +24,10 @@ import msgspec
 
 from leadrope import errors
 from leadrope.net import addresses as public_addresses
-from leadrope.net import servers, unix_socket
+from leadrope.net import http1, servers, unix_socket
 from leadrope.net.addresses import Address, Resolver
 from leadrope.net.resolver import ask_system
 from leadrope.regex import regex
-from leadrope.runtime.broker import http1
 
 ANY_PORT = -1
 """`host:*`: whatever port is asked for."""

@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 
 from leadrope.core import events
-from leadrope.runtime.broker.upstream import error_number, proxy_for, why
+from leadrope.net.connect import error_number, proxy_for, why
 
 PROBE_S = 2.0
 """An agent waits at least half a second before it tries again. A connection that takes longer counts as one that can be

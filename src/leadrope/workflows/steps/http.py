@@ -19,6 +19,7 @@ from msgspec import Meta
 
 from leadrope.core import home as homes
 from leadrope.core.tools import ToolCall
+from leadrope.net import http_client, urls
 from leadrope.net.addresses import Resolver
 from leadrope.net.resolver import ask_system
 from leadrope.workflows.language import templates
@@ -28,7 +29,6 @@ from leadrope.workflows.tools import (
     file_calls,
     http_answers,
     http_bodies,
-    http_client,
     http_uploads,
     media,
     workspace_files,
@@ -89,7 +89,7 @@ class Http(StepConfig, frozen=True, kw_only=True):
 class _Plan(msgspec.Struct, frozen=True, kw_only=True):
     """A configuration that was checked whole before anything was sent."""
 
-    target: addresses.Target
+    target: urls.Target
     allowed: addresses.Allowed
     headers: tuple[tuple[str, str], ...]
     body: bytes | None
@@ -126,12 +126,12 @@ def _url_mistakes(parameters: Mapping[str, Any], known: Mapping[str, Any]) -> It
     if not isinstance(url, str):
         return
     try:
-        target = addresses.read_url(url)
+        target = urls.read_url(url)
         if "allow_private" in known or "allow_private" not in parameters:
             addresses.judge_name(target, addresses.read_allowed(known.get("allow_private", False)))
-    except addresses.BadUrl as error:
+    except urls.BadUrl as error:
         yield "url", f"{error}. {error.hint}"
-    except addresses.Blocked as blocked:
+    except urls.Blocked as blocked:
         yield "url", f"it may not be requested: {blocked}. {blocked.hint}"
 
 
@@ -203,13 +203,13 @@ class _Exchange:
             body=request.body if body == told.get("body") else str(body).encode(),
         )
 
-    def _judge_name(self, target: addresses.Target) -> None:
+    def _judge_name(self, target: urls.Target) -> None:
         rehearsal = self._context.rehearsal
         if rehearsal is not None and not target.is_loopback:
             raise rehearsal.refuse_network(f"{self._config.method} {target.shown}", self._context.key)
         try:
             addresses.judge_name(target, self._plan.allowed)
-        except addresses.Blocked as blocked:
+        except urls.Blocked as blocked:
             raise _blocked(target, blocked) from None
 
     async def _timed(self, request: http_client.OutgoingRequest) -> tuple[StepDone, http_client.OutgoingRequest | None]:
@@ -243,7 +243,7 @@ class _Exchange:
 
     async def _hop(self, request: http_client.OutgoingRequest) -> tuple[StepDone, http_client.OutgoingRequest | None]:
         where = await self._addresses(request.target)
-        async with http_client.exchange(request, where, tls=self._tls) as answer:
+        async with http_client.exchange(request, addresses=where, tls=self._tls) as answer:
             location = answer.headers.get("location")
             if self._config.follow_redirects and answer.status in _FOLLOWED and location:
                 return StepDone(), self._followed(request, answer.status, location)
@@ -255,9 +255,9 @@ class _Exchange:
     ) -> http_client.OutgoingRequest:
         """The request that a redirect asks for: 303, and by custom 301 and 302 of a POST, ask for a GET."""
         try:
-            target = addresses.follow(request.target, location)
-        except (addresses.BadUrl, addresses.Blocked) as error:
-            is_blocked = isinstance(error, addresses.Blocked)
+            target = urls.follow(request.target, location)
+        except (urls.BadUrl, urls.Blocked) as error:
+            is_blocked = isinstance(error, urls.Blocked)
             raise StepFailed(
                 f"{request.target.shown} redirects to an address that cannot be followed: {error}",
                 kind="blocked_address" if is_blocked else "http_error",
@@ -286,7 +286,7 @@ class _Exchange:
             if name.lower() not in (*_SECRET_HEADERS, "cookie") and secrets.text(text) == text
         )
 
-    async def _addresses(self, target: addresses.Target) -> list[str]:
+    async def _addresses(self, target: urls.Target) -> list[str]:
         found = [str(target.address)]
         if target.address is None:
             try:
@@ -296,10 +296,10 @@ class _Exchange:
                 raise http_client.HttpFailed(f"{target.host} cannot be resolved: {told}") from None
         try:
             return addresses.judge_addresses(target, found, self._plan.allowed)
-        except addresses.Blocked as blocked:
+        except urls.Blocked as blocked:
             raise _blocked(target, blocked) from None
 
-    async def _done(self, target: addresses.Target, answer: http_client.HttpAnswer, content: bytes) -> StepDone:
+    async def _done(self, target: urls.Target, answer: http_client.HttpAnswer, content: bytes) -> StepDone:
         shown = http_answers.Shown(target=target, answer=answer, content=content, secrets=self._plan.secrets)
         if not any(answer.status in span for span in self._plan.expected):
             raise shown.refused()
@@ -343,7 +343,7 @@ async def _planned(config: Http, context: StepContext) -> _Plan:
         target = _read(f"{target.url}{'&' if '?' in target.path else '?'}{query}")
     try:
         allowed = addresses.read_allowed(config.allow_private)
-    except addresses.BadUrl as error:
+    except urls.BadUrl as error:
         raise _bad(str(error), error.hint) from None
     expected = tuple(map(_span, config.expect)) or (range(200, 400),)
     saved_at = workspace_files.find(context.workspace, config.save_to, parameter="save_to") if config.save_to else None
@@ -373,12 +373,12 @@ async def _planned(config: Http, context: StepContext) -> _Plan:
     )
 
 
-def _read(url: str) -> addresses.Target:
+def _read(url: str) -> urls.Target:
     try:
-        return addresses.read_url(url)
-    except addresses.BadUrl as error:
+        return urls.read_url(url)
+    except urls.BadUrl as error:
         raise _bad(str(error), error.hint) from None
-    except addresses.Blocked as blocked:
+    except urls.Blocked as blocked:
         raise StepFailed(str(blocked), kind="blocked_address", hint=blocked.hint) from None
 
 
@@ -415,7 +415,7 @@ def _bad(message: str, hint: str) -> StepFailed:
     return StepFailed(message, kind="bad_input", hint=hint)
 
 
-def _blocked(target: addresses.Target, blocked: addresses.Blocked) -> StepFailed:
+def _blocked(target: urls.Target, blocked: urls.Blocked) -> StepFailed:
     return StepFailed(
         f"{target.shown} may not be requested: {blocked}",
         kind="blocked_address",

@@ -1,11 +1,10 @@
-"""Which address a request may go to: urls read without doubt, names and addresses judged. Pure; resolves no name.
+"""Which address a request may go to: names and addresses judged. Pure; resolves no name.
 
-    target = read_url("https://example.com/data?x=1")
+    target = urls.read_url("https://example.com/data?x=1")
     judge_name(target, allowed)                          # before anybody is asked for the name
     judge_addresses(target, ["93.184.216.34"], allowed)  # all of them, before the first connection
 
-Whoever reads a host differently from the system can be led into the own network, so that what has two readings is
-refused, and so is every address that is not known to be public.
+Every address that is not known to be public is refused, unless `allow_private` of the step opens it.
 """
 
 from __future__ import annotations
@@ -13,77 +12,19 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable, Sequence
-from typing import Literal
-from urllib.parse import quote, urljoin, urlsplit
 
 import msgspec
 
 from leadrope import errors
 from leadrope.net import addresses as net
 from leadrope.net.addresses import Address, Network
+from leadrope.net.urls import BadUrl, Blocked, Target
 from leadrope.policy import hosts
 from leadrope.regex import regex
 
-_VISIBLE = "".join(chr(code) for code in range(0x21, 0x7F))
-
 _NEVER = "No setting opens it: use another address of the server."
+_NAMED = "If it is meant, name the host, address or network in allow_private."
 _EXACTLY = "If it is meant, name this very address in allow_private."
-
-
-class BadUrl(Exception):
-    """The url cannot be used, whatever it leads to; `hint` says what to write."""
-
-    def __init__(self, message: str, hint: str = "Write https://host/path.") -> None:
-        super().__init__(message)
-        self.hint = hint
-
-
-class Blocked(Exception):
-    """The url leads to a place that this request may not reach; `hint` says whether that can be changed."""
-
-    def __init__(
-        self, message: str, hint: str = "If it is meant, name the host, address or network in allow_private."
-    ) -> None:
-        super().__init__(message)
-        self.hint = hint
-
-
-class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """A url, read once: what is judged is what is connected to."""
-
-    scheme: Literal["http", "https"]
-    host: str
-    """A name in lower case without a final dot, or an address in its shortest form."""
-    port: int
-    path: str
-    """With the query; what stands in the request's first line."""
-    address: Address | None = None
-    """Of a host that is an address."""
-
-    @property
-    def authority(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == (443 if self.scheme == "https" else 80) else f"{host}:{self.port}"
-
-    @property
-    def url(self) -> str:
-        return f"{self.scheme}://{self.authority}{self.path}"
-
-    @property
-    def shown(self) -> str:
-        """For messages: without the query, which often holds a key."""
-        return f"{self.scheme}://{self.authority}{self.path.partition('?')[0]}"
-
-    @property
-    def is_loopback(self) -> bool:
-        """By its name or address alone: no other machine needs to be asked for it."""
-        if self.address is not None:
-            return self.address.is_loopback
-        return self.host == "localhost" or self.host.endswith(".localhost")
-
-    @property
-    def origin(self) -> tuple[str, str, int]:
-        return self.scheme, self.host, self.port
 
 
 class Allowed(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,35 +69,6 @@ def read_allowed(value: bool | str | Sequence[str]) -> Allowed:
     return Allowed(networks=tuple(networks), names=tuple(names))
 
 
-def read_url(url: str) -> Target:
-    """The parts of a url that has exactly one reading; raises BadUrl, or Blocked for an odd spelling of an address."""
-    if not url.strip():
-        raise BadUrl("the url is empty")
-    if re.search(r"[\x00-\x20\x7f\\]", url):
-        raise BadUrl("the url holds a space, a backslash or a control character", "Write a space as %20.")
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        raise BadUrl("the url cannot be read: invalid host or port") from None
-    scheme = parts.scheme.lower()
-    if scheme not in ("http", "https"):
-        raise BadUrl(f"the url has the scheme {scheme or 'of nothing'!r}; only http and https are requested")
-    if "@" in parts.netloc:
-        raise BadUrl("the url holds a user or a password", "Leave them out of it; a token goes into `auth`.")
-    if not host or port == 0:
-        raise BadUrl("the url names no host" if not host else "the url names port 0")
-    found = _read_host(host)
-    path = quote(parts.path or "/", safe=_VISIBLE) + (f"?{quote(parts.query, safe=_VISIBLE)}" if parts.query else "")
-    return Target(
-        scheme="https" if scheme == "https" else "http",
-        host=found.name,
-        port=port or (443 if scheme == "https" else 80),
-        path=path if path.startswith("/") else f"/{path}",
-        address=found.address,
-    )
-
-
 _ORIGIN = regex(r"(https?://[^/?#$]*[^/?#$:])(?::\$\{[^}]*\})?(?=[/?#]|$)", re.IGNORECASE)
 
 
@@ -164,15 +76,6 @@ def origin_of(url: str) -> str | None:
     """Of a url with templates: its scheme and host, where no template has a part in them."""
     found = _ORIGIN.match(url)
     return found[1] if found else None
-
-
-def follow(target: Target, location: str) -> Target:
-    """Where a redirect leads. The bytes came as latin-1; a server that means UTF-8 says so by sending it."""
-    try:
-        text = location.encode("latin-1").decode("utf-8")
-    except UnicodeError:
-        text = location
-    return read_url(urljoin(target.url, text.strip()))
 
 
 def judge_name(target: Target, allowed: Allowed) -> None:
@@ -183,7 +86,7 @@ def judge_name(target: Target, allowed: Allowed) -> None:
     if not net.is_local_name(target.host):
         return
     if not allowed.has_name(target.host) or (allowed.everything and _is_metadata_name(target.host)):
-        raise Blocked(f"{target.host} is a name of the own machine or network")
+        raise Blocked(f"{target.host} is a name of the own machine or network", _NAMED)
 
 
 def judge_addresses(target: Target, found: Iterable[str], allowed: Allowed) -> list[str]:
@@ -192,7 +95,7 @@ def judge_addresses(target: Target, found: Iterable[str], allowed: Allowed) -> l
     for text in found:
         address = net.read_address(text)
         if address is None:
-            raise Blocked(f"{target.host} leads to {text!r}, which is not an address that can be judged")
+            raise Blocked(f"{target.host} leads to {text!r}, which is not an address that can be judged", _NAMED)
         verdict = net.judge(address)
         is_named = target.address is None and allowed.has_name(target.host)
         if verdict.kind == "never":
@@ -200,22 +103,11 @@ def judge_addresses(target: Target, found: Iterable[str], allowed: Allowed) -> l
         if verdict.kind == "metadata" and not allowed.names_exactly(net.embedded(address)):
             raise Blocked(f"{_led(target, address)} is {verdict.what}", _EXACTLY)
         if verdict.kind == "private" and not (is_named or allowed.has(net.embedded(address))):
-            raise Blocked(f"{_led(target, address)} is {verdict.what}")
+            raise Blocked(f"{_led(target, address)} is {verdict.what}", _NAMED)
         good.append(str(address))
     if not good:
-        raise Blocked(f"{target.host} leads to no address")
+        raise Blocked(f"{target.host} leads to no address", _NAMED)
     return list(dict.fromkeys(good))
-
-
-def _read_host(host: str) -> net.Host:
-    try:
-        return net.read_host(host)
-    except net.BadHost as error:
-        if error.leads_home:
-            raise Blocked(f"{host} is {error}", "Write an address in the form 192.0.2.1.") from None
-        raise BadUrl(
-            f"the url's host {host!r} is {error}", "Write https://host/path; a name in its xn-- form."
-        ) from None
 
 
 def _holds(network: Network, address: Address) -> bool:

@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 
 from leadrope.core.secrets.redaction import MASK
+from leadrope.net import http_client
+from leadrope.net.urls import Target
 from leadrope.workflows.language import templates
 from leadrope.workflows.steps.base import Caution, StepDone, StepFailed, brief
-from leadrope.workflows.tools import http_client, media
-from leadrope.workflows.tools.addresses import Target
+from leadrope.workflows.tools import media
 from leadrope.workflows.tools.step_redactor import KnownSecrets
 
 MOST_BASE64 = 10 * 1024 * 1024

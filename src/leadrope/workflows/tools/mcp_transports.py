@@ -15,11 +15,12 @@ from pathlib import Path
 import msgspec
 
 from leadrope import errors
+from leadrope.net import http_client, urls
 from leadrope.net.resolver import ask_system
+from leadrope.net.sse import EventStream, EventTooLarge, ServerEvent
 from leadrope.process import lines
 from leadrope.process.child import Child
-from leadrope.workflows.tools import addresses, http_client
-from leadrope.workflows.tools.mcp_client import EventStream, Lost, Message, Wire, is_answer, reply_to
+from leadrope.workflows.tools.mcp_client import Lost, Message, Wire, is_answer, reply_to
 
 MOST_BYTES = 16 * 1024 * 1024
 """Of one answer. A tool that gives more should give a place where it lies."""
@@ -117,7 +118,7 @@ class HttpWire:
                     pass
 
     async def _from_stream(self, answer: http_client.HttpAnswer, message: Message) -> Message:
-        stream = EventStream()
+        stream = EventStream(MOST_BYTES)
         async for piece in answer.pieces(MOST_BYTES):
             for _, data in stream.feed(piece):
                 for found in _decoded(data.encode()):
@@ -145,7 +146,7 @@ class StreamWire:
     """The way before 2025: one stream that stays open brings all answers, and names the address for the questions."""
 
     def __init__(
-        self, target: addresses.Target, headers: tuple[tuple[str, str], ...], found: AsyncIterator[Message]
+        self, target: urls.Target, headers: tuple[tuple[str, str], ...], found: AsyncIterator[Message]
     ) -> None:
         self._target = target
         self._headers = headers
@@ -207,26 +208,21 @@ async def open_stream(url: str, headers: Mapping[str, str]) -> AsyncIterator[Wir
                 yield StreamWire(endpoint, checked, messages)
 
 
-async def _events(answer: http_client.HttpAnswer) -> AsyncGenerator[tuple[str, str], None]:
-    stream = EventStream()
-    waiting = 0
+async def _events(answer: http_client.HttpAnswer) -> AsyncGenerator[ServerEvent, None]:
+    stream = EventStream(MOST_BYTES)
     async for piece in answer.pieces(STREAM_BYTES):
-        found = stream.feed(piece)
-        waiting = 0 if found else waiting + len(piece)
-        if waiting > MOST_BYTES:
-            raise Lost(f"it says more than {MOST_BYTES} bytes at once")
-        for event in found:
+        for event in stream.feed(piece):
             yield event
 
 
-async def _messages(events: AsyncIterator[tuple[str, str]]) -> AsyncGenerator[Message, None]:
+async def _messages(events: AsyncIterator[ServerEvent]) -> AsyncGenerator[Message, None]:
     async for name, data in events:
         if name == "message":
             for message in _decoded(data.encode()):
                 yield message
 
 
-async def _endpoint(target: addresses.Target, events: AsyncIterator[tuple[str, str]]) -> addresses.Target:
+async def _endpoint(target: urls.Target, events: AsyncIterator[ServerEvent]) -> urls.Target:
     """Where questions go. A server that names another one would have the headers, and the key in them, sent there."""
     name, data = "", ""
     while name != "endpoint":
@@ -235,8 +231,8 @@ async def _endpoint(target: addresses.Target, events: AsyncIterator[tuple[str, s
         except StopAsyncIteration:
             raise Lost("its stream ended before it named an address for messages") from None
     try:
-        found = addresses.follow(target, data)
-    except (addresses.BadUrl, addresses.Blocked) as error:
+        found = urls.follow(target, data)
+    except (urls.BadUrl, urls.Blocked) as error:
         raise Lost(f"the address that it names for messages cannot be used: {error}") from None
     if found.origin != target.origin:
         raise Lost(f"it wants messages to go to another server ({found.shown})")
@@ -255,11 +251,11 @@ async def _exchange(request: http_client.OutgoingRequest) -> AsyncIterator[http_
             told = getattr(error, "strerror", None) or error
             raise Lost(f"{target.host} cannot be resolved: {told}") from None
     try:
-        async with http_client.exchange(request, where) as answer:
+        async with http_client.exchange(request, addresses=where) as answer:
             yield answer
     except http_client.HttpFailed as failed:
         raise Lost(str(failed)) from None
-    except http_client.BodyTooLarge:
+    except (http_client.BodyTooLarge, EventTooLarge):
         raise Lost(f"it says more than {MOST_BYTES} bytes at once") from None
 
 
@@ -272,10 +268,10 @@ async def _check_status(answer: http_client.HttpAnswer) -> None:
     raise Lost(f"it answered with status {answer.status}" + (f": {told}" if told else ""))
 
 
-def _target(url: str) -> addresses.Target:
+def _target(url: str) -> urls.Target:
     try:
-        return addresses.read_url(url)
-    except (addresses.BadUrl, addresses.Blocked) as error:
+        return urls.read_url(url)
+    except (urls.BadUrl, urls.Blocked) as error:
         raise Lost(f"its url cannot be used: {error}") from None
 
 

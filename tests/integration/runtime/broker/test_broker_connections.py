@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from leadrope import Secret
-from leadrope.runtime.broker import broker_connection, http1
+from leadrope.net import http1
+from leadrope.runtime.broker import broker_connection
 from leadrope.runtime.broker.broker import Broker
 from leadrope.runtime.limits.budget import Meter
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from leadrope import Secret, events
-from leadrope.runtime.broker import http1
+from leadrope.net import http1
 from leadrope.runtime.broker.broker import Broker
 from leadrope.runtime.limits.budget import Meter
 

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from leadrope import Secret
-from leadrope.runtime.broker import http1
+from leadrope.net import http1
+from leadrope.net.connect import proxy_for
 from leadrope.runtime.broker.broker import Broker
 from leadrope.runtime.broker.proxy import HostProxy
-from leadrope.runtime.broker.upstream import proxy_for
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import socket
 
 import pytest
 
+from leadrope.net.connect import why
 from leadrope.runtime.broker.reachability import ANSWERED_S, Reach, Trouble, never_connected, probe
-from leadrope.runtime.broker.upstream import why
 
 PROXIED = {"HTTPS_PROXY": "http://user:hunter2@127.0.0.1:1"}
 

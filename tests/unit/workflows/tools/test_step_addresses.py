@@ -8,16 +8,8 @@ import pytest
 
 import address_table as table
 from leadrope.net.addresses import judge
-from leadrope.workflows.tools.addresses import (
-    Allowed,
-    BadUrl,
-    Blocked,
-    follow,
-    judge_addresses,
-    judge_name,
-    read_allowed,
-    read_url,
-)
+from leadrope.net.urls import BadUrl, Blocked, follow, read_url
+from leadrope.workflows.tools.addresses import Allowed, judge_addresses, judge_name, read_allowed
 
 NOBODY = Allowed()
 PUBLIC = "93.184.216.34"

@@ -1,33 +1,38 @@
-"""One HTTP/1.1 exchange with an address that was judged before: sent, and read no further than its reader wants.
+"""One HTTP/1.1 request and its answer, which is read as it comes and no further than its reader wants.
 
-    async with exchange(request, ["93.184.216.34"]) as answer:
-        body = await answer.read(limit=1024)
+    request = OutgoingRequest(method="POST", target=read_url("https://example.com/v1"), headers=headers, body=body)
+    async with exchange(request, proxy=proxy_for(url, environ), idle_s=120) as answer:
+        if answer.status != 200:
+            told = await answer.read(64 * 1024)
+        async for piece in answer.pieces(limit):
+            ...
 
-By hand because it must connect to the very address that was judged, which no library lets one say. The environment's
-proxies are not used. Knows no redirect, no policy and no retry; its caller has the clock.
+Whatever leadrope itself requests goes through here: http steps, MCP over HTTP, webhooks, providers over HTTP. It can
+connect to the very addresses that were judged, and to nothing else, which no library lets one say. One request a
+connection; no redirects, cookies or retries, and no proxy but the one that is given. The clock of the whole exchange is
+its caller's; `idle_s` is the longest silence of the server, the time that it takes to receive the request included.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
-import ssl
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from leadrope.net import connect, http1
+from leadrope.net.urls import Target
 from leadrope.regex import regex
-from leadrope.runtime.broker import http1
 from leadrope.version import __version__
-from leadrope.workflows.tools.addresses import Target
+
+if TYPE_CHECKING:
+    import ssl
 
 T = TypeVar("T")
 
-MOST_ADDRESSES = 4
-"""Tried one after the other. A name with more of them has them for balance, not for reach."""
 _MOST_INTERIM = 8
 _MOST_FRAMING = 8
 """Bytes on the wire for one of content. One byte per chunk takes six; sizes with long words behind them never end."""
@@ -63,14 +68,14 @@ class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True):
 class HttpAnswer:
     """Its head is there; the body is on its way."""
 
-    def __init__(self, head: http1.AnswerHead, reader: asyncio.StreamReader, *, has_body: bool) -> None:
+    def __init__(self, head: http1.AnswerHead, heard: _Listener, *, has_body: bool) -> None:
         self.status = head.status
         self.headers: dict[str, str] = {}
         for name, value in head.headers:
             key = name.lower()
             self.headers[key] = f"{self.headers[key]}, {value}" if key in self.headers else value
         self._body = head.body if has_body else http1.NO_BODY
-        self._reader = reader
+        self._heard = heard
 
     @property
     def media_type(self) -> str:
@@ -83,7 +88,7 @@ class HttpAnswer:
         framing = http1.Framing(self._body)
         got = raw = 0
         while not framing.is_done:
-            data = await _heard(self._reader.read(min(framing.wants, limit + 1 - got)))
+            data = await self._heard.read(min(framing.wants, limit + 1 - got))
             raw += len(data)
             if raw > _MOST_FRAMING * limit + http1.HEAD_LIMIT:
                 raise HttpFailed("the answer is more framing than content")
@@ -130,48 +135,83 @@ def check_header(name: str, value: str) -> tuple[str, str]:
     return name, value.strip()
 
 
+class _Listener:
+    """Reads from a server, with a limit to its silence."""
+
+    def __init__(self, reader: asyncio.StreamReader, idle_s: float | None) -> None:
+        self._reader = reader
+        self._idle_s = idle_s
+
+    async def read(self, most: int) -> bytes:
+        return await self.until(self._reader.read(most))
+
+    async def head(self) -> http1.AnswerHead:
+        """The final answer's head, after the interim ones."""
+        for _ in range(_MOST_INTERIM):
+            try:
+                raw = await self.until(http1.read_head(self._reader))
+                if raw is None:
+                    raise HttpFailed("the connection was closed without an answer")
+                head = http1.parse_answer(raw)
+            except (http1.BadHttp, http1.Closed) as error:
+                raise HttpFailed(f"the answer is not HTTP: {error}") from None
+            if head.status >= 200:
+                return head
+        raise HttpFailed("the server does not come to an answer")
+
+    async def until(self, reading: Awaitable[T]) -> T:
+        silence = asyncio.timeout(self._idle_s)
+        try:
+            async with silence:
+                return await reading
+        except OSError as error:  # TimeoutError is one
+            if silence.expired():
+                raise HttpFailed(f"the server was silent for {self._idle_s:g} s") from None
+            raise HttpFailed(f"the connection broke: {connect.why(error)}") from None
+
+
 @contextlib.asynccontextmanager
 async def exchange(
-    request: OutgoingRequest, addresses: Sequence[str], *, tls: ssl.SSLContext | None = None
+    request: OutgoingRequest,
+    *,
+    addresses: Sequence[str] = (),
+    proxy: str | None = None,
+    ca_file: str | None = None,
+    tls: ssl.SSLContext | None = None,
+    idle_s: float | None = None,
 ) -> AsyncIterator[HttpAnswer]:
-    """The answer of the first address that can be reached. `tls` replaces the system's certificates."""
-    reader, writer = await _reach(request.target, addresses, tls)
+    """The answer to `request`; raises HttpFailed. Leaving it closes the connection, whatever is still unread.
+
+    `addresses`: those that may be connected to, the first that can be reached. Without them the system resolves the
+    name. `ca_file` adds an authority to the system's ones; `tls` replaces them all.
+    """
+    target = request.target
+    if target.scheme == "https" and tls is None:
+        tls = await asyncio.to_thread(connect.tls_context, ca_file)
     try:
-        writer.write(_head(request) + (request.body or b""))
-        sending = asyncio.ensure_future(_heard(writer.drain()))
+        connection = await connect.connect(
+            target.host,
+            target.port,
+            addresses=addresses,
+            tls=tls if target.scheme == "https" else None,
+            proxy=connect.read_server("proxy", proxy, ("http",)) if proxy else None,
+        )
+    except connect.NotConnected as error:
+        raise HttpFailed(f"{target.host}:{target.port} cannot be reached: {error}") from None
+    heard = _Listener(connection.reader, idle_s)
+    try:
+        connection.writer.write(_head(request) + (request.body or b""))
+        sending = asyncio.ensure_future(heard.until(connection.writer.drain()))
         try:
-            head = await _final_head(reader)
+            head = await heard.head()
         finally:
             # An answer may come before the request is whole, and a broken sending is told by the reading.
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
-        yield HttpAnswer(head, reader, has_body=request.method != "HEAD")
+        yield HttpAnswer(head, heard, has_body=request.method != "HEAD")
     finally:
         # Not waited for: an end that nobody answers must not hold us.
-        writer.transport.abort()
-
-
-async def _reach(
-    target: Target, addresses: Sequence[str], tls: ssl.SSLContext | None
-) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    secure = (tls or _system_trust()) if target.scheme == "https" else None
-    problem = "it has no address"
-    for address in addresses[:MOST_ADDRESSES]:
-        try:
-            return await asyncio.open_connection(
-                address,
-                target.port,
-                ssl=secure,
-                server_hostname=target.host if secure else None,
-                limit=http1.HEAD_LIMIT,
-            )
-        except ssl.SSLCertVerificationError as error:
-            problem = f"its certificate is not trusted: {error.verify_message}"
-        except ssl.SSLError as error:
-            problem = f"TLS failed: {error.reason or error}"
-        except OSError as error:
-            problem = error.strerror or str(error)
-    raise HttpFailed(f"{target.host}:{target.port} cannot be reached: {problem}")
+        connection.abort()
 
 
 def _head(request: OutgoingRequest) -> bytes:
@@ -184,31 +224,3 @@ def _head(request: OutgoingRequest) -> bytes:
     if request.body is not None or request.method in ("POST", "PUT", "PATCH"):
         headers.append(("Content-Length", str(len(request.body or b""))))
     return http1.write_head(f"{request.method} {request.target.path} HTTP/1.1", headers)
-
-
-async def _final_head(reader: asyncio.StreamReader) -> http1.AnswerHead:
-    for _ in range(_MOST_INTERIM):
-        try:
-            raw = await _heard(http1.read_head(reader))
-            if raw is None:
-                raise HttpFailed("the connection was closed without an answer")
-            head = http1.parse_answer(raw)
-        except (http1.BadHttp, http1.Closed) as error:
-            raise HttpFailed(f"the answer is not HTTP: {error}") from None
-        if head.status == 101:
-            raise HttpFailed("the server wants another protocol")
-        if head.status >= 200:
-            return head
-    raise HttpFailed("the server does not come to an answer")
-
-
-async def _heard(reading: Awaitable[T]) -> T:
-    try:
-        return await reading
-    except OSError as error:
-        raise HttpFailed(f"the connection broke: {error.strerror or error}") from None
-
-
-@functools.cache
-def _system_trust() -> ssl.SSLContext:
-    return ssl.create_default_context()

@@ -1,0 +1,78 @@
+"""Connections to one server, kept for the next request. Knows no credential and no request: those are the broker's."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from leadrope.net.connect import Connection, NotConnected, connect, read_server, tls_context
+
+if TYPE_CHECKING:
+    import ssl
+
+CONNECT_S = 15.0
+"""Name, connection and TLS together. The agent tries again by itself; a longer wait only hides what is wrong."""
+_MOST_IDLE = 8
+
+
+class Upstream:
+    """One server. `take` a connection, `give` it back if it can serve again, `close` them all."""
+
+    def __init__(self, url: str, *, proxy: str | None = None, ca_file: str | None = None) -> None:
+        """`proxy` is an http:// proxy for a TLS server; `ca_file` adds a network's own authority to the usual ones."""
+        parts = read_server("base_url", url)
+        self._is_tls = parts.scheme == "https"
+        self._proxy = read_server("proxy", proxy, ("http",)) if proxy and self._is_tls else None
+        self._ca_file = ca_file
+        self._idle: list[Connection] = []
+        self._context: asyncio.Future[ssl.SSLContext] | None = None
+        self.host = parts.hostname or ""
+        usual = 443 if self._is_tls else 80
+        self.port = parts.port or usual
+        self.base_path = parts.path.rstrip("/")
+        name = f"[{self.host}]" if ":" in self.host else self.host
+        self.authority = name if self.port == usual else f"{name}:{self.port}"
+        """For the Host header, and for people."""
+
+    def start(self) -> None:
+        """Read the authorities' certificates while the agent is starting: 30 ms that no request should wait for."""
+        if self._is_tls and self._context is None:
+            self._context = asyncio.ensure_future(asyncio.to_thread(tls_context, self._ca_file))
+
+    async def take(self, *, fresh: bool = False) -> Connection:
+        while self._idle and not fresh:
+            connection = self._idle.pop()
+            connection.reader.is_idle = False
+            if connection.is_open:
+                connection.is_reused = True
+                return connection
+            connection.abort()
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                return await self._connect()
+        except TimeoutError:
+            raise NotConnected(f"no answer within {CONNECT_S:g} s") from None
+
+    def give(self, connection: Connection) -> None:
+        """Only after a clean exchange. What the server said beyond its answer would be taken for the next one."""
+        if connection.is_open and not connection.reader.unread and len(self._idle) < _MOST_IDLE:
+            connection.reader.is_idle = True
+            self._idle.append(connection)
+        else:
+            connection.abort()
+
+    async def close(self) -> None:
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.abort()
+        if self._context is not None:
+            self._context.cancel()
+            await asyncio.gather(self._context, return_exceptions=True)
+
+    async def _connect(self) -> Connection:
+        self.start()
+        try:
+            context = await asyncio.shield(self._context) if self._context is not None else None
+        except OSError as error:
+            raise NotConnected(f"the certificates of {self._ca_file} cannot be read: {error}") from error
+        return await connect(self.host, self.port, tls=context, proxy=self._proxy)
