@@ -14,7 +14,6 @@ ONE_IDEA = {
     # The same event, as leadrope writes it and in the universal schema; its line as the agent prints it.
     *("QuestionRequested", "QuestionResolved", "SessionStarted", "ToolProgress", "TurnEnded", "TurnStarted"),
     # What a peer does that does not speak HTTP: to the rehearsal's server, and to the broker.
-    "BadHttp",
 }
 """Class names that stand in two modules and mean the same in both."""
 

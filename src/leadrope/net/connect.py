@@ -64,7 +64,7 @@ class _Reader(asyncio.StreamReader):
         return data
 
 
-class Connection:
+class ServerConnection:
     def __init__(self, reader: _Reader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
@@ -86,7 +86,7 @@ async def connect(
     addresses: Sequence[str] = (),
     tls: ssl.SSLContext | None = None,
     proxy: SplitResult | None = None,
-) -> Connection:
+) -> ServerConnection:
     """A connection to `host`; to one of `addresses` and nothing else where they are given. The caller has the clock.
 
     `proxy` is an http:// proxy, for a TLS server. Raises NotConnected.
@@ -107,7 +107,7 @@ async def connect(
         raise NotConnected(why(error)) from error
 
 
-async def _through(proxy: SplitResult, host: str, port: int, tls: ssl.SSLContext) -> Connection:
+async def _through(proxy: SplitResult, host: str, port: int, tls: ssl.SSLContext) -> ServerConnection:
     try:
         connection = await _open(proxy.hostname or "", proxy.port or 80)
     except OSError as error:
@@ -134,14 +134,14 @@ async def _through(proxy: SplitResult, host: str, port: int, tls: ssl.SSLContext
     return connection
 
 
-async def _open(where: str, port: int, tls: ssl.SSLContext | None = None, name: str = "") -> Connection:
+async def _open(where: str, port: int, tls: ssl.SSLContext | None = None, name: str = "") -> ServerConnection:
     """As asyncio.open_connection does it, with a reader of our own."""
     loop = asyncio.get_running_loop()
     reader = _Reader(limit=http1.HEAD_LIMIT)
     protocol = asyncio.StreamReaderProtocol(reader)
     secure: dict[str, Any] = {"ssl": tls, "server_hostname": name} if tls is not None else {}
     transport, _ = await loop.create_connection(lambda: protocol, where, port, happy_eyeballs_delay=0.25, **secure)
-    return Connection(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
+    return ServerConnection(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
 
 
 @functools.lru_cache(maxsize=8)

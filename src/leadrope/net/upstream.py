@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from leadrope.net.connect import Connection, NotConnected, connect, read_server, tls_context
+from leadrope.net.connect import NotConnected, ServerConnection, connect, read_server, tls_context
 
 if TYPE_CHECKING:
     import ssl
@@ -24,7 +24,7 @@ class Upstream:
         self._is_tls = parts.scheme == "https"
         self._proxy = read_server("proxy", proxy, ("http",)) if proxy and self._is_tls else None
         self._ca_file = ca_file
-        self._idle: list[Connection] = []
+        self._idle: list[ServerConnection] = []
         self._context: asyncio.Future[ssl.SSLContext] | None = None
         self.host = parts.hostname or ""
         usual = 443 if self._is_tls else 80
@@ -39,7 +39,7 @@ class Upstream:
         if self._is_tls and self._context is None:
             self._context = asyncio.ensure_future(asyncio.to_thread(tls_context, self._ca_file))
 
-    async def take(self, *, fresh: bool = False) -> Connection:
+    async def take(self, *, fresh: bool = False) -> ServerConnection:
         while self._idle and not fresh:
             connection = self._idle.pop()
             connection.reader.is_idle = False
@@ -53,7 +53,7 @@ class Upstream:
         except TimeoutError:
             raise NotConnected(f"no answer within {CONNECT_S:g} s") from None
 
-    def give(self, connection: Connection) -> None:
+    def give(self, connection: ServerConnection) -> None:
         """Only after a clean exchange. What the server said beyond its answer would be taken for the next one."""
         if connection.is_open and not connection.reader.unread and len(self._idle) < _MOST_IDLE:
             connection.reader.is_idle = True
@@ -69,7 +69,7 @@ class Upstream:
             self._context.cancel()
             await asyncio.gather(self._context, return_exceptions=True)
 
-    async def _connect(self) -> Connection:
+    async def _connect(self) -> ServerConnection:
         self.start()
         try:
             context = await asyncio.shield(self._context) if self._context is not None else None

@@ -14,7 +14,7 @@ from typing import Protocol
 import msgspec
 
 from leadrope.net import http1
-from leadrope.net.connect import Connection, Unreachable
+from leadrope.net.connect import ServerConnection, Unreachable
 from leadrope.net.upstream import Upstream
 from leadrope.runtime.broker import token_counter as tally
 from leadrope.runtime.limits.reservations import Estimate, Reservation
@@ -210,7 +210,7 @@ class Exchange:
             await self._writer.drain()
             return False
 
-    async def _with_held(self, passing: Passing, connection: Connection, data: bytes) -> bool:
+    async def _with_held(self, passing: Passing, connection: ServerConnection, data: bytes) -> bool:
         upstream = self._host.upstream
         with self._watching(connection):
             connection.writer.write(data)
@@ -228,7 +228,7 @@ class Exchange:
         raise Unreachable("it closed the connection without an answer")
 
     async def _with_stream(
-        self, passing: Passing, connection: Connection, head: bytes, held: bytes, rest: AsyncIterator[bytes]
+        self, passing: Passing, connection: ServerConnection, head: bytes, held: bytes, rest: AsyncIterator[bytes]
     ) -> bool:
         with self._watching(connection):
             sending = asyncio.ensure_future(self._send_body(passing.request.body, connection, head, held, rest))
@@ -250,7 +250,7 @@ class Exchange:
     async def _send_body(
         self,
         body: http1.BodyFraming,
-        connection: Connection,
+        connection: ServerConnection,
         head: bytes,
         held: bytes,
         rest: AsyncIterator[bytes],
@@ -269,7 +269,7 @@ class Exchange:
         except ConnectionError:
             pass  # the server has enough; its answer says why
 
-    async def _answer_head(self, connection: Connection) -> http1.AnswerHead | None:
+    async def _answer_head(self, connection: ServerConnection) -> http1.AnswerHead | None:
         """The answer's head; None when the connection was closed before the first byte of it."""
         try:
             async with asyncio.timeout(_SILENCE_S):
@@ -289,7 +289,7 @@ class Exchange:
             raise Unreachable(f"its answer cannot be read: {error}") from error
 
     async def _relay(
-        self, passing: Passing, answer: http1.AnswerHead, connection: Connection, *, may_reuse: bool
+        self, passing: Passing, answer: http1.AnswerHead, connection: ServerConnection, *, may_reuse: bool
     ) -> bool:
         if self._host.cannot_meter(answer):
             connection.abort()
@@ -315,7 +315,7 @@ class Exchange:
             connection.abort()
         return keep
 
-    async def _relay_body(self, passing: Passing, answer: http1.AnswerHead, connection: Connection) -> bool:
+    async def _relay_body(self, passing: Passing, answer: http1.AnswerHead, connection: ServerConnection) -> bool:
         """Pass the content on as it comes, framed by us; False if the server said more than its answer."""
         framing = http1.Framing(answer.body)
         is_chunked = answer.body.kind == "chunked"
@@ -346,7 +346,7 @@ class Exchange:
         return not framing.extra
 
     @contextlib.contextmanager
-    def _watching(self, connection: Connection) -> Iterator[None]:
+    def _watching(self, connection: ServerConnection) -> Iterator[None]:
         """While this lasts, a client that goes away takes the connection to the server with it."""
         self._client.on_gone = connection.abort
         try:
