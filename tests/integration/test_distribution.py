@@ -62,7 +62,6 @@ def test_the_wheel_holds_the_whole_package_and_nothing_else(wheel: Path) -> None
         "policy/files/default.toml",
         "rehearsal/demo.yaml",
         "runs/page/page.css",
-        "core/universal/universal.schema.json",
     ],
 )
 def test_data_files_are_in_it(wheel: Path, name: str) -> None:

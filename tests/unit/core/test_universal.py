@@ -37,7 +37,7 @@ TYPES = {
     "error",
     "agent.unparsed",
 }
-VALID = jsonschema_rs.Draft202012Validator(schemas.packaged_universal().decode())
+VALID = jsonschema_rs.Draft202012Validator(schemas.text_of(schemas.universal_schema()))
 CALL = ToolCall(id="c1", name="Bash", input={"command": "ls"})
 SUB = ToolCall(id="c2", name="Read", input={"file_path": "/a.png"}, agent_id="agent-1")
 USAGE = Usage(input_tokens=3, output_tokens=4)

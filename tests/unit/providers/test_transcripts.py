@@ -27,7 +27,7 @@ from leadrope.providers.claude_code.transcripts import Read, form_of, read_strea
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 NAMES = sorted(path.name for path in RECORDINGS.iterdir() if path.is_dir())
 SILENT = [name for name in NAMES if not (RECORDINGS / name / "stdout.jsonl").exists()]
-UNIVERSAL = jsonschema_rs.Draft202012Validator(schemas.packaged_universal().decode())
+UNIVERSAL = jsonschema_rs.Draft202012Validator(schemas.text_of(schemas.universal_schema()))
 OWN = jsonschema_rs.Draft202012Validator(schemas.event_schema())
 
 

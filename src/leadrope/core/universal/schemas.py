@@ -57,11 +57,6 @@ def universal_schema() -> dict[str, Any]:
     )
 
 
-def packaged_universal() -> bytes:
-    """The schema as it lies in the package, for validators that want bytes and no Python types."""
-    return Path(__file__).with_name(UNIVERSAL_FILE).read_bytes()
-
-
 def text_of(schema: dict[str, Any]) -> str:
     return msgspec.json.format(msgspec.json.encode(schema), indent=2).decode() + "\n"
 
@@ -71,7 +66,6 @@ def write(folders: Sequence[Path]) -> None:
         (folder / EVENTS_FILE).write_text(text_of(event_schema()), encoding="utf-8")
         (folder / EXECUTIONS_FILE).write_text(text_of(execution_schema()), encoding="utf-8")
         (folder / UNIVERSAL_FILE).write_text(text_of(universal_schema()), encoding="utf-8")
-    Path(__file__).with_name(UNIVERSAL_FILE).write_text(text_of(universal_schema()), encoding="utf-8")
 
 
 def _published(kind: Any, *, id_: str, title: str, description: str) -> dict[str, Any]:
