@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from leadrope.core.text.invisible import INVISIBLE
 from leadrope.core.tools import ToolCall, edited_path
 from leadrope.regex import regex
 
@@ -25,12 +26,6 @@ _SEQUENCES = regex(
     """,
     re.VERBOSE,
 )
-# Controls but for tab and newline; what reorders text; what has no width; tags; separators that look like newlines.
-_UNSEEN = regex(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
-    "\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff\ud800-\udfff]"
-)
-
 _WORD = regex(r"[^\s/]+")
 _LATIN = regex("[A-Za-z]")
 # Phonetic and small capital letters, Greek, Cyrillic, Armenian, Cherokee, letter-like symbols, Roman numerals, letters
@@ -56,7 +51,7 @@ def clean(text: str) -> str:
     'red!'
     """
     text = text.replace("\r\n", "\n")
-    return _UNSEEN.sub("", _SEQUENCES.sub("", text))
+    return INVISIBLE.sub("", _SEQUENCES.sub("", text))
 
 
 def exact(text: str) -> str:
@@ -66,7 +61,7 @@ def exact(text: str) -> str:
     'rm <U+202E> x'
     """
     # Letters first: what is written out has Latin letters of its own.
-    return _NO_GAP.sub(_written_out, _UNSEEN.sub(_written_out, _WORD.sub(_mark_lookalikes, text)))
+    return _NO_GAP.sub(_written_out, INVISIBLE.sub(_written_out, _WORD.sub(_mark_lookalikes, text)))
 
 
 def _written_out(found: re.Match[str]) -> str:

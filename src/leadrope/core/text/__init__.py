@@ -1,1 +1,1 @@
-"""Texts about values: where a key stands in a file, what is wrong with a type, how something ended."""
+"""Texts and values: YAML with its places, lines of tables, what an eye cannot see, where and how a value is wrong."""

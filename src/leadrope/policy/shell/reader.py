@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from leadrope.core.text.invisible import INVISIBLE
 from leadrope.policy.programs.side_effects import Aftermath
 from leadrope.policy.shell.reading import Deletion, PathWord, Program, Reading
 from leadrope.policy.shell.scope import Scope
@@ -35,11 +36,6 @@ _MARKS = regex(rb"[|&;()<>$`{}\[\]=!]")
 _FUNCTION_MARKS = 10
 """What one `function` counts for."""
 
-# C0 but tab and newline, DEL, C1, and what is not seen: zero-width, bidi, line and paragraph separators, BOM, tags.
-_UNSEEN = regex(
-    "[\0-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
-    "\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffc\U000e0000-\U000e0fff]"
-)
 _PROGRAM_NAME = regex(r"[\w./][\w./+-]*\Z")
 _CONTINUED_WORD = regex(rb"(?<![ \t\\])\\\n|\\\\\n")
 
@@ -154,7 +150,7 @@ class Scan:
             return self.tell("text that is not valid Unicode")
         if len(source) > MAX_BYTES:
             return self.tell(f"over {MAX_BYTES // 1000} kB")
-        if _UNSEEN.search(command):
+        if INVISIBLE.search(command):
             return self.tell("control or invisible characters")
         if depth > MAX_DEPTH:
             return self.tell("nested too deeply")
