@@ -172,7 +172,7 @@ async def test_a_page_holds_a_strangers_text_and_none_of_his_mark_up(here: Here)
     assert "<strong>bold</strong> <em>it</em> <code>&lt;code&gt;</code>" in body
     assert "<th>&lt;i&gt;b&lt;/i&gt;</th>" in body
     assert "<blockquote><p>quoted &lt;script&gt;</p></blockquote>" in body
-    assert html.escape("<script>alert(1)</script>") in body.partition("<pre>")[2]
+    assert html.escape("<script>alert(1)</script>") in body.partition("<pre")[2]
     assert "default-src &#x27;none&#x27;" in text
     assert "http" not in text.partition("<body>")[0].replace("http-equiv", "")
 

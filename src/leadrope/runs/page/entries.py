@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from leadrope.core.tools import ToolCall
 from leadrope.runs.page.story import Call, QuestionEntry, Story, StoryEntry
-from leadrope.runs.page.text import PageWriter, Safe, joined, tag, titled
+from leadrope.runs.page.tags import Safe, joined, tag, titled
+from leadrope.runs.page.text import PageWriter
 from leadrope.runtime.terminal_text import describe, whole_input
 
 MAX_ENTRIES = 3000

@@ -23,7 +23,8 @@ from leadrope.core.text.rehearsal_label import is_rehearsed
 from leadrope.runs.page import diff as page_diff
 from leadrope.runs.page import entries
 from leadrope.runs.page.story import QuestionEntry, Story
-from leadrope.runs.page.text import PageWriter, Safe, joined, tag
+from leadrope.runs.page.tags import Safe, joined, tag
+from leadrope.runs.page.text import PageWriter
 from leadrope.runs.records.values import RunInfo
 from leadrope.runtime.terminal_text import exact
 from leadrope.version import __version__

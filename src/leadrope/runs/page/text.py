@@ -1,56 +1,15 @@
-"""Text for a page: escaped, without what an eye cannot see, cut with a note, and a little of Markdown. Knows no run.
+"""Text for a page: escaped, without what an eye cannot see and cut with a note. Knows no run.
 
 Whatever an agent, a tool or a file has said is a stranger's text. It becomes characters on the page, never mark-up.
 """
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Sequence
 
-from leadrope.regex import regex
+from leadrope.runs.page.markdown import markdown
+from leadrope.runs.page.tags import Safe, joined, tag
 from leadrope.runtime.terminal_text import clean, exact
-
-_FENCE = regex(r"[ \t]{0,3}(`{3,}|~{3,})")
-_HEADING = regex(r"(#{1,6})[ \t]+(.{1,400}?)[ \t#]*")
-_ITEM = regex(r"([ \t]{0,12})(?:[-*+]|(\d{1,6})[.)])[ \t]+(.*)")
-# Each is bounded by its own closing mark within one line, so that a hostile text costs linear time.
-_INLINE = regex(r"`([^`\n]{1,500})`|\*\*([^*\n]{1,500})\*\*")
-
-
-class Safe(str):
-    """Mark-up of our own making. A plain text that is put into a tag is escaped; this is not."""
-
-    __slots__ = ()
-
-
-def tag(name: str, /, *children: str, cls: str = "", **attributes: str | bool) -> Safe:
-    """One element; `cls` is its class, `for_` its `for`. Children that are plain text are escaped.
-
-    >>> tag("b", "a < b", cls="x")
-    '<b class="x">a &lt; b</b>'
-    """
-    given = {"class": cls, **attributes} if cls else attributes
-    written = "".join(
-        f" {key.rstrip('_').replace('_', '-')}"
-        if value is True
-        else f' {key.rstrip("_").replace("_", "-")}="{html.escape(str(value))}"'
-        for key, value in given.items()
-        if value is not False
-    )
-    if name in ("input", "meta", "br", "rect"):
-        return Safe(f"<{name}{written}>" if name != "rect" else f"<{name}{written}/>")
-    return Safe(f"<{name}{written}>{joined(*children)}</{name}>")
-
-
-def joined(*parts: str) -> Safe:
-    return Safe("".join(part if isinstance(part, Safe) else html.escape(part) for part in parts))
-
-
-def titled(title: str, rect: dict[str, str]) -> Safe:
-    """A rectangle of a drawing, with the words that are shown when one points at it."""
-    written = "".join(f' {key}="{html.escape(value)}"' for key, value in rect.items())
-    return Safe(f"<rect{written}><title>{html.escape(title)}</title></rect>")
 
 
 def size(characters: int) -> str:
@@ -92,7 +51,7 @@ class PageWriter:
 
     def prose(self, text: str, limit: int = 20_000) -> Safe:
         kept, note = self._cut(text, limit)
-        return joined(tag("div", markdown(clean(kept)), cls="prose"), note)
+        return joined(tag("div", markdown(kept, heading="h4", has_links=False), cls="prose"), note)
 
     def lines(self, lines: Sequence[str], width: int = 400) -> list[str]:
         """Lines of a diff: cleaned as a whole, so that a key over several lines is found; long ones are cut."""
@@ -111,61 +70,3 @@ class PageWriter:
         if len(kept) == len(text):
             return kept, Safe()
         return kept, tag("p", f"Cut here: {size(len(text))} in all.", cls="note")
-
-
-def markdown(text: str) -> Safe:
-    """Paragraphs, headings, lists, fenced blocks, `code` and **bold**. Links and pictures stay the text they are."""
-    found: list[Safe] = []
-    paragraph: list[str] = []
-    items: list[Safe] = []
-
-    def end() -> None:
-        if paragraph:
-            found.append(tag("p", _inline("\n".join(paragraph))))
-            paragraph.clear()
-        if items:
-            found.append(tag("ul", *items))
-            items.clear()
-
-    lines = iter(text.split("\n"))
-    for line in lines:
-        fence = _FENCE.match(line)
-        if fence:
-            end()
-            body: list[str] = []
-            for inner in lines:
-                if inner.strip().startswith(fence[1]) and not inner.strip(" \t`~"):
-                    break
-                body.append(inner)
-            found.append(tag("pre", "\n".join(body), tabindex="0"))
-            continue
-        heading = _HEADING.fullmatch(line)
-        item = None if heading else _ITEM.fullmatch(line)
-        if heading:
-            end()
-            # Below the headings of the page itself.
-            found.append(tag("h4", _inline(heading[2])))
-        elif item:
-            if paragraph:
-                end()
-            number = f"{item[2]}. " if item[2] else ""
-            deep = "deep" if len(item[1].expandtabs(4)) >= 2 else ""
-            items.append(tag("li", number, _inline(item[3]), cls=" ".join(filter(None, (deep, number and "numbered")))))
-        elif not line.strip():
-            end()
-        else:
-            if items:
-                end()
-            paragraph.append(line)
-    end()
-    return joined(*found)
-
-
-def _inline(text: str) -> Safe:
-    parts: list[str] = []
-    at = 0
-    for found in _INLINE.finditer(text):
-        parts.append(text[at : found.start()])
-        parts.append(tag("code", found[1]) if found[1] is not None else tag("strong", found[2]))
-        at = found.end()
-    return joined(*parts, text[at:])

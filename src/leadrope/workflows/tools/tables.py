@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from leadrope.core.text.table_lines import cells, is_rule
 from leadrope.regex import regex
 
 TEXT_CHARS = 4 * 1024 * 1024
@@ -21,13 +22,11 @@ COLUMNS_LIMIT = 200
 
 How = Literal["json", "markdown", "csv", "tsv", "pairs"]
 
-_RULE_CELL = regex(r"[ \t]*:?-{1,}:?[ \t]*")
 _PAIR = regex(
     r"[ \t]*(?:[-*+][ \t]+)?(?:\*\*|__)?([^\W_][^:=|.!?;\n]{0,60}?)(?:\*\*|__)?[ \t]*[:=](?:\*\*|__)?[ \t]+(.*)"
 )
 _BARE_PAIR = regex(r"[ \t]*([A-Za-z_][A-Za-z0-9_.-]{0,60})[:=](\S.*)?")
 _BREAK = regex(r"-{3,}|\*{3,}|={3,}|_{3,}|")
-_ESCAPED_PIPE = "\x00"
 
 
 class Records(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,18 +165,6 @@ def unfenced(text: str) -> str:
 
 def _line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(" ".join(text.split()).replace("\\", "\\\\").replace("|", "\\|") for text in cells) + " |"
-
-
-def is_rule(line: str) -> bool:
-    """The line of dashes below the head of a table."""
-    return "-" in line and "|" in line and all(_RULE_CELL.fullmatch(part) for part in cells(line))
-
-
-def cells(line: str) -> list[str]:
-    """The cells of one line of a table, unescaped."""
-    text = line.strip().replace("\\\\", "\x01").replace("\\|", _ESCAPED_PIPE)
-    text = text.removeprefix("|").removesuffix("|")
-    return [part.strip().replace(_ESCAPED_PIPE, "|").replace("\x01", "\\") for part in text.split("|")]
 
 
 def _records(how: How, head: Sequence[str], body: Sequence[Sequence[str]]) -> Records:

@@ -20,7 +20,8 @@ from leadrope.core.secrets import redaction
 from leadrope.core.text import rehearsal_label
 from leadrope.regex import regex
 from leadrope.runs.page.entries import span
-from leadrope.runs.page.text import PageWriter, Safe, joined, tag
+from leadrope.runs.page.tags import Safe, joined, tag
+from leadrope.runs.page.text import PageWriter
 from leadrope.runtime.terminal_text import clean, one_line
 from leadrope.version import __version__
 from leadrope.workflows.report import answer_command

@@ -20,8 +20,10 @@ from leadrope.core.result import RunError, RunResult, Warning_
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.core.tools import ToolCall
 from leadrope.runs.page import diff as page_diff
+from leadrope.runs.page.markdown import markdown
 from leadrope.runs.page.page import render
-from leadrope.runs.page.text import PageWriter, markdown, tag
+from leadrope.runs.page.tags import tag
+from leadrope.runs.page.text import PageWriter
 from leadrope.runs.records.values import RunInfo
 
 KEY = "sk-ant-api03-planted-planted-planted-0000"
@@ -364,11 +366,11 @@ def test_a_run_that_has_not_ended_has_a_page() -> None:
 
 def test_markdown_is_a_little_of_it_and_hostile_text_costs_linear_time() -> None:
     assert markdown("a **b** `c`") == "<p>a <strong>b</strong> <code>c</code></p>"
-    assert markdown("# T\ntext\n\n- x\n  - y\n1. z") == (
+    assert markdown("# T\ntext\n\n- x\n  - y\n1. z", heading="h4") == (
         '<h4>T</h4><p>text</p><ul><li>x</li><li class="deep">y</li><li class="numbered">1. z</li></ul>'
     )
-    assert markdown("```js\n<b>\n```\nx") == '<pre tabindex="0">&lt;b&gt;</pre><p>x</p>'
-    assert markdown("[a](https://example.com)") == "<p>[a](https://example.com)</p>"
+    assert markdown("```js\n<b>\n```\nx") == '<pre tabindex="0"><code>&lt;b&gt;</code></pre><p>x</p>'
+    assert markdown("[a](https://example.com)", has_links=False) == "<p>[a](https://example.com)</p>"
     before = time.process_time()
     for nasty in ("*" * 60_000, "`" * 60_000, "# " * 30_000, "- " * 30_000, "**a" * 20_000, "`a" * 30_000):
         markdown(nasty)

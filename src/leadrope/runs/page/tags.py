@@ -1,0 +1,40 @@
+"""Mark-up of our own making, and texts that are escaped when they are put into it."""
+
+from __future__ import annotations
+
+import html
+
+
+class Safe(str):
+    """Mark-up of our own making. A plain text that is put into a tag is escaped; this is not."""
+
+    __slots__ = ()
+
+
+def tag(name: str, /, *children: str, cls: str = "", **attributes: str | bool) -> Safe:
+    """One element; `cls` is its class, `for_` its `for`. Children that are plain text are escaped.
+
+    >>> tag("b", "a < b", cls="x")
+    '<b class="x">a &lt; b</b>'
+    """
+    given = {"class": cls, **attributes} if cls else attributes
+    written = "".join(
+        f" {key.rstrip('_').replace('_', '-')}"
+        if value is True
+        else f' {key.rstrip("_").replace("_", "-")}="{html.escape(str(value))}"'
+        for key, value in given.items()
+        if value is not False
+    )
+    if name in ("input", "meta", "br", "rect"):
+        return Safe(f"<{name}{written}>" if name != "rect" else f"<{name}{written}/>")
+    return Safe(f"<{name}{written}>{joined(*children)}</{name}>")
+
+
+def joined(*parts: str) -> Safe:
+    return Safe("".join(part if isinstance(part, Safe) else html.escape(part) for part in parts))
+
+
+def titled(title: str, rect: dict[str, str]) -> Safe:
+    """A rectangle of a drawing, with the words that are shown when one points at it."""
+    written = "".join(f' {key}="{html.escape(value)}"' for key, value in rect.items())
+    return Safe(f"<rect{written}><title>{html.escape(title)}</title></rect>")
