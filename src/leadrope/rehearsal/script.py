@@ -14,6 +14,7 @@ import msgspec
 
 from leadrope import errors
 from leadrope.core.cost.usage import Usage
+from leadrope.core.text import yaml_values
 
 
 class RehearsalError(errors.LeadropeError):
@@ -205,12 +206,10 @@ def read_values(source: Path | str | Mapping[str, Any] | Sequence[Any]) -> Any:
 
 
 def _parse_yaml(text: str, name: str) -> Any:
-    from leadrope.rehearsal import yaml_text  # noqa: PLC0415  # 20 ms that only YAML scripts pay
-
     try:
-        return yaml_text.read(text)
-    except yaml_text.NotYaml as error:
-        raise BadScript(f"{name}, {error.place}" if error.place else name, error.message) from error
+        return yaml_values.load(text, yaml_values.scalar_1_1, has_aliases=True).value
+    except yaml_values.YamlError as error:
+        raise BadScript(f"{name}, line {error.line + 1}, column {error.column + 1}", error.message) from error
 
 
 _VARIABLE = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")

@@ -8,8 +8,8 @@ from typing import Literal
 import msgspec
 
 from leadrope import errors
+from leadrope.core.text import yaml_values
 from leadrope.spelling import close_matches
-from leadrope.workflows.language import yaml_values
 
 LISTED = 24
 """Names that a message lists. More is no help to a reader; the problem itself keeps them all."""

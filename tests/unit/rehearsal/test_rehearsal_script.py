@@ -41,10 +41,10 @@ BAD: list[tuple[str, Any, str, str]] = [
     ("too large", [{"size": 10**12}], "turns[0].size", "out of range"),
     ("key written twice", "turns:\n  - text: a\n    text: b\n", "script, line 3, column 5", "twice"),
     ("no YAML", "turns: [", "script, line 1, column 9", "expected"),
-    ("too deep", "[" * 100_000, "script, line 1, column 101", "100 deep"),
+    ("too deep", "[" * 100_000, "script, line 1, column 102", "100 deep"),
     ("without an end", "- tool: {name: A, input: &a {b: *a}}", "script, line 1, column 33", "*a stands inside itself"),
     ("an alias of an alias of …", BOMB, "script, line 7, column 20", "more than 1000000 values"),
-    ("a character that YAML does not take", "text: \0", "script", "unacceptable character"),
+    ("a character that YAML does not take", "text: \0", "script, line 1, column 7", "unacceptable character"),
 ]
 
 
@@ -58,10 +58,16 @@ def test_a_bad_script_is_refused_with_the_place(source: Any, place: str, words: 
 
 def test_yaml_gives_what_json_can_carry() -> None:
     """Dates would fail where the tool's input is written, and aliases are what they stand for."""
-    text = "- tool: {name: A, input: {day: 2026-11-15, at: 2026-11-15 10:00:00, same: [&x {y: 1}, *x]}}"
+    text = (
+        "- tool: {name: A, input: {day: 2026-11-15, at: 2026-11-15 10:00:00, same: [&x {y: 1}, *x, {<<: *x, z: yes}]}}"
+    )
     (turn,) = load(text).turns
     assert turn.tool is not None
-    assert turn.tool.input == {"day": "2026-11-15", "at": "2026-11-15 10:00:00", "same": [{"y": 1}, {"y": 1}]}
+    assert turn.tool.input == {
+        "day": "2026-11-15",
+        "at": "2026-11-15 10:00:00",
+        "same": [{"y": 1}, {"y": 1}, {"y": 1, "z": True}],
+    }
     step = "- tool_use: {tool: A, id: t, input: {day: 2026-11-15}}"
     assert load_agent(step)["steps"] == [{"tool_use": {"tool": "A", "id": "t", "input": {"day": "2026-11-15"}}}]
 

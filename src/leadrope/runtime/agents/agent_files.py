@@ -14,6 +14,7 @@ import msgspec
 from leadrope import errors
 from leadrope.core import config as configs
 from leadrope.core.request import normal_mode
+from leadrope.core.text import yaml_values
 from leadrope.core.tools import BASELINE_TOOLS
 from leadrope.policy import patterns
 from leadrope.policy.files.document import FileProblem, Problems, suggest
@@ -96,23 +97,27 @@ def _lines(text: str) -> str:
 
 
 def _front(head: str, source: str) -> Mapping[str, Any]:
-    from leadrope.rehearsal import yaml_text  # noqa: PLC0415  # 20 ms that only such files cost
-
     try:
-        data = yaml_text.read(head)
-    except yaml_text.NotYaml:
+        data = _yaml(head)
+    except yaml_values.YamlError:
         # `description: Use it when: …` is common, and read by Claude Code.
         try:
-            data = yaml_text.read(_PLAIN_LINE.sub(_quoted, head))
-        except yaml_text.NotYaml as error:
-            line = re.search(r"line (\d+)", error.place)
-            place = int(line[1]) + 1 if line else None
+            data = _yaml(_PLAIN_LINE.sub(_quoted, head))
+        except yaml_values.YamlError as error:
             raise Problems(
-                [FileProblem(file=source, line=place, message=f"its front matter is not YAML: {error.message}")]
+                [
+                    FileProblem(
+                        file=source, line=error.line + 2, message=f"its front matter is not YAML: {error.message}"
+                    )
+                ]
             ) from None
-    if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
+    if not isinstance(data, dict):
         raise Problems([FileProblem(file=source, line=2, message="its front matter is not a list of keys and values")])
     return data
+
+
+def _yaml(text: str) -> Any:
+    return yaml_values.load(text, yaml_values.scalar_1_1, has_aliases=True).value
 
 
 def _quoted(found: re.Match[str]) -> str:

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from leadrope import errors
+from leadrope.core.text import yaml_values
 from leadrope.workflows import model
-from leadrope.workflows.language import markdown, markdown_blocks, yaml_values
+from leadrope.workflows.language import markdown, markdown_blocks
 from leadrope.workflows.language.markdown_blocks import Entry, Fence, Parameter
 from leadrope.workflows.problems import BadWorkflow, Findings, nearest
 

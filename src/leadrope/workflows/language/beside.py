@@ -14,8 +14,9 @@ import msgspec
 
 from leadrope import errors
 from leadrope.confined import open_named, real_path
+from leadrope.core.text import yaml_values
 from leadrope.workflows import model
-from leadrope.workflows.language import markdown, templates, yaml_values
+from leadrope.workflows.language import markdown, templates
 from leadrope.workflows.problems import KEY, Findings, Position
 from leadrope.workflows.problems import Path as Where
 

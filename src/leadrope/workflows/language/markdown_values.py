@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
+from leadrope.core.text import yaml_values
+from leadrope.core.text.yaml_values import LoadedYaml, YamlError
 from leadrope.regex import regex
-from leadrope.workflows.language import yaml_values
 from leadrope.workflows.language.markdown_blocks import KEY_LINE, Entry, Fence, Parameter
-from leadrope.workflows.language.yaml_values import LoadedYaml, YamlError
 from leadrope.workflows.problems import KEY, Findings, Path, Position
 
 YAML_PARAMETERS = ("batch", "loop", "retry", "policy", "output_schema", "settings")

@@ -10,9 +10,9 @@ import msgspec
 from msgspec import UNSET
 
 from leadrope import errors
+from leadrope.core.text import yaml_values
 from leadrope.regex import regex
 from leadrope.workflows import model
-from leadrope.workflows.language import yaml_values
 from leadrope.workflows.language.markdown_blocks import LANGUAGES, Entry, Parameter, escaped_prose
 from leadrope.workflows.language.markdown_values import YAML_PARAMETERS, Notes, entry_values
 from leadrope.workflows.pflow import values as pflow_values

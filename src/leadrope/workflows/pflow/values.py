@@ -13,8 +13,9 @@ from typing import Any
 
 import msgspec
 
+from leadrope.core.text import yaml_values
+from leadrope.core.text.yaml_values import YamlError
 from leadrope.regex import regex
-from leadrope.workflows.language import yaml_values
 from leadrope.workflows.language.markdown_blocks import Entry, Fence, Parameter
 from leadrope.workflows.language.markdown_values import (
     UNREADABLE,
@@ -28,7 +29,6 @@ from leadrope.workflows.language.markdown_values import (
     tell_untagged,
     verbatim,
 )
-from leadrope.workflows.language.yaml_values import YamlError
 from leadrope.workflows.problems import KEY, Findings, Path, Position
 
 _TRUE = frozenset(form for word in ("true", "yes", "on") for form in (word, word.capitalize(), word.upper()))
@@ -100,7 +100,7 @@ def single_line(text: str) -> Any:
         inner = text[1:-1]
         return inner.replace("''", "'") if quote == "'" else _ESCAPE.sub(_unescaped, inner)
     if quote in ("{", "["):
-        return load_templated(text, scalar).value
+        return load_templated(text, yaml_values.scalar_1_1).value
     if not text or text in _NULL:
         return None
     if text in _TRUE or text in _FALSE:
@@ -118,22 +118,6 @@ def _unescaped(found: re.Match[str]) -> str:
 
 def _finite(number: float, text: str) -> float | str:
     return number if math.isfinite(number) else text
-
-
-def scalar(text: str) -> Any:
-    """What an unquoted word means in YAML 1.1. Dates stay text, because JSON has none."""
-    import yaml  # noqa: PLC0415  # loaded by now
-
-    resolver: Any = yaml.resolver.Resolver()
-    tag: str = resolver.resolve(yaml.ScalarNode, text, (True, False))
-    kind = tag.rpartition(":")[2]
-    if kind not in ("null", "bool", "int", "float"):
-        return text
-    try:
-        value = yaml.constructor.SafeConstructor().construct_object(yaml.ScalarNode(tag, text))
-    except ValueError:  # `0o`, `1_`, too many digits
-        return text
-    return _finite(value, text) if isinstance(value, float) else value
 
 
 def _parameter(said: Parameter, path: Path, findings: Findings, notes: Notes) -> Iterator[_Given]:
@@ -161,7 +145,7 @@ def _several_lines(said: Parameter, path: Path, findings: Findings, notes: Notes
     indent = said.key_place.column - 1
     lines = ((" " * indent + f"{_FIRST}: ").ljust(said.place.column - 1) + said.first, *said.more)
     try:
-        loaded = load_templated("\n".join(lines), scalar)
+        loaded = load_templated("\n".join(lines), yaml_values.scalar_1_1)
         if not isinstance(loaded.value, dict):
             raise YamlError("a key is followed by a colon and a space", 0, 0)
     except YamlError as error:
@@ -205,7 +189,7 @@ def _block(said: Fence, path: Path, findings: Findings, notes: Notes) -> Iterato
         value = UNREADABLE
     elif (len(words) > 1 and words[0].lower() == "yaml") or key in YAML_PARAMETERS:
         try:
-            loaded = load_templated(said.text, scalar)
+            loaded = load_templated(said.text, yaml_values.scalar_1_1)
         except YamlError as error:
             place = Position(line=begin.line + error.line, column=begin.column + error.column)
             told = f"the block {key!r} is not YAML: {error.message}"

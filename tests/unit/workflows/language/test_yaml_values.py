@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from leadrope.workflows.language import yaml_values
+from leadrope.core.text import yaml_values
 
 
 @given(some.from_regex(r"\A[A-Za-z_~.+-][A-Za-z0-9_./+-]*\Z"))

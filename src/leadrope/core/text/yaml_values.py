@@ -1,10 +1,12 @@
 """YAML as JSON values, read with their places and written so that they read back the same. Knows no workflow.
 
-Only what JSON has: no dates, no tags, no anchors, and `yes`, `no`, `on`, `off` and `12:30` are texts (YAML 1.2's core).
+Only what JSON has: no dates, no tags, no anchors unless `has_aliases`; `yes`, `no`, `on`, `off` and `12:30` are texts
+(YAML 1.2's core) unless `scalar_1_1` says what words mean.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Callable, Iterator
@@ -30,6 +32,8 @@ _DIGITS_LIMIT = 4000
 """Python refuses to read longer whole numbers; they stay text."""
 
 DEPTH_LIMIT = 100
+MOST_VALUES = 1_000_000
+"""With what aliases stand for: an alias of an alias of an alias … is a small file that fills the memory."""
 _PLAIN = regex(r"[A-Za-z_](?:[A-Za-z0-9_ ./()-]*[A-Za-z0-9_./()-])?")
 _NEEDS_ESCAPE = r'["\\]|[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]'
 """Compiled when something is first written: it takes 5 ms, and whoever only reads need not wait for it."""
@@ -59,72 +63,140 @@ class LoadedYaml(msgspec.Struct, frozen=True):
     """Numbers and truths that would be written another way, as they stand: `1.10`, `007`, `True`."""
 
 
-def load(text: str, scalar: Callable[[str], Any] | None = None) -> LoadedYaml:
-    """What the text says; NotYaml says where it says nothing. `scalar` tells what an unquoted word means."""
-    import yaml  # noqa: PLC0415  # 20 ms that only those pay who read a workflow
+def load(text: str, scalar: Callable[[str], Any] | None = None, *, has_aliases: bool = False) -> LoadedYaml:
+    """What the text says; YamlError says where it says nothing. `scalar` tells what an unquoted word means.
+
+    With `has_aliases` an alias stands for the value of its anchor, and `<<` adds the keys of another map.
+    """
+    import yaml  # noqa: PLC0415  # 20 ms that only those pay who read YAML
 
     # Events, and no nodes: libyaml's binding builds nodes with an unbounded recursion in C, and 100,000 opening
     # brackets end the process with a segmentation fault.
     events = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    where: Where = {}
-    respelt: dict[tuple[str | int, ...], str] = {}
+    reader = _Reader(events, scalar or _core_scalar, has_aliases=has_aliases)
     try:
         next(events)
         if not isinstance(next(events), yaml.DocumentStartEvent):
-            return LoadedYaml(None, where)
-        value = _value(next(events), events, (), where, respelt, scalar or _core_scalar)
+            return LoadedYaml(None, reader.where)
+        value = reader.value(next(events), ())
         next(events)
         if not isinstance(event := next(events), yaml.StreamEndEvent):
             raise YamlError("`---` begins a second document", event.start_mark.line, event.start_mark.column)
-        return LoadedYaml(value, where, respelt)
+        return LoadedYaml(value, reader.where, reader.respelt)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         reason = " ".join(part for part in (error.context, error.problem) if part)
+        last = text.count("\n")
+        if mark is not None and mark.line > last:  # libyaml's end is a line below that of the text
+            raise YamlError(reason, last, len(text) - text.rfind("\n") - 1) from None
         raise YamlError(reason, mark.line if mark else 0, mark.column if mark else 0) from None
     except yaml.YAMLError as error:
-        raise YamlError(str(error).split("\n", 1)[0], 0, 0) from None
+        before = text[: getattr(error, "position", 0)]  # of a character that is not taken
+        line, column = before.count("\n"), len(before) - before.rfind("\n") - 1
+        raise YamlError(str(error).split("\n", 1)[0], line, column) from None
 
 
-def _value(
-    event: Any,
-    events: Iterator[Any],
-    path: tuple[str | int, ...],
-    where: Where,
-    respelt: dict[tuple[str | int, ...], str],
-    scalar: Callable[[str], Any],
-) -> Any:
+class _Reader:
+    def __init__(self, events: Iterator[Any], scalar: Callable[[str], Any], *, has_aliases: bool) -> None:
+        self.where: Where = {}
+        self.respelt: dict[tuple[str | int, ...], str] = {}
+        self._events = events
+        self._scalar = scalar
+        self._has_aliases = has_aliases
+        self._count = 0
+        self._anchors: dict[str, tuple[Any, int] | None] = {}
+        """Each one's value, and how many values it stands for; None while it is being read."""
+
+    def value(self, event: Any, path: tuple[str | int, ...]) -> Any:
+        import yaml  # noqa: PLC0415  # loaded by now
+
+        line, column = self.where[path] = (event.start_mark.line, event.start_mark.column)
+        if len(path) > DEPTH_LIMIT:
+            raise YamlError(f"values stand more than {DEPTH_LIMIT} deep inside each other", line, column)
+        is_alias = isinstance(event, yaml.AliasEvent)
+        if (is_alias or event.anchor) and not self._has_aliases:
+            # An alias of an alias of an alias … is a small file that fills the memory.
+            raise YamlError("anchors and aliases (`&name`, `*name`) are not taken; write the value again", line, column)
+        if is_alias:
+            return self._alias(event.anchor, line, column)
+        before = self._count
+        self._add(1, line, column)
+        if event.anchor:
+            self._anchors[event.anchor] = None
+        value = self._content(event, path)
+        if event.anchor:
+            self._anchors[event.anchor] = (value, self._count - before)
+        return value
+
+    def _alias(self, name: str, line: int, column: int) -> Any:
+        if name not in self._anchors:
+            raise YamlError(f"*{name} has no anchor before it", line, column)
+        anchored = self._anchors[name]
+        if anchored is None:
+            raise YamlError(f"*{name} stands inside itself", line, column)
+        value, size = anchored
+        self._add(size, line, column)
+        return value
+
+    def _add(self, size: int, line: int, column: int) -> None:
+        self._count += size
+        if self._count > MOST_VALUES:
+            raise YamlError(f"the text stands for more than {MOST_VALUES} values", line, column)
+
+    def _content(self, event: Any, path: tuple[str | int, ...]) -> Any:
+        import yaml  # noqa: PLC0415  # loaded by now
+
+        if event.tag not in (None, "!"):
+            raise YamlError(f"the tag {event.tag} is not taken", event.start_mark.line, event.start_mark.column)
+        if isinstance(event, yaml.ScalarEvent):
+            if event.style or event.tag:
+                return str(event.value)
+            value = self._scalar(event.value)
+            if isinstance(value, bool | int | float) and _simple(value) != event.value:
+                self.respelt[path] = event.value
+            return value
+        if isinstance(event, yaml.SequenceStartEvent):
+            items: list[Any] = []
+            while not isinstance(inner := next(self._events), yaml.SequenceEndEvent):
+                items.append(self.value(inner, (*path, len(items))))
+            return items
+        found: dict[str, Any] = {}
+        added: dict[str, Any] = {}
+        while not isinstance(key := next(self._events), yaml.MappingEndEvent):
+            at = key.start_mark
+            if not isinstance(key, yaml.ScalarEvent):
+                raise YamlError("a key is a text", at.line, at.column)
+            if key.value in found:
+                raise YamlError(f"the key {key.value!r} stands here twice", at.line, at.column)
+            self.where[*path, key.value, KEY] = (at.line, at.column)
+            value = self.value(next(self._events), (*path, key.value))
+            if key.value == "<<" and self._has_aliases and isinstance(value, dict) and not key.style:
+                added = value
+            else:
+                found[key.value] = value
+        return added | found
+
+
+def scalar_1_1(text: str) -> Any:
+    """What an unquoted word means in YAML 1.1. Dates stay text, because JSON has none."""
     import yaml  # noqa: PLC0415  # loaded by now
 
-    line, column = where[path] = (event.start_mark.line, event.start_mark.column)
-    if len(path) > DEPTH_LIMIT:
-        raise YamlError(f"values stand more than {DEPTH_LIMIT} deep inside each other", line, column)
-    if isinstance(event, yaml.AliasEvent) or event.anchor:
-        # An alias of an alias of an alias … is a small file that fills the memory.
-        raise YamlError("anchors and aliases (`&name`, `*name`) are not taken; write the value again", line, column)
-    if event.tag not in (None, "!"):
-        raise YamlError(f"the tag {event.tag} is not taken", line, column)
-    if isinstance(event, yaml.ScalarEvent):
-        if event.style or event.tag:
-            return str(event.value)
-        value = scalar(event.value)
-        if isinstance(value, bool | int | float) and _simple(value) != event.value:
-            respelt[path] = event.value
-        return value
-    if isinstance(event, yaml.SequenceStartEvent):
-        items: list[Any] = []
-        while not isinstance(inner := next(events), yaml.SequenceEndEvent):
-            items.append(_value(inner, events, (*path, len(items)), where, respelt, scalar))
-        return items
-    found: dict[str, Any] = {}
-    while not isinstance(key := next(events), yaml.MappingEndEvent):
-        at = key.start_mark
-        if not isinstance(key, yaml.ScalarEvent):
-            raise YamlError("a key is a text", at.line, at.column)
-        if key.value in found:
-            raise YamlError(f"the key {key.value!r} stands here twice", at.line, at.column)
-        where[*path, key.value, KEY] = (at.line, at.column)
-        found[key.value] = _value(next(events), events, (*path, key.value), where, respelt, scalar)
-    return found
+    tag: str = _resolver().resolve(yaml.ScalarNode, text, (True, False))
+    kind = tag.rpartition(":")[2]
+    if kind not in ("null", "bool", "int", "float"):
+        return text
+    try:
+        value = yaml.constructor.SafeConstructor().construct_object(yaml.ScalarNode(tag, text))
+    except ValueError:  # `0o`, `1_`, too many digits
+        return text
+    return text if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@functools.cache
+def _resolver() -> Any:
+    import yaml  # noqa: PLC0415  # loaded by now
+
+    return yaml.resolver.Resolver()
 
 
 def is_word(text: str) -> bool:
