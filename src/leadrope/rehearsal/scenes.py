@@ -96,14 +96,16 @@ class Stage(Protocol):
     def play(self, scene: Scene) -> AbstractAsyncContextManager[Staged]: ...
 
 
-class ModelStage:
-    """For an agent whose model is reached over the Messages API at `base_url`, with the tools of Claude Code."""
-
+class _Stage:
     def __init__(self, provider: str, environ: Mapping[str, str], **fields: Any) -> None:
         """`environ` says at least where the agent is (PATH); `fields` go into every request."""
         self.provider = provider
         self._environ = dict(environ)
         self._fields = fields
+
+
+class ModelStage(_Stage):
+    """For an agent whose model is reached over the Messages API at `base_url`, with the tools of Claude Code."""
 
     @asynccontextmanager
     async def play(self, scene: Scene) -> AsyncIterator[Staged]:
@@ -115,13 +117,8 @@ class ModelStage:
             yield Staged(environ=_homes(self._environ, scene.folder), fields={**reached, **self._fields})
 
 
-class ExecutableStage:
+class ExecutableStage(_Stage):
     """For a provider whose agent is the scripted executable: each scene is written as one, and named with `binary`."""
-
-    def __init__(self, provider: str, environ: Mapping[str, str], **fields: Any) -> None:
-        self.provider = provider
-        self._environ = dict(environ)
-        self._fields = fields
 
     @asynccontextmanager
     async def play(self, scene: Scene) -> AsyncIterator[Staged]:

@@ -6,9 +6,7 @@ request, and allows exactly the one style sheet that is inside it.
 
 from __future__ import annotations
 
-import base64
 import functools
-import hashlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 from importlib import resources
@@ -23,7 +21,7 @@ from leadrope.core.text.rehearsal_label import is_rehearsed
 from leadrope.runs.page import diff as page_diff
 from leadrope.runs.page import entries
 from leadrope.runs.page.story import QuestionEntry, Story
-from leadrope.runs.page.tags import Safe, joined, tag
+from leadrope.runs.page.tags import Safe, joined, page_head, tag
 from leadrope.runs.page.text import PageWriter
 from leadrope.runs.records.values import RunInfo
 from leadrope.runtime.terminal_text import exact
@@ -63,17 +61,7 @@ def render(
         _setting(info, request, story, write),
     ]
     style = _style()
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        Safe(f'<meta http-equiv="Content-Security-Policy" content="{policy}">'),
-        tag("meta", name="referrer", content="no-referrer"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("title", write.line(info.title or info.id, 100), " · leadrope"),
-        Safe(f"<style>{style}</style>"),
-    )
+    head = page_head(f"{write.line(info.title or info.id, 100)} · leadrope", style)
     foot = tag(
         "footer",
         f"Made by leadrope {__version__} from {story.events:,} events of run {info.id}. "

@@ -10,7 +10,6 @@ logged; of an answer only the counts of tokens are read. Whether the budget is r
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hmac
 import secrets
 from collections.abc import Callable
@@ -41,9 +40,6 @@ BEHIND_SOCKET = "http://127.0.0.1:8899"
 
 # The agent itself keeps a handful of connections; more than this is something that loops.
 _MOST_CLIENTS = 256
-# Newer Pythons wait here for every connection to be gone. All were aborted before this, which takes a turn of the loop;
-# one that came in that very moment must not keep the run from ending.
-_CLOSE_S = 2.0
 # The same beginnings as the real ones have, so that everything that recognises a key or a token recognises these.
 _TOKEN_STARTS: dict[Kind, str] = {
     "api_key": "sk-ant-leadrope-",
@@ -103,7 +99,7 @@ class Broker:
         if reach is not None:
             reach.look = self._look
         self._server: asyncio.Server | None = None
-        self._clients: set[asyncio.Task[None]] = set()
+        self._clients = servers.Clients(_MOST_CLIENTS)
         self._owners: dict[str, int] = {}
         """Which request a message id came with."""
         self._complaints: dict[str, str] = {}
@@ -117,6 +113,7 @@ class Broker:
         else:
             self._server = await loop.create_server(self._protocol, "127.0.0.1", 0)
             self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        self._clients.is_open = True
         self.upstream.start()
         return self
 
@@ -130,17 +127,8 @@ class Broker:
         server, self._server = self._server, None
         if server is None:
             return
-        await servers.stop_accepting(server)
-        clients = list(self._clients)
-        for task in clients:
-            task.cancel()
-        await asyncio.gather(*clients, return_exceptions=True)
+        await self._clients.close(server, self.socket_path)
         await self.upstream.close()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_CLOSE_S):
-                await server.wait_closed()
-        if self.socket_path is not None:
-            self.socket_path.unlink(missing_ok=True)
 
     # -- connections of the agent's -----------------------------------------------------------------------------------
 
@@ -148,23 +136,13 @@ class Broker:
         return AgentConnection(asyncio.StreamReader(limit=http1.HEAD_LIMIT), self._connected)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is None or self._server is None or len(self._clients) >= _MOST_CLIENTS:
-            writer.transport.abort()
-            return
-        self._clients.add(task)
         exchange = Exchange(self, reader, writer)
-        try:
+
+        async def answer() -> None:
             while await exchange.serve():
                 pass
-            writer.close()
-        except (ConnectionError, http1.Closed, http1.BadHttp, TimeoutError):
-            # Cut on one side, so it is cut on the other: an answer that lacks its end must not look whole.
-            writer.transport.abort()
-        except asyncio.CancelledError:
-            writer.transport.abort()  # only close() cancels, and it waits for this task
-        finally:
-            self._clients.discard(task)
+
+        await self._clients.serve(writer, answer)
 
     # -- for the exchange ---------------------------------------------------------------------------------------------
 

@@ -97,8 +97,7 @@ class HostProxy:
         self._token = token
         self._may_fetch = may_fetch
         self._server: asyncio.Server | None = None
-        self._clients: set[asyncio.Task[None]] = set()
-        self._writers: set[asyncio.StreamWriter] = set()
+        self._clients = servers.Clients(_MOST_CLIENTS)
 
     async def __aenter__(self) -> Self:
         # Its own step: a start that is cancelled while asyncio begins to serve would leave the socket open.
@@ -118,6 +117,7 @@ class HostProxy:
             server.close()
             raise
         self._server = server
+        self._clients.is_open = True
         return self
 
     async def __aexit__(
@@ -126,18 +126,7 @@ class HostProxy:
         server, self._server = self._server, None
         if server is None:
             return
-        await servers.stop_accepting(server)
-        clients = list(self._clients)
-        for task in clients:
-            task.cancel()
-        await asyncio.gather(*clients, return_exceptions=True)
-        for writer in self._writers:
-            writer.transport.abort()  # an answer that its reader leaves unread would hold the end of the run
-        with contextlib.suppress(TimeoutError):  # since Python 3.12 it waits for every connection
-            async with asyncio.timeout(CLOSE_S):
-                await server.wait_closed()
-        if self.socket_path is not None:
-            self.socket_path.unlink(missing_ok=True)
+        await self._clients.close(server, self.socket_path)
 
     # -- judging ----------------------------------------------------------------------------------------------------
 
@@ -196,24 +185,13 @@ class HostProxy:
     # -- one connection -----------------------------------------------------------------------------------------------
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is None or self._server is None or len(self._clients) >= _MOST_CLIENTS:
-            writer.transport.abort()
-            return
-        self._clients.add(task)
-        self._writers.add(writer)
-        try:
+        async def answer() -> None:
             await self._serve(reader, writer)
             writer.close()
-            async with asyncio.timeout(CLOSE_S):
+            async with asyncio.timeout(CLOSE_S):  # an answer that its reader leaves unread
                 await writer.wait_closed()
-        except (ConnectionError, http1.Closed, http1.BadHttp, TimeoutError):
-            writer.transport.abort()
-        except asyncio.CancelledError:
-            writer.transport.abort()  # only the end of the run cancels, and it waits for this task
-        finally:
-            self._clients.discard(task)
-            self._writers.discard(writer)
+
+        await self._clients.serve(writer, answer)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async with asyncio.timeout(_HEAD_S):

@@ -58,28 +58,22 @@ def filled(source: str, resolve: Callable[[str], Any]) -> str:
 
 def refused(source: str) -> tuple[tuple[str, str], ...]:
     """Templates that cannot be filled whatever their values are, each with the reason; for a check before the start."""
-    pieces, problems = syntax.scan(source)
-    expressions = [piece for piece in pieces if isinstance(piece, syntax.Expression)]
-    if problems or not expressions or is_whole(source):
-        return ()
-    reader, _ = _read(pieces)
-    return tuple(
-        (expression.source, place.reason)
-        for expression, place in zip(expressions, reader.places, strict=True)
-        if place.how == "refused"
-    )
+    return tuple((template, place.reason) for template, place in _placed(source) if place.how == "refused")
 
 
 def as_words(source: str) -> tuple[str, ...]:
     """Templates that stand in a script without quotes; the value of each is one word."""
+    return tuple(template for template, place in _placed(source) if place.how == "word")
+
+
+def _placed(source: str) -> list[tuple[str, ShellContext]]:
+    """The templates of a script, and where each of them stands."""
     pieces, problems = syntax.scan(source)
     expressions = [piece for piece in pieces if isinstance(piece, syntax.Expression)]
     if problems or not expressions or is_whole(source):
-        return ()
+        return []
     reader, _ = _read(pieces)
-    return tuple(
-        expression.source for expression, place in zip(expressions, reader.places, strict=True) if place.how == "word"
-    )
+    return [(expression.source, place) for expression, place in zip(expressions, reader.places, strict=True)]
 
 
 def is_whole(source: str) -> bool:

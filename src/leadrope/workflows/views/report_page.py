@@ -6,8 +6,6 @@ nothing: no script, no picture, no request, and the one style sheet inside it.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +18,7 @@ from leadrope.core.secrets import redaction
 from leadrope.core.text import rehearsal_label
 from leadrope.regex import regex
 from leadrope.runs.page.entries import span
-from leadrope.runs.page.tags import Safe, joined, tag
+from leadrope.runs.page.tags import Safe, joined, page_head, tag
 from leadrope.runs.page.text import PageWriter
 from leadrope.runtime.terminal_text import clean, one_line
 from leadrope.version import __version__
@@ -258,18 +256,8 @@ def page(told: Account, *, redact: Redact = redaction.redact) -> str:
     """HTML that loads nothing."""
     write = PageWriter(redact)
     style = resources.files("leadrope.runs.page").joinpath("page.css").read_text(encoding="utf-8") + _STYLE
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     title = write.line(told.title, 100) or "Workflow"
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        Safe(f'<meta http-equiv="Content-Security-Policy" content="{policy}">'),
-        tag("meta", name="referrer", content="no-referrer"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("title", title, " · leadrope"),
-        Safe(f"<style>{style}</style>"),
-    )
+    head = page_head(f"{title} · leadrope", style)
     foot = (
         f"Made by leadrope {__version__}. Costs are estimates at list prices. This page loads nothing and runs nothing."
     )
