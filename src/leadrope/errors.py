@@ -14,7 +14,6 @@
     │   ├── CliNotFound
     │   ├── SpawnFailed
     │   ├── BadProvider         another package's provider cannot be used
-    │   ├── GateUnsupported     this agent version cannot hold a tool call
     │   └── SandboxUnavailable  the sandbox cannot be built here
     ├── StoreError              the record of runs cannot be used as it is
     │   ├── StoreFull           the disk is full; free some space
@@ -135,10 +134,6 @@ class BadProvider(InstallError):
     def __init__(self, name: str, message: str, *, hint: str | None = None) -> None:
         super().__init__(f"provider {name!r}: {message}", hint=hint)
         self.name = name
-
-
-class GateUnsupported(InstallError):
-    kind = "gate_unsupported"
 
 
 class SandboxUnavailable(InstallError):

@@ -98,11 +98,6 @@ def old_file(*names: str) -> Decorator[Any]:
     return _old("out", *names, note=f"{names[0]} FILE will be removed; use -O FILE", type=click.Path())
 
 
-def old_format(*names: str, formats: Sequence[str]) -> Decorator[Any]:
-    note = f"{names[0]} will be removed; use -o"
-    return _old("output", *names, note=note, type=click.Choice(formats))
-
-
 def old_walls() -> Decorator[Any]:
     """`--walls` of earlier versions, for commands with `--sandbox`."""
     note = "--walls will be removed; use --sandbox"

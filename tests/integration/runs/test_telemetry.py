@@ -104,6 +104,11 @@ def collector() -> Iterator[Collector]:
         yield found
 
 
+def add_all(sink: telemetry.Telemetry, records: list[Recorded]) -> None:
+    for recorded in records:
+        sink.add(recorded)
+
+
 def story(run_id: str = "run-1") -> list[Recorded]:
     bash = ToolCall(id="t1", name="Bash", input={"command": f"echo {KEY} the-command"})
     sub = ToolCall(id="t2", name="mcp__db__query", input={"q": "the-query"}, agent_id="a1")
@@ -149,7 +154,7 @@ def opened(collector: Collector, **environ: str) -> telemetry.Telemetry:
 
 def test_spans_arrive_with_the_names_of_the_conventions(collector: Collector) -> None:
     sink = opened(collector, OTEL_EXPORTER_OTLP_HEADERS="x-tenant=a%20b", OTEL_SERVICE_NAME="team")
-    sink.add_all(story())
+    add_all(sink, story())
     assert sink.close(30)
     run = collector.named("invoke_agent")
     found = attributes(run)
@@ -211,7 +216,7 @@ def test_names_are_those_of_the_published_conventions(collector: Collector) -> N
     from opentelemetry.semconv._incubating.metrics import gen_ai_metrics
 
     sink = opened(collector, LEADROPE_OTEL_CONTENT="1")
-    sink.add_all(story())
+    add_all(sink, story())
     assert sink.close(30)
     known = {value for name, value in vars(gen_ai_attributes).items() if name.startswith("GEN_AI_")}
     used = {key for span in collector.spans for key in attributes(span) if key.startswith("gen_ai.")}
@@ -225,7 +230,7 @@ def test_names_are_those_of_the_published_conventions(collector: Collector) -> N
 
 def test_measurements_arrive(collector: Collector) -> None:
     sink = opened(collector)
-    sink.add_all(story())
+    add_all(sink, story())
     assert sink.close(30)
     tokens = collector.metrics["gen_ai.client.token.usage"]
     assert tokens.unit == "{token}"
@@ -243,7 +248,7 @@ def test_measurements_arrive(collector: Collector) -> None:
 
 def test_nothing_that_was_said_leaves_unless_it_is_wanted(collector: Collector) -> None:
     sink = opened(collector)
-    sink.add_all(story())
+    add_all(sink, story())
     assert sink.close(30)
     sent = str(collector.spans) + str(collector.metrics)
     for word in ("the-", "planted", "anna"):
@@ -252,7 +257,7 @@ def test_nothing_that_was_said_leaves_unless_it_is_wanted(collector: Collector) 
 
 def test_content_that_is_wanted_leaves_without_keys(collector: Collector) -> None:
     sink = opened(collector, LEADROPE_OTEL_CONTENT="true")
-    sink.add_all(story())
+    add_all(sink, story())
     assert sink.close(30)
     sent = str(collector.spans)
     for word in ("the-prompt", "the-command", "the-output", "the-answer"):
@@ -273,7 +278,7 @@ def test_runs_at_the_same_time_are_traces_of_their_own(collector: Collector) -> 
 
 def test_a_run_that_is_cut_off_is_told_as_unfinished(collector: Collector) -> None:
     sink = opened(collector)
-    sink.add_all(story()[:6])
+    add_all(sink, story()[:6])
     assert sink.close(30)
     assert attributes(collector.named("invoke_agent"))["error.type"] == "unfinished"
     assert attributes(collector.named("execute_tool Bash"))["error.type"] == "unfinished"
@@ -288,7 +293,7 @@ def test_a_collector_that_fails_disturbs_nothing_and_the_end_is_bounded(
     before = time.monotonic()
     with caplog.at_level(logging.WARNING):
         for at in range(300):
-            sink.add_all(story(f"run-{at}"))
+            add_all(sink, story(f"run-{at}"))
         added = time.monotonic() - before
         assert not sink.close(0.5)
     took = time.monotonic() - before
@@ -304,7 +309,7 @@ def test_nobody_at_the_address_is_the_same() -> None:
     with collecting() as gone:
         pass
     sink = opened(gone)
-    sink.add_all(story())
+    add_all(sink, story())
     assert not sink.close(0.5)
 
 
@@ -315,7 +320,7 @@ def test_an_event_that_cannot_be_told_ends_the_telemetry_and_not_the_run(
     broken: Any = Recorded("run-1", 1, 1, "no time", "agent", events.TurnStarted(turn=1))  # type: ignore[arg-type]
     with caplog.at_level(logging.WARNING):
         sink.add(broken)
-        sink.add_all(story())
+        add_all(sink, story())
     assert "off from here on" in caplog.text
     sink.close(5)
 

@@ -39,7 +39,6 @@ def test_the_tree_at_the_top_of_the_file_is_the_tree() -> None:
         (errors.EmptyPrompt("the prompt is empty"), "empty_prompt", "the prompt is empty"),
         (errors.CliNotFound("no claude"), "cli_not_found", "no claude"),
         (errors.SpawnFailed("no fork"), "spawn_failed", "no fork"),
-        (errors.GateUnsupported("old"), "gate_unsupported", "old"),
         (errors.NotAuthenticated("nobody"), "not_authenticated", "nobody"),
         (errors.BadConfig("odd file"), "bad_request", "odd file"),
         (errors.BadAttachment("a.png", "is odd"), "bad_request", "attachments: a.png: is odd"),

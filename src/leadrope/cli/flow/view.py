@@ -19,7 +19,7 @@ from leadrope.cli.screen.screen import Screen
 from leadrope.core import execution_events as events
 from leadrope.runs.executions.values import ExecutionInfo
 from leadrope.runtime.terminal_text import clean, exact, one_line, whole_input
-from leadrope.workflows.report import ExecutionResult, PendingApproval, StepReport, answer_command
+from leadrope.workflows.report import ExecutionResult, PendingApproval, answer_command
 
 WAIT_LINES = 8
 WAIT_CHARACTERS = 600
@@ -348,7 +348,3 @@ def first_line(text: str) -> str:
 
 def money(value: float) -> str:
     return f"${value:.4f}" if value < 0.01 else f"${value:.2f}"
-
-
-def state_line(step: StepReport) -> str:
-    return f"{_MARKS.get(step.state, '·')} {step.id}"

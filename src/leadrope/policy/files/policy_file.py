@@ -77,11 +77,6 @@ def read_policy(path: Path, *, try_examples: bool = True) -> PolicyFile:
     return _finished(PolicyReader(try_examples=try_examples), document)
 
 
-def parse_policy(text: str, source: str = "policy.toml") -> PolicyFile:
-    """A policy as text; `include` is looked for beside `source`."""
-    return _finished(PolicyReader(), TomlDocument(text, source))
-
-
 def read_user(path: Path, *, try_examples: bool = True, sets_aside: bool = False) -> UserFile:
     """The policies in the user's config.toml; a missing file is an empty one. Its other sections are not looked at.
 

@@ -11,7 +11,7 @@ import threading
 import time
 import tomllib
 import urllib.parse
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -157,10 +157,6 @@ class Telemetry:
             # A task boundary of its own: whatever the SDK does, here or in a later version, the run goes on.
             self._is_broken = True
             log.exception("telemetry has failed and is off from here on")
-
-    def add_all(self, records: Iterable[Recorded]) -> None:
-        for recorded in records:
-            self.add(recorded)
 
     def close(self, timeout_s: float = FLUSH_S) -> bool:
         """Send what is left, for at most this long; False when something may not have arrived."""

@@ -70,11 +70,6 @@ class Source:
     def section(self, name: str) -> Lines | None:
         return next((entry for entry in self.entries if entry.section == name and entry.level == 2), None)
 
-    def own_text(self, entry: Lines) -> str:
-        """Its own lines as a file of one step."""
-        heading, *rest = self.lines[entry.start : entry.own_end]
-        return "".join((heading[max(0, entry.level - 3) :], *rest))
-
     def joined(self, *changes: tuple[int, int, str]) -> str:
         """The text with other lines in some places. Of a change: the first line, the line after the last, the text."""
         lines = list(self.lines)

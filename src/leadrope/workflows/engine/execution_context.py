@@ -174,12 +174,6 @@ class ExecutionContext:
         """The beginning of a long text for an event."""
         return self.redactor.clean_start(text, MOST_TEXT)
 
-    async def tell_now(self, *events: ExecutionEvent) -> None:
-        """Returns when they are stored and shown."""
-        self.tell(*events)
-        if self.log is not None:
-            await self.log.flush()
-
     def notify(self, notice: Notice, *, step: str = "") -> None:
         """What the user should know about the sandbox of a step, or of all commands."""
         if notice.level != "warning":

@@ -25,12 +25,6 @@ class Key(msgspec.Struct, frozen=True, order=True):
         return f"{self.step}#{self.iteration}" + ("" if self.item is None else f"[{self.item}]")
 
 
-class Units(msgspec.Struct, frozen=True, kw_only=True):
-    ready: tuple[Key, ...] = ()
-    outcome: Outcome | None = None
-    """Set once nothing more is to start and nothing runs."""
-
-
 class BatchProgress:
     """The items of one batch, kept up to date: taking and settling an item costs the same however many there are.
 
@@ -92,18 +86,3 @@ class BatchProgress:
         if failed and (self._is_over or failed == self._count):
             return Outcome(status="failed")
         return Outcome(status="degraded" if failed or self._statuses["degraded"] else "succeeded")
-
-
-def batch_units(
-    step: str,
-    batch: Batch,
-    count: int,
-    outcomes: Mapping[Key, Outcome],
-    running: Collection[Key] = (),
-    *,
-    iteration: int = 0,
-) -> Units:
-    """The same for outcomes out of a journal, once."""
-    progress = BatchProgress(step, batch, count, outcomes, running, iteration=iteration)
-    outcome = progress.outcome
-    return Units(ready=progress.take() if outcome is None else (), outcome=outcome)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from leadrope.workflows import model
 from leadrope.workflows.engine import looping
 from leadrope.workflows.engine.plan import Outcome, Plan, PlanProgress, Status, plan
-from leadrope.workflows.engine.unit_progress import BatchProgress, Key, Units, batch_units
+from leadrope.workflows.engine.unit_progress import BatchProgress, Key
 from leadrope.workflows.links import Links, links_of
 
 
@@ -231,6 +232,11 @@ def test_the_order_of_completion_changes_nothing(text: str, some: list[Outcome],
         assert one.ending == ("degraded" if any(o.status == "degraded" for o in first.values()) else "succeeded")
 
 
+class Units(NamedTuple):
+    ready: tuple[Key, ...] = ()
+    outcome: Outcome | None = None
+
+
 BATCHES: list[tuple[str, int, int, str, str, Units | str]] = [
     # error handling, at once, items, outcomes by item, running, expected
     ("fail_fast", 2, 3, "", "", "0 1"),
@@ -254,7 +260,8 @@ def test_batch(handling: str, wide: int, count: int, so_far: str, running: str, 
     batch = model.Batch(items="${x}", max_concurrent=wide, error_handling=handling)  # type: ignore[arg-type]  # a table of words
     done = {Key("s", 2, int(name)): outcome for name, outcome in outcomes(so_far).items()}
     at_work = [Key("s", 2, int(name)) for name in running.split()]
-    found = batch_units("s", batch, count, done, at_work, iteration=2)
+    progress = BatchProgress("s", batch, count, done, at_work, iteration=2)
+    found = Units(ready=progress.take() if progress.outcome is None else (), outcome=progress.outcome)
     if isinstance(expected, Units):
         assert found == expected
     else:
