@@ -2,6 +2,7 @@
 # make test    all checks: ruff, mypy, import contract, pytest
 # make test-newest   unit and integration tests on the newest Python that is found here
 # make test-wheel    build the wheel, install it into an empty environment, run the demo from there; README's install lines
+# make coverage   which lines the tests run, printed; TESTS=... for some of them
 # make soak    the fault tests with their full counts; writes bench/SOAK.md
 # make bench   side-by-side measurements; prints tables
 # make docs    write docs/cli.md, docs/config.md and docs/python-reference.md from the code
@@ -27,7 +28,7 @@ STALE := FORCE
 endif
 endif
 
-.PHONY: run test test-newest test-wheel lint soak bench docs pictures lock clean setup setup-dev FORCE
+.PHONY: run test test-newest test-wheel lint coverage soak bench docs pictures lock clean setup setup-dev FORCE
 
 run: setup
 	@$(BIN)/leadrope demo
@@ -61,6 +62,12 @@ test-wheel: setup-dev
 	@$(BIN)/python setup/try_wheel.py
 	@$(BIN)/python setup/try_install_lines.py
 
+# Printed and no gate. Python processes that tests start count too, those in a sandbox do not.
+coverage: setup-dev
+	@rm -rf .coverage && mkdir .coverage
+	@$(BIN)/coverage run -m pytest -n $(WORKERS) --dist worksteal $(TESTS); status=$$?; \
+	$(BIN)/coverage combine -q && $(BIN)/coverage report; exit $$status
+
 soak: setup-dev
 	@$(BIN)/python bench/soak.py
 
@@ -79,4 +86,4 @@ lock:
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -c requirements.lock requirements-dev.in -o requirements-dev.lock
 
 clean:
-	rm -rf .venv .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
