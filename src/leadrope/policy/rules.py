@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Literal
 
 from leadrope import errors
-from leadrope.core.request import normal_mode
+from leadrope.core.request_checks import normal_mode
 from leadrope.policy import hosts, merge_strategies, paths, patterns, reach
 from leadrope.policy.call_analysis import Facts, Look
 from leadrope.policy.findings import Finding

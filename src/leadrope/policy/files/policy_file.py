@@ -15,7 +15,8 @@ import msgspec
 
 from leadrope import errors
 from leadrope.confined import names, real_path
-from leadrope.core.config import Agent, LimitDefaults
+from leadrope.core.config import Agent
+from leadrope.core.request_forms import LimitDefaults
 from leadrope.policy.files import defaults, examples
 from leadrope.policy.files.document import FileProblem, Key, Problems, TomlDocument, inner_key, shown, suggest
 from leadrope.policy.files.examples import Example

@@ -13,7 +13,7 @@ import msgspec
 
 from leadrope import errors
 from leadrope.core import config as configs
-from leadrope.core.request import normal_mode
+from leadrope.core.request_checks import normal_mode
 from leadrope.core.tools import BASELINE_TOOLS
 from leadrope.policy import patterns
 from leadrope.policy.files.document import FileProblem, Problems, suggest
