@@ -1,5 +1,6 @@
 """Writes what follows from the code: docs/cli.md (commands), docs/config.md (settings), docs/python-reference.md (the
-Python API), and the lists of options that need static types (option_lists.py).
+Python API), the table in docs/policy.md, and the lists of options and rules that need static types (option_lists.py,
+rule_lists.py).
 
     python tools/reference.py            write all of them (`make docs`)
     python tools/reference.py FOLDER     write them there instead
@@ -28,6 +29,7 @@ import msgspec
 
 import option_lists
 import python_reference
+import rule_lists
 from leadrope.cli import main
 from leadrope.cli.lazy import LazyGroup
 from leadrope.core import config, request
@@ -240,10 +242,11 @@ def python_page() -> str:
     return python_reference.page(MADE)
 
 
-LISTS = {**option_lists.LISTS}
+LISTS = {**option_lists.LISTS, rule_lists.SCHEMA: rule_lists.schema}
 """Code that the pages are made with."""
 PAGES = {
     **LISTS,
+    rule_lists.PAGE: lambda: rule_lists.page(ROOT),
     "docs/cli.md": cli,
     "docs/config.md": config_page,
     "docs/python-reference.md": python_page,
