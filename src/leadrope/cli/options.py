@@ -83,8 +83,8 @@ _READ: dict[Form, Callable[[str, Any], Any]] = {
 }
 _USUAL = RunRequest(prompt="")
 _REPEATABLE: tuple[Form, ...] = ("texts", "list", "pairs", "variables")
-_AT_ONCE = ("policy_files",)
-"""Read by those who use them, with the line of what is wrong."""
+_UNREAD = ("policy_files",)
+"""Passed on as they are: whoever reads the file says on which line it is wrong."""
 
 
 def _flag(field: str, option: RequestOption) -> Flag:
@@ -99,7 +99,7 @@ def _flag(field: str, option: RequestOption) -> Flag:
         attrs["type"] = _TYPES[taken]
     if option.form in _REPEATABLE:
         attrs["multiple"] = True
-    if option.form in _READ and field not in _AT_ONCE:
+    if option.form in _READ and field not in _UNREAD:
         attrs["read"] = _READ[option.form]
     return Flag(
         *option.flags(name, is_switch=is_switch),
