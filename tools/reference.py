@@ -1,6 +1,6 @@
 """Writes what follows from the code: docs/cli.md (commands), docs/config.md (settings), docs/python-reference.md (the
-Python API), the table in docs/policy.md, and the lists of options and rules that need static types (option_lists.py,
-rule_lists.py).
+Python API), the tables in docs/policy.md and docs/steps.md, and the lists of options and rules that need static types
+(option_lists.py, rule_lists.py).
 
     python tools/reference.py            write all of them (`make docs`)
     python tools/reference.py FOLDER     write them there instead
@@ -30,6 +30,7 @@ import msgspec
 import option_lists
 import python_reference
 import rule_lists
+import step_tables
 from leadrope.cli import main
 from leadrope.cli.lazy import LazyGroup
 from leadrope.core import config, request
@@ -247,6 +248,7 @@ LISTS = {**option_lists.LISTS, rule_lists.SCHEMA: rule_lists.schema}
 PAGES = {
     **LISTS,
     rule_lists.PAGE: lambda: rule_lists.page(ROOT),
+    step_tables.PAGE: lambda: step_tables.page(ROOT),
     "docs/cli.md": cli,
     "docs/config.md": config_page,
     "docs/python-reference.md": python_page,

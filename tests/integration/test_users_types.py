@@ -101,7 +101,7 @@ async def test_a_completion_refuses_a_bare_text_too(tmp_path: Path) -> None:
 def test_help_shows_what_a_class_is_for_and_what_its_fields_mean() -> None:
     shown = pydoc.plain(pydoc.render_doc(RunRequest))
     assert "What to run, and how" in shown
-    assert "A tier (opus, sonnet, haiku) or any model id." in shown
+    assert "A tier (opus, sonnet, haiku), a name from `[models]`, or any model id." in shown
     assert "A tier (opus" in (inspect.getdoc(RunRequest) or "")
     schema = msgspec.json.schema(leadrope.Answer)
     assert schema["$defs"]["Answer"]["description"].endswith(" It is good for that one request.")

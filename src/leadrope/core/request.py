@@ -230,7 +230,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     agent: Annotated[
         str | None,
         RequestOption(
-            "A saved agent; its settings apply where the run sets none.",
+            "A saved agent; its settings apply where nothing else is set.",
             "agent",
             value="NAME",
             see="agents.md",

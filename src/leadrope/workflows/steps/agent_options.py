@@ -18,7 +18,9 @@ class AgentOptions(StepConfig, frozen=True, kw_only=True):
     """`RequestOption(step=True)`: they have the name, the type and the default of the request."""
 
     attachments: Annotated[list[str], Meta(description="Files and images to send with the first prompt.")] = []
-    agent: Annotated[str | None, Meta(description="A saved agent; its settings apply where the run sets none.")] = None
+    agent: Annotated[str | None, Meta(description="A saved agent; its settings apply where nothing else is set.")] = (
+        None
+    )
     fallback_model: Annotated[str | None, Meta(description="The model to use when the first one is at capacity.")] = (
         None
     )
