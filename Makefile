@@ -5,7 +5,7 @@
 # make coverage   which lines the tests run, printed; TESTS=... for some of them
 # make soak    the fault tests with their full counts; writes bench/SOAK.md
 # make bench   side-by-side measurements; prints tables
-# make docs    write docs/cli.md, docs/config.md and docs/python-reference.md from the code
+# make docs    write the reference pages, and the lists of options and rules with static types, from the code
 # make pictures   record README's pictures from real runs (needs chromium)
 # make lock    resolve requirements*.lock anew (needs uv)
 

@@ -13,7 +13,7 @@ from typing import Any
 import leadrope
 from leadrope import errors, events
 from leadrope.core import request, result
-from leadrope.core.request_keywords import RunFields
+from leadrope.core.request_forms import RunFields
 from leadrope.core.request_parts import field_docs
 from leadrope.runtime.keywords import RunOptions
 

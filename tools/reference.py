@@ -1,5 +1,6 @@
-"""Writes the reference pages that follow from the code: docs/cli.md (commands), docs/config.md (settings)
-and docs/python-reference.md (the Python API).
+"""Writes what follows from the code: docs/cli.md (commands), docs/config.md (settings), docs/python-reference.md (the
+Python API), the tables in docs/policy.md and docs/steps.md, and the lists of options and rules that need static types
+(option_lists.py, rule_lists.py).
 
     python tools/reference.py            write all of them (`make docs`)
     python tools/reference.py FOLDER     write them there instead
@@ -26,10 +27,15 @@ from typing import Any, Literal
 import click
 import msgspec
 
+import option_lists
 import python_reference
-from leadrope.cli import main, options
+import rule_lists
+import step_tables
+from leadrope.cli import main
 from leadrope.cli.lazy import LazyGroup
 from leadrope.core import config, request
+from leadrope.core.request_forms import LimitDefaults
+from leadrope.core.request_parts.option import RequestOption, type_of
 from leadrope.policy.rules import RULES
 from leadrope.runs import settings
 
@@ -105,7 +111,7 @@ def config_page() -> str:
 STRUCTS: dict[str, type[msgspec.Struct]] = {
     "run": config.RunDefaults,
     "agents.NAME": config.Agent,
-    "run.limits": config.LimitDefaults,
+    "run.limits": LimitDefaults,
     "connections.NAME": request.McpServer,
     "service": settings.ServiceSettings,
     "budgets": settings.Budgets,
@@ -144,7 +150,6 @@ def keys(section: str, said: dict[str, str]) -> Iterator[Key]:
         return
     defaults = DEFAULTS.get(section, struct)
     notes = {**field_notes(defaults), **field_notes(struct)}
-    flags = {flag.field: flag.help for flag in options.FLAGS if flag.field and flag.help}
     prefix = "limits." if section == "run.limits" else ""
     hints = typing.get_type_hints(struct)
     inherited = config.RunDefaults.__struct_fields__ if struct is config.Agent else ()  # described with [run]
@@ -152,13 +157,36 @@ def keys(section: str, said: dict[str, str]) -> Iterator[Key]:
     for field in msgspec.structs.fields(struct):
         if field.name in inherited:
             continue
-        text = said.get(field.name) or notes.get(field.name) or flags.get(prefix + field.name)
+        if struct in OF_A_REQUEST and (option := request.OPTIONS.get(prefix + field.name)):
+            usual = option.default or default(shown.get(field.name))
+            yield Key(
+                field.encode_name, option_type(prefix + field.name, hints[field.name]), usual, cell(option_text(option))
+            )
+            continue
+        text = said.get(field.name) or notes.get(field.name)
         if not text:
             raise SystemExit(f'tools/config_keys.toml: [sections."{section}".keys] needs a line for {field.name}')
         yield Key(field.encode_name, type_name(hints[field.name]), default(shown.get(field.name)), cell(text))
     unknown = sorted(set(said) - set(struct.__struct_fields__))
     if unknown:
         raise SystemExit(f"tools/config_keys.toml: [{section}] has no key {', '.join(unknown)}")
+
+
+OF_A_REQUEST = (config.RunDefaults, LimitDefaults)
+
+
+def option_text(option: RequestOption) -> str:
+    """The help of an option, with a link to the page that says more."""
+    text = option.in_range(option.help)
+    if option.grows:
+        text += " A profile and a run add to it."
+    return f"{text} See [{option.see.partition('#')[0]}]({option.see})." if option.see else text
+
+
+def option_type(field: str, hint: Any) -> str:
+    """As in the file, but with the words of an option that is one of a few."""
+    words = typing.get_args(type_of(request.RunRequest, field)) if "." not in field else ()
+    return type_name(Literal[words]) if type_name(hint) == "string" and field != "mode" and words else type_name(hint)
 
 
 def field_notes(struct: type[msgspec.Struct]) -> dict[str, str]:
@@ -215,13 +243,27 @@ def python_page() -> str:
     return python_reference.page(MADE)
 
 
-PAGES = {"docs/cli.md": cli, "docs/config.md": config_page, "docs/python-reference.md": python_page}
+LISTS = {**option_lists.LISTS, rule_lists.SCHEMA: rule_lists.schema}
+"""Code that the pages are made with."""
+PAGES = {
+    **LISTS,
+    rule_lists.PAGE: lambda: rule_lists.page(ROOT),
+    step_tables.PAGE: lambda: step_tables.page(ROOT),
+    "docs/cli.md": cli,
+    "docs/config.md": config_page,
+    "docs/python-reference.md": python_page,
+}
 
 
 if __name__ == "__main__":
     os.environ.pop("COLUMNS", None)
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT
+    stale = [name for name, make in LISTS.items() if (ROOT / name).read_text(encoding="utf-8") != make()]
+    if stale and folder == ROOT:
+        for name in stale:
+            (ROOT / name).write_text(LISTS[name](), encoding="utf-8")
+        os.execv(sys.executable, [sys.executable, *sys.argv])  # the pages are made with them
     for name, make in PAGES.items():
-        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(make(), encoding="utf-8")
         print(f"wrote {name}")

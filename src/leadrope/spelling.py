@@ -11,37 +11,16 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
 from leadrope.regex import regex
 
-_AT_TERMINAL = ContextVar("leadrope_at_terminal", default=False)
-
-# Flags that are not the field's name with dashes.
-_FLAGS = {
-    **{
-        f"limits.{clock}_s": f"--{clock}-secs"
-        for clock in ("start", "idle", "tool", "wall", "exit", "approval", "connection", "unreachable", "stop")
-    },
-    "limits.budget_usd": "--budget",
-    "limits.memory_mb": "--memory-mb",
-    "attachments": "--attach",
-    "extra_dirs": "--add-dir",
-    "variables": "--var",
-    "labels": "--label",
-    "policy_files": "--policy",
-    "persist_session": "--session",
-    "output_schema": "--schema",
-    "max_structured_retries": "--structured-retries",
-    "credential": "--credential-file",
-    "secret_variables": "--secret",
-    "agent_sandbox": "--sandbox-settings",
-    "access.folders": "--add-dir",
-    "access.secrets": "--secret",
-}
+FlagOf = Callable[[str], str]
+_FLAG_OF: ContextVar[FlagOf | None] = ContextVar("leadrope_flag_of", default=None)
+"""How the terminal spells an option of a request: `core.request.flag_of`, which is above this module."""
 
 _SWITCHES = ("broker",)
 
@@ -54,18 +33,18 @@ _COMMAND = regex(
 
 
 @contextmanager
-def at_terminal() -> Iterator[None]:
+def at_terminal(flag_of: FlagOf) -> Iterator[None]:
     """Inside of this, and in tasks started there, options are spelled as flags."""
-    token = _AT_TERMINAL.set(True)
+    token = _FLAG_OF.set(flag_of)
     try:
         yield
     finally:
-        _AT_TERMINAL.reset(token)
+        _FLAG_OF.reset(token)
 
 
 def credential_hint() -> str:
     """How a program hands in a credential itself; nothing at the terminal, where none may stand in a command line."""
-    return "" if _AT_TERMINAL.get() else " A program can also pass `credential=leadrope.Secret(...)`."
+    return "" if _FLAG_OF.get() else " A program can also pass `credential=leadrope.Secret(...)`."
 
 
 def option(field: str, value: str = "") -> str:
@@ -76,9 +55,9 @@ def option(field: str, value: str = "") -> str:
     >>> option("limits.idle_s")
     'limits.idle_s'
     """
-    if _AT_TERMINAL.get():
-        flag = _FLAGS.get(field) or f"--{field.replace('_', '-')}"
-        return f"{flag} {value}".rstrip()
+    flag_of = _FLAG_OF.get()
+    if flag_of is not None:
+        return f"{flag_of(field)} {value}".rstrip()
     if field in _SWITCHES:
         return f"{field}=True"
     if field == "secret_variables" and value:

@@ -31,7 +31,7 @@ class Example(NamedTuple):
 
 
 def documents() -> list[Path]:
-    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 
 
 def fences() -> Iterator[Fence]:

@@ -17,8 +17,9 @@ import msgspec
 import pytest
 
 import leadrope
-from leadrope.core.request import McpServer, RunRequest, check
-from leadrope.core.request_keywords import RunFields
+from leadrope.core.request import McpServer, RunRequest
+from leadrope.core.request_checks import check
+from leadrope.core.request_forms import RunFields
 from leadrope.core.request_parts.field_docs import fields_of
 from leadrope.runtime.keywords import read
 
@@ -45,7 +46,7 @@ def test_the_keywords_are_the_fields_of_a_request() -> None:
     fields = get_type_hints(RunRequest)
     assert next(iter(fields)) == "prompt"
     del fields["prompt"], fields["agent_from"], fields["attachment_root"]  # the latter two are set by leadrope alone
-    taken = {name: as_taken(kind) for name, kind in RunRequest.__annotations__.items() if name in fields}
+    taken = {field.name: as_taken(field.kind) for field in fields_of(RunRequest) if field.name in fields}
     keywords = {name: kind.__forward_arg__ for name, kind in RunFields.__annotations__.items()}
     assert list(keywords.items()) == list(taken.items())
 
@@ -63,7 +64,7 @@ def test_the_arguments_of_a_connection_are_its_fields() -> None:
         if isinstance(node, ast.FunctionDef) and node.name == "__init__"
     ]
     shown = {one.arg: ast.unparse(one.annotation) for one in found.args.kwonlyargs if one.annotation}
-    assert shown == {name: as_taken(kind).replace('"', "'") for name, kind in McpServer.__annotations__.items()}
+    assert shown == {field.name: as_taken(field.kind) for field in fields_of(McpServer)}
 
 
 SEQUENCES = ("attachments", "tools", "disallowed_tools", "allow", "policies", "policy_files", "extra_dirs")
@@ -100,7 +101,7 @@ async def test_a_completion_refuses_a_bare_text_too(tmp_path: Path) -> None:
 def test_help_shows_what_a_class_is_for_and_what_its_fields_mean() -> None:
     shown = pydoc.plain(pydoc.render_doc(RunRequest))
     assert "What to run, and how" in shown
-    assert "A tier (opus, sonnet, haiku) or any model id." in shown
+    assert "A tier (opus, sonnet, haiku), a name from `[models]`, or any model id." in shown
     assert "A tier (opus" in (inspect.getdoc(RunRequest) or "")
     schema = msgspec.json.schema(leadrope.Answer)
     assert schema["$defs"]["Answer"]["description"].endswith(" It is good for that one request.")

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 DOOR = "docs/index.md"
 PAGES = sorted(
     str(path.relative_to(ROOT))
-    for pattern in ("*.md", "docs/*.md", "bench/README.md", "tests/recordings/README.md")
+    for pattern in ("*.md", "docs/*.md", "docs/internals/*.md", "bench/README.md", "tests/recordings/README.md")
     for path in ROOT.glob(pattern)
 )
 _FENCE = re.compile(r"^(`{3,})[^\n]*\n.*?^\1$", re.MULTILINE | re.DOTALL)

@@ -31,7 +31,7 @@ EXECUTED = {
     ("docs/ci.md", "yaml"): "tests/e2e/test_ci_docs.py",
     ("docs/config.md", "toml"): HERE,
     ("docs/events.md", "json"): "tests/unit/core/universal/test_event_schema.py",
-    ("docs/internals.md", "python"): "tests/unit/runtime/limits/test_budget.py",
+    ("docs/internals/index.md", "python"): "tests/unit/runtime/limits/test_budget.py",
     ("docs/limits.md", "toml"): HERE,
     ("docs/observability.md", "python"): "tests/unit/runs/test_observability_docs.py",
     ("docs/observability.md", "toml"): "tests/unit/runs/test_observability_docs.py",

@@ -54,6 +54,12 @@ New here? `leadrope demo` shows it at work in ten seconds, without an account.
 _EPILOG = "`leadrope COMMAND --help` shows more about a command."
 
 
+def _flag_of(field: str) -> str:
+    from leadrope.core.request import flag_of  # noqa: PLC0415  # only where something is wrong
+
+    return flag_of(field)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     args = list(sys.argv[1:] if argv is None else argv)
@@ -67,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from leadrope import spelling  # noqa: PLC0415  # not for `--version`
 
     try:
-        with spelling.at_terminal():
+        with spelling.at_terminal(_flag_of):
             return _dispatch(args)
     except KeyboardInterrupt:
         print("leadrope: interrupted", file=sys.stderr)

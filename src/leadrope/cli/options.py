@@ -1,16 +1,17 @@
-"""The flags of a run: one table, and how given flags become fields of a request. Starts nothing."""
+"""The flags of a run: those of its options (`core/request.py`), its own, and how they become fields of a request."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, get_args
 
 import click
 
 from leadrope import errors
 from leadrope.cli import flags, values
 from leadrope.core.config import Config
-from leadrope.core.request import McpServer
+from leadrope.core.request import OPTIONS, McpServer, RunRequest
+from leadrope.core.request_parts.option import Form, RequestOption, Section, type_of
 
 TASK, AGENT, SAFETY, TOOLS, SESSION, SHAPE, LIMITS, PAYING, KEEPING, SHOWING = (
     "The task",
@@ -25,6 +26,7 @@ TASK, AGENT, SAFETY, TOOLS, SESSION, SHAPE, LIMITS, PAYING, KEEPING, SHOWING = (
     "What you see",
 )
 SECTIONS = (TASK, AGENT, SAFETY, TOOLS, SESSION, SHAPE, LIMITS, PAYING, KEEPING, SHOWING)
+_HEADINGS: dict[Section, str] = dict(zip(get_args(Section), SECTIONS, strict=True))
 
 
 class Flag(flags.Renamed):
@@ -69,369 +71,93 @@ class GroupedCommand(click.Command):
 
 # -- the table -------------------------------------------------------------------------------------------------------
 
-_DIRECTORY, _FILE, _JSON = "DIR", "FILE", "FILE|JSON"
+_TYPES: dict[Any, Any] = {int: int, float: float}
+_READ: dict[Form, Callable[[str, Any], Any]] = {
+    "texts": values.as_given,
+    "list": values.split_list,
+    "pairs": values.pairs,
+    "variables": values.variables,
+    "json": values.json_object,
+    "budget": values.budget,
+    "secret_file": values.secret_file,
+}
+_USUAL = RunRequest(prompt="")
+_REPEATABLE: tuple[Form, ...] = ("texts", "list", "pairs", "variables")
+_UNREAD = ("policy_files",)
+"""Passed on as they are: whoever reads the file says on which line it is wrong."""
 
 
-def _seconds(name: str, field: str, text: str, default: str, *, old: tuple[str, ...] = ()) -> Flag:
-    told = f"{text} [default: {default}]"
-    return Flag(f"--{name}", section=LIMITS, field=f"limits.{field}", type=float, metavar="N", old=old, help=told)
+def _flag(field: str, option: RequestOption) -> Flag:
+    """The flag of an option of a request."""
+    usual, name = (_USUAL.limits, field.removeprefix("limits.")) if field.startswith("limits.") else (_USUAL, field)
+    taken = type_of(type(usual), name)
+    is_switch = taken is bool and not option.value
+    attrs: dict[str, Any] = {"old": option.old, "metavar": option.value or None}
+    if option.form == "choice":
+        attrs["type"] = click.Choice(get_args(taken))
+    elif option.form == "plain" and taken in _TYPES:
+        attrs["type"] = _TYPES[taken]
+    if option.form in _REPEATABLE:
+        attrs["multiple"] = True
+    if option.form in _READ and field not in _UNREAD:
+        attrs["read"] = _READ[option.form]
+    return Flag(
+        *option.flags(name, is_switch=is_switch),
+        section=_HEADINGS[option.section],
+        field=field,
+        callback=flags.or_old("sandbox") if field == "sandbox" else None,
+        help=_help(option, name, getattr(usual, name), is_switch=is_switch),
+        **attrs,
+    )
 
 
-FLAGS: tuple[Flag, ...] = (
-    Flag("--file", "-f", section=TASK, metavar=_FILE, help="Read the prompt from a file."),
-    Flag(
-        "--attach",
-        section=TASK,
-        field="attachments",
-        multiple=True,
-        read=values.as_given,
-        metavar=_FILE,
-        help="A file or an image to pass with the prompt; repeatable.",
+def _help(option: RequestOption, name: str, default: object, *, is_switch: bool) -> str:
+    parts = [option.in_range(option.terminal or option.help)]
+    if option.form in _REPEATABLE:
+        parts.append("Repeatable.")
+    shown = option.default
+    if is_switch and isinstance(default, bool):
+        on, _, off = option.flags(name, is_switch=True)[0].partition("/")
+        shown = (on if default else off).lstrip("-")
+    elif not shown and isinstance(default, str | int | float) and not isinstance(default, bool):
+        shown = f"{default:g}" if isinstance(default, float) else str(default)
+    return " ".join([*parts, *([f"[default: {shown}]"] if shown else [])])
+
+
+def _file(name: str, field: str, text: str) -> Flag:
+    return Flag(name, section=AGENT, field=field, read=values.read_text, metavar="FILE", help=text)
+
+
+def _switch(*names: str, section: str, text: str) -> Flag:
+    return Flag(*names, section=section, is_flag=True, flag_value=True, help=text)
+
+
+_BESIDE: dict[str, tuple[Flag, ...]] = {
+    "system_prompt": (_file("--system-prompt-file", "system_prompt", "The same, from a file."),),
+    "append_system_prompt": (_file("--append-system-prompt-file", "append_system_prompt", "The same, from a file."),),
+    "secret_variables": (
+        Flag(
+            "--secret-file",
+            section=TASK,
+            multiple=True,
+            metavar="NAME=FILE",
+            help="The same, with the content of a file as its value (without a newline at its end). Repeatable.",
+        ),
     ),
-    Flag(
-        "--cwd",
-        "-C",
-        section=TASK,
-        field="cwd",
-        metavar=_DIRECTORY,
-        help="The working directory [default: current directory].",
-    ),
-    Flag(
-        "--add-dir",
-        section=TASK,
-        field="extra_dirs",
-        multiple=True,
-        read=values.as_given,
-        metavar="DIR[:ro]",
-        help="Another folder that belongs to the workspace; with :ro it can only be read. Repeatable.",
-    ),
-    Flag(
-        "--var",
-        section=TASK,
-        field="variables",
-        multiple=True,
-        read=values.variables,
-        metavar="NAME[=VALUE]",
-        help="An environment variable for the agent; without =VALUE, its value in your environment. Repeatable.",
-    ),
-    Flag(
-        "--secret",
-        section=TASK,
-        field="secret_variables",
-        multiple=True,
-        read=values.as_given,
-        metavar="NAME",
-        help="The same, with a value that is never shown or stored; repeatable. NAME=VALUE also works, but is "
-        "visible in the process list.",
-    ),
-    Flag(
-        "--secret-file",
-        section=TASK,
-        multiple=True,
-        metavar="NAME=FILE",
-        help="The same, with the content of a file as its value (without a newline at its end); repeatable.",
-    ),
-    Flag(
-        "--label",
-        section=TASK,
-        field="labels",
-        multiple=True,
-        read=values.pairs,
-        metavar="KEY=VALUE",
-        help="A label of the run; repeatable.",
-    ),
+    "resume": (_switch("--continue", section=SESSION, text="Continue the session that was last used in this folder."),),
+}
+"""Other ways to set an option, which stand below it in the help."""
+_FIRST = (Flag("--file", "-f", section=TASK, metavar="FILE", help="Read the prompt from a file."),)
+_OWN = (
     Flag("--profile", section=TASK, metavar="NAME", help="Use [profiles.NAME] of your config.toml."),
-    Flag("--model", "-m", section=AGENT, field="model", metavar="NAME", help="opus, sonnet, haiku or any model id."),
-    Flag(
-        "--purpose",
-        section=AGENT,
-        field="purpose",
-        metavar="WORD",
-        help="Choose the model by purpose: analysis, review, chat, writing, coding, research, creative, data, general.",
-    ),
-    Flag(
-        "--fallback-model",
-        section=AGENT,
-        field="fallback_model",
-        metavar="NAME",
-        help="Used when the model is at capacity.",
-    ),
-    Flag(
-        "--provider",
-        section=AGENT,
-        field="provider",
-        metavar="NAME",
-        help="The kind of agent program [default: claude-code].",
-    ),
-    Flag("--agent", section=AGENT, field="agent", metavar="NAME", help="A saved agent; see `leadrope agents list`."),
-    Flag(
-        "--subagents",
-        section=AGENT,
-        field="subagents",
-        read=values.json_object,
-        metavar=_JSON,
-        help="Definitions of subagents, passed to the agent.",
-    ),
-    Flag("--effort", section=AGENT, field="effort", metavar="WORD", help="low, medium, high, xhigh or max."),
-    Flag(
-        "--max-thinking-tokens",
-        section=AGENT,
-        field="max_thinking_tokens",
-        type=int,
-        metavar="N",
-        help="1000 to 100000.",
-    ),
-    Flag("--system-prompt", section=AGENT, field="system_prompt", metavar="TEXT", help="Replace the agent's own."),
-    Flag(
-        "--system-prompt-file",
-        section=AGENT,
-        field="system_prompt",
-        read=values.read_text,
-        metavar=_FILE,
-        help="The same, from a file.",
-    ),
-    Flag(
-        "--append-system-prompt",
-        section=AGENT,
-        field="append_system_prompt",
-        metavar="TEXT",
-        help="Add to the agent's own.",
-    ),
-    Flag(
-        "--append-system-prompt-file",
-        section=AGENT,
-        field="append_system_prompt",
-        read=values.read_text,
-        metavar=_FILE,
-        help="The same, from a file.",
-    ),
-    Flag(
-        "--instructions/--no-instructions",
-        section=AGENT,
-        field="instructions",
-        help="Pass CLAUDE.md and AGENTS.md to the model, or not.",
-    ),
-    Flag(
-        "--mode",
-        section=SAFETY,
-        field="mode",
-        metavar="MODE",
-        help="plan: read only. default: ask for everything but reading. edit: also edit files in the workspace. "
-        "sandboxed: work freely inside the sandbox and ask to leave it. full: ask only where a rule says so. "
-        "dontAsk: deny what would be asked. [default: default]",
-    ),
-    Flag(
-        "--tools",
-        "--allowed-tools",
-        section=SAFETY,
-        field="tools",
-        multiple=True,
-        read=values.split_list,
-        metavar="LIST",
-        help="The only tools that it may use besides Read and web tools, comma-separated, pre-approved; repeatable.",
-    ),
-    Flag(
-        "--allow",
-        section=SAFETY,
-        field="allow",
-        multiple=True,
-        read=values.split_list,
-        metavar="PATTERN",
-        help='Calls to approve where the mode would ask, such as "Bash(npm test *)"; repeatable. '
-        "Blocks, approval rules and protected paths still hold.",
-    ),
-    Flag(
-        "--disallowed-tools",
-        section=SAFETY,
-        field="disallowed_tools",
-        multiple=True,
-        read=values.split_list,
-        metavar="LIST",
-        help="Tools that it may never use; repeatable.",
-    ),
-    Flag(
-        "--policy",
-        section=SAFETY,
-        field="policy_files",
-        multiple=True,
-        metavar=_FILE,
-        help="A policy file for this run; it can only tighten. Repeatable.",
-    ),
-    Flag(
-        "--sandbox",
-        section=SAFETY,
-        field="sandbox",
-        callback=flags.or_old("sandbox"),
-        type=click.Choice(flags.SANDBOX_LEVELS),
-        help="The sandbox around the whole agent (Linux, bubblewrap) [default: what the policy says].",
-    ),
-    Flag(
-        "--network",
-        section=SAFETY,
-        field="network",
-        type=click.Choice(["any", "model-only"]),
-        help="model-only: the sandbox reaches the model and allowed hosts, and nothing else.",
-    ),
-    Flag(
-        "--sandbox-settings",
-        section=SAFETY,
-        field="agent_sandbox",
-        read=values.json_object,
-        metavar=_JSON,
-        help="Settings of the agent's own sandbox.",
-    ),
-    Flag("--mcp-config", section=TOOLS, metavar=_FILE, help="MCP servers from a file shaped like .mcp.json."),
+    Flag("--mcp-config", section=TOOLS, metavar="FILE", help="MCP servers from a file shaped like .mcp.json."),
     Flag(
         "--mcp-server",
         section=TOOLS,
         multiple=True,
         metavar="NAME",
-        help="[connections.NAME] of your config.toml; repeatable.",
+        help="[connections.NAME] of your config.toml. Repeatable.",
     ),
-    Flag(
-        "--resume",
-        "-r",
-        section=SESSION,
-        field="resume",
-        metavar="ID",
-        help="Resume an earlier session with the settings it had, named by its id or a run's; a prefix is enough.",
-    ),
-    Flag(
-        "--continue",
-        section=SESSION,
-        is_flag=True,
-        flag_value=True,
-        help="Continue the session that was last used in this folder.",
-    ),
-    Flag("--fork", section=SESSION, field="fork", metavar="ID", help="The same, in a copy of that session."),
-    Flag("--session-id", section=SESSION, field="session_id", metavar="UUID", help="The new session's id."),
-    Flag(
-        "--session/--no-session",
-        section=SESSION,
-        field="persist_session",
-        help="Keep the session, so that it can be resumed, or not.",
-    ),
-    Flag(
-        "--schema",
-        section=SHAPE,
-        field="output_schema",
-        read=values.json_object,
-        metavar=_JSON,
-        help="A JSON Schema that the answer must satisfy, else the exit code is 1. Only JSON goes to stdout.",
-    ),
-    Flag(
-        "--schema-retries",
-        section=SHAPE,
-        field="schema_retries",
-        type=int,
-        metavar="N",
-        help="Corrective turns for an answer that does not fit, 0 to 5 [default: 1].",
-    ),
-    Flag(
-        "--structured-retries",
-        section=SHAPE,
-        field="max_structured_retries",
-        type=int,
-        metavar="N",
-        help="The agent's own retries within a turn.",
-    ),
-    Flag(
-        "--max-turns",
-        section=LIMITS,
-        field="max_turns",
-        type=int,
-        metavar="N",
-        help="Maximum number of model requests, 1 to 100.",
-    ),
-    Flag(
-        "--budget",
-        section=LIMITS,
-        field="limits.budget_usd",
-        read=values.budget,
-        metavar="USD",
-        help="Stop at this cost in USD; none: no cap of its own [default: 100, or the policy's].",
-    ),
-    Flag(
-        "--memory-mb",
-        section=LIMITS,
-        field="limits.memory_mb",
-        type=float,
-        metavar="MIB",
-        help="Memory of the agent and everything it starts [default: none].",
-    ),
-    _seconds("idle-secs", "idle_s", "End the run after this much silence.", "300", old=("--timeout-secs",)),
-    _seconds("wall-secs", "wall_s", "End the run after this time, whatever it does.", "none"),
-    _seconds("start-secs", "start_s", "Time until the agent's first sign of life.", "60"),
-    _seconds("tool-secs", "tool_s", "Time for one tool call.", "900"),
-    _seconds(
-        "approval-secs", "approval_s", "Time to answer a question; then the call is denied.", "300; detached runs wait"
-    ),
-    _seconds("connection-secs", "connection_s", "Time for an MCP server to connect at the start.", "30"),
-    _seconds("unreachable-secs", "unreachable_s", "Give up on a model's server that cannot be reached.", "30"),
-    _seconds("exit-secs", "exit_s", "Time between the result and the end of the process.", "5"),
-    _seconds("stop-secs", "stop_s", "Time between asking the process to stop and killing it.", "2"),
-    Flag(
-        "--api-retries",
-        section=LIMITS,
-        field="api_retries",
-        type=int,
-        metavar="N",
-        help="The agent's retries against a failing service.",
-    ),
-    Flag(
-        "--auto-continue",
-        section=LIMITS,
-        field="auto_continue",
-        type=int,
-        metavar="N",
-        help="How often to continue when the turns are used up, unless --max-turns is given; 0 to 5 [default: 0].",
-    ),
-    Flag(
-        "--wait-for-limit/--no-wait-for-limit",
-        section=LIMITS,
-        field="wait_for_limit",
-        help="At a usage limit of the account, wait for its reset and continue, or end as parked.",
-    ),
-    Flag(
-        "--attempts",
-        section=LIMITS,
-        field="attempts",
-        type=int,
-        metavar="N",
-        help="Maximum number of starts [default: 2].",
-    ),
-    Flag(
-        "--billing",
-        section=PAYING,
-        field="billing",
-        metavar="WHO",
-        help="subscription (an API key is used only from leadrope's own .env), subscription_only (no key at all), "
-        "api_key, or auto [default: subscription].",
-    ),
-    Flag(
-        "--credential-file",
-        section=PAYING,
-        field="credential",
-        read=values.secret_file,
-        metavar=_FILE,
-        help="A file with the token or key to use.",
-    ),
-    Flag(
-        "--credential-kind",
-        section=PAYING,
-        field="credential_kind",
-        type=click.Choice(["api_key", "oauth_token", "auth_token"]),
-        help="Its kind, if that cannot be seen from its form.",
-    ),
-    Flag(
-        "--broker/--no-broker",
-        section=PAYING,
-        field="broker",
-        is_flag=True,
-        help="Keep the credential out of the agent's reach (for keys by default).",
-    ),
-    Flag("--base-url", section=PAYING, field="base_url", metavar="URL", help="A gateway or a local model."),
-    Flag("--binary", section=PAYING, field="binary", metavar=_FILE, help="The agent program to start."),
     Flag(
         "--output",
         "-o",
@@ -439,13 +165,10 @@ FLAGS: tuple[Flag, ...] = (
         type=click.Choice(["text", "json", "stream-json"]),
         help="json: the result as one object; stream-json: one event per line [default: text].",
     ),
-    Flag(
-        "--detach",
-        "-d",
+    _switch(
+        *("--detach", "-d"),
         section=KEEPING,
-        is_flag=True,
-        flag_value=True,
-        help="Hand the run to the background and print its id; `leadrope runs logs -f ID` follows it.",
+        text="Hand the run to the background and print its id; `leadrope runs logs -f ID` follows it.",
     ),
     Flag(
         "--rehearse",
@@ -453,22 +176,13 @@ FLAGS: tuple[Flag, ...] = (
         metavar="SCRIPT",
         help="Take the model's answers from a script: no account, no config.",
     ),
-    Flag(
-        "--worktree",
-        "-w",
+    _switch(
+        *("--worktree", "-w"),
         section=KEEPING,
-        is_flag=True,
-        flag_value=True,
-        help="Work in a git worktree and branch of its own; `leadrope runs diff|apply|discard ID` afterwards.",
+        text="Work in a git worktree and branch of its own; `leadrope runs diff|apply|discard ID` afterwards.",
     ),
     Flag("--branch", section=KEEPING, metavar="NAME", help="The worktree's branch [default: leadrope/ID]."),
-    Flag(
-        "--carry",
-        section=KEEPING,
-        is_flag=True,
-        flag_value=True,
-        help="Copy uncommitted changes into the worktree.",
-    ),
+    _switch("--carry", section=KEEPING, text="Copy uncommitted changes into the worktree."),
     Flag(
         "--checkpoint/--no-checkpoint",
         section=KEEPING,
@@ -483,30 +197,31 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "--priority", section=KEEPING, type=int, metavar="N", help="Runs with a higher number start first [default: 0]."
     ),
-    Flag(
-        "--ci",
-        section=SHOWING,
-        is_flag=True,
-        flag_value=True,
-        help="For a job that nobody watches: annotations and a job summary on GitHub.",
-    ),
-    Flag("--junit", section=SHOWING, metavar=_FILE, help="Write the outcome as a JUnit file; its folder is made."),
-    Flag(
+    _switch("--ci", section=SHOWING, text="For a job that nobody watches: annotations and a job summary on GitHub."),
+    Flag("--junit", section=SHOWING, metavar="FILE", help="Write the outcome as a JUnit file; its folder is made."),
+    _switch(
         "--fail-on-denied",
         section=SHOWING,
-        is_flag=True,
-        flag_value=True,
-        help="Exit with 3 if any call was denied, whatever else was allowed.",
+        text="Exit with 3 if any call was denied, whatever else was allowed.",
     ),
-    Flag(
+    _switch(
         "--strict",
         section=SHOWING,
-        is_flag=True,
-        flag_value=True,
-        help="Exit with 3 if any call was denied, and with 1 if the run is degraded.",
+        text="Exit with 3 if any call was denied, and with 1 if the run is degraded.",
     ),
-    Flag("--quiet", "-q", section=SHOWING, is_flag=True, flag_value=True, help="Print only the answer and errors."),
+    _switch("--quiet", "-q", section=SHOWING, text="Print only the answer and errors."),
 )
+"""Flags of the command itself."""
+
+
+def _of_request() -> Iterator[Flag]:
+    for field, option in OPTIONS.items():
+        if option.flag is not None:
+            yield _flag(field, option)
+            yield from _BESIDE.get(field, ())
+
+
+FLAGS: tuple[Flag, ...] = (*_FIRST, *_of_request(), *_OWN)
 
 
 def overrides(given: Mapping[str, Any]) -> dict[str, Any]:

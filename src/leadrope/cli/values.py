@@ -12,7 +12,8 @@ import click
 import msgspec
 
 from leadrope import errors
-from leadrope.core.request import McpServer, check_connection
+from leadrope.core.request import McpServer
+from leadrope.core.request_checks import check_connection
 from leadrope.core.secrets.redaction import Secret
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import tomllib
 import typing
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -19,7 +19,9 @@ from msgspec import UNSET, UnsetType
 from leadrope import errors
 from leadrope.core import home, models
 from leadrope.core.cost.prices import Prices, read_prices
-from leadrope.core.request import Limits, McpServer, RunRequest, check, check_connection, check_words
+from leadrope.core.request import OPTIONS, Limits, McpServer, RunRequest
+from leadrope.core.request_checks import check, check_connection, check_words
+from leadrope.core.request_forms import LimitDefaults, RequestDefaults
 from leadrope.core.secrets.redaction import Secret
 from leadrope.core.text import toml_lines
 from leadrope.core.text.toml_lines import dotted
@@ -27,67 +29,11 @@ from leadrope.core.text.wrong_types import in_words, split, suggest, unknown_key
 from leadrope.spelling import close_matches
 
 
-class LimitDefaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`Limits`, with every field open."""
+class RunDefaults(RequestDefaults, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[run]` and `[profiles.NAME]`: the options of a request that config.toml may set, and one of conversations."""
 
-    start_s: float | UnsetType = UNSET
-    idle_s: float | UnsetType = UNSET
-    tool_s: float | UnsetType = UNSET
-    wall_s: float | UnsetType = UNSET
-    exit_s: float | UnsetType = UNSET
-    approval_s: float | UnsetType = UNSET
-    connection_s: float | UnsetType = UNSET
-    unreachable_s: float | UnsetType = UNSET
-    stop_s: float | UnsetType = UNSET
-    budget_usd: float | Literal["none"] | UnsetType = UNSET
-    memory_mb: float | UnsetType = UNSET
-
-
-class RunDefaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[run]` and `[profiles.NAME]`: the request's fields that make sense for more than one run."""
-
-    provider: str | UnsetType = UNSET
-    agent: str | UnsetType = UNSET
-    model: str | UnsetType = UNSET
-    fallback_model: str | UnsetType = UNSET
-    purpose: str | UnsetType = UNSET
-    system_prompt: str | UnsetType = UNSET
-    append_system_prompt: str | UnsetType = UNSET
-    instructions: bool | UnsetType = UNSET
-    tools: tuple[str, ...] | UnsetType = UNSET
-    disallowed_tools: tuple[str, ...] | UnsetType = UNSET
-    allow: tuple[str, ...] | UnsetType = UNSET
-    """Tool patterns that need no approval where the mode would ask; those of a profile and of a run are added."""
-    mode: str | UnsetType = UNSET
-    max_turns: int | UnsetType = UNSET
-    max_thinking_tokens: int | UnsetType = UNSET
-    effort: str | UnsetType = UNSET
-    connections: tuple[str, ...] | UnsetType = UNSET
-    """Names of `[connections.NAME]`."""
-    extra_dirs: tuple[str, ...] | UnsetType = UNSET
-    subagents: dict[str, dict[str, Any]] | UnsetType = UNSET
-    agent_sandbox: dict[str, Any] | UnsetType = UNSET
-    output_schema: dict[str, Any] | UnsetType = UNSET
-    schema_retries: int | UnsetType = UNSET
-    cwd: str | UnsetType = UNSET
-    persist_session: bool | UnsetType = UNSET
-    limits: LimitDefaults | UnsetType = UNSET
-    variables: dict[str, str] | UnsetType = UNSET
-    secret_variables: tuple[str, ...] | UnsetType = UNSET
-    billing: str | UnsetType = UNSET
-    base_url: str | UnsetType = UNSET
-    binary: str | UnsetType = UNSET
-    labels: dict[str, str] | UnsetType = UNSET
-    api_retries: int | UnsetType = UNSET
-    max_structured_retries: int | UnsetType = UNSET
-    broker: bool | UnsetType = UNSET
-    sandbox: str | UnsetType = UNSET
-    network: str | UnsetType = UNSET
-    attempts: int | UnsetType = UNSET
-    wait_for_limit: bool | UnsetType = UNSET
-    auto_continue: int | UnsetType = UNSET
     idle_close_s: float | UnsetType = UNSET
-    """Not of a request: how long a conversation's process waits for the next word; 0: for ever."""
+    """Seconds that the process of a conversation waits for your next message; 0 means for ever. Default: 600."""
 
 
 class Agent(RunDefaults, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -166,8 +112,8 @@ _ELSEWHERE = {
 _RENAMED = {"walls": "It is called sandbox now."}
 _NOT_OF_A_REQUEST = ("idle_close_s",)
 # These grow from layer to layer; every other field is replaced whole.
-_MERGED = ("limits", "variables", "labels")
-_JOINED = ("secret_variables", "allow", "disallowed_tools", "policy_files")
+_MERGED = tuple(name for name, option in OPTIONS.items() if option.grows == "merged")
+_JOINED = tuple(name for name, option in OPTIONS.items() if option.grows == "joined")
 """Lists that grow, too: a mark or a prohibition that one layer has set must not be lost by another's."""
 
 _TOO_DEEP = "Close the brackets, or nest fewer of them."

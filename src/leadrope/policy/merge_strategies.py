@@ -24,6 +24,10 @@ class Least:
 
     bottom: ClassVar[Any] = None
     merged_as = "the smallest"
+    written: ClassVar[str] = "Positive | NoLimit"
+    """The type of a value in a layer, in the words of schema.py."""
+    merged: ClassVar[str] = "int | None"
+    """The type of the merged value."""
 
     def canonical(self, value: Any) -> Any:
         return None if value == NO_LIMIT else value
@@ -41,6 +45,8 @@ class Union(Least):
 
     bottom: ClassVar[Any] = ()
     merged_as = "all of them"
+    written = "Texts"
+    merged = "Texts"
 
     def canonical(self, value: Any) -> Entries:
         return _sorted(value)
@@ -57,6 +63,8 @@ class Every(Least):
 
     bottom: ClassVar[Any] = ()
     merged_as = "what is on every list"
+    written = "Texts"
+    merged = "tuple[Texts, ...]"
 
     def canonical(self, value: Any) -> tuple[Entries, ...]:
         return (_sorted(value),)
@@ -77,6 +85,9 @@ class Strictest(Least):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         cls.bottom = cls.order[0]
+        words = ", ".join(f'"{word}"' for word in cls.order if isinstance(word, str))
+        kinds = ("bool",) * (True in cls.order) + (f"Literal[{words}]",) * bool(words)
+        cls.written = cls.merged = " | ".join(kinds)
 
     def merge(self, one: Any, other: Any) -> Any:
         return max(one, other, key=list(self.order).index)
@@ -86,6 +97,8 @@ class UnionOrAll(Union):
     """Entries, or True for everything, which takes them all in."""
 
     merged_as = "all of them; true takes everything in"
+    written = "bool | Texts"
+    merged = "Literal[True] | Texts"
 
     def canonical(self, value: Any) -> Any:
         return True if value is True else () if value is False else super().canonical(value)

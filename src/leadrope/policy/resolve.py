@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
 from leadrope import errors
-from leadrope.core.request import Mode
 from leadrope.policy.rules import RULES, Rule
-from leadrope.policy.schema import PolicyRules
+from leadrope.policy.schema import EffectiveRules, PolicyRules
 
 Entries = tuple[str, ...]
 
@@ -34,43 +33,12 @@ class Layer(msgspec.Struct, frozen=True):
     """Somebody has looked at its patterns already."""
 
 
-class EffectivePolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds when all layers have spoken. A field that nobody spoke of has its loosest value."""
+class EffectivePolicy(EffectiveRules, frozen=True, kw_only=True):
+    """What holds when all layers have spoken, and who said it."""
 
-    permission_mode: tuple[Mode, ...] = ()
-    """Every mode that a layer named: per class of tool the strictest of them is the most that a run gets."""
-    allowed_tools: tuple[Entries, ...] = ()
-    """One list per layer that has one; a call must be on each."""
-    disallowed_tools: Entries = ()
-    blocked_commands: Entries = ()
-    destructive: Literal["allow", "ask", "deny"] = "allow"
-    require_approval: Literal[True] | Entries = ()
-    blocked_paths: Entries = ()
-    protected_paths: Entries = ()
-    workspace_only: bool = False
-    network_allowed_hosts: tuple[Entries, ...] = ()
-    network_blocked_hosts: Entries = ()
-    network_reach: Literal["any", "model-only"] = "any"
-    mcp_allowed_servers: tuple[Entries, ...] = ()
-    mcp_allowed_tools: tuple[Entries, ...] = ()
-    web: Literal["allow", "ask", "deny"] = "allow"
-    on_ask: Literal["ask", "deny"] = "ask"
-    opaque: Literal["sandbox", "ask", "deny"] = "sandbox"
-    sandbox: Literal["off", "preferred", "required"] = "off"
-    sandbox_level: Literal["workspace", "read-only"] = "workspace"
-    broker: bool | Literal["auto"] = False
-    unknown_price: Literal["dearest", "refuse"] = "dearest"
-    wait_for_limit: bool = True
-    max_budget_usd: float | None = None
-    max_timeout_ms: int | None = None
-    max_wall_ms: int | None = None
-    max_approval_ms: int | None = None
-    max_memory_mb: int | None = None
-    max_file_size: int | None = None
-    max_tool_calls: int | None = None
-    origin: dict[str, str] = {}
+    origin: dict[str, str] = {}  # noqa: RUF012  # msgspec copies it for every value
     """Rule -> the layer (or layers, with commas) whose word it is. A rule that nobody spoke of is missing."""
-    entry_origin: dict[str, dict[str, str]] = {}
+    entry_origin: dict[str, dict[str, str]] = {}  # noqa: RUF012  # the same
     """Rule -> entry of its list -> the layer that brought it."""
 
     def layer_of(self, rule: str, entry: Any = None) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Literal
 
 from leadrope import errors
-from leadrope.core.request import normal_mode
+from leadrope.core.request_checks import normal_mode
 from leadrope.policy import hosts, merge_strategies, paths, patterns, reach
 from leadrope.policy.call_analysis import Facts, Look
 from leadrope.policy.findings import Finding
@@ -21,8 +21,15 @@ from leadrope.regex import regex
 _STATEMENT = regex(r"(?:DROP|DELETE|TRUNCATE|ALTER|INSERT|UPDATE|GRANT|REVOKE|CREATE|SELECT) [A-Z]{2,}\b")
 
 
+_KINDS: list[type[Rule]] = []
+"""Every class below, in the order in which they are asked."""
+
+
 class Rule(merge_strategies.Least):
-    """A rule has a name (dotted where it stands in a table of its own), a merge, and for many of them a check."""
+    """A rule has a name (dotted where it stands in a table of its own), a merge, and for many of them a check.
+
+    `make docs` writes schema.py and the tables of docs/policy.md and docs/config.md from these classes.
+    """
 
     name: ClassVar[str]
     help: ClassVar[str]
@@ -34,6 +41,7 @@ class Rule(merge_strategies.Least):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         cls.field = cls.name.replace(".", "_")
+        _KINDS.append(cls)
 
     def validate(self, value: Any) -> None:
         """BadValue, with a hint, for a value of the right type that cannot be meant.
@@ -59,6 +67,7 @@ class Rule(merge_strategies.Least):
 
 class MaxToolCalls(Rule):
     name = "max_tool_calls"
+    written = "Count | NoLimit"
     help = "How many tool calls a run may make."
 
     def check(self, value: Any, look: Look, facts: Facts) -> Iterable[Finding]:
@@ -289,6 +298,8 @@ class ProtectedPaths(merge_strategies.Union, Rule):
 
 class PermissionMode(merge_strategies.Union, Rule):
     name = "permission_mode"
+    written = "str"
+    merged = "tuple[Mode, ...]"
     help = "The most that a run's mode may allow: plan, default, edit, sandboxed, full or dontAsk."
     merged_as = "the stricter verdict per class of tool"
 
@@ -354,6 +365,8 @@ class WaitForLimit(merge_strategies.Strictest, Rule):
 
 class MaxBudget(Rule):
     name = "max_budget_usd"
+    written = "Amount | NoLimit"
+    merged = "float | None"
     help = "What one run may cost."
 
     def validate(self, value: Any) -> None:
@@ -381,37 +394,7 @@ class MaxMemory(Rule):
     help = "MiB that a run's processes may hold together."
 
 
-RULES: tuple[Rule, ...] = (
-    MaxToolCalls(),
-    DisallowedTools(),
-    AllowedTools(),
-    McpServers(),
-    McpTools(),
-    BlockedPaths(),
-    WorkspaceOnly(),
-    MaxFileSize(),
-    Web(),
-    BlockedHosts(),
-    AllowedHosts(),
-    BlockedCommands(),
-    Destructive(),
-    RequireApproval(),
-    ProtectedPaths(),
-    PermissionMode(),
-    OnAsk(),
-    Opaque(),
-    SandboxRule(),
-    SandboxLevel(),
-    NetworkReach(),
-    BrokerRule(),
-    UnknownPrice(),
-    WaitForLimit(),
-    MaxBudget(),
-    MaxTimeout(),
-    MaxWall(),
-    MaxApproval(),
-    MaxMemory(),
-)
+RULES: tuple[Rule, ...] = tuple(kind() for kind in _KINDS)
 BY_NAME = {rule.name: rule for rule in RULES}
 CHECKS = tuple(rule for rule in RULES if type(rule).check is not Rule.check)
 """Those that have something to say about a call."""

@@ -25,7 +25,7 @@ import msgspec
 
 from leadrope import errors, spelling
 from leadrope.core import home
-from leadrope.core.request import RunRequest
+from leadrope.core.request import RunRequest, flag_of
 from leadrope.core.secrets.redaction import Redactor, Secret
 from leadrope.runs import background, leases
 from leadrope.runs.executions.queue import Given
@@ -297,7 +297,7 @@ if __name__ == "__main__":
     handler.setFormatter(lines)
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     try:
-        with spelling.at_terminal():  # its runs were started there
+        with spelling.at_terminal(flag_of):  # its runs were started there
             code = asyncio.run(main(os.environ))
     except errors.LeadropeError as error:
         log.error("the background process cannot work: %s %s", error.message, error.hint or "")  # noqa: TRY400  # no bug

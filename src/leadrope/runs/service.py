@@ -27,7 +27,8 @@ from leadrope import errors
 from leadrope.core import actors, events, home
 from leadrope.core import config as configs
 from leadrope.core.execution_events import ExecutionRecord
-from leadrope.core.request import RunRequest, check_text
+from leadrope.core.request import RunRequest
+from leadrope.core.request_checks import check_text
 from leadrope.core.request_secrets import redactor_of
 from leadrope.core.result import RunResult, not_started
 from leadrope.core.secrets.redaction import Redactor, redact

@@ -26,8 +26,9 @@ from leadrope.core import actors, events, home
 from leadrope.core import config as configs
 from leadrope.core.cost.usage import CostLabel, sum_label
 from leadrope.core.fold import Fold
-from leadrope.core.request import Mode, ModeAlias, RunRequest, normal_mode, with_tuples
-from leadrope.core.request_keywords import RunFields
+from leadrope.core.request import Mode, ModeAlias, RunRequest
+from leadrope.core.request_checks import normal_mode, with_tuples
+from leadrope.core.request_forms import RunFields
 from leadrope.core.result import RunResult
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.runtime import retries

@@ -14,8 +14,9 @@ from msgspec import UNSET, UnsetType
 from leadrope import errors
 from leadrope.core import config as configs
 from leadrope.core.config import Config
-from leadrope.core.request import RunRequest, with_tuples
-from leadrope.core.request_keywords import RunFields
+from leadrope.core.request import RunRequest
+from leadrope.core.request_checks import with_tuples
+from leadrope.core.request_forms import RunFields
 from leadrope.runtime.connections.functions import Function
 from leadrope.runtime.embedding.hooks import AfterTool, BeforeTool
 from leadrope.runtime.gate.approvers import Approve, Approver

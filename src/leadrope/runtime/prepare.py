@@ -12,7 +12,8 @@ from leadrope import errors
 from leadrope.confined import Folder
 from leadrope.core import config as configs
 from leadrope.core import events, home
-from leadrope.core.request import Limits, McpFile, RunRequest, check, normal_mode
+from leadrope.core.request import Limits, McpFile, RunRequest
+from leadrope.core.request_checks import check, normal_mode
 from leadrope.policy import limits as caps
 from leadrope.policy import patterns
 from leadrope.policy.files import sources

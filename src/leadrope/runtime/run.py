@@ -27,7 +27,8 @@ import msgspec
 from leadrope import errors
 from leadrope.core import actors, events, home
 from leadrope.core import config as configs
-from leadrope.core.request import RunRequest, check_text, normal_mode
+from leadrope.core.request import RunRequest
+from leadrope.core.request_checks import check_text, normal_mode
 from leadrope.core.request_parts import extra_dirs
 from leadrope.core.request_parts.agent_sandbox import AgentSandbox
 from leadrope.core.request_secrets import redactor_of

@@ -10,6 +10,7 @@ import pytest
 from leadrope import spelling
 from leadrope.cli import options
 from leadrope.cli.main import main
+from leadrope.core.request import flag_of
 
 # A flag and a value that cannot be used. `bad.json`, `bad.toml`, `empty`, `plain` and `bytes` are files of the folder.
 WRONG: list[tuple[str, str]] = [
@@ -129,7 +130,7 @@ def test_every_flag_with_a_value_is_tried() -> None:
 
 def test_hints_spell_each_field_as_its_flag() -> None:
     files = ("--system-prompt-file", "--append-system-prompt-file")
-    with spelling.at_terminal():
+    with spelling.at_terminal(flag_of):
         for flag in options.FLAGS:
             if flag.field is not None and flag.spelling not in files:
                 assert spelling.option(flag.field) == flag.spelling

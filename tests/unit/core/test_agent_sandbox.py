@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from leadrope import RunRequest, errors
-from leadrope.core.request import check
+from leadrope.core.request_checks import check
 from leadrope.core.request_parts.agent_sandbox import AgentSandbox
 from leadrope.core.tools import ToolCall
 from leadrope.policy.decide import Facts, Policy, decide

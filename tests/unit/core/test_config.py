@@ -12,6 +12,7 @@ import pytest
 from leadrope import errors
 from leadrope.core import config, models
 from leadrope.core.request import Limits, McpServer, RunRequest
+from leadrope.core.request_forms import LimitDefaults
 from leadrope.core.secrets.redaction import Secret
 
 FULL = """
@@ -254,7 +255,7 @@ def test_every_field_that_makes_sense_for_more_than_one_run_can_be_set() -> None
     one_run |= {"policy", "policies", "policy_files"}  # a user's own rules stand in [policy]
     defaults = set(config.RunDefaults.__struct_fields__) - {"idle_close_s"}  # a conversation's
     assert defaults | one_run == set(RunRequest.__struct_fields__)
-    assert config.LimitDefaults.__struct_fields__ == Limits.__struct_fields__
+    assert LimitDefaults.__struct_fields__ == Limits.__struct_fields__
 
 
 def test_a_missing_file_is_empty_unless_somebody_named_it(tmp_path: Path) -> None:

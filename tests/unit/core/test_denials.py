@@ -11,6 +11,7 @@ from leadrope import spelling
 from leadrope.core import denials, events
 from leadrope.core.events import AgentExited, Problem, RunEnding, TurnEnded
 from leadrope.core.fold import fold
+from leadrope.core.request import flag_of
 from leadrope.core.result import Denial, RunResult
 from leadrope.core.tools import ToolCall
 
@@ -144,7 +145,7 @@ def test_a_denied_run_keeps_its_answer_and_names_the_calls() -> None:
     assert found.error is not None
     assert found.error.message == "2 calls were denied: Bash (not here), Write (not here)"
     assert found.error.hint == "Allow what the task needs with allow, tools or another mode, or ask for less."
-    with spelling.at_terminal():
+    with spelling.at_terminal(flag_of):
         told = result(no("Bash"), said(text="I could not.")).error
     assert told is not None
     assert told.hint == "Allow what the task needs with --allow, --tools or another --mode, or ask for less."

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from leadrope import errors
-from leadrope.core import request as requests
+from leadrope.core import request_checks
 from leadrope.core.request import Limits, McpServer, RunRequest
 from leadrope.core.secrets.redaction import Secret
 
@@ -47,13 +47,13 @@ UUID = "11111111-2222-3333-4444-555555555555"
     ],
 )
 def test_passes(fields: dict[str, Any]) -> None:
-    requests.check(RunRequest(prompt="p", **fields))
+    request_checks.check(RunRequest(prompt="p", **fields))
 
 
 @pytest.mark.parametrize("prompt", ["", " ", "\n\t"])
 def test_an_empty_prompt_has_its_own_error(prompt: str) -> None:
     with pytest.raises(errors.EmptyPrompt) as caught:
-        requests.check(RunRequest(prompt=prompt))
+        request_checks.check(RunRequest(prompt=prompt))
     assert caught.value.kind == "empty_prompt"
 
 
@@ -114,7 +114,7 @@ def test_an_empty_prompt_has_its_own_error(prompt: str) -> None:
 )
 def test_refused_by_field(fields: dict[str, Any], field: str) -> None:
     with pytest.raises(errors.BadValue) as caught:
-        requests.check(RunRequest(prompt="p", **fields))
+        request_checks.check(RunRequest(prompt="p", **fields))
     assert caught.value.field == field
     assert caught.value.kind == "bad_request"
 
@@ -134,14 +134,14 @@ def test_refused_by_field(fields: dict[str, Any], field: str) -> None:
 )
 def test_a_value_of_the_wrong_type_is_no_type_error(fields: dict[str, Any], field: str) -> None:
     with pytest.raises(errors.BadValue) as caught:
-        requests.check(RunRequest(prompt="p", **fields))
+        request_checks.check(RunRequest(prompt="p", **fields))
     assert caught.value.field == field
     assert "sk-ant-plain" not in str(caught.value)
 
 
 def test_a_prompt_of_the_wrong_type_is_named() -> None:
     with pytest.raises(errors.BadValue) as caught:
-        requests.check(RunRequest(prompt=None))  # type: ignore[arg-type]  # the mistake under test
+        request_checks.check(RunRequest(prompt=None))  # type: ignore[arg-type]  # the mistake under test
     assert caught.value.field == "prompt"
 
 
@@ -156,7 +156,7 @@ def test_a_prompt_of_the_wrong_type_is_named() -> None:
     ],
 )
 def test_modes_and_the_agents_own_spellings(mode: str, expected: str) -> None:
-    assert requests.normal_mode(mode) == expected
+    assert request_checks.normal_mode(mode) == expected
 
 
 def test_a_request_with_a_credential_cannot_be_encoded_or_printed() -> None:

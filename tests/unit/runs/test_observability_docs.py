@@ -19,7 +19,7 @@ def blocks(name: str, kind: str) -> list[str]:
 
 def test_every_python_example_runs() -> None:
     found = blocks("observability.md", "python")
-    found += [code for code in blocks("internals.md", "python") if "leadrope.runs.page.page" in code]
+    found += [code for code in blocks("internals/index.md", "python") if "leadrope.runs.page.page" in code]
     assert len(found) == 2
     for code in found:
         exec(compile(code, "an example of the documentation", "exec"), {})

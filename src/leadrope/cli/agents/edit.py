@@ -16,21 +16,14 @@ from leadrope.cli.screen import confirm
 from leadrope.confined import real_path
 from leadrope.core import config as configs
 from leadrope.core import home
+from leadrope.core.request import OPTIONS
 from leadrope.regex import regex
 from leadrope.runtime.agents import saved_agents
 
 _NAME = regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _FILES = {"system_prompt_file": "system_prompt_file", "append_system_prompt_file": "append_system_prompt_file"}
-_NOT_HERE = ("agent", "credential", "secret_variables", "attachments", "resume", "fork", "session_id")
-"""Flags of a run that speak of one run, or of secrets, which do not belong into the file."""
 
-FLAGS = tuple(
-    flag
-    for flag in options.FLAGS
-    if flag.field is not None
-    and flag.field not in _NOT_HERE
-    and (flag.field.startswith("limits.") or flag.field in configs.Agent.__struct_fields__)
-)
+FLAGS = tuple(flag for flag in options.FLAGS if flag.field and OPTIONS[flag.field].config and OPTIONS[flag.field].agent)
 """The flags of `leadrope run` that set what an agent can set."""
 
 _SAMPLES = {

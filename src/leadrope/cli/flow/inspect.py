@@ -351,7 +351,7 @@ def _manual(name: str) -> Iterator[str]:
     required = set(shape.parameters.get("required", ()))
     definitions = shape.parameters.get("$defs", {})
     given = shape.parameters.get("properties", {})
-    for key, schema in given.items():
+    for key, schema in sorted(given.items(), key=lambda item: item[0] not in required):
         kinds = ", ".join(filter(None, (_type(schema, definitions), _bounds(schema), "required" * (key in required))))
         # None, an empty text, list or map: nothing, as where it is left out.
         if (usual := schema.get("default")) in (False, 0) or usual:

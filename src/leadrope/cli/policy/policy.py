@@ -20,7 +20,7 @@ from leadrope.cli.screen.screen import Screen, Style
 from leadrope.confined import real_path
 from leadrope.core import config as configs
 from leadrope.core import home
-from leadrope.core.request import normal_mode
+from leadrope.core.request_checks import normal_mode
 from leadrope.core.tools import ToolCall
 from leadrope.policy import patterns
 from leadrope.policy.call_analysis import Facts

@@ -26,7 +26,8 @@ from leadrope.cli.screen.render import Renderer, money
 from leadrope.cli.screen.screen import Screen
 from leadrope.core import config as configs
 from leadrope.core import events, home
-from leadrope.core.request import RunRequest, normal_mode
+from leadrope.core.request import RunRequest
+from leadrope.core.request_checks import normal_mode
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.records.masking import Masking, without_known
 from leadrope.runs.service import Service

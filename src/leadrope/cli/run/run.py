@@ -22,7 +22,8 @@ from leadrope.cli.screen.render import Renderer, billing_line, ending_lines
 from leadrope.cli.screen.screen import Screen
 from leadrope.core import config as configs
 from leadrope.core import events, home
-from leadrope.core.request import RunRequest, check, check_text
+from leadrope.core.request import RunRequest
+from leadrope.core.request_checks import check, check_text
 from leadrope.core.request_secrets import redactor_of
 from leadrope.core.result import RunError, RunResult, not_started
 from leadrope.runtime.agents import config_values

@@ -11,7 +11,7 @@ from leadrope.cli.screen import table
 from leadrope.cli.screen.live_lines import seconds
 from leadrope.cli.screen.markdown_stream import MarkdownStream
 from leadrope.cli.screen.render import ending_lines
-from leadrope.core.request import normal_mode
+from leadrope.core.request_checks import normal_mode
 from leadrope.core.result import RunResult
 from leadrope.core.text.rehearsal_label import is_rehearsed
 from leadrope.regex import regex

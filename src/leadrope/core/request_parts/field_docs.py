@@ -1,11 +1,14 @@
 """Docstrings of fields: the texts below the fields of a class, shown by `help()` and in the Python reference.
 
-Python throws such texts away, so they are read from the source file when somebody asks for them.
+Python throws such texts away, so they are read from the source file when somebody asks for them. An option's help comes
+before the text below its field.
 """
 
 from __future__ import annotations
 
 from typing import SupportsIndex, TypeVar
+
+from leadrope.core.request_parts.option import options_of
 
 T = TypeVar("T")
 
@@ -66,6 +69,7 @@ def fields_of(kind: type) -> list[Field]:
     except (OSError, TypeError, SyntaxError):
         return []
     (body,) = [node.body for node in tree.body if isinstance(node, ast.ClassDef)]
+    options = options_of(kind)
     found: list[Field] = []
     for index, node in enumerate(body):
         if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
@@ -74,7 +78,16 @@ def fields_of(kind: type) -> list[Field]:
             continue
         after = body[index + 1] if index + 1 < len(body) else None
         value = after.value if isinstance(after, ast.Expr) else None
-        text = value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else ""
+        below = value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else ""
         default = None if node.value is None else ast.unparse(node.value)
-        found.append(Field(node.target.id, ast.unparse(node.annotation), default, text))
+        annotation: ast.expr = node.annotation
+        if (
+            node.target.id in options
+            and isinstance(annotation, ast.Subscript)
+            and isinstance(annotation.slice, ast.Tuple)
+        ):
+            annotation = annotation.slice.elts[0]
+        option = options.get(node.target.id)
+        text = f"{option.sentences()} {below}".strip() if option is not None else below
+        found.append(Field(node.target.id, ast.unparse(annotation), default, text))
     return found

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from leadrope import errors
-from leadrope.core.request import normal_mode
+from leadrope.core.request_checks import normal_mode
 from leadrope.core.tools import KNOWN_TOOLS, ToolCall
 from leadrope.policy.call_analysis import SHELL_TOOLS, Facts
 from leadrope.policy.decide import Policy, decide

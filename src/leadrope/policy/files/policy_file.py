@@ -7,7 +7,7 @@ whose examples fail is refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,13 @@ import msgspec
 
 from leadrope import errors
 from leadrope.confined import names, real_path
-from leadrope.core.config import Agent, LimitDefaults
+from leadrope.core.config import Agent
+from leadrope.core.request_forms import LimitDefaults
 from leadrope.policy.files import defaults, examples
 from leadrope.policy.files.document import FileProblem, Key, Problems, TomlDocument, inner_key, shown, suggest
 from leadrope.policy.files.examples import Example
 from leadrope.policy.resolve import EffectivePolicy, Layer, resolve, said, validate, with_defaults
-from leadrope.policy.schema import FILE_KEYS, McpRules, NetworkRules, PolicyRules
+from leadrope.policy.schema import TABLES, PolicyRules
 from leadrope.regex import regex
 
 # Far more than a policy has, and little enough that a stranger's file cannot keep a decision busy.
@@ -29,7 +30,8 @@ _MOST_SUGGESTED = 1000
 MAX_ENTRIES = 1000
 MAX_EXAMPLES = 500
 _UNKNOWN = regex(r"Object contains unknown field `(.*)`")
-_TABLES: Mapping[str, type[msgspec.Struct]] = {"network": NetworkRules, "mcp": McpRules}
+FILE_KEYS = ("include", "examples", "defaults")
+"""What a policy file may hold beside its rules."""
 
 
 class PolicyFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -226,7 +228,7 @@ class PolicyReader:
         message, inner = inner_key(error)
         unknown = _UNKNOWN.fullmatch(message)
         if unknown:
-            kind = _TABLES[str(inner[0])] if inner else PolicyRules
+            kind = TABLES[str(inner[0])] if inner else PolicyRules
             known = (*kind.__struct_fields__, *(() if inner else FILE_KEYS))
             return document.problem((*at, *inner, unknown[1]), "is not a known rule", suggest(unknown[1], known))
         named: Any = value

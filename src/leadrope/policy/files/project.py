@@ -11,11 +11,12 @@ from typing import Any
 
 import msgspec
 
+from leadrope.core.request import OPTIONS
 from leadrope.policy.files.document import Key, TomlDocument, shown
 from leadrope.policy.files.policy_file import PolicyFile, PolicyReader
 
 NAME = "leadrope.toml"
-RUN_KEYS = ("model", "fallback_model", "purpose", "effort", "system_prompt", "append_system_prompt")
+RUN_KEYS = tuple(name for name, option in OPTIONS.items() if option.project)
 """What `[run]` of a project may set."""
 
 

@@ -17,7 +17,8 @@ import msgspec
 
 from leadrope import errors
 from leadrope.core.output import schema, schema_copy
-from leadrope.core.request import McpServer, Mode, RunRequest, normal_mode
+from leadrope.core.request import McpServer, Mode, RunRequest
+from leadrope.core.request_checks import normal_mode
 from leadrope.core.request_parts import extra_dirs
 from leadrope.core.tools import BASELINE_TOOLS, DEFAULT_TOOLS
 from leadrope.providers.base import LaunchFile

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leadrope import errors, spelling
-from leadrope.core.request import RunRequest, normal_mode
+from leadrope.core.request import RunRequest
+from leadrope.core.request_checks import normal_mode
 from leadrope.process.sandbox.command_domain import Domain
 from leadrope.regex import regex
 

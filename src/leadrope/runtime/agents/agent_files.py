@@ -13,7 +13,7 @@ import msgspec
 
 from leadrope import errors
 from leadrope.core import config as configs
-from leadrope.core.request import normal_mode
+from leadrope.core.request_checks import normal_mode
 from leadrope.core.text import yaml_values
 from leadrope.core.tools import BASELINE_TOOLS
 from leadrope.policy import patterns

@@ -20,7 +20,8 @@ from leadrope import errors
 from leadrope.confined import Folder, is_text, read_named
 from leadrope.core import config as configs
 from leadrope.core import home
-from leadrope.core.request import Limits, RunRequest, check
+from leadrope.core.request import Limits, RunRequest
+from leadrope.core.request_checks import check
 from leadrope.policy import patterns
 from leadrope.policy.files import policy_file
 from leadrope.policy.files.document import FileProblem, Problems, TomlDocument

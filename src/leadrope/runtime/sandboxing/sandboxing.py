@@ -13,7 +13,8 @@ import msgspec
 from leadrope import errors, spelling
 from leadrope.confined import real_path
 from leadrope.core import connections, events, home
-from leadrope.core.request import RunRequest, normal_mode
+from leadrope.core.request import RunRequest
+from leadrope.core.request_checks import normal_mode
 from leadrope.core.request_parts import extra_dirs
 from leadrope.policy.resolve import SHIPPED, EffectivePolicy
 from leadrope.process.sandbox import availability, git_folders

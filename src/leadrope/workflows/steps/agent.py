@@ -32,10 +32,10 @@ from leadrope.workflows.check import access_requests
 from leadrope.workflows.engine import step_runs
 from leadrope.workflows.language import templates
 from leadrope.workflows.problems import nearest
+from leadrope.workflows.steps.agent_options import AgentOptions
 from leadrope.workflows.steps.base import (
     Caution,
     Kind,
-    StepConfig,
     StepContext,
     StepDone,
     StepFailed,
@@ -64,7 +64,8 @@ ALONE: Mapping[str, Any] = {
 """A model with nothing in its hands, whatever the user's configuration gives to his agents."""
 
 
-class AgentConfig(StepConfig, frozen=True, kw_only=True):
+class AgentConfig(AgentOptions, frozen=True, kw_only=True):
+    # Beside the options of its run: what a step has of its own, or with another type or default than a run.
     prompt: Annotated[str, Meta(description="What the agent is to do.")]
     prompt_file: Annotated[str | None, Meta(description="A file beside the workflow that holds the prompt.")] = None
     output_schema: Annotated[
@@ -72,15 +73,7 @@ class AgentConfig(StepConfig, frozen=True, kw_only=True):
     ] = None
     cwd: Annotated[str | None, Meta(description="The working directory (default: the workflow's folder).")] = None
     provider: Annotated[str | None, Meta(description="The agent program (default: claude-code).")] = None
-    agent: Annotated[str | None, Meta(description="A saved agent; its settings apply where the step sets none.")] = None
     model: Annotated[str, Meta(description="A tier (opus, sonnet, haiku) or a model's id.")] = "sonnet"
-    purpose: Annotated[
-        str | None, Meta(description="Chooses the model if `model` is not set: review, coding, chat …")
-    ] = None
-    effort: Annotated[
-        Literal["low", "medium", "high", "xhigh", "max"] | None, Meta(description="How hard the model thinks.")
-    ] = None
-    fallback_model: Annotated[str | None, Meta(description="Used where the model is at capacity.")] = None
     allowed_tools: Annotated[
         list[str] | None,
         Meta(
@@ -88,10 +81,6 @@ class AgentConfig(StepConfig, frozen=True, kw_only=True):
             "mode default, commands and edits still ask)."
         ),
     ] = None
-    disallowed_tools: Annotated[list[str], Meta(description="Tools or patterns that it may not use.")] = []
-    allow: Annotated[
-        list[str], Meta(description="Patterns of calls that need no approval where the mode would ask.")
-    ] = []
     mode: Annotated[
         Literal["plan", "default", "edit", "sandboxed", "full", "dontAsk", "acceptEdits", "bypassPermissions"] | None,
         Meta(description="What happens to calls that no rule decides (default: default)."),
@@ -99,12 +88,6 @@ class AgentConfig(StepConfig, frozen=True, kw_only=True):
     max_turns: Annotated[int, Meta(ge=1, le=100, description="At least 2 with a schema.")] = 50
     max_thinking_tokens: Annotated[int, Meta(ge=1000, le=100_000, description="For its thinking, per answer.")] = 8000
     timeout: Annotated[float, Meta(ge=30, le=3600, description="Seconds.")] = 300
-    system_prompt: Annotated[str | None, Meta(description="In place of the agent's own.")] = None
-    append_system_prompt: Annotated[str | None, Meta(description="Added to the agent's own.")] = None
-    resume: Annotated[str | None, Meta(description="The ID of a session to continue.")] = None
-    schema_retries: Annotated[
-        int, Meta(ge=0, le=5, description="Corrective turns; with 0 leadrope converts no scalars either.")
-    ] = 1
     sandbox: Annotated[
         SandboxLevel | AgentSandboxSettings | None,
         Meta(
@@ -117,9 +100,6 @@ class AgentConfig(StepConfig, frozen=True, kw_only=True):
     extra_dirs: Annotated[
         list[str], Meta(description="More folders, relative to the workflow's; it works in DIR and only reads DIR:ro.")
     ] = []
-    attachments: Annotated[
-        list[str], Meta(description="Files and images of the workspace that go with the prompt.")
-    ] = []
     max_prompt_chars: Annotated[int, Meta(ge=1, le=MAX_PROMPT_CHARS, description="A longer prompt is an error.")] = (
         MAX_PROMPT_CHARS
     )
@@ -130,6 +110,10 @@ class AgentConfig(StepConfig, frozen=True, kw_only=True):
     budget: Annotated[
         Annotated[float, Meta(gt=0)] | None, Meta(description="US dollars, an estimate at list prices.")
     ] = None
+
+
+_AS_THEY_ARE = frozenset(AgentOptions.__struct_fields__) - {"attachments", "schema_retries"}
+"""Options that are passed on to the run as the step has them."""
 
 
 def mistakes(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -219,23 +203,15 @@ async def run(config: AgentConfig, context: StepContext) -> StepDone:
     }
     own_sandbox = config.sandbox if isinstance(config.sandbox, AgentSandboxSettings) else None
     said = {
+        **{name: None if (value := getattr(config, name)) == [] else value for name in _AS_THEY_ARE},
         "provider": config.provider,
-        "agent": config.agent,
-        "purpose": config.purpose,
-        "effort": config.effort,
         "extra_dirs": [*(_extra_dir(text, context) for text in config.extra_dirs), *context.access.for_agents] or None,
-        "fallback_model": config.fallback_model,
-        "system_prompt": config.system_prompt,
-        "append_system_prompt": config.append_system_prompt,
         "tools": config.allowed_tools,
-        "disallowed_tools": config.disallowed_tools or None,
-        "allow": config.allow or None,
         "mode": config.mode,
         "connections": config.connections or None,
         "sandbox": config.sandbox if isinstance(config.sandbox, str) else context.access.sandbox,
         "agent_sandbox": msgspec.to_builtins(own_sandbox) if own_sandbox is not None else None,
         "output_schema": config.output_schema,
-        "resume": config.resume,
     }
     # What a step has where it says nothing gives way to its agent, and the model to a purpose.
     usual: dict[str, Any] = {}

@@ -14,10 +14,10 @@ from leadrope import errors
 from leadrope.core.config import RunDefaults
 from leadrope.policy.files import defaults, examples, policy_file, sources
 from leadrope.policy.files.document import Problems, TomlDocument
+from leadrope.policy.files.policy_file import FILE_KEYS
 from leadrope.policy.files.project import read_project
 from leadrope.policy.resolve import resolve, said
 from leadrope.policy.rules import RULES
-from leadrope.policy.schema import FILE_KEYS
 
 DOCS = (Path(__file__).parents[4] / "docs" / "policy.md").read_text()
 

@@ -243,11 +243,11 @@ def test_the_sum_does_not_depend_on_the_order_or_on_repetition() -> None:
 
 def test_the_examples_of_the_documentation_run() -> None:
     docs = Path(__file__).parents[4] / "docs"
-    examples = re.findall(r"```python\n(.*?)```", (docs / "internals.md").read_text(encoding="utf-8"), re.DOTALL)
+    examples = re.findall(r"```python\n(.*?)```", (docs / "internals/index.md").read_text(encoding="utf-8"), re.DOTALL)
     examples = [example for example in examples if "leadrope.runtime." in example]
     assert len(examples) == 2
     for example in examples:
-        exec(compile(example, "docs/internals.md", "exec"), {})
+        exec(compile(example, "docs/internals/index.md", "exec"), {})
     page = (docs / "budget.md").read_text(encoding="utf-8")
     (table,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     given = read_prices(tomllib.loads(table)["prices"])
