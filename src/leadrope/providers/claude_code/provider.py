@@ -17,9 +17,10 @@ from leadrope.core import attachments, connections, home
 from leadrope.core.events import Notice
 from leadrope.core.models import TIERS, resolve_model
 from leadrope.core.request import RunRequest
+from leadrope.process import environment
 from leadrope.process.sandbox import command_domain
 from leadrope.providers import base
-from leadrope.providers.claude_code import credentials, env, instructions, locate
+from leadrope.providers.claude_code import credentials, instructions, locate
 from leadrope.providers.claude_code.launch import plan_launch
 from leadrope.providers.claude_code.session import ClaudeSession
 
@@ -61,7 +62,7 @@ class ClaudeCode:
 
     async def prepare(self, request: RunRequest, place: base.StartContext, *, attempt: int) -> base.Launch:
         # Before the program is asked for its login: a request that cannot be carried out starts nothing at all.
-        env.check_variables(request.variables, request.secret_variables)
+        environment.check_variables(request.variables, request.secret_variables)
         attached = attachments.of_request(request)
         environ = place.environ
         user_home = Path(environ.get("HOME") or Path.home())
