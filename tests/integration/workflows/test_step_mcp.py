@@ -17,10 +17,10 @@ import pytest
 
 from leadrope.core.config import Config
 from leadrope.core.request import McpServer
+from leadrope.net.sse import EventStream
 from leadrope.workflows.steps import registry
 from leadrope.workflows.steps.base import StepFailed
 from leadrope.workflows.steps.mcp import KIND, Mcp
-from leadrope.workflows.tools.mcp_client import EventStream
 from step_place import Here
 
 DATA = Path(__file__).parents[2] / "data"

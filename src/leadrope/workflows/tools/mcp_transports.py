@@ -16,10 +16,11 @@ import msgspec
 
 from leadrope import errors
 from leadrope.net.resolver import ask_system
+from leadrope.net.sse import EventStream
 from leadrope.process import lines
 from leadrope.process.child import Child
 from leadrope.workflows.tools import addresses, http_client
-from leadrope.workflows.tools.mcp_client import EventStream, Lost, Message, Wire, is_answer, reply_to
+from leadrope.workflows.tools.mcp_client import Lost, Message, Wire, is_answer, reply_to
 
 MOST_BYTES = 16 * 1024 * 1024
 """Of one answer. A tool that gives more should give a place where it lies."""
