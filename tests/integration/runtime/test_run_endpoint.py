@@ -114,6 +114,12 @@ async def test_the_text_streams_and_its_tokens_are_paid_for(opened: Callable[...
     assert result.cost_usd > 0
 
 
+async def test_a_stream_that_comes_byte_by_byte_is_the_same(opened: Callable[..., Run]) -> None:
+    async with ModelServer([{"text": "Größe: vier €", "drip": {"chunk": 1, "every_ms": 0}}]) as model:
+        _, result = await play(opened(model.url))
+    assert (result.outcome, result.text) == ("succeeded", "Größe: vier €")
+
+
 async def test_only_its_own_key_is_sent_and_only_in_its_header(opened: Callable[..., Run]) -> None:
     async with ModelServer([{"text": "Four."}]) as model:
         told, _ = await play(opened(model.url, prompt=f"what about {KEY}?"))
