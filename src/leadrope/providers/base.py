@@ -17,7 +17,7 @@ import msgspec
 from leadrope import errors
 from leadrope.core.attachments import Attachment
 from leadrope.core.config import Config
-from leadrope.core.events import Connection, CredentialUsed, Event, Notice, Problem
+from leadrope.core.events import Connection, CredentialUsed, Event, Notice, Problem, Question
 from leadrope.core.request import RunRequest
 from leadrope.core.secrets.redaction import Secret
 from leadrope.core.tools import ToolCall
@@ -99,6 +99,8 @@ class MessageToServer(msgspec.Struct, frozen=True, kw_only=True):
     request_id: str
     server: str
     message: dict[str, Any]
+    call_id: str = ""
+    """The tool call that a `tools/call` belongs to, as the agent says; without it nothing is called."""
 
 
 class Unanswerable(msgspec.Struct, frozen=True, kw_only=True):
@@ -309,6 +311,36 @@ class AgentSession(Session, Protocol):
 
     def explain(self, stderr: Iterable[str]) -> Problem | None:
         """What the agent's error output says is wrong, if it says so."""
+
+
+class Asking(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent asks a person: questions with their options, or whether its plan may be carried out."""
+
+    kind: Literal["question", "plan"]
+    questions: tuple[Question, ...] = ()
+    plan: str = ""
+    allowed_prompts: tuple[str, ...] = ()
+    """What the plan says it would like to run, in words; shown only."""
+
+
+@runtime_checkable
+class AskingSession(Protocol):
+    """What the session of an agent with the capability `questions` can do beside.
+
+    Such a question is a call of one of `asking_tools`. It is held as any call, let through, and asked of a person when
+    the agent asks for the permission (`PermissionAsked`).
+    """
+
+    asking_tools: frozenset[str]
+
+    def requested(self, call: ToolCall) -> None:
+        """The model has made such a call. The request for its permission may come without what it asks."""
+
+    def asks(self, call: ToolCall) -> Asking:
+        """What is malformed is shown as it came rather than lost."""
+
+    def answered(self, call: ToolCall, answers: Mapping[str, str]) -> dict[str, Any]:
+        """The call's input with a person's answers in it, as the agent reads them; a plan has none."""
 
 
 @runtime_checkable

@@ -29,7 +29,7 @@ from leadrope.runtime.embedding import hooks
 from leadrope.runtime.embedding.hooks import AfterTool, BeforeTool
 from leadrope.runtime.gate import replies
 from leadrope.runtime.gate.approvers import Approver
-from leadrope.runtime.gate.gate import PLAN_TOOL, Gate
+from leadrope.runtime.gate.gate import Gate
 from leadrope.runtime.gate.machine_facts import MachineFacts
 from leadrope.runtime.gate.replies import GateReplies, Replies
 from leadrope.runtime.journal.recording import Recorder
@@ -81,8 +81,10 @@ class Attempt:
         self._request = request
         self._launch = launch
         self._session = session
-        self._agent = session if isinstance(launch, base.Launch) and isinstance(session, base.AgentSession) else None
+        is_process = isinstance(launch, base.Launch)
+        self._agent = session if is_process and isinstance(session, base.AgentSession) else None
         """None: nothing is asked before the first prompt, and no call can be held."""
+        self._asking = session if is_process and isinstance(session, base.AskingSession) else None
         self._peer = peer
         self._pid = pid
         self._recorder = recorder
@@ -138,6 +140,7 @@ class Attempt:
             approval_s=self._limits.approval_s or 0,
             is_sandboxed=is_sandboxed,
             surroundings=surroundings,
+            asking=self._asking,
         )
         self.gate.before_tool = before_tool
         self._after_tool = after_tool
@@ -301,7 +304,7 @@ class Attempt:
 
     def _on_message_to_server(self, asked: base.MessageToServer) -> None:
         if self._functions is not None:
-            self._functions.take(asked.request_id, asked.message)
+            self._functions.take(asked.request_id, asked.message, asked.call_id)
 
     def _reply(self, request_id: str, reply: dict[str, Any]) -> None:
         if isinstance(self._session, base.ServerSession):
@@ -387,8 +390,8 @@ class Attempt:
         self._unreported.tool_requested(requested.message_id)
         if self._watch is not None:
             self._watch.requested(requested.call)
-        if requested.call.name == PLAN_TOOL:
-            self.gate.plan_told(requested.call)
+        if self._asking is not None and requested.call.name in self._asking.asking_tools:
+            self._asking.requested(requested.call)
         elif self._judge:
             self._judge.requested(requested.call)
 

@@ -565,7 +565,6 @@ class Commands:
                 cwd=str(self.cwd),
                 session_id=None,
                 model="",
-                # Not None: that would open the agent's own login to commands.
                 config_dir=str(private),
                 shown=tuple(folder.path for folder in self._access.folders if folder.is_read_only),
                 opened=tuple(folder.path for folder in self._access.folders if folder.is_key),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from leadrope.core.cost.prices import Prices
 from leadrope.core.cost.usage import Usage
 from leadrope.core.fold import fold
 from leadrope.core.result import RunResult
+from leadrope.core.tools import ToolCall
 from leadrope.providers import base, registry
 from leadrope.rehearsal import ModelServer, ModelStage, conformance
 from leadrope.runtime.run import Run
@@ -324,6 +325,32 @@ async def test_a_provider_whose_parts_do_not_fit_is_refused(
     with pytest.raises(errors.BadProvider, match=says):
         async with opened("http://127.0.0.1:1"):
             raise AssertionError("it was started")
+
+
+CALL = ToolCall(id="c", name="Bash", input={"command": "true"})
+
+
+@pytest.mark.parametrize(
+    ("item", "kind"),
+    [
+        (base.CallHeld(request_id="r", call=CALL), "gate_unsupported"),
+        (base.PermissionAsked(request_id="r", call=CALL), "gate_unsupported"),
+        (events.ToolCompleted(call_id="c"), "gate_bypassed"),
+    ],
+)
+async def test_a_tool_call_over_a_connection_ends_the_run(
+    opened: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, item: Any, kind: str
+) -> None:
+    """Nobody could hold it: a provider that lets one through is stopped, whatever its capabilities say."""
+
+    class Calling(talker.TalkerSession):
+        def receive(self, lines: Sequence[Any]) -> list[events.Event | base.Signal]:
+            return [*super().receive(lines), *([item] if isinstance(lines[-1], base.AnswerEnded) else [])]
+
+    monkeypatch.setattr(talker.Talker, "session", lambda _, __, launch: Calling(launch))
+    async with ModelServer([{"text": "Four."}]) as model:
+        _, result = await play(opened(model.url))
+    assert (result.outcome, result.error and result.error.kind) == ("failed", kind)
 
 
 def test_it_is_found_by_its_name() -> None:

@@ -124,6 +124,7 @@ class ClaudeCode:
             folders=tuple(map(str, plan.folders)),
             stderr_pipes=plan.stderr_pipes,
             config_dir=str(config_dir) if config_dir else None,
+            own_login=own_login(plan.env) if config_dir is None else (),
             credential=used,
             secrets=(*filled.secrets, *secrets),
             instructions=tuple(told.files) if told else (),
@@ -151,6 +152,12 @@ class ClaudeCode:
                 if entry.name != TRANSCRIPTS or entry.kind != "folder":
                     with contextlib.suppress(OSError):
                         folder.remove(entry.name)
+
+
+def own_login(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Where the program keeps its login: in the user's own folder, or where he has put that."""
+    elsewhere = env.get("CLAUDE_CONFIG_DIR")
+    return (elsewhere,) if elsewhere else (f"{env['HOME']}/.claude", f"{env['HOME']}/.claude.json")
 
 
 def _domain(request: RunRequest, place: base.StartContext) -> command_domain.Domain:

@@ -104,6 +104,5 @@ def _launch(
         cwd=str(request.cwd),
         session_id=None,
         model="",
-        # Not None: that would open the agent's own login to the server.
         config_dir=str(private),
     )
