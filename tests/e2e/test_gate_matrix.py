@@ -149,7 +149,7 @@ async def test_every_kind_of_tool_waits_at_the_gate(stage: Any, tool: str) -> No
 async def test_a_call_that_is_pending_when_stdin_closes_does_not_run(stage: Any, kind: str, mode: str) -> None:
     async def on(run: Any, event: events.Event) -> None:
         if isinstance(event, events.ApprovalRequested) and event.call.name == "Bash":
-            run._attempt._child.close_stdin()
+            run._attempt._peer.close_input()
 
     await play(stage, kind, mode, approver=Silent(), on=on, require_approval=["Bash(echo *)"])
     assert not stage.marker.exists()

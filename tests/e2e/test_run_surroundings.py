@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from leadrope import events
-from leadrope.providers.claude_code.env import ALLOWED
+from leadrope.process.environment import ALLOWED
 from leadrope.runtime.trust import trust
 
 OWN = {

@@ -33,6 +33,12 @@ def leadrope_home(environ: Mapping[str, str], *, platform: str = sys.platform) -
     return _absolute("LEADROPE_HOME", chosen, home) if chosen else _data(environ, home, platform)
 
 
+def claude_dir(environ: Mapping[str, str]) -> Path:
+    """Where Claude Code keeps the user's settings, login and agents; agent files are read there for every provider."""
+    chosen = environ.get("CLAUDE_CONFIG_DIR")
+    return Path(chosen) if chosen else user_home(environ) / ".claude"
+
+
 def config_file(environ: Mapping[str, str]) -> Path:
     """LEADROPE_CONFIG, else config.toml in the user's folder for configuration."""
     home = user_home(environ)

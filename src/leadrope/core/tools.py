@@ -72,6 +72,9 @@ _CLASSES: dict[str, ToolClass] = {
     "SendEmail": "other",
 }
 
+ASKING_TOOLS = frozenset({"AskUserQuestion", "ExitPlanMode"})
+"""By which an agent asks a person: a question, or whether its plan may be carried out."""
+
 KNOWN_TOOLS = tuple(_CLASSES)
 
 PATH_FIELDS = ("file_path", "notebook_path", "path")

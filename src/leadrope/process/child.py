@@ -97,7 +97,7 @@ class Child:
     async def drain(self) -> None:
         await self._streams.drain()
 
-    def close_stdin(self) -> None:
+    def close_input(self) -> None:
         self._streams.close_stdin()
 
     def terminate(self) -> None:

@@ -1,7 +1,8 @@
-"""The seam between a run and an agent program: what to start, what to say to it, what it said.
+"""The seam between a run and an agent: what to start, what to say to it, what it said.
 
-A `Provider` turns a request into a `Launch`; a `Session` is the I/O-free translation of one live conversation: lines
-in, events and signals out; intentions in, bytes out. The run owns the process, the clocks and the gate.
+A `Provider` turns a request into a `Launch` (a process) or an `Endpoint` (a connection); a `Session` is the I/O-free
+translation of one live conversation: lines in, events and signals out; intentions in, bytes out. The run owns the
+process or the connection, the clocks and the gate.
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
 from leadrope import errors
 from leadrope.core.attachments import Attachment
 from leadrope.core.config import Config
-from leadrope.core.events import Connection, CredentialUsed, Event, Notice, Problem
+from leadrope.core.events import Connection, CredentialUsed, Event, Notice, Problem, Question
 from leadrope.core.request import RunRequest
 from leadrope.core.secrets.redaction import Secret
 from leadrope.core.tools import ToolCall
@@ -98,6 +99,8 @@ class MessageToServer(msgspec.Struct, frozen=True, kw_only=True):
     request_id: str
     server: str
     message: dict[str, Any]
+    call_id: str = ""
+    """The tool call that a `tools/call` belongs to, as the agent says; without it nothing is called."""
 
 
 class Unanswerable(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,14 +136,30 @@ class LaunchFile(msgspec.Struct, frozen=True, kw_only=True):
         return f"LaunchFile({self.path!r}, {len(self.content)} bytes)"
 
 
-class Launch(msgspec.Struct, frozen=True, kw_only=True):
+class _Start(msgspec.Struct, frozen=True, kw_only=True):
+    """What every start has, whatever is started."""
+
+    cwd: str
+    session_id: str | None
+    model: str
+    credential: CredentialUsed | None = None
+    secrets: tuple[str, ...] = ()
+    """What must be redacted from anything that is shown."""
+    instructions: tuple[str, ...] = ()
+    notices: tuple[Notice, ...] = ()
+    patience_401: int = 1
+    """The how-manieth refused login ends the run: an agent that refreshes its own login may need two."""
+    attachments: tuple[Attachment, ...] = ()
+    """Read before the start, said with the first prompt."""
+    overhead_tokens: int = 0
+    """About what the agent adds to every prompt: its own instructions and its tools."""
+
+
+class Launch(_Start, frozen=True, kw_only=True, tag="process"):
     """Everything that starts one agent process. `argv` holds no secret and no prompt."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
-    cwd: str
-    session_id: str | None
-    model: str
     files: tuple[LaunchFile, ...] = ()
     folders: tuple[str, ...] = ()
     """Made before the start, for their owner only."""
@@ -148,25 +167,16 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """By connection: a named pipe in `Place.launch_dir`, made before the start, that takes its server's stderr."""
     config_dir: str | None = None
     """The program's private folder, None when it uses the user's own."""
-    credential: CredentialUsed | None = None
-    secrets: tuple[str, ...] = ()
-    """What must be redacted from anything that is shown."""
-    instructions: tuple[str, ...] = ()
-    notices: tuple[Notice, ...] = ()
+    own_login: tuple[str, ...] = ()
+    """Where the program keeps the login that it uses itself: files and folders that a sandbox must show it."""
     key_sources: frozenset[str] | None = None
     """What the agent may report as the source of its key; None: anything."""
-    patience_401: int = 1
-    """The how-manieth refused login ends the run: an agent that refreshes its own login may need two."""
-    attachments: tuple[Attachment, ...] = ()
-    """Read before the start, said with the first prompt."""
     shown: tuple[str, ...] = ()
     """Folders of ours that the agent must find in a sandbox, where it may only read them."""
     opened: tuple[str, ...] = ()
     """Places with keys that the sandbox would hide, and that the user has opened for this start. No agent has any."""
     model_url: str = ""
     """Where the agent itself connects to; empty: not known."""
-    overhead_tokens: int = 0
-    """About what the agent adds to every prompt: its own instructions and its tools."""
     own_servers: tuple[str, ...] = ()
     """Names of servers in this process whose messages the session passes on (`MessageToServer`)."""
     commands_apart: bool = False
@@ -174,6 +184,30 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"Launch(argv={list(self.argv)!r}, env={sorted(self.env)!r}, cwd={self.cwd!r})"
+
+
+class Endpoint(_Start, frozen=True, kw_only=True, tag="endpoint"):
+    """Where a model is reached over HTTP. Nothing is started on this machine: the run sends each prompt of the session
+    as the body of one request, and reads the events of the answer (`text/event-stream`).
+    """
+
+    url: str
+    """http:// or https://, whole: with its path. It holds no secret."""
+    headers: tuple[tuple[str, str], ...] = ()
+    """Of each request: the credential, a version. The run sets those that frame the message, and what it accepts."""
+    method: str = "POST"
+
+    @property
+    def model_url(self) -> str:
+        return self.url
+
+    def __repr__(self) -> str:
+        names = [name for name, _ in self.headers]
+        return f"Endpoint({self.method} {self.url!r}, headers={names!r}, cwd={self.cwd!r})"
+
+
+Start = Launch | Endpoint
+"""What a provider needs: a process of its own, or a connection."""
 
 
 class Brokered(msgspec.Struct, frozen=True, kw_only=True):
@@ -214,13 +248,55 @@ class StartContext(msgspec.Struct, frozen=True, kw_only=True):
     is_root: bool = hasattr(os, "geteuid") and os.geteuid() == 0
 
 
+# -- what an endpoint's session hears beside the events of the answer -------------------------------------------------
+
+
+class RequestSent(msgspec.Struct, frozen=True, kw_only=True):
+    """The body that `prompt` gave is on its way."""
+
+
+AnswerEnd = Literal["whole", "broken", "cancelled", "refused", "not_a_stream", "unreachable"]
+
+
+class AnswerEnded(msgspec.Struct, frozen=True, kw_only=True):
+    """Nothing more comes for this request. Told once for each, after its last event."""
+
+    how: AnswerEnd
+    """`whole`: as HTTP says; whether the model was done, its own last event says. `broken`: the connection ended in the
+    middle. `cancelled`: by the run. `refused`: another status than 2xx. `not_a_stream`: 2xx, but not an event stream.
+    `unreachable`: no connection was made.
+    """
+    status: int = 0
+    """0: there was no answer."""
+    headers: Mapping[str, str] = {}
+    """Of the answer, by their names in lower case."""
+    body: bytes = b""
+    """Of an answer that is not an event stream, as far as it is kept."""
+    reason: str = ""
+    """What was wrong with the connection, in words."""
+
+
+# -- the conversation ------------------------------------------------------------------------------------------------
+
+
 class Session(Protocol):
+    """One conversation, whatever carries it. Without the rest of `AgentSession` it is that of an `Endpoint`."""
+
+    def receive(self, lines: Sequence[Any]) -> list[Event | Signal]:
+        """What was said: lines of a process (`Several` of them in one piece); for an endpoint the data of each event,
+        and `RequestSent` and `AnswerEnded` around them.
+        """
+
+    def prompt(self, text: str) -> bytes:
+        """What is written to the process, or the body of a request."""
+
+
+@runtime_checkable
+class AgentSession(Session, Protocol):
+    """The conversation with a process that holds its tool calls until we have answered."""
+
     def open(self) -> bytes:
         """What is said first; the agent's answer becomes `Ready`."""
-
-    def receive(self, lines: Sequence[Any]) -> list[Event | Signal]: ...
-
-    def prompt(self, text: str) -> bytes: ...
 
     def answer_held(self, request_id: str, call: ToolCall, *, allowed: bool, reason: str, edited: Any) -> bytes: ...
 
@@ -237,6 +313,36 @@ class Session(Protocol):
         """What the agent's error output says is wrong, if it says so."""
 
 
+class Asking(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent asks a person: questions with their options, or whether its plan may be carried out."""
+
+    kind: Literal["question", "plan"]
+    questions: tuple[Question, ...] = ()
+    plan: str = ""
+    allowed_prompts: tuple[str, ...] = ()
+    """What the plan says it would like to run, in words; shown only."""
+
+
+@runtime_checkable
+class AskingSession(Protocol):
+    """What the session of an agent with the capability `questions` can do beside.
+
+    Such a question is a call of one of `asking_tools`. It is held as any call, let through, and asked of a person when
+    the agent asks for the permission (`PermissionAsked`).
+    """
+
+    asking_tools: frozenset[str]
+
+    def requested(self, call: ToolCall) -> None:
+        """The model has made such a call. The request for its permission may come without what it asks."""
+
+    def asks(self, call: ToolCall) -> Asking:
+        """What is malformed is shown as it came rather than lost."""
+
+    def answered(self, call: ToolCall, answers: Mapping[str, str]) -> dict[str, Any]:
+        """The call's input with a person's answers in it, as the agent reads them; a plan has none."""
+
+
 @runtime_checkable
 class ServerSession(Protocol):
     """What the session of an agent with the capability `functions` can do beside."""
@@ -251,6 +357,8 @@ class ServerSession(Protocol):
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """What an agent can do, as data: for a page that offers it, and to refuse a request before anything starts."""
 
+    process: bool = True
+    """It is a program that is started on this machine; else an address that is asked over HTTP, and has no tools."""
     tools: bool = False
     """It calls tools, and each call can be held before it runs."""
     mcp: bool = False
@@ -269,6 +377,11 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """Files and images can go with a prompt."""
     partial_text: bool = False
     """Its text comes as it is written."""
+
+    @property
+    def endpoint(self) -> bool:
+        """The opposite of `process`, for checks that need that."""
+        return not self.process
 
 
 class Availability(msgspec.Struct, frozen=True, kw_only=True):
@@ -299,12 +412,17 @@ class Provider(Protocol):
     async def is_available(self, environ: Mapping[str, str] | None = None) -> Availability:
         """Is the program there, in a version that works? Never raises, asks no model."""
 
-    async def prepare(self, request: RunRequest, place: StartContext, *, attempt: int) -> Launch:
-        """Find the program, the credential and the words; raise what is wrong. Starts no agent."""
+    async def prepare(self, request: RunRequest, place: StartContext, *, attempt: int) -> Start:
+        """Find the program or the address, the credential and the words; raise what is wrong. Starts no agent.
 
-    def session(self, request: RunRequest, launch: Launch) -> Session: ...
+        A `Launch` where the capabilities say `process`, else an `Endpoint`.
+        """
 
-    def tidy(self, launch: Launch) -> None:
+    # Any: each provider takes the one of the two that it gives.
+    def session(self, request: RunRequest, launch: Any) -> Session:
+        """For what `prepare` gave; an `AgentSession` for a `Launch`."""
+
+    def tidy(self, launch: Any) -> None:
         """After the last process of the run: remove what no later run needs. Must not fail."""
 
 
@@ -317,7 +435,14 @@ class Diagnosing(Protocol):
 
 
 # A schema is not among them: where the agent takes none, the answer's text is judged.
-_NEEDS = (("connections", "mcp"), ("resume", "sessions"), ("attachments", "images"))
+_NEEDS = (
+    ("connections", "mcp"),
+    ("resume", "sessions"),
+    ("attachments", "images"),
+    ("extra_dirs", "tools"),
+    ("binary", "process"),
+    ("agent_sandbox", "process"),
+)
 
 
 def require(provider: Provider, request: RunRequest) -> None:
@@ -329,3 +454,16 @@ def require(provider: Provider, request: RunRequest) -> None:
                 f"the provider {provider.id} has no {capability.replace('_', ' ')}",
                 hint=f"Leave {field} out, or choose another provider.",
             )
+
+
+def check_start(provider: Provider, start: Start, session: Session) -> None:
+    """Refuse a provider whose parts do not fit: a process whose session cannot hold a call would not be supervised."""
+    wrong = None
+    if isinstance(start, Launch) is not provider.capabilities.process:
+        wrong = f"it prepares a start of class {type(start).__name__}, and its capabilities say otherwise (process)"
+    elif isinstance(start, Launch) and not isinstance(session, AgentSession):
+        wrong = "the session of its process cannot hold a tool call (AgentSession)"
+    elif isinstance(start, Endpoint) and provider.capabilities.tools:
+        wrong = "it promises tools, which nobody would run or hold behind an address (capabilities.tools)"
+    if wrong is not None:
+        raise errors.BadProvider(provider.id, wrong, hint="Report it to its author.")

@@ -1,4 +1,4 @@
-"""One agent process from its first line to its last: reading, clocks, gate, ending. Does not start it."""
+"""One agent from its first line to its last: reading, clocks, gate, ending. Does not start it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from leadrope.core.fold import SUSPENDED, TOOL_TIMED_OUT
 from leadrope.core.request import RunRequest
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.policy.decide import Policy
-from leadrope.process.child import Child
+from leadrope.process.peer import Cancelling, Peer
 from leadrope.process.sandbox.values import Sight
 from leadrope.providers import base
 from leadrope.runtime import preflight
@@ -29,7 +29,7 @@ from leadrope.runtime.embedding import hooks
 from leadrope.runtime.embedding.hooks import AfterTool, BeforeTool
 from leadrope.runtime.gate import replies
 from leadrope.runtime.gate.approvers import Approver
-from leadrope.runtime.gate.gate import PLAN_TOOL, Gate
+from leadrope.runtime.gate.gate import Gate
 from leadrope.runtime.gate.machine_facts import MachineFacts
 from leadrope.runtime.gate.replies import GateReplies, Replies
 from leadrope.runtime.journal.recording import Recorder
@@ -47,9 +47,9 @@ class Attempt:
         self,
         *,
         request: RunRequest,
-        launch: base.Launch,
+        launch: base.Start,
         session: base.Session,
-        child: Child,
+        peer: Peer,
         policy: Policy,
         approver: Approver,
         recorder: Recorder,
@@ -72,13 +72,21 @@ class Attempt:
         before_tool: BeforeTool | None = None,
         after_tool: AfterTool | None = None,
         reach: Reach | None = None,
+        pid: int | None = None,
     ) -> None:
-        """`waits`: a person may take any time to answer, so none of the run's clocks counts it."""
+        """`waits`: a person may take any time to answer, so none of the run's clocks counts it. `pid`: of the agent's
+        process, where it has one.
+        """
         self._limits = request.limits
         self._request = request
         self._launch = launch
         self._session = session
-        self._child = child
+        is_process = isinstance(launch, base.Launch)
+        self._agent = session if is_process and isinstance(session, base.AgentSession) else None
+        """None: nothing is asked before the first prompt, and no call can be held."""
+        self._asking = session if is_process and isinstance(session, base.AskingSession) else None
+        self._peer = peer
+        self._pid = pid
         self._recorder = recorder
         self._keep = recorder.incoming.append
         self._heartbeats = 0
@@ -132,6 +140,7 @@ class Attempt:
             approval_s=self._limits.approval_s or 0,
             is_sandboxed=is_sandboxed,
             surroundings=surroundings,
+            asking=self._asking,
         )
         self.gate.before_tool = before_tool
         self._after_tool = after_tool
@@ -143,12 +152,11 @@ class Attempt:
             if functions
             else None
         )
-        calls = GateReplies(self.gate, session, self._clocks, self._send)
         self._handlers: dict[type, Callable[[Any], None]] = {
             base.Ready: self._on_ready,
             base.Started: self._on_started,
-            base.CallHeld: calls.held,
-            base.PermissionAsked: calls.asked,
+            base.CallHeld: self._on_ungated,
+            base.PermissionAsked: self._on_ungated,
             base.Withdrawn: self._on_withdrawn,
             base.Replied: self._replies.came,
             base.Foreign: self._on_foreign,
@@ -164,24 +172,29 @@ class Attempt:
             events.RetryScheduled: self._on_retry,
             events.UsageUpdated: self._on_usage,
         }
+        if self._agent is not None:
+            calls = GateReplies(self.gate, self._agent, self._clocks, self._send)
+            self._handlers |= {base.CallHeld: calls.held, base.PermissionAsked: calls.asked}
         if self._judge:
             self._handlers[events.MessageCompleted] = self._on_message
 
-    # -- the life of the process ----------------------------------------------------------------------------------
+    # -- from the start to the end ----------------------------------------------------------------------------------
 
     async def live(self) -> None:
-        """Read until the process is gone, whatever the reason; then say how it went."""
+        """Read until nothing more can come, whatever the reason; then say how it went."""
         self._clocks.start(self._started_at)
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
                 if self._doomed:
                     self._kill()
+                elif self._agent is not None:
+                    self._send(self._agent.open())
                 else:
-                    self._send(self._session.open())
-                memory_mb = self._limits.memory_mb
+                    self._begin()  # there is nothing to hold, and nobody to be asked for it
+                pid, memory_mb = self._pid, self._limits.memory_mb
                 watching = (
-                    self.spawn(memory.watch(self._child.pid, memory_mb, self._on_out_of_memory)) if memory_mb else None
+                    self.spawn(memory.watch(pid, memory_mb, self._on_out_of_memory)) if pid and memory_mb else None
                 )
                 await self._read()
                 if watching:
@@ -193,23 +206,23 @@ class Attempt:
                     self._checking.cancel()
                 self._model.stop_looking()
         except BaseException:
-            await self._child.end(polite_s=0, stop_s=self._limits.stop_s)
+            await self._peer.end(polite_s=0, stop_s=self._limits.stop_s)
             raise
         finally:
             self._clocks.stop()
             self._meter.on_over = None  # other runs may spend from the same budget, and end it later
             self._model.close()
         # Its output ends a moment before the process does: one that is leaving by itself must not get a signal.
-        ending = await self._child.end(polite_s=self._limits.exit_s, stop_s=self._limits.stop_s)
+        ending = await self._peer.end(polite_s=self._limits.exit_s, stop_s=self._limits.stop_s)
         for told in self._judge.left_over() if self._judge and not self._doomed else ():
             self._recorder.record(told)
-        gone = replies.agent_exited(ending, self._child, self._session)
+        gone = replies.agent_exited(ending, self._peer, self._agent)
         self._recorder.trace("exit code", gone.exit_code)
         self.emit(msgspec.structs.replace(gone, ended_by=self._ended_by, spent_usd=self._meter.spent_usd))
 
     async def _read(self) -> None:
         heard = False
-        while lines := await self._child.read_whole():
+        while lines := await self._peer.read_whole():
             if not heard:
                 heard = True
                 self._clocks.heard()
@@ -217,7 +230,7 @@ class Attempt:
             if self._take(self._session.receive(lines)):
                 self._clocks.touch()
                 self._active_at = self._loop.time()
-            self._recorder.publish(self._child.last_read_bytes)
+            self._recorder.publish(self._peer.last_read_bytes)
             if self._recorder.is_full:
                 self._clocks.hold()
                 await self._recorder.room()
@@ -238,7 +251,7 @@ class Attempt:
     # -- what the agent says --------------------------------------------------------------------------------------
 
     def _on_ready(self, ready: base.Ready) -> None:
-        if not preflight.has_gate(self, ready):
+        if self._agent is None or not preflight.has_gate(self, ready):
             return
         needs_trial = not ready.is_tested and self._try_gate is not None
         if needs_trial or self._request.connections or self._functions:
@@ -254,8 +267,9 @@ class Attempt:
         self.hold()
         if untested is not None and self._try_gate is not None:
             await preflight.check_version(self, untested, self._try_gate)
-        if (self._request.connections or self._functions) and not self._doomed:
-            await preflight.check_connections(self, self._request, self._session, self._launch.own_servers)
+        if self._agent is not None and (self._request.connections or self._functions) and not self._doomed:
+            assert isinstance(self._launch, base.Launch)  # noqa: S101  # whose agent has said that it is ready
+            await preflight.check_connections(self, self._request, self._agent, self._launch.own_servers)
         self.release()
         if not self._doomed:
             self._begin()
@@ -278,6 +292,11 @@ class Attempt:
             "`leadrope doctor` says whether commands are kept apart from the agent on this machine.",
         )
 
+    def _on_ungated(self, call: base.CallHeld | base.PermissionAsked) -> None:
+        """Of an endpoint, which has no tools: nobody would hear the answer."""
+        told = f"{call.call.name} was called over a connection where no call can be held"
+        self.end("failed", "gate_unsupported", told, hint="Report it to the author of the provider.")
+
     def _on_withdrawn(self, withdrawn: base.Withdrawn) -> None:
         self.gate.withdrawn(withdrawn.request_id)
         if self._functions is not None:
@@ -285,7 +304,7 @@ class Attempt:
 
     def _on_message_to_server(self, asked: base.MessageToServer) -> None:
         if self._functions is not None:
-            self._functions.take(asked.request_id, asked.message)
+            self._functions.take(asked.request_id, asked.message, asked.call_id)
 
     def _reply(self, request_id: str, reply: dict[str, Any]) -> None:
         if isinstance(self._session, base.ServerSession):
@@ -371,8 +390,8 @@ class Attempt:
         self._unreported.tool_requested(requested.message_id)
         if self._watch is not None:
             self._watch.requested(requested.call)
-        if requested.call.name == PLAN_TOOL:
-            self.gate.plan_told(requested.call)
+        if self._asking is not None and requested.call.name in self._asking.asking_tools:
+            self._asking.requested(requested.call)
         elif self._judge:
             self._judge.requested(requested.call)
 
@@ -428,7 +447,7 @@ class Attempt:
             return
         self._recorder.trace("stdin", data)
         try:
-            self._child.write(data)
+            self._peer.write(data)
         except errors.RunClosed:
             # It has ended or closed its input; the end of its output says how that went.
             self._stdin_closed = True
@@ -500,7 +519,7 @@ class Attempt:
 
     def _close_stdin(self) -> None:
         self._stdin_closed = True
-        self._child.close_stdin()
+        self._peer.close_input()
         self._clocks.work_ends()
         self._clocks.leaving()
 
@@ -508,7 +527,13 @@ class Attempt:
         """End the turn, keep the process; returns when the agent has said that it will."""
         if not self._in_turn or self._ending or self._stdin_closed:
             return
-        await self.ask("interrupt", self._session.interrupt)
+        await self._interrupt()
+
+    async def _interrupt(self) -> None:
+        if self._agent is not None:
+            await self.ask("interrupt", self._agent.interrupt)
+        elif isinstance(self._peer, Cancelling):
+            self._peer.cancel()
 
     async def ask(self, what: str, say: Callable[[str], bytes]) -> base.Replied | None:
         """The agent's reply to a request of ours; None if it does not come."""
@@ -575,7 +600,7 @@ class Attempt:
         self.gate.close("the run is ending")
         self._close_functions()
         wait_s = self._limits.stop_s if stop_s is None else stop_s
-        self._ending = self.spawn(self._child.end(polite_s=0, stop_s=wait_s))
+        self._ending = self.spawn(self._peer.end(polite_s=0, stop_s=wait_s))
 
     # -- the gate's host ----------------------------------------------------------------------------------------------
 
@@ -624,4 +649,4 @@ class Attempt:
             )
         )
         self._clocks.tool_ends(call_id)
-        self.spawn(self.ask("interrupt", self._session.interrupt))
+        self.spawn(self._interrupt())

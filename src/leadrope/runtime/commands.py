@@ -36,6 +36,7 @@ from leadrope.core.request_parts import extra_dirs
 from leadrope.core.tools import ToolCall
 from leadrope.policy.decide import Facts, Policy, Verdict, decide
 from leadrope.policy.resolve import SHIPPED, EffectivePolicy
+from leadrope.process import environment as environments
 from leadrope.process import process_tree, reaper
 from leadrope.process.command_pool import client, plain_commands
 from leadrope.process.command_pool.command import LIMIT_BYTES, Finished, OnOutput
@@ -43,7 +44,6 @@ from leadrope.process.command_pool.failures import NotStarted, PoolGone
 from leadrope.process.sandbox import programs
 from leadrope.process.sandbox.values import Sight
 from leadrope.providers import base
-from leadrope.providers.claude_code import env as environments
 from leadrope.runtime import prepare
 from leadrope.runtime.rundir import RunDir
 from leadrope.runtime.sandboxing import access as accesses
@@ -480,13 +480,10 @@ class Commands:
     def _env(self) -> dict[str, str]:
         """What an agent would see of the user's environment, without its credential and its settings."""
         assert self._config is not None  # noqa: S101  # set by __aenter__
-        env = {name: self._environ[name] for name in environments.ALLOWED if self._environ.get(name)}
-        env["HOME"] = env.get("HOME") or str(homes.user_home(self._environ))
-        env["PATH"] = env.get("PATH") or environments.DEFAULT_PATH
+        forwarded = self._config.forward_env
+        env = environments.passed_on(self._environ, forwarded, default_home=homes.user_home(self._environ))
         if bash := shutil.which("bash", path=SYSTEM_PATH):
             env["SHELL"] = bash
-        environments.check_forwarded(self._config.forward_env)
-        env |= {name: self._environ[name] for name in self._config.forward_env if name in self._environ}
         assert self._home is not None  # noqa: S101  # the same
         return {**env, **accesses.command_variables(self._access, self._environ, self._home)}
 
@@ -568,7 +565,6 @@ class Commands:
                 cwd=str(self.cwd),
                 session_id=None,
                 model="",
-                # Not None: that would open the agent's own login to commands.
                 config_dir=str(private),
                 shown=tuple(folder.path for folder in self._access.folders if folder.is_read_only),
                 opened=tuple(folder.path for folder in self._access.folders if folder.is_key),

@@ -15,7 +15,7 @@ import os
 from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -72,7 +72,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     about: str
     needs: tuple[str, ...]
-    """Capabilities without which it says nothing."""
+    """Capabilities without which it says nothing; `endpoint` is the lack of a process."""
     look: Callable[[Stage, Path], Awaitable[None]]
 
     async def __call__(self, stage: Stage, folder: Path) -> None:
@@ -88,6 +88,13 @@ def checks(provider: str) -> tuple[Check, ...]:
     """Those that the provider's own capabilities promise."""
     able = registry.provider(provider).capabilities
     return tuple(check for check in CHECKS if all(getattr(able, need) for need in check.needs))
+
+
+def left_out(provider: str) -> dict[str, tuple[str, ...]]:
+    """The names of the others, each with the capabilities that it would need."""
+    able = registry.provider(provider).capabilities
+    lacking = {check.name: tuple(need for need in check.needs if not getattr(able, need)) for check in CHECKS}
+    return {name: needs for name, needs in lacking.items() if needs}
 
 
 def _hold(holds: object, what: str) -> None:
@@ -136,7 +143,7 @@ def _succeeded(played: _Played) -> None:
     _hold(played.result.outcome == "succeeded", f"the run succeeded: {played.result.outcome}, {played.result.error}")
 
 
-async def _prepared(stage: Stage, folder: Path, **fields: Any) -> tuple[base.Provider, RunRequest, base.Launch]:
+async def _prepared(stage: Stage, folder: Path, **fields: Any) -> tuple[base.Provider, RunRequest, base.Start]:
     """What the provider would start, and the request; nothing is started."""
     scene = Scene(folder=folder, acts=())
     provider = registry.provider(stage.provider)
@@ -176,6 +183,8 @@ async def _describes_itself(stage: Stage, folder: Path) -> None:
 
 async def _keeps_secrets_and_prompt_out(stage: Stage, folder: Path) -> None:
     _, _, launch = await _prepared(stage, folder)
+    _hold(isinstance(launch, base.Launch), "what starts a process is a Launch")
+    assert isinstance(launch, base.Launch)  # noqa: S101  # held above
     line = "\0".join(launch.argv)
     _hold(PROMPT not in line, "the prompt is not an argument: every user of the machine reads those")
     _hold(KEY not in line, "the credential is not an argument")
@@ -185,10 +194,36 @@ async def _keeps_secrets_and_prompt_out(stage: Stage, folder: Path) -> None:
     _hold(_AMBIENT not in launch.env, "the environment is not inherited")
 
 
+async def _address_holds_no_secret(stage: Stage, folder: Path) -> None:
+    _, _, endpoint = await _prepared(stage, folder)
+    _hold(isinstance(endpoint, base.Endpoint), "what is reached over HTTP is an Endpoint")
+    assert isinstance(endpoint, base.Endpoint)  # noqa: S101  # held above
+    _hold(KEY not in endpoint.url, "the credential is not in the address, which is shown and logged")
+    _hold(KEY not in repr(endpoint), "an endpoint can be printed")
+    _hold(any(KEY in value for _, value in endpoint.headers), "the credential is in a header")
+    _hold(PROMPT not in f"{endpoint.url} {endpoint.headers}", "the prompt is in the body alone")
+
+
+async def _names_how_an_answer_ends(stage: Stage, folder: Path) -> None:
+    provider, request, endpoint = await _prepared(stage, folder)
+    _hold("whole" in get_args(base.AnswerEnd), "there are ways to end")
+    for how in get_args(base.AnswerEnd):
+        session = provider.session(request, endpoint)
+        session.prompt(PROMPT)
+        heard = session.receive([base.RequestSent(), base.AnswerEnded(how=how)])
+        ended = [item for item in heard if isinstance(item, events.TurnEnded)]
+        _hold(len(ended) == 1, f"an answer that ends {how!r} ends its turn, once")
+        # Nothing was said in it, so not even `whole` is a success.
+        _hold(ended[0].is_error and ended[0].problem is not None, f"and says what was wrong: {ended[0]}")
+        is_stopped = ended[0].problem is not None and ended[0].problem.outcome == "stopped"
+        _hold(is_stopped is (how == "cancelled"), f"only a cancelled answer is stopped, not one that ends {how!r}")
+
+
 async def _session_is_sans_io(stage: Stage, folder: Path) -> None:
     provider, request, launch = await _prepared(stage, folder)
     session = provider.session(request, launch)
-    _hold(session.open().endswith(b"\n"), "the opening is whole lines")
+    if isinstance(session, base.AgentSession):
+        _hold(session.open().endswith(b"\n"), "the opening is whole lines")
     noise = (b"plain words", b'{"type":"never_heard_of_it"}', b"{", b"[]", b"null", b'"', b"\xff\xfe")
     for line in noise:
         heard = session.receive([line])
@@ -363,7 +398,13 @@ def _check(name: str, about: str, look: Callable[[Stage, Path], Awaitable[None]]
 
 CHECKS: tuple[Check, ...] = (
     _check("describes-itself", "id, label, capabilities and availability are there", _describes_itself),
-    _check("argv-holds-no-secret", "neither prompt nor credential is an argument", _keeps_secrets_and_prompt_out),
+    _check(
+        "argv-holds-no-secret", "neither prompt nor credential is an argument", _keeps_secrets_and_prompt_out, "process"
+    ),
+    _check("address-holds-no-secret", "neither prompt nor credential is in it", _address_holds_no_secret, "endpoint"),
+    _check(
+        "names-how-an-answer-ends", "a cut, a refusal, a wrong type end the turn", _names_how_an_answer_ends, "endpoint"
+    ),
     _check("session-is-sans-io", "any line can be received, and none of noise means anything", _session_is_sans_io),
     _check("answers", "a text, with its session and its turn", _answers),
     _check("streams", "the text comes in pieces", _streams, "partial_text"),
@@ -386,4 +427,4 @@ CHECKS: tuple[Check, ...] = (
     _check("unknown-lines-do-not-end-it", "what is not understood is kept", _unknown_lines_do_not_end_it),
 )
 
-__all__ = ["CHECKS", "CannotStage", "Check", "NotConforming", "checks"]
+__all__ = ["CHECKS", "CannotStage", "Check", "NotConforming", "checks", "left_out"]

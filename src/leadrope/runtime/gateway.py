@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import cast
+from typing import TypedDict, cast
 
 from leadrope.core import events
 from leadrope.core.secrets.redaction import Secret
@@ -20,6 +20,13 @@ from leadrope.runtime.gate.host_questions import HostQuestions
 from leadrope.runtime.limits.budget import Meter
 from leadrope.runtime.sandboxing import sandbox_violations, sandboxing
 from leadrope.runtime.sandboxing.sandboxed_process import refused_host
+
+
+class Way(TypedDict):
+    """As `Upstream` takes it."""
+
+    proxy: str | None
+    ca_file: str | None
 
 
 class Gateway:
@@ -90,13 +97,19 @@ class Gateway:
                 meter=self._meter,
                 listen=self.doors.model,
                 notify=self._notify,
-                # A corporate proxy is the model's way out only where the user has said that the agent may use it.
-                proxy=proxy_for(upstream, self._allowed),
-                ca_file=self._allowed.get("NODE_EXTRA_CA_CERTS") or self._allowed.get("SSL_CERT_FILE"),
                 reach=self._reach,
+                **self.way_to(upstream),
             )
             self._broker = await broker.__aenter__()
         return base.Brokered(url=self._broker.url, token=Secret(self._broker.token))
+
+    def way_to(self, url: str) -> Way:
+        """How a connection of ours to a model's server is made.
+
+        A corporate proxy is the way out only where the user has said that the agent may use it.
+        """
+        ca_file = self._allowed.get("NODE_EXTRA_CA_CERTS") or self._allowed.get("SSL_CERT_FILE")
+        return {"proxy": proxy_for(url, self._allowed), "ca_file": ca_file}
 
     async def close(self) -> None:
         broker, self._broker = self._broker, None

@@ -53,12 +53,12 @@ def has_gate(host: PreflightHost, ready: base.Ready) -> bool:
             "failed",
             "gate_unsupported",
             f"this agent cannot hold a tool call before it runs: {ready.reason}",
-            hint="Update the agent, or name another binary with LEADROPE_CLAUDE_BIN.",
+            hint="Update the agent, or name another one (binary).",
         )
     return ready.gate
 
 
-def session_started(started: base.Started, request: RunRequest, launch: base.Launch) -> events.SessionStarted:
+def session_started(started: base.Started, request: RunRequest, launch: base.Start) -> events.SessionStarted:
     """What the agent says of itself, beside what it was given."""
     return events.SessionStarted(
         session_id=started.session_id,
@@ -74,9 +74,10 @@ def session_started(started: base.Started, request: RunRequest, launch: base.Lau
     )
 
 
-def check_key(host: PreflightHost, started: base.Started, launch: base.Launch) -> None:
+def check_key(host: PreflightHost, started: base.Started, launch: base.Start) -> None:
     """Ends a run that would be paid with a key that we have not given."""
-    if launch.key_sources is not None and started.key_source not in launch.key_sources:
+    expected = launch.key_sources if isinstance(launch, base.Launch) else None
+    if expected is not None and started.key_source not in expected:
         host.end(
             "failed",
             "not_authenticated",
@@ -107,7 +108,7 @@ async def check_version(host: PreflightHost, version: str, try_gate: TryGate) ->
 
 
 async def check_connections(
-    host: PreflightHost, request: RunRequest, session: base.Session, own_servers: Sequence[str] = ()
+    host: PreflightHost, request: RunRequest, session: base.AgentSession, own_servers: Sequence[str] = ()
 ) -> None:
     """Each has connected or failed before the first prompt: what a run was promised is there from its start."""
     loop = asyncio.get_running_loop()

@@ -20,7 +20,7 @@ import uuid
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, NamedTuple, Self, Unpack
 
 import msgspec
 
@@ -38,10 +38,12 @@ from leadrope.core.tools import ToolCall
 from leadrope.policy.decide import Policy
 from leadrope.policy.resolve import EffectivePolicy
 from leadrope.process import child as processes
+from leadrope.process.peer import Peer
 from leadrope.providers import base, registry
 from leadrope.runtime import gate_trial, prepare, retries
 from leadrope.runtime.agents import saved_agents
 from leadrope.runtime.attempt import Attempt
+from leadrope.runtime.broker.http_peer import HttpPeer
 from leadrope.runtime.broker.reachability import Reach
 from leadrope.runtime.connections import functions as functions_of
 from leadrope.runtime.connections.connection_stderr import ConnectionStderr
@@ -112,6 +114,14 @@ def opened(
     )
 
 
+class _Start(NamedTuple):
+    """One start of the agent, and the conversation with it."""
+
+    launch: base.Start
+    session: base.Session
+    peer: Peer
+
+
 class Run:
     """One supervised run: iterate its events, talk to it, stop it, take its result."""
 
@@ -175,9 +185,8 @@ class Run:
         """It was ended by `suspend`: it has no result yet, and another process continues it."""
         self._prompts: deque[str] = deque([request.prompt])
         self._attempt: Attempt | None = None
-        self._sandboxed: SandboxedProcess
-        self._targets: sandboxing.Targets
-        self._launch: base.Launch | None = None
+        self._sandboxed: SandboxedProcess | None = None
+        self._launch: base.Start | None = None
         self._connection_stderr: ConnectionStderr | None = None
         self._task: asyncio.Task[None] | None = None
         self._result: RunResult | None = None
@@ -246,12 +255,12 @@ class Run:
         for event in self._first:
             self._journal.record(event)
         try:
-            launch, child = await self._start()
+            begun = await self._start()
         except BaseException:
             await self._gateway.close()
             self._clean_up()
             raise
-        self._task = asyncio.create_task(self._supervise(launch, child), name=f"leadrope run {self.id}")
+        self._task = asyncio.create_task(self._supervise(begun), name=f"leadrope run {self.id}")
         return self
 
     async def __aexit__(
@@ -445,21 +454,29 @@ class Run:
 
     # -- starting and trying again ------------------------------------------------------------------------------------
 
-    async def _start(self) -> tuple[base.Launch, processes.Child]:
+    async def _start(self) -> _Start:
         """The only start of an agent in this package."""
         fresh = msgspec.structs.replace(self._place, launch_dir=self._run_dir.new_launch())
         self._place = prepare.looked_again(fresh, self.request, self._journal.record)
-        record = self._journal.record
-        sandbox = SandboxedProcess(self.request, self._rules, home=self._place.home, notify=record)
-        wanted = await sandbox.grant()
-        await self._gateway.open_doors(wanted, self._rules)
-        self._launch = launch = await self._prepare(with_broker=wanted.model_only)
+        sandbox = None
+        if self._provider.capabilities.process:
+            sandbox = SandboxedProcess(self.request, self._rules, home=self._place.home, notify=self._journal.record)
+            await self._gateway.open_doors(await sandbox.grant(), self._rules)
+        self._launch = launch = await self._prepare(with_broker=sandbox is not None and sandbox.granted.model_only)
         self._place.config.prices.require(launch.model)
         if unpriced := self.meter.expect(launch.model):
             self._journal.record(unpriced)
         # What an earlier start has been given may still be said by this one.
         known = (*launch.secrets, *self._journal.redactor.secrets)
         self._journal.redactor = redactor_of(self.request, self._environ, known)
+        session = self._provider.session(self.request, launch)
+        base.check_start(self._provider, launch, session)
+        if isinstance(launch, base.Endpoint):
+            return _Start(launch, session, self._connect(launch))
+        assert sandbox is not None  # noqa: S101  # check_start: only a provider with a process gives a Launch
+        return _Start(launch, session, await self._start_process(launch, sandbox))
+
+    async def _start_process(self, launch: base.Launch, sandbox: SandboxedProcess) -> processes.Child:
         self._run_dir.make((*launch.folders, str(self._spool)))
         self._run_dir.write(launch.files)
         self._connection_stderr = ConnectionStderr(
@@ -467,11 +484,9 @@ class Run:
             harmless=self._journal.harmless,
             trace=self._journal.tell_connection if self._journal.traces else None,
         )
-        self._journal.tell(f"start {' '.join(launch.argv)}")
-        if launch.credential:
-            self._journal.tell(f"credential {launch.credential.source} {launch.credential.masked}")
-        self._targets = await asyncio.to_thread(sandbox.search, self.request, self._place)
-        sandbox.build(self.request, launch, self._place, self._gateway.doors, self._targets)
+        self._tell_start(launch, f"start {' '.join(launch.argv)}")
+        targets = await asyncio.to_thread(sandbox.search, self.request, self._place)
+        sandbox.build(self.request, launch, self._place, self._gateway.doors, targets)
         self._session.open_log(self.request, launch)
         child = await sandbox.start(
             tag=self.id,
@@ -480,9 +495,20 @@ class Run:
             on_stderr_line=self._journal.tell_stderr if self._journal.traces else None,
         )
         self._sandboxed = sandbox
-        return launch, child
+        return child
 
-    async def _prepare(self, *, with_broker: bool) -> base.Launch:
+    def _connect(self, endpoint: base.Endpoint) -> HttpPeer:
+        """No program is started, so there is nothing to sandbox: the requests are the run's own."""
+        self._tell_start(endpoint, f"{endpoint.method} {endpoint.url}")
+        self._session.open_log(self.request, endpoint)
+        return HttpPeer(endpoint, **self._gateway.way_to(endpoint.url))
+
+    def _tell_start(self, launch: base.Start, told: str) -> None:
+        self._journal.tell(told)
+        if launch.credential:
+            self._journal.tell(f"credential {launch.credential.source} {launch.credential.masked}")
+
+    async def _prepare(self, *, with_broker: bool) -> base.Start:
         try:
             return await self._session.prepare(self._provider, self._wanted(with_broker), self._place)
         except errors.SessionLost:
@@ -503,18 +529,18 @@ class Run:
         self._prompts = deque(rebuilt.prompt if text == old else text for text in self._prompts)
         return True
 
-    async def _supervise(self, launch: base.Launch, child: processes.Child) -> None:
+    async def _supervise(self, begun: _Start) -> None:
         journal = self._journal
         try:
             while True:
-                attempt = await self._live(launch, child)
-                result = await self._diagnosed(launch, journal.fold.result())
+                attempt = await self._live(begun)
+                result = await self._diagnosed(begun.launch, journal.fold.result())
                 planned = self._plan(result, attempt)
                 if planned is None or not await self._wait(planned, result):
                     break
                 journal.attempt += 1
                 self._go_on(planned, result, attempt)
-                launch, child = await self._start()
+                begun = await self._start()
         except errors.LeadropeError as error:
             # Only a second start can raise here; the first one's errors went to the caller.
             journal.record(events.RunEnding(cause="failed", kind=error.kind, message=error.message, hint=error.hint))
@@ -534,12 +560,15 @@ class Run:
             if not self._is_conversation and not self.is_suspended:  # whose turns have each been told already
                 journal.tell_failure(self._result, self.request, self._launch.model if self._launch else "")
 
-    async def _diagnosed(self, launch: base.Launch, result: RunResult) -> RunResult:
+    async def _diagnosed(self, launch: base.Start, result: RunResult) -> RunResult:
         """A program of a version that cannot work fails in any way it likes; what helps is to hear of the version."""
         is_early = result.outcome == "failed" and result.session_id is None and not self._stopped.is_set()
-        if self._is_trial or not is_early or not isinstance(self._provider, base.Diagnosing):
+        provider = self._provider
+        if self._is_trial or not is_early or not isinstance(provider, base.Diagnosing):
             return result
-        wrong = await self._provider.why_unusable(launch, self._environ)
+        if not isinstance(launch, base.Launch):
+            return result
+        wrong = await provider.why_unusable(launch, self._environ)
         if wrong is None:
             return result
         self._journal.record(events.RunEnding(cause="failed", kind="gate_unsupported", message=wrong))
@@ -591,26 +620,29 @@ class Run:
         else:
             self.request = self._session.anew(self.request, self._launch)
 
-    async def _live(self, launch: base.Launch, child: processes.Child) -> Attempt:
-        cwd, built = launch.cwd, self._sandboxed.built
+    async def _live(self, begun: _Start) -> Attempt:
+        launch, session, peer = begun
+        pid = peer.pid if isinstance(peer, processes.Child) else None
+        env = launch.env if isinstance(launch, base.Launch) else {}
+        sandboxed = self._sandboxed
+        built = sandboxed.built if sandboxed is not None else sandboxing.Built()
         policy = Policy(
             mode=normal_mode(self.request.mode),
-            workspace=(cwd, *extra_dirs.writable(self.request.extra_dirs)),
+            workspace=(launch.cwd, *extra_dirs.writable(self.request.extra_dirs)),
             read_only=extra_dirs.read_only(self.request.extra_dirs),
             tools=self.request.tools,
             disallowed_tools=self.request.disallowed_tools,
             allow=self.request.allow,
             grants=self._granted,
-            protected=self._targets.git.paths,
+            protected=sandboxed.protected if sandboxed is not None else (),
             agent_sandbox=AgentSandbox.of(self.request.agent_sandbox),
             rules=self._rules,
         )
-        session = self._provider.session(self.request, launch)
         self._attempt = Attempt(
             request=self.request,
             launch=launch,
             session=session,
-            child=child,
+            peer=peer,
             policy=policy,
             approver=self._approver,
             recorder=self._journal,
@@ -625,10 +657,10 @@ class Run:
             is_sandboxed=built.holds,
             surroundings=MachineFacts(
                 workspace=policy.workspace,
-                env=launch.env,
+                env=env,
                 sandbox_env=built.env,
                 secrets=self._journal.redactor.secrets,
-                git_is_plain=functools.partial(git_guards.is_plain, env=launch.env, sight=built.sight),
+                git_is_plain=functools.partial(git_guards.is_plain, env=env, sight=built.sight),
             ),
             before_tool=self._before_tool,
             after_tool=self._after_tool,
@@ -641,6 +673,7 @@ class Run:
             and self._tries.schema_left(self.request),
             waits=self._waits,
             reach=self._reach,
+            pid=pid,
         )
         for notice in (*self._notices, *launch.notices):
             self._journal.record(notice)
@@ -651,9 +684,12 @@ class Run:
         attempt = self._attempt
         attempt.gate.standing.update(self._standing)
         self._granted = self._standing = ()  # a later attempt of this process asks again
-        writes = ApprovedWrites(policy, built.sight, child.pid)
-        attempt.gate.before_effect = self._before(writes) if built.level else self._before_effect
-        attempt.after_call = writes.after
+        attempt.gate.before_effect = self._before_effect
+        writes = ApprovedWrites(policy, built.sight, pid) if pid is not None else None
+        if writes is not None:
+            attempt.after_call = writes.after
+            if built.level:
+                attempt.gate.before_effect = self._before(writes)
         if self._is_paused:
             attempt.pause()
         try:
@@ -661,7 +697,8 @@ class Run:
         finally:
             self._attempt = None
             self._close_connection_stderr()
-            await self._sandboxed.settle(writes.paths)
+            if sandboxed is not None and writes is not None:
+                await sandboxed.settle(writes.paths)
         return attempt
 
     def _before(self, writes: ApprovedWrites) -> BeforeEffect:
@@ -678,7 +715,8 @@ class Run:
         place, name = self._place, self.request.provider
         if gate_trial.passed(place.home, name, version):
             return None
-        wrong = await gate_trial.try_gate(name, self._launch.argv[0] if self._launch else "", self._environ)
+        program = self._launch.argv[0] if isinstance(self._launch, base.Launch) else ""
+        wrong = await gate_trial.try_gate(name, program, self._environ)
         if wrong is None:
             gate_trial.remember(place.home, name, version)
         return wrong

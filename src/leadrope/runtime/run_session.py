@@ -33,7 +33,7 @@ class RunSession:
             self.origin = "forked" if request.fork else "resumed"
         return self._sessions.settle(request)
 
-    async def prepare(self, provider: base.Provider, request: RunRequest, place: base.StartContext) -> base.Launch:
+    async def prepare(self, provider: base.Provider, request: RunRequest, place: base.StartContext) -> base.Start:
         """Plan the start. SessionLost is raised when the session is to be rebuilt first."""
         if request.resume is not None and not request.fork and request.persist_session:
             self._hold.take(request.resume, is_new=False)
@@ -59,13 +59,14 @@ class RunSession:
         self.origin = "resumed"
         return msgspec.structs.replace(request, resume=session_id, fork=False, session_id=None)
 
-    def anew(self, request: RunRequest, launch: base.Launch | None) -> RunRequest:
+    def anew(self, request: RunRequest, launch: base.Start | None) -> RunRequest:
         """The next attempt begins again. In the user's own folder the failed one's id is taken."""
-        if launch is None or launch.config_dir is not None or request.resume is not None:
+        has_own_folder = not isinstance(launch, base.Launch) or launch.config_dir is not None
+        if has_own_folder or request.resume is not None:
             return request
         return msgspec.structs.replace(request, session_id=str(uuid.uuid4()))
 
-    def open_log(self, request: RunRequest, launch: base.Launch) -> None:
+    def open_log(self, request: RunRequest, launch: base.Start) -> None:
         if not request.persist_session or launch.session_id is None:
             return
         info = SessionInfo(

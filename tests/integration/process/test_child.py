@@ -140,7 +140,7 @@ async def test_input_is_written_and_drained(begin: Starter) -> None:
     for _ in range(40):
         child.write(b"x" * 100_000)
         await child.drain()
-    child.close_stdin()
+    child.close_input()
     assert await all_lines(child) == [b"4000000"]
     await child.end()
 

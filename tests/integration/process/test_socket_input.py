@@ -63,7 +63,7 @@ async def test_all_that_is_written_arrives_and_then_the_end(run: Run) -> None:
     for _ in range(40):
         child.write(b"x" * 100_000)
         await child.drain()
-    child.close_stdin()
+    child.close_input()
     assert await all_lines(child) == [b"4000000"]
     assert (await child.end()).exit_code == 0
 
@@ -71,7 +71,7 @@ async def test_all_that_is_written_arrives_and_then_the_end(run: Run) -> None:
 async def test_what_was_written_before_the_close_is_still_delivered(run: Run) -> None:
     child = await run("import sys; sys.stdin.buffer.readline(); print(len(sys.stdin.buffer.read()))")
     child.write(b"first\n" + b"x" * 3_000_000)
-    child.close_stdin()
+    child.close_input()
     assert await all_lines(child) == [b"3000000"]
     await child.wait()
     assert (await child.end()).rung == "exited"
@@ -87,7 +87,7 @@ async def test_a_child_that_reads_nothing_holds_the_writer(run: Run) -> None:
     assert not done
     os.kill(child.pid, signal.SIGCONT)
     await draining
-    child.close_stdin()
+    child.close_input()
     assert await all_lines(child) == [b"end"]
     await child.end()
 

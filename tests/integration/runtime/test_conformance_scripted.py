@@ -23,10 +23,15 @@ async def test_the_scripted_provider_conforms(check: conformance.Check, tmp_path
 
 
 def test_capabilities_choose_the_checks() -> None:
-    """It cannot stream, and is not asked to; all else is looked at."""
-    left_out = {check.name for check in conformance.CHECKS} - {check.name for check in conformance.checks("scripted")}
+    """It cannot stream and is a process; it is asked for neither, and all else is looked at."""
     assert not registry.provider("scripted").capabilities.partial_text
-    assert left_out == {"streams"}
+    assert conformance.left_out("scripted") == {
+        "address-holds-no-secret": ("endpoint",),
+        "names-how-an-answer-ends": ("endpoint",),
+        "streams": ("partial_text",),
+    }
+    looked_at = {check.name for check in conformance.checks("scripted")}
+    assert looked_at | set(conformance.left_out("scripted")) == {check.name for check in conformance.CHECKS}
 
 
 def test_checks_have_names_of_their_own_and_say_what_they_are_about() -> None:

@@ -14,6 +14,7 @@ from leadrope import RunRequest
 from leadrope.core.config import Config
 from leadrope.process.sandbox.values import Sight
 from leadrope.providers import base
+from leadrope.providers.claude_code.provider import own_login
 from leadrope.runtime import prepare
 from leadrope.runtime.sandboxing import sandboxing
 
@@ -52,6 +53,8 @@ class Site:
             session_id=None,
             model="m",
         )
+        if launch.get("config_dir") is None:
+            start = msgspec.structs.replace(start, own_login=own_login(environ))
         start = msgspec.structs.replace(start, **launch)
         wanted = sandboxing.wish(ready.request, ready.rules)
         return sandboxing.build(wanted, ready.request, start, place, ready.rules, sandboxing.Sockets()).sight

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -17,7 +16,6 @@ import pytest
 
 from leadrope.core.config import Config
 from leadrope.core.request import McpServer
-from leadrope.net.sse import EventStream
 from leadrope.workflows.steps import registry
 from leadrope.workflows.steps.base import StepFailed
 from leadrope.workflows.steps.mcp import KIND, Mcp
@@ -379,12 +377,3 @@ async def test_a_secret_that_is_not_set_is_named_and_nothing_starts(tmp_path: Pa
 def test_types_refuse_what_they_can(values: dict[str, Any]) -> None:
     with pytest.raises(msgspec.ValidationError):
         step(**{"tool": "x", **values})
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
-def test_events_come_out_whole_however_they_are_cut(size: int) -> None:
-    raw = b": hello\r\n\r\nevent: endpoint\r\ndata: /m\r\n\r\ndata: a\r\ndata:b\r\nid: 3\r\n\r\ndata: {}\n\n"
-    stream = EventStream(1024)
-    found = [event for at in range(0, len(raw), size) for event in stream.feed(raw[at : at + size])]
-    assert found == [("endpoint", "/m"), ("message", "a\nb"), ("message", "{}")]
-    assert json.loads(found[-1][1]) == {}

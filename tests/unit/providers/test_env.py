@@ -10,6 +10,7 @@ import pytest
 from leadrope import errors
 from leadrope.core.request import Limits, McpServer, RunRequest
 from leadrope.core.secrets.redaction import Secret
+from leadrope.process import environment
 from leadrope.providers.claude_code import env
 from leadrope.providers.claude_code.credentials import NO_CREDENTIAL, Credential
 from leadrope.providers.claude_code.launch import plan_launch
@@ -86,7 +87,7 @@ def test_everything_around_stays_outside() -> None:
 
 
 def test_the_allow_list_passes() -> None:
-    allowed = {name: f"value of {name}" for name in env.ALLOWED}
+    allowed = {name: f"value of {name}" for name in environment.ALLOWED}
     assert child(allowed) == BASE | allowed
 
 

@@ -237,7 +237,7 @@ def explain(
 
 def _explained(call: ToolCall, facts: Facts, workspace: str) -> Facts:
     """With what this machine says about programs, git's settings and folders. No host name is looked up."""
-    from leadrope.providers.claude_code.env import passed_on  # noqa: PLC0415  # only for this command
+    from leadrope.process.environment import passed_on  # noqa: PLC0415  # only for this command
     from leadrope.runtime.gate.machine_facts import MachineFacts  # noqa: PLC0415  # only for this command
 
     # A GIT_ASKPASS of the terminal (VS Code sets one) does not reach an agent, and must not decide here either.

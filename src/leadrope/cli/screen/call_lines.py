@@ -10,9 +10,8 @@ import msgspec
 from leadrope.cli.screen.live_lines import seconds
 from leadrope.cli.screen.screen import Screen
 from leadrope.core import actors, events
-from leadrope.core.tools import ToolCall, class_of
+from leadrope.core.tools import ASKING_TOOLS, ToolCall, class_of
 from leadrope.regex import regex
-from leadrope.runtime.gate.gate import QUESTION_TOOLS
 from leadrope.runtime.terminal_text import clean, describe, one_line
 
 SHOWN_AFTER_S = 0.3
@@ -55,7 +54,7 @@ class CallLines:
 
     def decided(self, event: events.ToolDecided, at: float, now: float) -> None:
         self._decided.add(event.call.id)
-        if event.call.name in QUESTION_TOOLS and event.decision == "allow":
+        if event.call.name in ASKING_TOOLS and event.decision == "allow":
             return  # told when it is answered
         call = event.call
         if event.edited is not None:
@@ -72,7 +71,7 @@ class CallLines:
     def completed(self, event: events.ToolCompleted, at: float) -> None:
         running = self._running.pop(event.call_id, None)
         call = self._calls.get(event.call_id) or (running.call if running else None)
-        if call is None or call.name in QUESTION_TOOLS:
+        if call is None or call.name in ASKING_TOOLS:
             return
         if event.call_id not in self._decided:
             # The agent refused its own call before it came to the gate.

@@ -63,6 +63,9 @@ SECRETS = (
 )
 """Below a home: hidden also where the home itself is the workspace, or part of it."""
 
+LOGIN_VARIABLES = ("CLAUDE_CONFIG_DIR",)
+"""By which a user says that such a folder, with a login in it, is elsewhere."""
+
 GIT_IDENTITY = (".gitconfig", ".config/git")
 
 BASE = frozenset({"/", "/home", "/opt", "/run", "/tmp", "/var", "/var/tmp"})  # noqa: S108  # names, not files

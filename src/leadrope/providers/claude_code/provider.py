@@ -17,9 +17,10 @@ from leadrope.core import attachments, connections, home
 from leadrope.core.events import Notice
 from leadrope.core.models import TIERS, resolve_model
 from leadrope.core.request import RunRequest
+from leadrope.process import environment
 from leadrope.process.sandbox import command_domain
 from leadrope.providers import base
-from leadrope.providers.claude_code import credentials, env, instructions, locate
+from leadrope.providers.claude_code import credentials, instructions, locate
 from leadrope.providers.claude_code.launch import plan_launch
 from leadrope.providers.claude_code.session import ClaudeSession
 
@@ -61,7 +62,7 @@ class ClaudeCode:
 
     async def prepare(self, request: RunRequest, place: base.StartContext, *, attempt: int) -> base.Launch:
         # Before the program is asked for its login: a request that cannot be carried out starts nothing at all.
-        env.check_variables(request.variables, request.secret_variables)
+        environment.check_variables(request.variables, request.secret_variables)
         attached = attachments.of_request(request)
         environ = place.environ
         user_home = Path(environ.get("HOME") or Path.home())
@@ -123,6 +124,7 @@ class ClaudeCode:
             folders=tuple(map(str, plan.folders)),
             stderr_pipes=plan.stderr_pipes,
             config_dir=str(config_dir) if config_dir else None,
+            own_login=own_login(plan.env) if config_dir is None else (),
             credential=used,
             secrets=(*filled.secrets, *secrets),
             instructions=tuple(told.files) if told else (),
@@ -150,6 +152,12 @@ class ClaudeCode:
                 if entry.name != TRANSCRIPTS or entry.kind != "folder":
                     with contextlib.suppress(OSError):
                         folder.remove(entry.name)
+
+
+def own_login(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Where the program keeps its login: in the user's own folder, or where he has put that."""
+    elsewhere = env.get("CLAUDE_CONFIG_DIR")
+    return (elsewhere,) if elsewhere else (f"{env['HOME']}/.claude", f"{env['HOME']}/.claude.json")
 
 
 def _domain(request: RunRequest, place: base.StartContext) -> command_domain.Domain:

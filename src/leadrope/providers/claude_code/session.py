@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,7 +20,7 @@ from leadrope.core.events import Connection, Event, Problem
 from leadrope.core.request import RunRequest
 from leadrope.core.tools import ToolCall
 from leadrope.providers import base
-from leadrope.providers.claude_code import decode, failures, locate, signals
+from leadrope.providers.claude_code import decode, failures, locate, questions, signals
 from leadrope.providers.claude_code.argv import cli_mode
 
 _encode = msgspec.json.Encoder().encode
@@ -32,9 +32,8 @@ GATE_MARGIN_S = 60
 # With no limit on approvals the callback must never expire; the CLI takes large numbers as they are.
 GATE_FOREVER_S = 10**9
 
-# Tools that ask a person. Their hook is passed without an opinion: the CLI then asks for the permission itself, and
-# that request carries the answer back.
-_ASKING = ("AskUserQuestion", "ExitPlanMode")
+CALL_ID = "claudecode/toolUseId"
+"""By which a message to a server names the tool call that it belongs to."""
 
 # Tools after which a turn may begin by itself: at a time, at an event, at another's message.
 _WAKING = ("Cron", "Schedule", "Monitor", "RemoteTrigger", "SendMessage", "Team", "Workflow", "PushNotification")
@@ -45,6 +44,8 @@ class _McpStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClaudeSession:
+    asking_tools = questions.TOOLS
+
     def __init__(
         self, request: RunRequest, attachments: Sequence[Attachment] = (), own_servers: Sequence[str] = ()
     ) -> None:
@@ -60,6 +61,8 @@ class ClaudeSession:
         self._turns_due = 0
         self._may_wake = False
         """Something was seen that can begin a turn without a prompt of ours."""
+        self._plans: dict[str, dict[str, Any]] = {}
+        """Call -> its input, as the model wrote it."""
         self._servers: set[str] | None = None
         self._own_servers = tuple(own_servers)
         self._given = frozenset((*request.connections, *own_servers))
@@ -115,7 +118,8 @@ class ClaudeSession:
         )
 
     def answer_held(self, request_id: str, call: ToolCall, *, allowed: bool, reason: str, edited: Any) -> bytes:
-        if allowed and call.name in _ASKING:
+        if allowed and call.name in self.asking_tools:
+            # Without an opinion: the CLI then asks for the permission itself, and that request carries the answer back.
             return self._answer(request_id, {})
         output: dict[str, Any] = {
             "hookEventName": "PreToolUse",
@@ -130,6 +134,19 @@ class ClaudeSession:
         if allowed:
             return self._answer(request_id, {"behavior": "allow", "updatedInput": input_})
         return self._answer(request_id, {"behavior": "deny", "message": reason or "denied"})
+
+    def requested(self, call: ToolCall) -> None:
+        if call.name == questions.PLAN_TOOL:
+            self._plans[call.id] = call.input
+
+    def asks(self, call: ToolCall) -> base.Asking:
+        if call.name == questions.PLAN_TOOL:
+            # The request for a plan's approval comes without its text, which stands in the model's own call.
+            return questions.plan_of_input({**self._plans.get(call.id, {}), **call.input})
+        return questions.of_input(call.input)
+
+    def answered(self, call: ToolCall, answers: Mapping[str, str]) -> dict[str, Any]:
+        return call.input if call.name == questions.PLAN_TOOL else questions.with_answers(call.input, answers)
 
     def answer_message(self, request_id: str, reply: dict[str, Any]) -> bytes:
         return self._answer(request_id, {"mcp_response": reply})
@@ -205,7 +222,9 @@ class ClaudeSession:
     def _message_to_server(self, asked: signals.McpMessage) -> base.Signal:
         if asked.server not in self._own_servers:
             return self._refusal(asked.request_id, f"no connection {asked.server!r} is served here")
-        return base.MessageToServer(request_id=asked.request_id, server=asked.server, message=asked.message)
+        return base.MessageToServer(
+            request_id=asked.request_id, server=asked.server, message=asked.message, call_id=_call_id(asked.message)
+        )
 
     def _held(self, held: signals.HookCall) -> base.CallHeld:
         self._may_wake = self._may_wake or held.call.name.startswith(_WAKING)
@@ -236,6 +255,13 @@ def content_blocks(attachment: Attachment) -> list[dict[str, Any]]:
     if attachment.kind == "pdf":
         return [{"type": "document", "source": source, "title": attachment.name}]
     return [{"type": "text", "text": f"Attached image: {attachment.name}"}, {"type": "image", "source": source}]
+
+
+def _call_id(message: dict[str, Any]) -> str:
+    params = message.get("params")
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    call_id = meta.get(CALL_ID) if isinstance(meta, dict) else None
+    return call_id if isinstance(call_id, str) else ""
 
 
 def _line(message: dict[str, Any]) -> bytes:

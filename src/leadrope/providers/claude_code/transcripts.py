@@ -15,11 +15,10 @@ import msgspec
 from leadrope.core import actors, events
 from leadrope.core.tools import ToolCall
 from leadrope.core.universal.conversion import PROMPT
-from leadrope.providers.claude_code import decode, signals, unreadable
+from leadrope.providers.claude_code import decode, questions, signals, unreadable
 
 Form = Literal["stream-json", "session"]
 PROVIDER = "claude-code"
-QUESTION_TOOL, PLAN_TOOL = "AskUserQuestion", "ExitPlanMode"
 
 
 class Read(msgspec.Struct, frozen=True, kw_only=True):
@@ -243,15 +242,14 @@ class _Stream:
         call = asked.call
         self._asked.setdefault(call.id, []).append(asked.request_id)
         self._by_request[asked.request_id] = call.id
-        self._is_question[asked.request_id] = call.name in (QUESTION_TOOL, PLAN_TOOL)
-        if call.name == PLAN_TOOL:
+        self._is_question[asked.request_id] = call.name in questions.TOOLS
+        if call.name == questions.PLAN_TOOL:
             # The request's own input is empty; the plan stands in the call.
             told = self._calls.get(call.id, call).input
             return events.QuestionRequested(question_id=asked.request_id, kind="plan", plan=str(told.get("plan", "")))
-        if call.name == QUESTION_TOOL:
-            return events.QuestionRequested(
-                question_id=asked.request_id, kind="question", questions=_questions(call.input.get("questions"))
-            )
+        if call.name == questions.QUESTION_TOOL:
+            asking = questions.of_input(call.input)
+            return events.QuestionRequested(question_id=asked.request_id, kind="question", questions=asking.questions)
         return events.ApprovalRequested(
             approval_id=asked.request_id, call=call, reason=asked.reason or asked.description, expires_s=0.0
         )
@@ -298,25 +296,3 @@ def text_of(message: Any) -> str:
 
 def debug(code: str, message: str) -> events.Notice:
     return events.Notice(level="debug", code=code, message=message)
-
-
-def _questions(raw: Any) -> tuple[events.Question, ...]:
-    """What is malformed is shown as it came rather than lost."""
-    found = []
-    for each in raw if isinstance(raw, list) else ():
-        item = each if isinstance(each, dict) else {"question": each}
-        options = item.get("options")
-        found.append(
-            events.Question(
-                question=str(item.get("question", "")),
-                header=str(item.get("header", "")),
-                multi_select=item.get("multiSelect") is True,
-                options=tuple(
-                    events.Option(label=str(option.get("label", "")), description=str(option.get("description", "")))
-                    if isinstance(option, dict)
-                    else events.Option(label=str(option))
-                    for option in (options if isinstance(options, list) else ())
-                ),
-            )
-        )
-    return tuple(found)

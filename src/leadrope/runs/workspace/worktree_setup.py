@@ -42,7 +42,7 @@ async def _one(
     )
     shown = argv[2] if list(argv[:2]) == ["bash", "-c"] and len(argv) == 3 else " ".join(argv)
     try:
-        started.close_stdin()
+        started.close_input()
         async with asyncio.timeout(max(left_s, 0.0)):
             while lines := await started.read():
                 said.extend(_text(line) for line in lines)

@@ -10,8 +10,8 @@ import msgspec
 from leadrope import errors
 from leadrope.core import config as configs
 from leadrope.policy import patterns
+from leadrope.process import environment as environments
 from leadrope.providers import registry
-from leadrope.providers.claude_code import env as environments
 from leadrope.spelling import close_matches
 
 

@@ -269,8 +269,7 @@ def _in_files(environ: Mapping[str, str], cwd: Path) -> Iterator[AgentEntry]:
 
 
 def user_folder(environ: Mapping[str, str]) -> Path:
-    config = environ.get("CLAUDE_CONFIG_DIR")
-    return (Path(config) if config else home.user_home(environ) / ".claude") / "agents"
+    return home.claude_dir(environ) / "agents"
 
 
 def _of_repository(environ: Mapping[str, str], cwd: Path) -> Iterator[AgentEntry]:

@@ -40,7 +40,7 @@ class Then(Protocol):
 
 class ModelWatch:
     def __init__(
-        self, host: WatchHost, reach: Reach, request: RunRequest, launch: base.Launch, clocks: RunClocks
+        self, host: WatchHost, reach: Reach, request: RunRequest, launch: base.Start, clocks: RunClocks
     ) -> None:
         self._host = host
         self._request = request
@@ -96,7 +96,8 @@ class ModelWatch:
     async def _look(self) -> Trouble | None:
         if self.reach.look is not None:
             return await self.reach.look()
-        return await probe(self._launch.model_url, self._launch.env)
+        env = self._launch.env if isinstance(self._launch, base.Launch) else {}
+        return await probe(self._launch.model_url, env)
 
     # -- how long it may last -----------------------------------------------------------------------------------------
 

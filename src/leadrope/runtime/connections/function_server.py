@@ -19,7 +19,6 @@ from leadrope.version import __version__
 
 log = logging.getLogger("leadrope.run")
 
-_CALL_ID = "claudecode/toolUseId"
 _ALWAYS = {"anthropic/alwaysLoad": True}
 """Else the model has to search for a tool before it knows its parameters."""
 _METHOD_NOT_FOUND = -32601
@@ -54,14 +53,14 @@ class FunctionServer:
         self._requests: dict[Any, str] = {}
         """The id within a message -> that of the request that brought it."""
 
-    def take(self, request_id: str, message: Mapping[str, Any]) -> None:
-        """Answer one message, at once or when the function has returned."""
+    def take(self, request_id: str, message: Mapping[str, Any], call_id: str = "") -> None:
+        """Answer one message, at once or when the function has returned. `call_id`: the tool call it belongs to."""
         number, method = message.get("id"), message.get("method")
         params = message.get("params")
         params = params if isinstance(params, dict) else {}
         if method == "tools/call":
             self._requests[number] = request_id
-            self._running[request_id] = self._spawn(self._call(request_id, number, params))
+            self._running[request_id] = self._spawn(self._call(request_id, number, params, call_id))
             return
         if method == "notifications/cancelled":
             self.cancel(self._requests.get(params.get("requestId"), ""))
@@ -101,23 +100,22 @@ class FunctionServer:
             case _:
                 return None
 
-    async def _call(self, request_id: str, number: Any, params: Mapping[str, Any]) -> None:
+    async def _call(self, request_id: str, number: Any, params: Mapping[str, Any], call_id: str) -> None:
         try:
-            text, is_error = await self._called(params)
+            text, is_error = await self._called(params, call_id)
         finally:
             self._running.pop(request_id, None)
             self._requests.pop(number, None)
         content = [{"type": "text", "text": text}]
         self._send(request_id, _reply(number, {"content": content, **({"isError": True} if is_error else {})}))
 
-    async def _called(self, params: Mapping[str, Any]) -> tuple[str, bool]:
-        name, given, meta = params.get("name"), params.get("arguments"), params.get("_meta")
+    async def _called(self, params: Mapping[str, Any], call_id: str) -> tuple[str, bool]:
+        name, given = params.get("name"), params.get("arguments")
         function = self._functions.get(name) if isinstance(name, str) else None
         if function is None:
             return f"there is no function {name!r}", True
         arguments = given if isinstance(given, dict) else {}
-        call_id = meta.get(_CALL_ID) if isinstance(meta, dict) else None
-        if not isinstance(call_id, str) or call_id in self._used or not self._is_allowed(call_id, function, arguments):
+        if not call_id or call_id in self._used or not self._is_allowed(call_id, function, arguments):
             log.error("function %s was asked for by a call that the gate has not allowed; it was not called", name)
             return _NOT_APPROVED, True
         self._used.add(call_id)

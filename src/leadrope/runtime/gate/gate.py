@@ -19,12 +19,13 @@ from leadrope.core import actors, events
 from leadrope.core.tools import ToolCall, fingerprint, grant_name, subject
 from leadrope.policy.decide import Allow, Ask, Deny, Facts, Policy, Verdict, decide
 from leadrope.policy.offers import offered, risk_of
+from leadrope.providers.base import AskingSession
 from leadrope.runtime.embedding import hooks
 from leadrope.runtime.embedding.hooks import BeforeTool, HookVerdict
 from leadrope.runtime.gate.approvers import Answer, Approver, DenyAll, WrongAnswer
 from leadrope.runtime.gate.host_questions import Answered, HostQuestions
 from leadrope.runtime.gate.machine_facts import MachineFacts
-from leadrope.runtime.gate.questions import plan_of, questions_of
+from leadrope.runtime.gate.questions import requested
 from leadrope.runtime.limits.pauses import Pauses
 
 log = logging.getLogger("leadrope.run")
@@ -32,9 +33,6 @@ log = logging.getLogger("leadrope.run")
 HOOK = "before_tool"
 
 T = TypeVar("T")
-
-PLAN_TOOL = "ExitPlanMode"
-QUESTION_TOOLS = ("AskUserQuestion", PLAN_TOOL)
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +80,10 @@ class Gate:
         approval_s: float,
         is_sandboxed: bool = False,
         surroundings: MachineFacts | None = None,
+        asking: AskingSession | None = None,
     ) -> None:
+        """`asking`: of an agent that asks people questions."""
+        self._asking = asking
         self._policy = policy
         self._approver = approver
         self._host = host
@@ -100,7 +101,6 @@ class Gate:
         """Approval or question id -> who waits for it."""
         self._by_request: dict[str, str] = {}
         """The agent's request id -> our approval id, for requests that it takes back."""
-        self._plans: dict[str, dict[str, Any]] = {}
         self.standing: set[str] = set()
         """Calls that a person has approved for the whole run, to the letter."""
         self._count = 0
@@ -152,10 +152,6 @@ class Gate:
 
     # -- requests of the agent ------------------------------------------------------------------------------------
 
-    def plan_told(self, call: ToolCall) -> None:
-        """A plan's text stands in the model's own call; the request for its approval comes without."""
-        self._plans[call.id] = call.input
-
     def held(self, request_id: str, call: ToolCall, tell: Tell) -> None:
         if self._is_paused:
             self._held_back.append((request_id, call, tell))
@@ -183,7 +179,7 @@ class Gate:
                 self._settle(call, _no(said.reason), tell, by=actors.POLICY, rule=HOOK, layer="run")
             case hooks.AskFirst():
                 self._admit(request_id, call, tell, ask=said.reason)
-            case hooks.EditCall() if call.name in QUESTION_TOOLS:
+            case hooks.EditCall() if self._is_question(call):
                 self._settle(call, _no("a question cannot be edited"), tell, by=actors.POLICY, rule=HOOK, layer="run")
             case hooks.EditCall():
                 self._originals[call.id] = call
@@ -191,7 +187,7 @@ class Gate:
 
     def _admit(self, request_id: str, call: ToolCall, tell: Tell, *, ask: str = "") -> None:
         """Judge a call, at once or when what the verdict needs is known. `ask`: why a person must see it anyway."""
-        if call.name in QUESTION_TOOLS and not self._policy.never_asks:
+        if self._is_question(call) and not self._policy.never_asks:
             # Held a second time, with the person, when the agent asks for the permission itself.
             self._settle(call, Decision(allowed=True, input=call.input), tell, by=actors.POLICY, rule="question")
             return
@@ -231,8 +227,8 @@ class Gate:
                 self._ask(request_id, call, verdict, tell)
 
     def asked_again(self, request_id: str, call: ToolCall, tell: Tell) -> None:
-        if call.name in QUESTION_TOOLS:
-            self._question(request_id, call, tell)
+        if self._asking is not None and self._is_question(call):
+            self._question(request_id, call, tell, self._asking)
             return
         first = self._decided.get(call.id)
         if call.cwd is None and call.id in self._seen:
@@ -452,19 +448,19 @@ class Gate:
 
     # -- questions and plans ----------------------------------------------------------------------------------------
 
-    def _question(self, request_id: str, call: ToolCall, tell: Tell) -> None:
+    def _is_question(self, call: ToolCall) -> bool:
+        return self._asking is not None and call.name in self._asking.asking_tools
+
+    def _question(self, request_id: str, call: ToolCall, tell: Tell, asking: AskingSession) -> None:
         if self._policy.never_asks:
             tell(_no("nobody is asked in this run"))
             return
         question_id = self._next_id("question")
-        if call.name == PLAN_TOOL:
-            asked = plan_of(question_id, self._plans.get(call.id, {}) | call.input, self._approval_s or 0)
-        else:
-            asked = questions_of(question_id, call.input, self._approval_s or 0)
-        self._start(request_id, question_id, asked.fingerprint, self._answer(asked, call, tell))
+        asked = requested(question_id, asking.asks(call), self._approval_s or 0)
+        self._start(request_id, question_id, asked.fingerprint, self._answer(asked, call, tell, asking))
         self._host.emit(asked)
 
-    async def _answer(self, asked: events.QuestionRequested, call: ToolCall, tell: Tell) -> None:
+    async def _answer(self, asked: events.QuestionRequested, call: ToolCall, tell: Tell, asking: AskingSession) -> None:
         got = await self._wait(asked.question_id, self._approver.answer(asked))
         if not isinstance(got, Answer):
             reply = self._no_answer(got, asked.expires_s, "the question was taken back", "the question was turned down")
@@ -485,13 +481,11 @@ class Gate:
         )
         if not reply.approved:
             tell(_no(reply.reason or "turned down"))
-        elif asked.kind == "plan":
-            if self._policy.mode == "plan":
-                # The person has seen the plan and wants it done: from here on each call is asked for as usual.
-                self._policy = msgspec.structs.replace(self._policy, mode="default")
-            tell(Decision(allowed=True, input=call.input))
-        else:
-            tell(Decision(allowed=True, input=call.input | {"answers": reply.answers}))
+            return
+        if asked.kind == "plan" and self._policy.mode == "plan":
+            # The person has seen the plan and wants it done: from here on each call is asked for as usual.
+            self._policy = msgspec.structs.replace(self._policy, mode="default")
+        tell(Decision(allowed=True, input=asking.answered(call, reply.answers)))
 
     # -- the common part ----------------------------------------------------------------------------------------------
 

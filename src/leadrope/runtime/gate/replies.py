@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from leadrope.core import events
 from leadrope.core.tools import class_of
-from leadrope.process.child import Child, Ending
+from leadrope.process.peer import Peer, PeerEnding
 from leadrope.providers import base
 from leadrope.runtime.gate.gate import Decision, Gate
 from leadrope.runtime.limits.clocks import RunClocks
@@ -23,7 +23,7 @@ Send = Callable[[bytes], None]
 class GateReplies:
     """Takes each held call to the gate, and its decision back to the agent."""
 
-    def __init__(self, gate: Gate, session: base.Session, clocks: RunClocks, send: Send) -> None:
+    def __init__(self, gate: Gate, session: base.AgentSession, clocks: RunClocks, send: Send) -> None:
         self._gate = gate
         self._session = session
         self._clocks = clocks
@@ -80,13 +80,13 @@ class Replies:
             waiter.set_result(replied)
 
 
-def agent_exited(ending: Ending, child: Child, session: base.Session) -> events.AgentExited:
-    """Its last word, as the process and its stderr tell it."""
+def agent_exited(ending: PeerEnding, peer: Peer, session: base.AgentSession | None) -> events.AgentExited:
+    """Its last word, as the process and its stderr tell it; a connection has neither."""
     return events.AgentExited(
         exit_code=ending.exit_code,
-        stderr_head=child.stderr_head,
-        stderr_tail=child.stderr_tail,
-        problem=session.explain((*child.stderr_head, *child.stderr_tail)),
+        stderr_head=peer.stderr_head,
+        stderr_tail=peer.stderr_tail,
+        problem=session.explain((*peer.stderr_head, *peer.stderr_tail)) if session is not None else None,
         leftovers_killed=ending.leftovers_killed,
         survivors=ending.survivors,
     )

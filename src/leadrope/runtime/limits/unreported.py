@@ -19,7 +19,7 @@ BYTES_PER_TOKEN = 4
 class Unreported:
     """Belongs to one process of the agent."""
 
-    def __init__(self, meter: Meter, launch: base.Launch, prompt: str) -> None:
+    def __init__(self, meter: Meter, launch: base.Start, prompt: str) -> None:
         self._meter = meter
         self._launch = launch
         self._first_tokens = launch.overhead_tokens + len(prompt.encode(errors="replace")) // BYTES_PER_TOKEN

@@ -20,8 +20,8 @@ from leadrope.core import home as homes
 from leadrope.core.request_parts import extra_dirs
 from leadrope.core.secrets.redaction import SHORTEST
 from leadrope.core.secrets.secret_names import is_secret_name
+from leadrope.process import environment as environments
 from leadrope.process.sandbox.values import BASE, SECRETS
-from leadrope.providers.claude_code import env as environments
 from leadrope.runtime import working_directory
 
 Level = Literal["workspace", "read-only", "off"]

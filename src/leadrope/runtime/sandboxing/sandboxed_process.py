@@ -35,6 +35,8 @@ class SandboxedProcess:
         self._notify = notify
         self._launch: base.Launch | None = None
         self.granted = sandboxing.SandboxRequest(level=None)
+        self.protected: tuple[str, ...] = ()
+        """What git's settings name as programs, known after `search`."""
         self.built = sandboxing.Built()
 
     async def grant(self) -> sandboxing.SandboxRequest:
@@ -64,7 +66,9 @@ class SandboxedProcess:
 
     def search(self, request: RunRequest, place: base.StartContext) -> sandboxing.Targets:
         """Which paths are masked or guarded; `request` names the folders."""
-        return sandboxing.search(self.granted, request, place, self._rules)
+        found = sandboxing.search(self.granted, request, place, self._rules)
+        self.protected = found.git.paths
+        return found
 
     def build(
         self,

@@ -18,7 +18,16 @@ from leadrope.core.request_checks import normal_mode
 from leadrope.core.request_parts import extra_dirs
 from leadrope.policy.resolve import SHIPPED, EffectivePolicy
 from leadrope.process.sandbox import availability, git_folders
-from leadrope.process.sandbox.values import BASE, MODEL_SOCKET, PROXY_SOCKET, Forward, Sandbox, Sight, Socket
+from leadrope.process.sandbox.values import (
+    BASE,
+    LOGIN_VARIABLES,
+    MODEL_SOCKET,
+    PROXY_SOCKET,
+    Forward,
+    Sandbox,
+    Sight,
+    Socket,
+)
 from leadrope.providers import base
 from leadrope.runtime.sandboxing import git_config_changes, git_guards, new_repositories, policy_paths
 from leadrope.runtime.trust import trust
@@ -332,10 +341,6 @@ def _spec(
         forwards.append(Forward(port=PROXY_PORT, socket=PROXY_SOCKET))
     # An agent that is told no home would take the user's from the system's list of users.
     user_home = Path(launch.env.get("HOME") or home.user_home(place.environ))
-    own: tuple[Path, ...] = ()
-    if launch.config_dir is None:  # it logs in by itself, in the user's own folder or where he has put that
-        elsewhere = launch.env.get("CLAUDE_CONFIG_DIR")
-        own = (Path(elsewhere),) if elsewhere else (user_home / ".claude", user_home / ".claude.json")
     servers = connections.fill(request.connections, place.environ).servers.values()
     # An agent that is a script of an interpreter. No other word of its argv: they hold texts of the repository.
     script = [word for word in launch.argv[1:4] if Path(word).is_absolute() and Path(word).is_file()][:1]
@@ -349,7 +354,7 @@ def _spec(
         workspace=launch.cwd,
         run_dir=str(place.run_dir),
         config_dir=launch.config_dir,
-        login=tuple(str(path) for path in own if path.exists()),
+        login=tuple(path for path in launch.own_login if Path(path).exists()),
         home=str(user_home),
         kept=tuple(kept),
         guarded=(*targets.found.protected, *filter(os.path.lexists, map(real_path, targets.git.paths))),
@@ -416,10 +421,8 @@ def _own_folders(place: base.StartContext) -> tuple[str, ...]:
         # A folder of ours as a whole; one where the user has put the file is his, and may be the workspace itself.
         own = config.parent if config.parent.name == "leadrope" else config
         folders.append(real_path(own))
-    login = place.environ.get("CLAUDE_CONFIG_DIR")
-    if login and Path(login).is_dir():  # where that login is used, it is put back
-        folders.append(real_path(login))
-    return tuple(folders)
+    logins = filter(None, map(place.environ.get, LOGIN_VARIABLES))  # where such a login is used, it is put back
+    return (*folders, *(real_path(login) for login in logins if Path(login).is_dir()))
 
 
 def allowed_hosts(lists: tuple[tuple[str, ...], ...], blocked: Iterable[str] = ()) -> tuple[str, ...]:

@@ -19,8 +19,8 @@ from leadrope.core import config as configs
 from leadrope.core import home as homes
 from leadrope.core.request import McpServer, RunRequest
 from leadrope.process import child as processes
+from leadrope.process import environment as environments
 from leadrope.providers import base
-from leadrope.providers.claude_code import env as environments
 from leadrope.runtime import prepare
 from leadrope.runtime.rundir import RunDir
 from leadrope.runtime.sandboxing.sandboxed_process import Notify, SandboxedProcess
@@ -92,10 +92,8 @@ def _launch(
     tmp, private = run_dir / "tmp", run_dir / "config"
     for folder in (tmp, private):
         folder.mkdir(mode=0o700)
-    named = (*environments.ALLOWED, *(one for one in config.forward_env if environments.refused(one) is None))
-    env = {one: environ[one] for one in named if environ.get(one)}
-    env["HOME"] = env.get("HOME") or str(homes.user_home(environ))
-    env["PATH"] = env.get("PATH") or environments.DEFAULT_PATH
+    forwarded = [name for name in config.forward_env if environments.refused(name) is None]
+    env = environments.passed_on(environ, forwarded, default_home=homes.user_home(environ))
     env |= {"TMPDIR": str(tmp), **server.env}
     program = shutil.which(server.command or "", path=env["PATH"])
     if program is None:
@@ -106,6 +104,5 @@ def _launch(
         cwd=str(request.cwd),
         session_id=None,
         model="",
-        # Not None: that would open the agent's own login to the server.
         config_dir=str(private),
     )

@@ -226,10 +226,9 @@ class Table:
         return self.tasks[-1]
 
     async def call(self, call_id: str | None, name: str = "add", **given: Any) -> Any:
-        meta = {"_meta": {"claudecode/toolUseId": call_id}} if call_id else {}
         number = len(self.answers)
         message = {"jsonrpc": "2.0", "id": number, "method": "tools/call"}
-        self.server.take(f"r{number}", {**message, "params": {"name": name, "arguments": given, **meta}})
+        self.server.take(f"r{number}", {**message, "params": {"name": name, "arguments": given}}, call_id or "")
         await asyncio.wait(self.tasks)
         return self.answers[f"r{number}"]["result"]
 
@@ -281,8 +280,8 @@ async def test_a_call_that_the_agent_takes_back_is_cancelled() -> None:
 
     call = ToolCall(id="one", name="mcp__functions__slow", input={})
     table = Table(slow, allowed={"one": call})
-    params = {"name": "slow", "arguments": {}, "_meta": {"claudecode/toolUseId": "one"}}
-    table.server.take("r", {"id": 7, "method": "tools/call", "params": params})
+    params = {"name": "slow", "arguments": {}}
+    table.server.take("r", {"id": 7, "method": "tools/call", "params": params}, "one")
     await started.wait()
     table.server.take("n", {"method": "notifications/cancelled", "params": {"requestId": 7}})
     await asyncio.wait(table.tasks)
