@@ -27,7 +27,7 @@ INTRODUCTIONS = {
     "Some of them in more detail:",
 }
 
-_FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^```.*?^```$|^<!--.*?-->$", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"`[^`]*`")
 _END = re.compile(r"(?<=[.!?])\s+(?=[A-Z/`\"]|leadrope )")
 
