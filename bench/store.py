@@ -27,6 +27,7 @@ from leadrope.runs import feed
 from leadrope.runs.records.sqlite import Sqlite
 from leadrope.runs.records.values import Filter, NewRun, Progress, RunInfo
 from leadrope.storage import database
+from leadrope.storage.db import Db
 from stage import MeasurementFailed, Stage, tell
 from tables import Row, Table
 
@@ -197,7 +198,7 @@ async def fill(folder: Path, runs: str, events: str) -> bool:
     records = recorded("run", said(int(events)))
     with Sqlite(large(folder)) as store:
 
-        def many(db: sqlite3.Connection) -> None:
+        def many(db: Db) -> None:
             for number in range(1, int(runs)):
                 labels = f'{{"team":"t{number % 1000}"}}'
                 row = (f"{number:032x}", float(number), f"Mend the {number}th thing of the list", labels)

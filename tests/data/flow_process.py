@@ -12,8 +12,8 @@ from typing import Any
 from leadrope import errors
 from leadrope.core.execution_events import CostUpdated, ExecutionPaused
 from leadrope.core.secrets.redaction import Redactor
-from leadrope.runs.executions.journal import NewExecution, UnitOutcome
 from leadrope.runs.executions.log import ExecutionLog
+from leadrope.runs.executions.values import NewExecution, UnitOutcome
 from leadrope.runs.service import Service
 
 

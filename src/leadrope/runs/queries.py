@@ -1,4 +1,4 @@
-"""What a service tells of runs: lists, states, events, and the request of one that is to be done again. Starts none."""
+"""What a service tells of runs: lists, states, events, approvals. Starts none, and changes nothing."""
 
 from __future__ import annotations
 
@@ -10,22 +10,21 @@ import msgspec
 
 from leadrope import errors
 from leadrope.core import events
-from leadrope.core.request import RunRequest
+from leadrope.runs import feed, grants, recover
 from leadrope.runs.approvals import names as approval_names
 from leadrope.runs.executions.reading import ExecutionReads
 from leadrope.runs.records.sqlite import Sqlite
-from leadrope.runs.records.values import Approval, Filter, RunInfo, Texts, Truncated
+from leadrope.runs.records.values import Approval, Artifact, Filter, RunInfo, Spending, Texts, Truncated
+from leadrope.storage.change_notifier import Listener
 
 if TYPE_CHECKING:
     from leadrope.runs.grants import RunGrant
-
-FUNCTIONS = "functions"
-"""In the place of a run: the names of the program's own functions that it was given."""
 
 
 class Queries:
     def __init__(self, store: Sqlite) -> None:
         self.store = store
+        self.executions: ExecutionReads = ExecutionReads(store)
 
     def get(self, run_id: str) -> RunInfo:
         return self._noted([self.store.find(run_id)])[0]
@@ -36,6 +35,10 @@ class Queries:
             return self.store.get(run_id)
         except errors.UnknownRun:
             return None
+
+    def with_prefix(self, prefix: str) -> list[RunInfo]:
+        """The runs whose ids begin so: a few of them, if there are many."""
+        return self.store.with_prefix(prefix)
 
     def texts(self, run_id: str) -> Texts:
         return self.store.texts(self.store.find(run_id).id)
@@ -80,46 +83,41 @@ class Queries:
 
     def approval(self, name: str) -> Approval:
         """One by its id or the beginning of it, or by the run or execution that waits for exactly one answer."""
-        return approval_names.find(name, self.store, ExecutionReads(self.store))
+        return approval_names.find(name, self.store, self.executions)
+
+    def known_approval(self, approval_id: str) -> Approval:
+        """The approval of exactly this id."""
+        return self.store.approval(approval_id)
+
+    def page(self, run: RunInfo, seq: int, limit: int) -> list[events.Recorded]:
+        """Events from `seq` on, at most so many; none when there are no more."""
+        return self.store.read(run, seq, limit)
+
+    def all_events(self, run: RunInfo) -> list[events.Recorded]:
+        return recover.all_events(self.store, run)
+
+    def artifacts(self, run: RunInfo) -> list[Artifact]:
+        """What is kept of a run beside its events, without the bodies."""
+        return self.store.artifacts(run)
+
+    def states(self) -> dict[str, int]:
+        """How many runs are in which state."""
+        return self.store.states()
+
+    def spending(self, since: float) -> list[Spending]:
+        """What every run since then has cost."""
+        return self.store.spending(since)
+
+    def listen(self) -> Listener:
+        """`with service.listen() as heard: look(); await heard.wait(5)`: what comes after the look is heard."""
+        return self.store.notifier.listen()
 
     def grants(self, run_id: str) -> list[RunGrant]:
         """What people granted at a question of the run, patterns and exact calls, also what no longer holds."""
-        from leadrope.runs import grants  # noqa: PLC0415  # of one run, for who asks
-
         return grants.granted(self.store, self.store.find(run_id))
 
     def follow(
         self, run_id: str, from_seq: int = 1, *, live: bool = True
     ) -> AsyncIterator[events.Recorded | Truncated]:
         """What is stored, then what comes: each event once, in order."""
-        from leadrope.runs import feed  # noqa: PLC0415  # only who follows one
-
         return feed.follow(self.store, self.store.find(run_id).id, from_seq, live=live)
-
-    def _stored_request(self, run: RunInfo, *, is_resumed: bool) -> RunRequest:
-        raise NotImplementedError
-
-    def again(self, run_id: str, *, prompt: str | None = None) -> tuple[RunInfo, RunRequest]:
-        """The request of a run that has ended: the same once more, or with a prompt in its session."""
-        run = self.store.find(run_id)
-        if run.state != "ended":
-            hint = f"`leadrope runs logs -f {run.id[:8]}` follows it, `leadrope runs stop {run.id[:8]}` ends it."
-            if run.state == "waiting":
-                hint = f"It resumes when it is answered: `leadrope approvals list --run {run.id[:8]}`."
-            raise errors.WrongState(f"run {run.id[:8]} has not ended: it is {run.state}", hint=hint)
-        if names := self.store.texts(run.id).place.get(FUNCTIONS):
-            raise errors.WrongState(
-                f"run {run.id[:8]} called functions of the program that started it ({', '.join(names)})",
-                hint="Only that program can start it again.",
-            )
-        request = self._stored_request(run, is_resumed=prompt is not None)
-        request = msgspec.structs.replace(request, cwd=request.cwd or run.cwd or None)
-        if prompt is None:
-            return run, msgspec.structs.replace(request, session_id=None)
-        if run.session_id is None:
-            raise errors.WrongState(
-                f"run {run.id[:8]} has no session to continue", hint="`leadrope runs retry` starts it anew."
-            )
-        return run, msgspec.structs.replace(
-            request, prompt=prompt, resume=run.session_id, fork=False, session_id=None, attachments=()
-        )

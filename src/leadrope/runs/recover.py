@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -25,7 +24,7 @@ from leadrope.runs import leases
 from leadrope.runs.executions import recovery
 from leadrope.runs.records import lost_ends
 from leadrope.runs.records.sqlite import Sqlite, ended_event
-from leadrope.runs.records.values import RESERVED, Filter, RunInfo
+from leadrope.runs.records.values import RESERVED, RunInfo
 
 log = logging.getLogger("leadrope.runs")
 
@@ -198,18 +197,3 @@ def _session(records: Sequence[events.Recorded]) -> str | None:
             case _:
                 pass
     return session if has_turn else None
-
-
-def stale(store: Sqlite, *, keep_s: float, keep_runs: int) -> list[RunInfo]:
-    """Ended runs that are older than `keep_s`, beyond the newest `keep_runs`."""
-    before = time.time() - keep_s
-    found: list[RunInfo] = []
-    cursor: int | None = None
-    seen = 0
-    while page := store.listing(Filter(state="ended", before=cursor, limit=500)):
-        cursor = page[-1].n
-        for run in page:
-            seen += 1
-            if seen > keep_runs and (run.ended or run.created) < before:
-                found.append(run)
-    return found

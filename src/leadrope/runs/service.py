@@ -32,8 +32,11 @@ from leadrope.core.request_checks import check_text
 from leadrope.core.request_secrets import redactor_of
 from leadrope.core.result import RunResult, not_started
 from leadrope.core.secrets.redaction import Redactor, redact
-from leadrope.runs import leases, recover, settings
-from leadrope.runs.approvals import answers
+from leadrope.runs import background, feed, leases, recover, run_controls, session_names, settings
+from leadrope.runs.approvals import answers, waiting
+from leadrope.runs.approvals.step_approvals import StepApprovals
+from leadrope.runs.budgets import held_by, remaining
+from leadrope.runs.cleanup import Cleanup, Pruned
 from leadrope.runs.executions.controls import ExecutionControls
 from leadrope.runs.executions.journal import Executions
 from leadrope.runs.executions.log import WatchRecord
@@ -41,11 +44,13 @@ from leadrope.runs.executions.queue import Carry, ExecutionQueue
 from leadrope.runs.executions.values import ExecutionInfo, ExecutionTruncated
 from leadrope.runs.observe import jsonlog
 from leadrope.runs.observe.observers import Observers
-from leadrope.runs.queries import FUNCTIONS, Queries
-from leadrope.runs.records import lost_ends, stored_environ
+from leadrope.runs.queries import Queries
+from leadrope.runs.records import lost_ends, stored_environ, stored_secrets
 from leadrope.runs.records.sqlite import Sqlite, ended_event
 from leadrope.runs.records.stored_requests import account_of, check_account, placed
 from leadrope.runs.records.values import LIVE, RESERVED, Approval, Decided, NewRun, RunControl, RunInfo, State
+from leadrope.runs.reruns import FUNCTIONS, Continuation, Reruns, Tell
+from leadrope.runs.run_recorder import RunRecorder, Show
 from leadrope.runtime.gate.approvers import Answer, Approve, Approver, DenyAll, as_approver
 from leadrope.storage import database, patience
 from leadrope.storage.patience import Patience
@@ -114,7 +119,10 @@ class Service(Queries):
         self.settings, self.budgets = settings.read(self.config.service, self.config.budgets, self.config.source)
         settings.check_others(self.config)
         super().__init__(Sqlite(database.path_in(self.home)))
-        self.executions = Executions(self.store, lambda: self.lease.owner.id)
+        self.executions: Executions = Executions(self.store, lambda: self.lease.owner.id)
+        self.step_approvals = StepApprovals(self.store)
+        self._cleanup = Cleanup(self)
+        self._reruns = Reruns(self)
         self.execution_queue = ExecutionQueue(self, carry)
         self.controls = ExecutionControls(self)
         self._observers = Observers(self.config, known)
@@ -153,6 +161,7 @@ class Service(Queries):
             # Whoever only looks is shown what is there, whatever keeps others from writing.
             self.store = Sqlite(self.store.path)
             self.executions = Executions(self.store, lambda: "")
+            self.step_approvals = StepApprovals(self.store)
             self.store.open_read_only(error)
             self.read_only = error
             return self
@@ -218,8 +227,6 @@ class Service(Queries):
 
     async def _drain(self, job: Job, run: Run) -> None:
         """What a person is asked stays open, if the next owner can use the answer."""
-        from leadrope.runs.approvals import waiting  # noqa: PLC0415  # workflows without agents do not need it
-
         if not (job.waits and await run.suspend(waiting.ENDED_WITH_OWNER)):
             await run.stop(DRAINED)
 
@@ -257,6 +264,11 @@ class Service(Queries):
         if self._unended or self.execution_queue.has_queue:
             return True
         return any(run_id not in self._held for run_id in waiting)
+
+    @property
+    def is_store_removed(self) -> bool:
+        """Somebody has deleted the store: what is written now, nobody reads."""
+        return self.store.is_removed
 
     @property
     def environ(self) -> Mapping[str, str]:
@@ -301,7 +313,6 @@ class Service(Queries):
     ) -> AsyncIterator[ExecutionRecord | ExecutionTruncated]:
         """What is stored of an execution, then what comes: each event once, in order."""
         found = self.executions.find(execution_id)
-        from leadrope.runs import feed  # noqa: PLC0415  # only who follows one
 
         return feed.follow_execution(self.store, self.executions, found.id, from_seq, live=live)
 
@@ -313,7 +324,6 @@ class Service(Queries):
         """Start the background process if the queue holds runs that nobody owns; see `background.revive`."""
         if self._works or self.read_only is not None:
             return None
-        from leadrope.runs import background  # noqa: PLC0415  # only where there is a queue
 
         return background.revive(self.store, self.executions, self.home)
 
@@ -422,7 +432,7 @@ class Service(Queries):
             self._environs[run.id] = {**environ, **(stored or {})}
             is_taken = False
             try:
-                self._stored_request(run, is_resumed=recover.has_session(recover.all_events(self.store, run)))
+                self.stored_request(run, is_resumed=recover.has_session(recover.all_events(self.store, run)))
                 is_taken = await self.store.wake(run)
             finally:
                 if not is_taken and run.id not in self._jobs:
@@ -465,7 +475,6 @@ class Service(Queries):
         owner: str | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> RunInfo:
-        from leadrope.runs.records import stored_secrets  # noqa: PLC0415  # workflows without agents do not need it
 
         # The rest is checked where it starts; this could not even be stored.
         check_text(msgspec.structs.asdict(msgspec.structs.replace(request, credential=None)))
@@ -499,7 +508,6 @@ class Service(Queries):
         """With the whole id of the session it resumes. An unknown one is refused here: it would name this run's row."""
         if request.resume is None or request.provider != "claude-code":
             return request
-        from leadrope.runs import session_names  # noqa: PLC0415  # workflows without agents do not need it
         from leadrope.runtime.sessions.files import Sessions  # noqa: PLC0415  # the same
 
         runs = self.store.with_prefix(request.resume)
@@ -573,7 +581,6 @@ class Service(Queries):
         run = await self.store.claim(self.lease.owner.id, self.settings.limits(), only=None if self._works else mine)
         if run is None:
             return False
-        from leadrope.runs.budgets import held_by  # noqa: PLC0415  # workflows without agents do not need it
         from leadrope.runs.run_recorder import RunRecorder  # noqa: PLC0415  # the same
 
         held = held_by(self.budgets, self.store, run)
@@ -858,10 +865,8 @@ class Service(Queries):
         self._requests.pop(job.id, None)
         self._poke.set()
 
-    def _stored_request(self, run: RunInfo, *, is_resumed: bool) -> RunRequest:
+    def stored_request(self, run: RunInfo, *, is_resumed: bool) -> RunRequest:
         """What the store has of it, with its secrets; a RequestError names those that are not found here."""
-        from leadrope.runs.records import stored_secrets  # noqa: PLC0415  # workflows without agents do not need it
-
         texts = self.store.texts(run.id)
         references = stored_secrets.of_place(texts.place, texts.request)
         environ = self._environ if run.state == "ended" else self._environ_of(run)
@@ -879,8 +884,6 @@ class Service(Queries):
 
     def _not_recoverable(self, run: RunInfo) -> str:
         """What another process could not find to continue the run with, in words; empty if it could."""
-        from leadrope.runs.records import stored_secrets  # noqa: PLC0415  # workflows without agents do not need it
-
         texts = self.store.texts(run.id)
         own = home.load_env(self.home)
         environ = stored_environ.restored(texts.place, self.home)
@@ -908,12 +911,10 @@ class Service(Queries):
         return 0.0 if self._not_recoverable(run) else self.settings.waiting_agent_s
 
     def _request(self, run: RunInfo, earlier: list[events.Recorded]) -> RunRequest:
-        from leadrope.runs.approvals import waiting  # noqa: PLC0415  # workflows without agents do not need it
-        from leadrope.runs.budgets import remaining  # noqa: PLC0415  # the same
 
         request = self._requests.get(run.id)
         if request is None:
-            request = self._stored_request(run, is_resumed=recover.has_session(earlier))
+            request = self.stored_request(run, is_resumed=recover.has_session(earlier))
         if earlier:
             request = waiting.told(recover.resumed(request, earlier), self.store.unused_answers(run))
         left = remaining(self.budgets, self.store, run)
@@ -928,7 +929,6 @@ class Service(Queries):
         job = self._jobs.get(control.run_id)
         if job is None:
             return
-        from leadrope.runs import run_controls  # noqa: PLC0415  # workflows without agents do not need it
 
         if control.kind == "stop" and not job.is_taken:
             await self.stop(job.id, run_controls.reason_of(control))
@@ -1048,17 +1048,35 @@ class Service(Queries):
             raise answers.stale(now.id) if now.state == "pending" else answers.not_open(now)
         return self.store.approval(found.id)
 
-    # -- forgetting ---------------------------------------------------------------------------------------------------
+    # -- doing again, and forgetting ----------------------------------------------------------------------------------
+
+    def again(self, run_id: str, *, prompt: str | None = None) -> tuple[RunInfo, RunRequest]:
+        """The request of a run that has ended: the same once more, or with a prompt in its session."""
+        return self._reruns.again(run_id, prompt=prompt)
+
+    async def resume(self, run_id: str, prompt: str | None, environ: Mapping[str, str], *, tell: Tell) -> Continuation:
+        """Continue a run: one that is paused, one that nobody supervises any more, or an ended one; see `Reruns`."""
+        return await self._reruns.resume(run_id, prompt, environ, tell=tell)
+
+    async def retry(self, run_id: str, environ: Mapping[str, str], *, tell: Tell) -> str:
+        """Run the same request again, from the beginning, in the background; the id of the new run."""
+        return await self._reruns.retry(run_id, environ, tell=tell)
 
     async def delete(self, run_ids: Iterable[str]) -> int:
-        """Ended runs, with their events; a run that lives is refused."""
-        deleted = 0
-        for run_id in run_ids:
-            run = self.store.find(run_id)
-            if run.state != "ended":
-                raise errors.WrongState(f"run {run.id[:8]} has not ended", hint="Stop it first.")
-            deleted += await self.store.delete_run(run.id)
-        return deleted
+        """Ended runs, with their events, worktrees and checkpoints; one that has not ended is refused."""
+        return await self._cleanup.delete(run_ids)
+
+    async def prune(
+        self, *, keep_days: float | None = None, keep_runs: int | None = None, dry_run: bool = False
+    ) -> Pruned:
+        """Delete old runs and executions, by default as configured; see `Cleanup`."""
+        return await self._cleanup.prune(keep_days=keep_days, keep_runs=keep_runs, dry_run=dry_run)
+
+    async def keep_changes(self, run_id: str, changes: str) -> None:
+        """What `runs diff` shows of a run whose folder will be gone."""
+        from leadrope.runs.workspace import run_workspace  # noqa: PLC0415  # as above
+
+        await self.store.add_artifact(self.get(run_id), run_workspace.CHANGES, "text/x-diff", changes.encode())
 
 
 def _names(functions: Functions) -> list[str]:

@@ -20,11 +20,11 @@ import pytest
 from leadrope import errors
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.executions import bodies, recovery
-from leadrope.runs.executions.journal import (
+from leadrope.runs.executions.journal import Executions
+from leadrope.runs.executions.values import (
     WHOLE,
     ExecutionFilter,
     ExecutionInfo,
-    Executions,
     NewExecution,
     Remark,
     UnitOutcome,

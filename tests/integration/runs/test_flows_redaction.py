@@ -14,7 +14,8 @@ import pytest
 
 from leadrope import errors
 from leadrope.core.secrets.redaction import MASK, Redactor
-from leadrope.runs.executions.journal import Executions, NewExecution, Remark, UnitOutcome, UnitProblem
+from leadrope.runs.executions.journal import Executions
+from leadrope.runs.executions.values import NewExecution, Remark, UnitOutcome, UnitProblem
 from leadrope.runs.records.sqlite import Sqlite
 from leadrope.runtime.gate.approvers import Answer
 

@@ -16,7 +16,6 @@ from leadrope.core.fold import fold
 from leadrope.runs import recover
 from leadrope.runs.records.values import Filter
 from leadrope.runs.service import Service
-from leadrope.runs.workspace import run_workspace
 
 CLOSE: list[dict[str, Any]] = [{"result": True}, {"await_eof": True}]
 
@@ -272,21 +271,18 @@ async def test_prune_keeps_what_it_must(yard: Any) -> None:
         old = [await service.start(yard.request(done)) for _ in range(3)]
         for job in old:
             await job.result()
-        await service.store.set_place(service.get(old[0].id), {"worktree": {}})
+        await service.store.set_place(service.get(old[2].id), {"worktree": {}})
         living = await service.start(yard.request(hangs))
         async for item in service.follow(living.id):
             if isinstance(item.event, events.MessageCompleted):
                 break
-        assert recover.stale(service.store, keep_s=3600, keep_runs=0) == []
-        assert len(recover.stale(service.store, keep_s=0, keep_runs=2)) == 1
-        stale = recover.stale(service.store, keep_s=0, keep_runs=0)
-        assert {row.id for row in stale} == {job.id for job in old}
-        assert [row.id for row in stale if run_workspace.has_work(service, row)] == [old[0].id]
+        assert (await service.prune(keep_days=1, keep_runs=0)).runs == 0
+        assert (await service.prune(keep_days=0, keep_runs=2, dry_run=True)).runs == 1
+        assert len(service.listing()) == 4
         with pytest.raises(errors.WrongState, match="has not ended"):
             await service.delete([living.id])
-        assert await service.delete([row.id for row in stale]) == 3
-        await service.store.shrink()
-        assert [row.id for row in service.listing()] == [living.id]
+        assert (await service.prune(keep_days=0, keep_runs=0)).runs == 2
+        assert [row.id for row in service.listing()] == [living.id, old[2].id]
         await service.stop(living.id)
         await living.result()
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from leadrope.runs.executions.journal import ExecutionFilter
+from leadrope.runs.executions.values import ExecutionFilter
 from leadrope.runs.service import Service
 from leadrope.workflows.engine.journal_chunks import MOST_UNWRITTEN
 

@@ -40,7 +40,7 @@ def stop(executions: tuple[str, ...], reason: str) -> int:
                 continue
             why = f"{BY_A_PERSON}: {reason}" if reason else BY_A_PERSON
             await service.controls.stop(row.id, why, by=actors.system_user())
-            with service.store.notifier.listen() as heard:
+            with service.listen() as heard:
                 while (now := service.executions.get(row.id)).state != "ended":
                     if now.owner is None:
                         await service.controls.stop(
@@ -84,7 +84,7 @@ async def unpaused(service: Service, row: ExecutionInfo) -> str:
 
 async def _until(service: Service, execution_id: str, state: str) -> ExecutionInfo:
     """Until its owner has done it; or has ended meanwhile."""
-    with service.store.notifier.listen() as heard:
+    with service.listen() as heard:
         while (now := service.executions.get(execution_id)).state != state and now.owner is not None:
             await heard.wait(LOOK_S)
     return now

@@ -342,7 +342,7 @@ def _execution(service: Service, name: str) -> ExecutionInfo:
         return service.executions.find(name)
     except errors.UnknownRun as unknown:
         try:
-            return service.executions.get(service.store.approval(name).execution_id)
+            return service.executions.get(service.known_approval(name).execution_id)
         except errors.UnknownRun:
             pass
         try:

@@ -64,7 +64,7 @@ def logs(execution: str | None, follow: bool, from_seq: int, output: str) -> int
 
 def _is_pending(service: Service, approval_id: str) -> bool:
     try:
-        return service.store.approval(approval_id).state == "pending"
+        return service.known_approval(approval_id).state == "pending"
     except errors.UnknownRun:
         return False  # of the run of an agent, which was deleted since
 

@@ -20,7 +20,7 @@ def named(service: Service, name: str | None) -> ExecutionInfo:
         return service.executions.find(name)
     except errors.UnknownRun as unknown:
         with contextlib.suppress(errors.UnknownRun):
-            return service.executions.get(service.store.approval(name.strip().lower()).outermost_id)
+            return service.executions.get(service.known_approval(name.strip().lower()).outermost_id)
         last = service.executions.last_of(name=name)
         if last is None:
             raise unknown from None

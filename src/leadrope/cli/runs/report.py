@@ -37,7 +37,7 @@ async def lines(
         *await _changes(service, run, texts),
         *_denied(texts.result, run.cwd, width),
         *revoke.lines(service.grants(run.id), run.cwd),
-        *(("kept", f"{clean(each.name)} ({each.size:,} bytes)") for each in service.store.artifacts(run)),
+        *(("kept", f"{clean(each.name)} ({each.size:,} bytes)") for each in service.artifacts(run)),
     ]
     found = [line for name, value in facts for line in _fact(name, value, width, is_live=is_live)]
     room = width - 2 if is_live else None

@@ -46,7 +46,7 @@ def command(once: bool) -> int:
 
     async def watch(service: Service) -> int:
         if not is_live:
-            for line in frame(_rows(service), Screen.of_process().width, service.store.states(), _today(service)):
+            for line in frame(_rows(service), Screen.of_process().width, service.states(), _today(service)):
                 click.echo(line)
             return 0
         stopped = asyncio.Event()
@@ -54,7 +54,7 @@ def command(once: bool) -> int:
         # The other screen, without a cursor: what was there before is there again afterwards.
         sys.stdout.write("\x1b[?1049h\x1b[?25l")
         try:
-            with service.store.notifier.listen() as heard, _keys(stopped):
+            with service.listen() as heard, _keys(stopped):
                 while not stopped.is_set():
                     _draw(service)
                     rung = asyncio.ensure_future(heard.wait(LOOK_S))
@@ -101,7 +101,7 @@ def _keys(stopped: asyncio.Event) -> Iterator[None]:
 def _today(service: Service) -> str:
     """As `leadrope stats` sums it up."""
     midnight = date.fromtimestamp(time.time())  # noqa: DTZ012  # the user's own day
-    spent = [(cost, label) for _, _, _, cost, label, _, _ in service.store.spending(time.mktime(midnight.timetuple()))]
+    spent = [(cost, label) for _, _, _, cost, label, _, _ in service.spending(time.mktime(midnight.timetuple()))]
     return f"{money(sum(cost for cost, _ in spent))} today ({sum_label(spent)})"
 
 
@@ -113,7 +113,7 @@ def _rows(service: Service) -> list[RunInfo]:
 
 def _draw(service: Service) -> None:
     size = shutil.get_terminal_size()
-    lines = frame(_rows(service), size.columns, service.store.states(), _today(service))[: size.lines - 1]
+    lines = frame(_rows(service), size.columns, service.states(), _today(service))[: size.lines - 1]
     sys.stdout.write("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J")
     sys.stdout.flush()
 

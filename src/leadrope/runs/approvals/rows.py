@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from pathlib import PurePath
@@ -15,6 +14,7 @@ from leadrope.runs.records import claims
 from leadrope.runs.records.statements import sql
 from leadrope.runs.records.values import Approval, Decided, RunInfo
 from leadrope.runtime.gate.approvers import read_answer
+from leadrope.storage.db import Db
 
 T = TypeVar("T")
 ANSWERED = "a person has answered"
@@ -23,7 +23,7 @@ MOST_NAMED = 20
 
 
 class ApprovalReads:
-    def _rows(self, statement: Any, /, **values: Any) -> list[Any]:
+    def _rows(self, statement: str, /, **values: Any) -> list[Any]:
         raise NotImplementedError
 
     def approval(self, approval_id: str) -> Approval:
@@ -74,7 +74,7 @@ class ApprovalReads:
 
 
 class ApprovalWrites(ApprovalReads):
-    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def write(self, work: Callable[[Db], T]) -> T:
         raise NotImplementedError
 
     async def decide(
@@ -101,7 +101,7 @@ class ApprovalWrites(ApprovalReads):
             "fingerprint": fingerprint,
         }
 
-        def work(db: sqlite3.Connection) -> bool:
+        def work(db: Db) -> bool:
             if db.execute(sql("decide_approval"), values).rowcount != 1:
                 return False
             db.execute(sql("resume_answered"), {"id": approval_id})
@@ -133,7 +133,7 @@ class ApprovalWrites(ApprovalReads):
             "asked": redact(approval.asked.decode()),
         }
 
-        def work(db: sqlite3.Connection) -> str:
+        def work(db: Db) -> str:
             claims.check(db, run)
             row = db.execute(sql("open_earlier"), values).fetchone()
             if row is None:
@@ -148,7 +148,7 @@ class ApprovalWrites(ApprovalReads):
         values = {"run": run.n, "state": state, "decided": time.time(), "by": by, "attempt": attempt}
         values["reason"] = redact(reason)
 
-        def work(db: sqlite3.Connection) -> int:
+        def work(db: Db) -> int:
             claims.check(db, run)
             return db.execute(sql("close_approvals"), values).rowcount
 
@@ -157,7 +157,7 @@ class ApprovalWrites(ApprovalReads):
     async def use_earlier(self, run: RunInfo, attempt: int, kind: str, fingerprint: str) -> bytes | None:
         """An answer that came too late for the process that asked, for the same call to the letter; given once."""
 
-        def work(db: sqlite3.Connection) -> str | None:
+        def work(db: Db) -> str | None:
             claims.check(db, run)
             values = {"run": run.n, "attempt": attempt, "kind": kind, "fingerprint": fingerprint}
             row = db.execute(sql("earlier_answer"), values).fetchone()
@@ -177,7 +177,7 @@ class ApprovalWrites(ApprovalReads):
             await self.write(lambda db: [db.execute(sql("give_back_approval"), {"id": name}) for name in names])
 
 
-def _tell_answer(db: sqlite3.Connection, n: int, approval_id: str) -> None:
+def _tell_answer(db: Db, n: int, approval_id: str) -> None:
     """Into the log of an execution that nobody owns. Where it has an owner, that one tells it."""
     from leadrope.core.execution_events import ExecutionQueued, StepAnswered  # noqa: PLC0415  # only for workflows
     from leadrope.runs.executions.log import extend_unowned  # noqa: PLC0415  # which knows the store

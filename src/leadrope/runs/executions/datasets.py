@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -17,6 +16,7 @@ from leadrope.runs.executions.values import DatasetInfo
 from leadrope.runs.records.redacted_rows import as_json
 from leadrope.runs.records.sqlite import Sqlite
 from leadrope.runs.records.statements import sql
+from leadrope.storage.db import Db
 from leadrope.storage.writer import BATCH_EVENTS
 
 MOST_CACHED = 2000
@@ -49,7 +49,7 @@ class Datasets(ExecutionReads):
         now = time.time()
         values = {"key": key, "type": type_, "now": now, "bytes": body.size, **body.columns}
 
-        def work(db: sqlite3.Connection) -> None:
+        def work(db: Db) -> None:
             db.execute(sql("put_cached"), values)
             db.execute(sql("drop_old_cached"), {"since": now - CACHE_S})
             db.execute(sql("drop_most_cached"), {"most": MOST_CACHED, "most_bytes": MOST_CACHED_BYTES})
@@ -90,7 +90,7 @@ class Datasets(ExecutionReads):
         heads = [redactor.clean(str(column)) for column in columns or ()]
         # In the one transaction: two workflows that add at the same time must not lose each other's rows.
 
-        def work(db: sqlite3.Connection) -> None:
+        def work(db: Db) -> None:
             kept, known, was_redacted = _before(db, name) if is_added else ([], [], False)
             kept = kept + cleaned if key is None else _by_key([*kept, *cleaned], key)
             _check_count(name, len(kept))
@@ -124,7 +124,7 @@ class Datasets(ExecutionReads):
         return await self._store.write(work, weight=BATCH_EVENTS, durable=False)
 
 
-def _before(db: sqlite3.Connection, name: str) -> tuple[list[dict[str, Any]], list[str], bool]:
+def _before(db: Db, name: str) -> tuple[list[dict[str, Any]], list[str], bool]:
     row = db.execute(sql("get_dataset"), {"name": name}).fetchone()
     if row is None:
         return [], [], False

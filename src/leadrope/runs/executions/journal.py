@@ -12,10 +12,9 @@ people say, what they are asked, and ends are on the disk itself. Knows no step 
 from __future__ import annotations
 
 import shlex
-import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 
@@ -26,62 +25,27 @@ from leadrope.runs.approvals.rows import ANSWERED
 from leadrope.runs.executions import bodies, recovery
 from leadrope.runs.executions import log as execution_log
 from leadrope.runs.executions.datasets import Datasets
-from leadrope.runs.executions.log import ExecutionLog, extend_unowned
+from leadrope.runs.executions.log import ExecutionLog, ShowRecord, extend_unowned
 from leadrope.runs.executions.reading import UnitBody
 from leadrope.runs.executions.values import (
     WHOLE,
-    Begun,
-    Cached,
-    Dataset,
-    DatasetInfo,
     ExecutionControl,
-    ExecutionFilter,
     ExecutionInfo,
     ExecutionOutcome,
-    ExecutionTexts,
     NewExecution,
     Recover,
-    Remark,
+    Settled,
     UnitKey,
     UnitOutcome,
-    UnitProblem,
-    UnitStatus,
 )
 from leadrope.runs.records.sqlite import Sqlite
 from leadrope.runs.records.statements import sql
 from leadrope.runs.records.values import Approval, ApprovalKind
+from leadrope.storage.db import Db
 from leadrope.storage.writer import BATCH_EVENTS
-
-__all__ = [
-    "WHOLE",
-    "Begun",
-    "Cached",
-    "Dataset",
-    "DatasetInfo",
-    "ExecutionFilter",
-    "ExecutionInfo",
-    "ExecutionOutcome",
-    "ExecutionTexts",
-    "Executions",
-    "NewExecution",
-    "Remark",
-    "Settled",
-    "UnitKey",
-    "UnitOutcome",
-    "UnitProblem",
-    "UnitStatus",
-]
 
 PAGE = 500
 _SHAPES = Redactor()
-
-
-class Settled(NamedTuple):
-    """An outcome that is ready to be written, with the events that are stored together with it."""
-
-    write: Callable[[sqlite3.Connection], None]
-    told: Sequence[ExecutionEvent]
-    is_redacted: bool
 
 
 class Executions(Datasets):
@@ -91,6 +55,12 @@ class Executions(Datasets):
         self._owner = owner
         self._asked: dict[str, int] = {}
         """The last number of an approval, by what their ids begin with: those that are being written included."""
+
+    def log_of(
+        self, execution: ExecutionInfo, *, redactor: Callable[[], Redactor], show: ShowRecord | None = None
+    ) -> ExecutionLog:
+        """The log of an execution that this owner has claimed. `show` gets each event once it is stored."""
+        return ExecutionLog(self._store, execution, self._owner(), redactor=redactor, show=show)
 
     # -- a flow's life ------------------------------------------------------------------------------------------------
 
@@ -137,7 +107,7 @@ class Executions(Datasets):
             )
         ]
 
-        def work(db: sqlite3.Connection) -> None:
+        def work(db: Db) -> None:
             if most is not None and (waiting := db.execute(sql("count_queued_executions")).fetchone()[0]) >= most:
                 raise errors.QueueFull(
                     f"{waiting} executions wait already, and no more than {most} may",
@@ -168,7 +138,7 @@ class Executions(Datasets):
         now = time.time() if state == "interrupted" else None
         values = {**self._claimed(execution), "state": state, "ended": now, "note": _SHAPES.clean(note)}
 
-        def work(db: sqlite3.Connection) -> None:
+        def work(db: Db) -> None:
             if not db.execute(sql("leave_execution"), values).rowcount:
                 raise self._not_mine(db, execution)
 
@@ -183,7 +153,7 @@ class Executions(Datasets):
         execution = self.find(execution_id)
         values = {"id": execution.id, "owner": self._owner(), "now": time.time()}
 
-        def work(db: sqlite3.Connection) -> bool:
+        def work(db: Db) -> bool:
             before = db.execute(sql("execution_place"), {"execution": execution.n}).fetchone()
             if not db.execute(sql("claim_execution"), values).rowcount:
                 return False
@@ -206,7 +176,7 @@ class Executions(Datasets):
         if not self._rows("next_queued_execution", now=time.time(), owner=owner):
             return None  # without the write lock: this is asked after every change
 
-        def work(db: sqlite3.Connection) -> str | None:
+        def work(db: Db) -> str | None:
             now = time.time()
             if db.execute(sql("count_carried_executions")).fetchone()[0] >= most:
                 return None
@@ -235,7 +205,7 @@ class Executions(Datasets):
         """This owner leaves it to the next one, which does not begin before that time."""
         values = {**self._claimed(execution), "note": _SHAPES.clean(note), "not_before": not_before}
 
-        def work(db: sqlite3.Connection) -> None:
+        def work(db: Db) -> None:
             if not db.execute(sql("requeue_execution"), values).rowcount:
                 raise self._not_mine(db, execution)
 
@@ -264,7 +234,7 @@ class Executions(Datasets):
         now = time.time()
         values = {**self._claimed(execution), "outcome": outcome, "ended": now, "cost_usd": cost_usd, "tokens": tokens}
 
-        def work(db: sqlite3.Connection) -> None:
+        def work(db: Db) -> None:
             if not db.execute(sql("end_execution"), values).rowcount:
                 raise self._not_mine(db, execution)
             db.execute(sql("put_execution_text"), {"execution": execution.n, "name": "result", **body.columns})
@@ -285,7 +255,7 @@ class Executions(Datasets):
         state, note = ("paused", "paused by a person") if is_paused else ("running", "")
         values = {**self._claimed(execution), "state": state, "note": note}
 
-        def work(db: sqlite3.Connection) -> None:
+        def work(db: Db) -> None:
             if not db.execute(sql("set_execution_paused"), values).rowcount:
                 raise self._not_mine(db, execution)
 
@@ -302,7 +272,7 @@ class Executions(Datasets):
         }
         body = await bodies.made(result, _SHAPES, "result")
 
-        def work(db: sqlite3.Connection) -> bool:
+        def work(db: Db) -> bool:
             if not self._changed_unowned(db, execution, "end_unowned_execution", told):
                 return False
             db.execute(sql("put_execution_text"), {"execution": execution.n, "name": "result", **body.columns})
@@ -320,9 +290,7 @@ class Executions(Datasets):
         """Let a paused execution without an owner continue; False where it has one."""
         return await self._store.write(lambda db: self._changed_unowned(db, execution, "queue_paused_execution", told))
 
-    def _changed_unowned(
-        self, db: sqlite3.Connection, execution: ExecutionInfo, statement: str, told: ExecutionEvent
-    ) -> bool:
+    def _changed_unowned(self, db: Db, execution: ExecutionInfo, statement: str, told: ExecutionEvent) -> bool:
         if not db.execute(sql(statement), {"execution": execution.n, "now": time.time()}).rowcount:
             return False
         execution_log.extend_unowned(db, execution.n, told)
@@ -340,7 +308,7 @@ class Executions(Datasets):
         if not any(row[1] in execution_ids for row in self._rows("open_execution_controls", owner=owner)):
             return []
 
-        def work(db: sqlite3.Connection) -> list[ExecutionControl]:
+        def work(db: Db) -> list[ExecutionControl]:
             rows = db.execute(sql("open_execution_controls"), {"owner": owner}).fetchall()
             return [
                 ExecutionControl(
@@ -360,7 +328,7 @@ class Executions(Datasets):
         values = {**self._claimed(execution), "digest": digest_of(text)}
         values["title"] = execution.title if title is None else redactor.clean(title)
 
-        def work(db: sqlite3.Connection) -> None:
+        def work(db: Db) -> None:
             if not db.execute(sql("change_execution"), values).rowcount:
                 raise self._not_mine(db, execution)
             db.execute(sql("put_execution_text"), {"execution": execution.n, "name": "text", **body.columns})
@@ -375,7 +343,7 @@ class Executions(Datasets):
 
     async def _write_logged(
         self,
-        work: Callable[[sqlite3.Connection], None],
+        work: Callable[[Db], None],
         log: ExecutionLog | None,
         told: Sequence[ExecutionEvent],
         *,
@@ -388,7 +356,7 @@ class Executions(Datasets):
             return
         batch = log.taken(*told)
 
-        def both(db: sqlite3.Connection) -> None:
+        def both(db: Db) -> None:
             batch.write(db)  # before the work, after which this owner may have left it
             work(db)
 
@@ -412,7 +380,7 @@ class Executions(Datasets):
         none = {"inputs": None, "inputs_bytes": 0}
         values = [{**self._claimed(execution), "now": time.time(), **_key(key), **none} for key in keys]
 
-        def work(db: sqlite3.Connection) -> None:
+        def work(db: Db) -> None:
             for value, key in zip(values, keys, strict=True):
                 if not db.execute(sql("begin_unit"), value).rowcount:
                     raise self._settled(db, execution, key)
@@ -440,7 +408,7 @@ class Executions(Datasets):
     async def settle_all(self, settled: Sequence[Settled], *, log: ExecutionLog | None = None) -> None:
         """Several outcomes in one transaction: all of them, or none."""
 
-        def work(db: sqlite3.Connection) -> None:
+        def work(db: Db) -> None:
             for one in settled:
                 one.write(db)
 
@@ -478,7 +446,7 @@ class Executions(Datasets):
             "redacted": int(is_redacted),
         }
 
-        def work(db: sqlite3.Connection) -> None:
+        def work(db: Db) -> None:
             if not db.execute(sql("settle_unit"), values).rowcount:
                 raise self._settled(db, execution, outcome)
             if not is_sum and (outcome.cost_usd or outcome.tokens):
@@ -491,7 +459,7 @@ class Executions(Datasets):
         values = {**self._claimed(execution), "source": source.n}
         names = list(steps)
 
-        def work(db: sqlite3.Connection) -> int:
+        def work(db: Db) -> int:
             self._check_mine(db, execution)
             return sum(db.execute(sql("carry_outcomes"), {**values, "step": name}).rowcount for name in names)
 
@@ -522,7 +490,7 @@ class Executions(Datasets):
         # Only its owner, this process, asks for a unit: between this look and the write nobody else does.
         if rows := self._rows("same_approval", **values):
 
-            def withdraw(db: sqlite3.Connection) -> None:
+            def withdraw(db: Db) -> None:
                 if db.execute(sql("execution_place"), values).fetchone()[1:] != (values["owner"], values["epoch"]):
                     raise self._not_mine(db, execution)
                 db.execute(sql("withdraw_other_approvals"), values)
@@ -532,7 +500,7 @@ class Executions(Datasets):
         values["asked"] = bodies.text_of(asked, redactor, "asked")
         values |= {"id": self._next_id(outermost_id), "kind": kind, "outermost": outermost_id}
 
-        def work(db: sqlite3.Connection) -> None:
+        def work(db: Db) -> None:
             db.execute(sql("withdraw_other_approvals"), values)
             if not db.execute(sql("add_step_approval"), values).rowcount:
                 raise self._not_mine(db, execution)
@@ -559,7 +527,7 @@ class Executions(Datasets):
         """This owner leaves it until one of these is answered; it is queued at once if one was answered meanwhile."""
         values = {**self._claimed(execution), "asked": bodies.json_of(list(approval_ids), "asked").decode()}
 
-        def work(db: sqlite3.Connection) -> None:
+        def work(db: Db) -> None:
             row = db.execute(sql("leave_waiting"), values).fetchone()
             if row is None:
                 raise self._not_mine(db, execution)
@@ -618,7 +586,7 @@ class Executions(Datasets):
         """Which flow, and by which claim of it: every write of an owner names both."""
         return {"execution": execution.n, "owner": self._owner(), "epoch": execution.epoch}
 
-    def _check_mine(self, db: sqlite3.Connection, execution: ExecutionInfo) -> None:
+    def _check_mine(self, db: Db, execution: ExecutionInfo) -> None:
         if db.execute(sql("execution_place"), {"execution": execution.n}).fetchone() != (
             "running",
             self._owner(),
@@ -626,14 +594,14 @@ class Executions(Datasets):
         ):
             raise self._not_mine(db, execution)
 
-    def _settled(self, db: sqlite3.Connection, execution: ExecutionInfo, key: UnitKey) -> errors.StoreError:
+    def _settled(self, db: Db, execution: ExecutionInfo, key: UnitKey) -> errors.StoreError:
         row = db.execute(sql("outcome_status"), {"execution": execution.n, **_key(key)}).fetchone()
         if row is None:
             return self._not_mine(db, execution)
         unit = key.step if key.item is None else f"{key.step}[{key.item}]"
         return errors.WrongState(f"{unit} of workflow run {execution.id[:8]} has an outcome already: {row[0]}")
 
-    def _not_mine(self, db: sqlite3.Connection, execution: ExecutionInfo) -> errors.StoreError:
+    def _not_mine(self, db: Db, execution: ExecutionInfo) -> errors.StoreError:
         row = db.execute(sql("execution_place"), {"execution": execution.n}).fetchone()
         if row is None:
             return errors.UnknownRun(f"workflow run {execution.id[:8]} was deleted")

@@ -6,10 +6,13 @@ known by the name of its step and two numbers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
+
+from leadrope.core.execution_events import ExecutionEvent
+from leadrope.storage.db import Db
 
 ExecutionState = Literal["queued", "running", "waiting", "paused", "interrupted", "ended"]
 """queued: the next owner that works takes it, or the one that it names. running: has a living owner. waiting: for a
@@ -249,3 +252,11 @@ class DatasetInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 class Dataset(DatasetInfo, frozen=True, kw_only=True):
     rows: list[dict[str, Any]]
+
+
+class Settled(NamedTuple):
+    """An outcome that is ready to be written, with the events that are stored together with it."""
+
+    write: Callable[[Db], None]
+    told: Sequence[ExecutionEvent]
+    is_redacted: bool

@@ -1,30 +1,24 @@
-"""Reading the run store: one connection per thread, beside the writer and never in its way. Changes nothing."""
+"""Reading the run store. Changes nothing."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import sqlite3
-import threading
 import zlib
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from leadrope import errors
-from leadrope.core.cost.usage import CostLabel
 from leadrope.core.events import Event, Recorded, Unrecognised, decoder
 from leadrope.core.request import RunRequest
 from leadrope.core.result import RunResult
 from leadrope.runs.approvals.rows import ApprovalReads
 from leadrope.runs.records.statements import migrations, sql
-from leadrope.runs.records.values import Artifact, Filter, Owner, RunInfo, Texts
-from leadrope.storage import database
+from leadrope.runs.records.values import Artifact, Filter, Owner, RunInfo, Spending, Texts
+from leadrope.storage.database import Migrations
+from leadrope.storage.reader import Reader
 
-T = TypeVar("T")
 PAGE_BYTES = 4 * 1024 * 1024
 """Of bodies in one page. A follower that stalls holds a page: five hundred large tool results would be a gigabyte."""
 
@@ -32,62 +26,14 @@ _labels = msgspec.json.Decoder(dict[str, str])
 _object = msgspec.json.Decoder(dict[str, Any])
 
 
-class Reads(ApprovalReads):
+class Reads(Reader, ApprovalReads):
     """The half of the store that a list, a page or a follower needs."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._local = threading.local()
-        self._connections: list[sqlite3.Connection] = []
-        self._lock = threading.Lock()
-        self._pool: ThreadPoolExecutor | None = None
-        self._shared: sqlite3.Connection | None = None
+    def _migrations(self) -> Migrations:
+        return migrations()
 
-    def close(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown()
-            self._pool = None
-        with self._lock:
-            for connection in self._connections:
-                connection.close()
-            self._connections.clear()
-            self._shared = None
-            self._local = threading.local()
-
-    def open_read_only(self, reason: errors.LeadropeError | None = None) -> None:
-        """Read a store that cannot be written, by one connection for all threads; raises `reason` if that fails."""
-        try:
-            self._shared = database.open_to_read(self.path, migrations())
-        except errors.StoreError as error:
-            if reason is None:
-                raise
-            raise reason from error
-        self._connections.append(self._shared)
-
-    def _reading(self) -> sqlite3.Connection:
-        """One connection per thread: a reader never waits for another, nor for the writer."""
-        if self._shared is not None:
-            return self._shared
-        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
-        if connection is None:
-            connection = database.connect(self.path, read_only=True)
-            self._local.connection = connection
-            with self._lock:
-                self._connections.append(connection)
-        return connection
-
-    def data_version(self) -> int:
-        """Changes when anything was written, by this process or another."""
-        try:
-            return int(self._reading().execute("pragma data_version").fetchone()[0])
-        except sqlite3.Error as error:
-            raise database.named(error, self.path) from error
-
-    def _rows(self, statement: Any, /, **values: Any) -> list[Any]:
-        try:
-            return self._reading().execute(sql(statement), values).fetchall()
-        except sqlite3.Error as error:
-            raise database.named(error, self.path) from error
+    def _rows(self, statement: str, /, **values: Any) -> list[Any]:
+        return self.fetch(sql(statement), values)
 
     def get(self, run_id: str) -> RunInfo:
         rows = self._rows("get_run", id=run_id)
@@ -147,15 +93,13 @@ class Reads(ApprovalReads):
         size = 0
         try:
             # Row by row: a page of large bodies must not be in memory twice, nor be larger than a page may be.
-            with contextlib.closing(self._reading().execute(sql(name), values)) as rows:
+            with contextlib.closing(self.stream(sql(name), values)) as rows:
                 for number, attempt, time_, source, packed, body in rows:
                     text = zlib.decompress(body) if packed else body
                     found.append(Recorded(run.id, attempt, number, time_, source, _decoded(text)))
                     size += len(text)
                     if size >= PAGE_BYTES:
                         break
-        except sqlite3.Error as error:
-            raise database.named(error, self.path) from error
         except zlib.error as error:
             raise errors.StoreUnreadable(
                 f"the run store {self.path} is damaged: an event of run {run.id} cannot be unpacked ({error})",
@@ -166,11 +110,6 @@ class Reads(ApprovalReads):
     async def events(self, run: RunInfo, seq: int, limit: int = 500) -> list[Recorded]:
         """As `read`, in a thread: a page may hold megabytes."""
         return await self.in_thread(lambda: self.read(run, seq, limit))
-
-    async def in_thread(self, read: Callable[[], T]) -> T:
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(2, thread_name_prefix="leadrope read")
-        return await asyncio.get_running_loop().run_in_executor(self._pool, read)
 
     def owners(self) -> list[Owner]:
         return [
@@ -220,8 +159,8 @@ class Reads(ApprovalReads):
         rows = self._rows("cost_since", since=since, agent=agent, label=key, value=value)
         return float(rows[0][0])
 
-    def spending(self, since: float) -> list[tuple[str, str, dict[str, str], float, CostLabel, int, str | None]]:
-        """Day, model, labels, cost and what to call it, tokens, outcome of every run since then."""
+    def spending(self, since: float) -> list[Spending]:
+        """What every run since then has cost."""
         return [
             (day, model, _labels.decode(labels), *rest)
             for day, model, labels, *rest in self._rows("spending", since=since)

@@ -92,6 +92,10 @@ class Artifact(msgspec.Struct, frozen=True, kw_only=True):
     size: int
 
 
+Spending = tuple[str, str, dict[str, str], float, CostLabel, int, str | None]
+"""Of one run: day, model, labels, cost and what to call it, tokens, outcome."""
+
+
 class Texts(msgspec.Struct, frozen=True, kw_only=True):
     """The long texts of a run, read one run at a time."""
 

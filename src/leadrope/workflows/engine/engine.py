@@ -22,7 +22,7 @@ from leadrope.core.events import Notice
 from leadrope.core.execution_events import ExecutionEvent, ExecutionQueued
 from leadrope.core.secrets.redacted_json import clean_value
 from leadrope.runs.executions import bodies
-from leadrope.runs.executions.journal import ExecutionInfo, NewExecution, Settled, UnitOutcome
+from leadrope.runs.executions.values import ExecutionInfo, NewExecution, Settled, UnitOutcome
 from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows import library, model
 from leadrope.workflows.check import access_requests
@@ -659,7 +659,7 @@ class Execution:
             outcome = "stopped"
         elif self._parked:
             outcome = "waiting"
-            approvals = self._waits.open()
+            approvals = self._waits.pending()
         elif plan.ending is None:
             # Only some steps were to run: they alone are judged, and one that did not run is no success.
             states = {self._ledger.state(name) for name in self._only or ()}

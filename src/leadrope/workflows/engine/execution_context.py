@@ -24,7 +24,6 @@ from leadrope.core.execution_events import (
 )
 from leadrope.core.request_secrets import ambient_secrets
 from leadrope.core.secrets.redaction import SHORTEST, Redactor
-from leadrope.runs.executions.log import ExecutionLog
 from leadrope.runs.executions.values import ExecutionInfo
 from leadrope.runs.service import Service
 from leadrope.runtime.commands import Commands
@@ -40,6 +39,7 @@ from leadrope.workflows.steps.base import Caution, StepQuestion
 from leadrope.workflows.tools.secret_values import SecretValues, spellings
 
 if TYPE_CHECKING:
+    from leadrope.runs.executions.log import ExecutionLog
     from leadrope.workflows.engine.rehearsed import Rehearsal
 
 Show = Callable[[ExecutionRecord], None]
@@ -148,9 +148,7 @@ class ExecutionContext:
     async def open_log(self, info: ExecutionInfo) -> None:
         """`info` is the outermost execution, as it was claimed."""
         executions = self.service.executions
-        self.log = ExecutionLog(
-            self.service.store, info, self.service.lease.owner.id, redactor=lambda: self.redactor, show=self._show
-        )
+        self.log = executions.log_of(info, redactor=lambda: self.redactor, show=self._show)
         self.log.watch = await self.service.watch_execution(info, is_answerable=self.on_ask == "wait")
         told = set()
         for kind in ("execution.started", "step.ended", "step.answered") if info.last_seq else ():

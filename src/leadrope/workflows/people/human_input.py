@@ -12,7 +12,7 @@ from leadrope.core import actors
 from leadrope.core.execution_events import StepAnswered, StepAsked
 from leadrope.runs.approvals import answers
 from leadrope.runs.executions import bodies
-from leadrope.runs.executions.journal import ExecutionInfo
+from leadrope.runs.executions.values import ExecutionInfo
 from leadrope.runs.records.values import Approval, Decided
 from leadrope.runtime.gate.approvers import Answer, read_answer
 from leadrope.workflows.engine.execution_context import ExecutionContext
@@ -22,7 +22,6 @@ from leadrope.workflows.steps.base import Parked, StepFailed, StepQuestion
 
 LOOK_S = 2.0
 """Between two looks for an answer from another process that rang no bell here."""
-ALL = 2**31
 
 
 class HumanInput:
@@ -30,7 +29,7 @@ class HumanInput:
         self._host = host
         self._info = info
         self._executions = host.service.executions
-        self._store = host.service.store
+        self._approvals = host.service.step_approvals
         self._put_aside: dict[str, set[str]] = {}
         """Approval id -> the steps that were put aside for it: several, where one answer counts for all of them."""
 
@@ -57,9 +56,9 @@ class HumanInput:
         answer: Answer | None = None
         if approval.state == "pending":
             answer = await self._heard(key, approval, asked)
-        if not await self._store.use_approval(approval.id):
+        if not await self._approvals.use(approval.id):
             raise errors.WrongState(f"the answer to {approval.id} was used already", hint="It is asked anew.")
-        answer = answer or _stored(self._store.approval(approval.id))
+        answer = answer or _stored(self._approvals.get(approval.id))
         self._tell_answer(key, approval.id, answer)
         return approval.id, answer
 
@@ -70,7 +69,7 @@ class HumanInput:
         """
         same = [
             approval
-            for approval in self._store.approvals(state="", execution_id=self._info.id, limit=ALL)
+            for approval in self._approvals.of(self._info.id)
             if (approval.kind, approval.fingerprint) == (asked.kind, asked.fingerprint)
             and (is_for_all or (approval.step, approval.iteration) == (key.step, key.iteration))
         ]
@@ -145,7 +144,7 @@ class HumanInput:
 
     async def give_back(self, approval_ids: Sequence[str]) -> None:
         """Answers that led to nothing yet: the same questions find them again."""
-        await self._store.give_back([approval_id for approval_id in approval_ids if approval_id])
+        await self._approvals.give_back([approval_id for approval_id in approval_ids if approval_id])
 
     async def _heard(self, key: Key, approval: Approval, asked: StepQuestion) -> Answer | None:
         """The first answer counts, wherever it comes from. None: it is in the store."""
@@ -186,23 +185,21 @@ class HumanInput:
         clean = self._host.redactor.clean
         text = clean(msgspec.json.encode(answer).decode()).encode()
         state: Decided = "approved" if answer.approved else "denied"
-        is_first = await self._store.decide(
-            approval.id, state, by=answer.by, reason=clean(answer.reason), answer=text, fingerprint=approval.fingerprint
-        )
+        is_first = await self._approvals.decide(approval, state, by=answer.by, reason=clean(answer.reason), answer=text)
         return answer if is_first else None  # somebody else was quicker, and the first answer counts
 
     async def _decided(self, approval_id: str) -> None:
         """Once somebody has answered it, in whatever process."""
-        with self._store.notifier.listen() as heard:
-            while self._store.approval(approval_id).state == "pending":
+        with self._approvals.listen() as heard:
+            while self._approvals.get(approval_id).state == "pending":
                 await heard.wait(LOOK_S)
 
     # -- what is open -------------------------------------------------------------------------------------------------
 
     def answered_steps(self) -> set[str]:
         """Steps that were put aside and have an answer since, also to a question of a workflow that they call."""
-        answered = self._host.parked - self._store.pending_ids(self._host.tag)
-        callers = {step for one in answered if (step := self._step_of(self._store.approval(one))) is not None}
+        answered = self._host.parked - self._approvals.pending_ids(self._host.tag)
+        callers = {step for one in answered if (step := self._step_of(self._approvals.get(one))) is not None}
         return callers.union(*(self._put_aside.get(one, ()) for one in answered))
 
     def _step_of(self, approval: Approval) -> str | None:
@@ -215,9 +212,9 @@ class HumanInput:
             execution_id, step = execution.parent, execution.parent_key.partition("#")[0]
         return step
 
-    def open(self) -> tuple[PendingApproval, ...]:
+    def pending(self) -> tuple[PendingApproval, ...]:
         """All that is asked, here and inside."""
-        found = self._store.approvals(outermost_id=self._host.tag)
+        found = self._approvals.pending(self._host.tag)
         return tuple(pending_of(one) for one in found if self._step_of(one) is not None)
 
 

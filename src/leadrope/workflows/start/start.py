@@ -315,7 +315,7 @@ def _secrets_of(workflow: model.Workflow, values: Mapping[str, Any]) -> list[str
 def _approval(service: Service, name: str, answer: Answer | None) -> Approval | None:
     """The approval of that id, and what is wrong with its answer, before anything is claimed."""
     try:
-        approval = service.store.approval(name.strip().lower())
+        approval = service.known_approval(name.strip().lower())
     except errors.UnknownRun:
         if answer is not None:
             raise

@@ -15,8 +15,9 @@ from leadrope import errors
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.approvals import names as approval_names
 from leadrope.runs.approvals.requests import CallRequest, StepRequest, request_of
-from leadrope.runs.executions.journal import Executions, NewExecution, UnitOutcome
+from leadrope.runs.executions.journal import Executions
 from leadrope.runs.executions.reading import ExecutionReads
+from leadrope.runs.executions.values import NewExecution, UnitOutcome
 from leadrope.runs.records import statements
 from leadrope.runs.records.sqlite import Sqlite
 from leadrope.runtime.gate.approvers import Answer, read_answer

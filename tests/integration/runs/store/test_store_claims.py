@@ -17,8 +17,9 @@ from leadrope.core.execution_events import ExecutionPaused, StepStarted
 from leadrope.core.request import RunRequest
 from leadrope.core.result import RunResult
 from leadrope.core.secrets.redaction import Redactor
-from leadrope.runs.executions.journal import Executions, NewExecution, UnitOutcome
+from leadrope.runs.executions.journal import Executions
 from leadrope.runs.executions.log import ExecutionLog
+from leadrope.runs.executions.values import NewExecution, UnitOutcome
 from leadrope.runs.records.sqlite import Sqlite
 from leadrope.runs.records.values import Approval, NewRun, Progress, RunInfo, RunLimits
 
@@ -162,7 +163,7 @@ async def test_a_write_to_an_execution_by_an_earlier_claim_changes_nothing(
     before = dump(path)
     if name == "begin_soon":
         executions.begin_soon(late, LATE)
-        await store.write(lambda db: db.in_transaction)
+        await store.write(lambda db: db.execute("select 1").fetchone())
     elif name == "log":
         log = ExecutionLog(store, late, "first", redactor=lambda: NONE)
         log.tell(StepStarted(step="late", kind="shell"))

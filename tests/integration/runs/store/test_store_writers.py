@@ -423,7 +423,7 @@ async def test_the_answer_to_a_cancelled_write_is_dropped(path: Path) -> None:
         task.cancel()
         await asyncio.wait({task})
         go.set()
-        await store.write(lambda db: db.in_transaction)
+        await store.write(lambda db: db.execute("select 1").fetchone())
     assert told == []
 
 
