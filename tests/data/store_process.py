@@ -79,7 +79,7 @@ async def claim(path: Path, owner: str, running: str, starting: str) -> None:
     with Sqlite(path) as store:
         say("ready")
         await asyncio.to_thread(sys.stdin.readline)
-        while store.states().get("queued"):
+        while (await store.states()).get("queued"):
             run = await store.claim(owner, limits)
             found = await store.write(look)
             if found[0] > limits.running or found[1] > limits.starting:
@@ -159,10 +159,10 @@ async def fill(path: Path) -> None:
             await added(store, "other", os.urandom(400_000).hex())
         except errors.StoreFull as error:
             say("full", type(error).__name__, stored)
-        say("readable", len(store.read(run, 1, 10_000)) > 0, store.get("run").last_seq == stored)
+        say("readable", len(await store.read(run, 1, 10_000)) > 0, (await store.get("run")).last_seq == stored)
         ballast.unlink()
         await store.append(run, deltas(run, stored + 1, 50, os.urandom(1000).hex()), progress(), Redactor())
-        say("went on", store.get("run").last_seq == stored + 50)
+        say("went on", (await store.get("run")).last_seq == stored + 50)
     with contextlib.closing(sqlite3.connect(path)) as db:
         say("integrity", db.execute("pragma integrity_check").fetchone()[0])
         seqs = [row[0] for row in db.execute("select seq from events order by seq")]

@@ -34,7 +34,7 @@ class Cleanup:
 
         deleted = 0
         for run_id in run_ids:
-            run = self._service.store.find(run_id)
+            run = await self._service.store.find(run_id)
             if run.state != "ended":
                 raise errors.WrongState(f"run {run.id[:8]} has not ended", hint="Stop it first.")
             await run_workspace.forget(self._service, run)
@@ -53,8 +53,8 @@ class Cleanup:
         service = self._service
         keep_s = (service.settings.keep_days if keep_days is None else keep_days) * 86400
         newest = service.settings.keep_runs if keep_runs is None else keep_runs
-        executions = service.executions.stale(keep_s=keep_s, keep_executions=newest)
-        found = [run.id for run in self.stale(keep_s, newest) if not run_workspace.has_work(service, run)]
+        executions = await service.executions.stale(keep_s=keep_s, keep_executions=newest)
+        found = [run.id for run in await self.stale(keep_s, newest) if not await run_workspace.has_work(service, run)]
         swept: list[str] = []
         if not dry_run:
             await self.delete(found)
@@ -63,13 +63,13 @@ class Cleanup:
             await service.store.shrink()
         return Pruned(runs=len(found), executions=len(executions), swept=tuple(swept))
 
-    def stale(self, keep_s: float, keep_runs: int) -> list[RunInfo]:
+    async def stale(self, keep_s: float, keep_runs: int) -> list[RunInfo]:
         """Ended runs that are older than `keep_s`, beyond the newest `keep_runs`."""
         before = time.time() - keep_s
         found: list[RunInfo] = []
         cursor: int | None = None
         seen = 0
-        while page := self._service.store.listing(Filter(state="ended", before=cursor, limit=PAGE)):
+        while page := await self._service.store.listing(Filter(state="ended", before=cursor, limit=PAGE)):
             cursor = page[-1].n
             for run in page:
                 seen += 1

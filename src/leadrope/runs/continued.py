@@ -87,30 +87,30 @@ async def find(name: str, leadrope_home: Path, here: Path) -> Continued | None:
     async with stores.reading(leadrope_home) as queries:
         if queries is None:
             return None
-        run = _newest(queries, here) if name == LAST else _named(queries, name, Sessions(leadrope_home))
-        return Continued(run=run, texts=queries.texts(run.id)) if run is not None else None
+        run = await _newest(queries, here) if name == LAST else await _named(queries, name, Sessions(leadrope_home))
+        return Continued(run=run, texts=await queries.texts(run.id)) if run is not None else None
 
 
-def _newest(queries: Queries, here: Path) -> RunInfo:
-    found = [run for run in queries.listing(Filter(cwd=str(here), limit=50)) if run.session_id]
+async def _newest(queries: Queries, here: Path) -> RunInfo:
+    found = [run for run in await queries.listing(Filter(cwd=str(here), limit=50)) if run.session_id]
     if not found:
         raise errors.BadValue("resume", f"no run was made in {here}", hint="`leadrope runs list` shows the runs.")
     return found[0]
 
 
-def _named(queries: Queries, name: str, sessions: Sessions) -> RunInfo | None:
+async def _named(queries: Queries, name: str, sessions: Sessions) -> RunInfo | None:
     try:
         session = sessions.match(name)
     except errors.BadValue:
         return None
-    runs = queries.with_prefix(name)
+    runs = await queries.with_prefix(name)
     if len(runs) == 1 and session in (None, runs[0].session_id):
         return runs[0]
     if runs or session is None:
         return None
     of_session = sessions.find(session).runs
     # The last run of the session may have been a program's, and is not stored then.
-    return queries.known(of_session[-1]) if of_session else None
+    return await queries.known(of_session[-1]) if of_session else None
 
 
 def _is_given(path: Sequence[str], given: Mapping[str, Any]) -> bool:

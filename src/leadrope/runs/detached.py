@@ -213,7 +213,7 @@ class BackgroundOwner:
                     await asyncio.wait_for(self._is_ending.wait(), 0.5)
                 if self._service.is_at_work:
                     background.took_up(self._service.home)
-                if not self._service.is_idle or self._service.has_queue:
+                if not self._service.is_idle or await self._service.has_queue():
                     self._last_work = time.monotonic()
                 if time.monotonic() - self._last_work > self._service.settings.idle_s:
                     self._is_ending.set()

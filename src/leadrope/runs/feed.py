@@ -23,11 +23,12 @@ async def follow(
     store: Sqlite, run_id: str, from_seq: int = 1, *, live: bool = True
 ) -> AsyncGenerator[Recorded | Truncated, None]:
     """Events from `from_seq` on, to the end of the run; with `live=False` to what is stored now."""
+    run_id = (await store.find(run_id)).id
     seq = max(1, from_seq)
     with store.notifier.listen() as heard:
         while True:
             # The row first: an end that is read before the events is an end after all of them.
-            run = store.get(run_id)
+            run = await store.get(run_id)
             page = await store.events(run, seq, PAGE)
             for recorded in page:
                 if recorded.seq > seq:
@@ -51,13 +52,14 @@ async def follow_execution(
 
     Of a called workflow its own events, out of the log of its caller.
     """
-    wanted = executions.get(execution_id)
-    outermost = executions.outermost(wanted)
+    wanted = await executions.find(execution_id)
+    outermost = await executions.outermost(wanted)
     inside = {wanted.id}
     seq = max(1, from_seq)
     with store.notifier.listen() as heard:
         while True:
-            row, last = executions.get(wanted.id), executions.get(outermost.id).last_seq
+            row = await executions.get(wanted.id)
+            last = (await executions.get(outermost.id)).last_seq
             page = await executions.events(outermost, seq, PAGE)
             for record in page:
                 if record.seq > seq:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -17,42 +17,39 @@ from leadrope.runs.records.sqlite import Sqlite
 from leadrope.runs.records.values import Approval, Artifact, Filter, RunInfo, Spending, Texts, Truncated
 from leadrope.storage.change_notifier import Listener
 
-if TYPE_CHECKING:
-    from leadrope.runs.grants import RunGrant
-
 
 class Queries:
     def __init__(self, store: Sqlite) -> None:
         self.store = store
         self.executions: ExecutionReads = ExecutionReads(store)
 
-    def get(self, run_id: str) -> RunInfo:
-        return self._noted([self.store.find(run_id)])[0]
+    async def get(self, run_id: str) -> RunInfo:
+        return (await self._noted([await self.store.find(run_id)]))[0]
 
-    def known(self, run_id: str) -> RunInfo | None:
+    async def known(self, run_id: str) -> RunInfo | None:
         """The run of exactly this id, if there is one."""
         try:
-            return self.store.get(run_id)
+            return await self.store.get(run_id)
         except errors.UnknownRun:
             return None
 
-    def with_prefix(self, prefix: str) -> list[RunInfo]:
+    async def with_prefix(self, prefix: str) -> list[RunInfo]:
         """The runs whose ids begin so: a few of them, if there are many."""
-        return self.store.with_prefix(prefix)
+        return await self.store.with_prefix(prefix)
 
-    def texts(self, run_id: str) -> Texts:
-        return self.store.texts(self.store.find(run_id).id)
+    async def texts(self, run_id: str) -> Texts:
+        return await self.store.texts((await self.store.find(run_id)).id)
 
-    def listing(self, wanted: Filter = Filter()) -> list[RunInfo]:  # noqa: B008  # frozen
-        return self._noted(self.store.listing(wanted))
+    async def listing(self, wanted: Filter = Filter()) -> list[RunInfo]:  # noqa: B008  # frozen
+        return await self._noted(await self.store.listing(wanted))
 
-    def _noted(self, rows: list[RunInfo]) -> list[RunInfo]:
+    async def _noted(self, rows: list[RunInfo]) -> list[RunInfo]:
         """With what no row says: how long a run has waited for a person, and that its account is held."""
         if any(row.state == "waiting" for row in rows):
             from leadrope.runs.approvals import waiting  # noqa: PLC0415  # few runs wait
 
             asked: dict[str, list[Approval]] = {}
-            for one in self.store.approvals(limit=5000):
+            for one in await self.store.approvals(limit=5000):
                 asked.setdefault(one.run_id, []).append(one)
             rows = [
                 msgspec.structs.replace(row, note=waiting.in_words(asked.get(row.id, ()), time.time()))
@@ -62,7 +59,7 @@ class Queries:
             ]
         if not any(row.state == "queued" and not row.note for row in rows):
             return rows
-        holds = self.store.holds(time.time())
+        holds = await self.store.holds(time.time())
         return [
             msgspec.structs.replace(row, note=holds[row.account][1])
             if row.state == "queued" and not row.note and row.account in holds
@@ -70,54 +67,54 @@ class Queries:
             for row in rows
         ]
 
-    def waits_for(self, run: RunInfo) -> str:
+    async def waits_for(self, run: RunInfo) -> str:
         """Why a run is not at work, in words; empty for one that is."""
         if run.state != "queued" or run.note:
             return run.note
-        ahead = self.store.ahead_of(run.id)
+        ahead = await self.store.ahead_of(run.id)
         return f"{ahead} {'run is' if ahead == 1 else 'runs are'} ahead of it" if ahead else "waiting for a free slot"
 
-    def approvals(self, **wanted: Any) -> list[Approval]:
+    async def approvals(self, **wanted: Any) -> list[Approval]:
         """What people are, or were, asked; see `ApprovalReads.approvals`."""
-        return self.store.approvals(**wanted)
+        return await self.store.approvals(**wanted)
 
-    def approval(self, name: str) -> Approval:
+    async def approval(self, name: str) -> Approval:
         """One by its id or the beginning of it, or by the run or execution that waits for exactly one answer."""
-        return approval_names.find(name, self.store, self.executions)
+        return await approval_names.find(name, self.store, self.executions)
 
-    def known_approval(self, approval_id: str) -> Approval:
+    async def known_approval(self, approval_id: str) -> Approval:
         """The approval of exactly this id."""
-        return self.store.approval(approval_id)
+        return await self.store.approval(approval_id)
 
-    def page(self, run: RunInfo, seq: int, limit: int) -> list[events.Recorded]:
+    async def page(self, run: RunInfo, seq: int, limit: int) -> list[events.Recorded]:
         """Events from `seq` on, at most so many; none when there are no more."""
-        return self.store.read(run, seq, limit)
+        return await self.store.read(run, seq, limit)
 
-    def all_events(self, run: RunInfo) -> list[events.Recorded]:
-        return recover.all_events(self.store, run)
+    async def all_events(self, run: RunInfo) -> list[events.Recorded]:
+        return await recover.all_events(self.store, run)
 
-    def artifacts(self, run: RunInfo) -> list[Artifact]:
+    async def artifacts(self, run: RunInfo) -> list[Artifact]:
         """What is kept of a run beside its events, without the bodies."""
-        return self.store.artifacts(run)
+        return await self.store.artifacts(run)
 
-    def states(self) -> dict[str, int]:
+    async def states(self) -> dict[str, int]:
         """How many runs are in which state."""
-        return self.store.states()
+        return await self.store.states()
 
-    def spending(self, since: float) -> list[Spending]:
+    async def spending(self, since: float) -> list[Spending]:
         """What every run since then has cost."""
-        return self.store.spending(since)
+        return await self.store.spending(since)
 
     def listen(self) -> Listener:
         """`with service.listen() as heard: look(); await heard.wait(5)`: what comes after the look is heard."""
         return self.store.notifier.listen()
 
-    def grants(self, run_id: str) -> list[RunGrant]:
+    async def grants(self, run_id: str) -> list[grants.RunGrant]:
         """What people granted at a question of the run, patterns and exact calls, also what no longer holds."""
-        return grants.granted(self.store, self.store.find(run_id))
+        return await grants.granted(self.store, await self.store.find(run_id))
 
     def follow(
         self, run_id: str, from_seq: int = 1, *, live: bool = True
     ) -> AsyncIterator[events.Recorded | Truncated]:
         """What is stored, then what comes: each event once, in order."""
-        return feed.follow(self.store, self.store.find(run_id).id, from_seq, live=live)
+        return feed.follow(self.store, run_id, from_seq, live=live)

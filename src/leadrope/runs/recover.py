@@ -51,22 +51,22 @@ async def reconcile(store: Sqlite, leadrope_home: Path) -> list[Reconciled]:
         if not mine:
             return []
         done: list[Reconciled] = []
-        for owner in store.owners():
+        for owner in await store.owners():
             if leases.is_alive(leadrope_home, owner):
                 continue
             ends = lost_ends.of_owner(leadrope_home, owner.id)
-            done += await _reconcile_all(store, store.runs_of(owner.id), ends)
+            done += await _reconcile_all(store, await store.runs_of(owner.id), ends)
             await store.drop_owner(owner.id)
             leases.forget(leadrope_home, owner)
             lost_ends.forget(leadrope_home, owner.id)
-        done += await _reconcile_all(store, store.orphans(), {})
-        left = store.executions_without_owner()
+        done += await _reconcile_all(store, await store.orphans(), {})
+        left = await store.executions_without_owner()
         for execution_id, _ in left:
             await asyncio.to_thread(reaper.kill_tagged, execution_id)  # before anybody may go on with it
         await recovery.abandon(store, left)
-        for run_id in store.reserved_in_vain():
-            run = store.get(run_id)
-            result = stopped(run, all_events(store, run), "its workflow has ended")
+        for run_id in await store.reserved_in_vain():
+            run = await store.get(run_id)
+            result = stopped(run, await all_events(store, run), "its workflow has ended")
             last = ended_event(run.id, run.attempt, run.last_seq + 1, result)
             with contextlib.suppress(errors.NotOwner):
                 await store.end_run(run, result, Redactor(), last=last)
@@ -79,7 +79,7 @@ async def _reconcile_all(
     done: list[Reconciled] = []
     for run_id in run_ids:
         with contextlib.suppress(errors.NotOwner):  # claimed meanwhile: it is its new owner's
-            done.append(await _reconcile(store, store.get(run_id), ends.get(run_id)))
+            done.append(await _reconcile(store, await store.get(run_id), ends.get(run_id)))
     return done
 
 
@@ -87,7 +87,7 @@ async def _reconcile(store: Sqlite, run: RunInfo, lost: lost_ends.LostEnd | None
     from leadrope.runs.approvals import waiting  # noqa: PLC0415  # only where an owner has died
 
     killed = await asyncio.to_thread(reaper.kill_tagged, run.id)
-    records = all_events(store, run)
+    records = await all_events(store, run)
     told = finished(records)
     if told is not None:
         last = None if records and isinstance(records[-1].event, events.RunEnded) else records[-1].seq + 1
@@ -99,12 +99,12 @@ async def _reconcile(store: Sqlite, run: RunInfo, lost: lost_ends.LostEnd | None
         last_event = ended_event(run.id, run.attempt, run.last_seq + 1, result)
         await store.end_run(run, result, Redactor(), last=last_event, note=lost_ends.REASON)
         return Reconciled(run_id=run.id, verdict="kept", killed=killed)
-    place = store.texts(run.id).place
+    place = (await store.texts(run.id)).place
     # A suspension for a person's answer is not a failure.
     starts = run.attempt - waiting.suspensions(records)
     then = place.get("recover", "fail")
     if then in ("resume", "execution") and starts < MOST_ATTEMPTS:
-        if waiting.can_suspend(store, run, place):
+        if await waiting.can_suspend(store, run, place):
             await store.suspend(run, attempt=run.attempt)
             return Reconciled(run_id=run.id, verdict="resumed", killed=killed)
         if place.get("pending", "keep") == "deny":
@@ -129,9 +129,9 @@ def reserved(place: Mapping[str, Any]) -> tuple[str, str]:
     return RESERVED + execution_id, f"it continues with its execution {execution_id[:8]}"
 
 
-def all_events(store: Sqlite, run: RunInfo) -> list[events.Recorded]:
+async def all_events(store: Sqlite, run: RunInfo) -> list[events.Recorded]:
     found: list[events.Recorded] = []
-    while page := store.read(run, found[-1].seq + 1 if found else 1, 2000):
+    while page := await store.read(run, found[-1].seq + 1 if found else 1, 2000):
         found += page
     return found
 

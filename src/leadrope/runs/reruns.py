@@ -34,21 +34,21 @@ class Reruns:
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    def again(self, run_id: str, *, prompt: str | None = None) -> tuple[RunInfo, RunRequest]:
+    async def again(self, run_id: str, *, prompt: str | None = None) -> tuple[RunInfo, RunRequest]:
         """The request of a run that has ended: the same once more, or with a prompt in its session."""
         store = self._service.store
-        run = store.find(run_id)
+        run = await store.find(run_id)
         if run.state != "ended":
             hint = f"`leadrope runs logs -f {run.id[:8]}` follows it, `leadrope runs stop {run.id[:8]}` ends it."
             if run.state == "waiting":
                 hint = f"It resumes when it is answered: `leadrope approvals list --run {run.id[:8]}`."
             raise errors.WrongState(f"run {run.id[:8]} has not ended: it is {run.state}", hint=hint)
-        if names := store.texts(run.id).place.get(FUNCTIONS):
+        if names := (await store.texts(run.id)).place.get(FUNCTIONS):
             raise errors.WrongState(
                 f"run {run.id[:8]} called functions of the program that started it ({', '.join(names)})",
                 hint="Only that program can start it again.",
             )
-        request = self._service.stored_request(run, is_resumed=prompt is not None)
+        request = await self._service.stored_request(run, is_resumed=prompt is not None)
         request = msgspec.structs.replace(request, cwd=request.cwd or run.cwd or None)
         if prompt is None:
             return run, msgspec.structs.replace(request, session_id=None)
@@ -67,7 +67,7 @@ class Reruns:
         """
         from leadrope.runs import detached  # noqa: PLC0415  # the way to the background process
 
-        run = self._service.get(run_id)
+        run = await self._service.get(run_id)
         if run.state == "paused":
             await self._service.unpause(run.id)
             return Continuation(run.id, "unpaused")
@@ -83,15 +83,15 @@ class Reruns:
 
     async def retry(self, run_id: str, environ: Mapping[str, str], *, tell: Tell) -> str:
         """The id of a new run, in the background, with the request of one that has ended."""
-        return await self._hand_over(self._service.get(run_id), None, environ, tell)
+        return await self._hand_over(await self._service.get(run_id), None, environ, tell)
 
     async def _hand_over(self, run: RunInfo, prompt: str | None, environ: Mapping[str, str], tell: Tell) -> str:
         from leadrope.runs import detached  # noqa: PLC0415  # as above
         from leadrope.runs.workspace import run_workspace  # noqa: PLC0415  # the same
 
         configs.load({**home.load_env(self._service.home), **environ})  # what cannot start is told here
-        _, request = self.again(run.id, prompt=prompt)
-        place = run_workspace.of_next(self._service.texts(run.id).place, is_resumed=prompt is not None)
+        _, request = await self.again(run.id, prompt=prompt)
+        place = run_workspace.of_next((await self._service.texts(run.id)).place, is_resumed=prompt is not None)
         return await asyncio.to_thread(
             detached.hand_over,
             self._service.home,

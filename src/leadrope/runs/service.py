@@ -32,9 +32,11 @@ from leadrope.core.request_checks import check_text
 from leadrope.core.request_secrets import redactor_of
 from leadrope.core.result import RunResult, not_started
 from leadrope.core.secrets.redaction import Redactor, redact
-from leadrope.runs import background, feed, leases, recover, run_controls, session_names, settings
+from leadrope.runs import background, feed, grants, leases, recover, run_controls, session_names, settings
 from leadrope.runs.approvals import answers, waiting
 from leadrope.runs.approvals.step_approvals import StepApprovals
+from leadrope.runs.approvals.stored_approver import StoredApprover
+from leadrope.runs.approvals.waiting import Suspension
 from leadrope.runs.budgets import held_by, remaining
 from leadrope.runs.cleanup import Cleanup, Pruned
 from leadrope.runs.executions.controls import ExecutionControls
@@ -56,7 +58,6 @@ from leadrope.storage import database, patience
 from leadrope.storage.patience import Patience
 
 if TYPE_CHECKING:
-    from leadrope.runs.grants import RunGrant
     from leadrope.runs.job import Job
     from leadrope.runs.run_recorder import RunRecorder, Show
     from leadrope.runtime.connections.functions import Function
@@ -227,6 +228,8 @@ class Service(Queries):
 
     async def _drain(self, job: Job, run: Run) -> None:
         """What a person is asked stays open, if the next owner can use the answer."""
+        from leadrope.runs.approvals import waiting  # noqa: PLC0415  # workflows without agents do not need it
+
         if not (job.waits and await run.suspend(waiting.ENDED_WITH_OWNER)):
             await run.stop(DRAINED)
 
@@ -257,11 +260,10 @@ class Service(Queries):
         """An agent or an execution is at work here."""
         return any(job.run is not None for job in self._jobs.values()) or not self.execution_queue.is_idle
 
-    @property
-    def has_queue(self) -> bool:
+    async def has_queue(self) -> bool:
         """Runs or executions wait that this process will take up; not those that it could not start."""
-        waiting = self.store.waiting_for(self.lease.owner.id)
-        if self._unended or self.execution_queue.has_queue:
+        waiting = await self.store.waiting_for(self.lease.owner.id)
+        if self._unended or await self.execution_queue.has_queue():
             return True
         return any(run_id not in self._held for run_id in waiting)
 
@@ -287,12 +289,12 @@ class Service(Queries):
         other.config = config
         return other
 
-    def _noted(self, rows: list[RunInfo]) -> list[RunInfo]:
+    async def _noted(self, rows: list[RunInfo]) -> list[RunInfo]:
         """Where nothing can be put right, a run whose owner has died says so."""
-        rows = super()._noted(rows)
+        rows = await super()._noted(rows)
         if self.read_only is None:
             return rows
-        owners = {owner.id: owner for owner in self.store.owners()}
+        owners = {owner.id: owner for owner in await self.store.owners()}
 
         def is_left(row: RunInfo) -> bool:
             owner = owners.get(row.owner or "")
@@ -312,20 +314,17 @@ class Service(Queries):
         self, execution_id: str, from_seq: int = 1, *, live: bool = True
     ) -> AsyncIterator[ExecutionRecord | ExecutionTruncated]:
         """What is stored of an execution, then what comes: each event once, in order."""
-        found = self.executions.find(execution_id)
-
-        return feed.follow_execution(self.store, self.executions, found.id, from_seq, live=live)
+        return feed.follow_execution(self.store, self.executions, execution_id, from_seq, live=live)
 
     async def watch_execution(self, execution: ExecutionInfo, *, is_answerable: bool) -> WatchRecord | None:
         """Who looks on while an execution runs here; None where nobody does."""
         return await self._observers.watch_execution(execution, is_answerable=is_answerable)
 
-    def revive(self) -> str | None:
+    async def revive(self) -> str | None:
         """Start the background process if the queue holds runs that nobody owns; see `background.revive`."""
         if self._works or self.read_only is not None:
             return None
-
-        return background.revive(self.store, self.executions, self.home)
+        return await background.revive(self.store, self.executions, self.home)
 
     # -- starting -----------------------------------------------------------------------------------------------------
 
@@ -369,7 +368,7 @@ class Service(Queries):
         job = self._take(run, approver, show, environ, request)
         job.config = self.config
         if is_detached and then == "resume":
-            job.notice = self._not_recoverable(run)
+            job.notice = await self._not_recoverable(run)
         if functions:
             job.options = {"functions": functions}
         return job
@@ -387,7 +386,7 @@ class Service(Queries):
         """Continue the run of a step that waits for its execution, here; None when it does not wait like that."""
         if not await self.store.adopt(run, execution_id, self.lease.owner.id):
             return None
-        job = self._take(self.store.get(run.id), approver, show, environ, request)
+        job = self._take(await self.store.get(run.id), approver, show, environ, request)
         job.config = self.config
         return job
 
@@ -418,7 +417,7 @@ class Service(Queries):
 
         Raises what would keep it in the queue: a secret or a credential that is not found.
         """
-        run = self.store.find(run_id)
+        run = await self.store.find(run_id)
         give_up = time.monotonic() + TAKE_UP_S
         with self.store.notifier.listen() as heard:
             # Taken from the queue a moment ago, with what is stored. If that is not enough, it is back there soon.
@@ -426,20 +425,22 @@ class Service(Queries):
                 if time.monotonic() > give_up:
                     break
                 await heard.wait(0.1)
-        run = self.store.get(run.id)
+        run = await self.store.get(run.id)
         if run.id not in self._jobs and run.owner is None:
-            stored = stored_environ.restored(self.store.texts(run.id).place, self.home)
+            stored = stored_environ.restored((await self.store.texts(run.id)).place, self.home)
             self._environs[run.id] = {**environ, **(stored or {})}
             is_taken = False
             try:
-                self.stored_request(run, is_resumed=recover.has_session(recover.all_events(self.store, run)))
+                await self.stored_request(
+                    run, is_resumed=recover.has_session(await recover.all_events(self.store, run))
+                )
                 is_taken = await self.store.wake(run)
             finally:
                 if not is_taken and run.id not in self._jobs:
                     del self._environs[run.id]
                     self._held.add(run.id)
             self._poke.set()
-        return self.store.get(run.id)
+        return await self.store.get(run.id)
 
     def _take(
         self,
@@ -475,10 +476,11 @@ class Service(Queries):
         owner: str | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> RunInfo:
+        from leadrope.runs.records import stored_secrets  # noqa: PLC0415  # workflows without agents do not need it
 
         # The rest is checked where it starts; this could not even be stored.
         check_text(msgspec.structs.asdict(msgspec.structs.replace(request, credential=None)))
-        request = placed(self._with_session(request))
+        request = placed(await self._with_session(request))
         own, around = home.load_env(self.home), self._environ if environ is None else environ
         redactor, files = self._redactor(request, around), (place or {}).get(stored_secrets.FILES, {})
         places_ = stored_secrets.SecretSources(config=self.config, env_file=own)
@@ -504,13 +506,13 @@ class Service(Queries):
         )
         return await self.store.add_run(new, self.settings.limits(), redactor=redactor)
 
-    def _with_session(self, request: RunRequest) -> RunRequest:
+    async def _with_session(self, request: RunRequest) -> RunRequest:
         """With the whole id of the session it resumes. An unknown one is refused here: it would name this run's row."""
         if request.resume is None or request.provider != "claude-code":
             return request
-        from leadrope.runtime.sessions.files import Sessions  # noqa: PLC0415  # the same
+        runs = await self.store.with_prefix(request.resume)
+        from leadrope.runtime.sessions.files import Sessions  # noqa: PLC0415  # workflows without agents do not need it
 
-        runs = self.store.with_prefix(request.resume)
         known = session_names.resolve(request.resume, Sessions(self.home), runs)
         return msgspec.structs.replace(request, resume=known)
 
@@ -546,10 +548,13 @@ class Service(Queries):
                     await self._end_late()
                     await recover.reconcile(self.store, self.home)
                     if self._revives:
-                        self.revive()
+                        await self.revive()
                     look_at = loop.time() + LOOK_S
                 now = time.time()
-                due = min((at for at in (self.store.next_due(now), self.executions.next_due(now)) if at), default=None)
+                due = min(
+                    (at for at in (await self.store.next_due(now), await self.executions.next_due(now)) if at),
+                    default=None,
+                )
                 wait_s = min(LOOK_S, max(0.01, due - now)) if due is not None else LOOK_S
                 poked = asyncio.ensure_future(self._poke.wait())
                 rung = asyncio.ensure_future(heard.wait(wait_s))
@@ -581,9 +586,7 @@ class Service(Queries):
         run = await self.store.claim(self.lease.owner.id, self.settings.limits(), only=None if self._works else mine)
         if run is None:
             return False
-        from leadrope.runs.run_recorder import RunRecorder  # noqa: PLC0415  # the same
-
-        held = held_by(self.budgets, self.store, run)
+        held = await held_by(self.budgets, self.store, run)
         if held is not None:
             # Whose run it was, it stays: somebody may sit before it.
             owner = self.lease.owner.id if run.id in self._jobs else None
@@ -621,24 +624,22 @@ class Service(Queries):
         run, recorder = job.info, job.recorder
         assert recorder is not None  # noqa: S101  # set where it was claimed
         try:
-            earlier = recover.all_events(self.store, run) if run.last_seq else []
-            environ = self._environ_of(run)
-            from leadrope.runs import grants, run_controls  # noqa: PLC0415  # workflows without agents do not need it
-            from leadrope.runs.approvals import waiting  # noqa: PLC0415  # the same
-            from leadrope.runs.approvals.stored_approver import StoredApprover  # noqa: PLC0415  # the same
-            from leadrope.runs.workspace import run_workspace  # noqa: PLC0415  # the same
+            earlier = await recover.all_events(self.store, run) if run.last_seq else []
+            environ = await self._environ_of(run)
+            from leadrope.runs.workspace import run_workspace  # noqa: PLC0415  # workflows without agents do not need it
 
-            place = run_workspace.RunWorkspace(self, run, environ)
-            request = await place.enter(self._request(run, earlier))
+            place = run_workspace.RunWorkspace(self, run, environ, (await self.store.texts(run.id)).place)
+            request = await place.enter(await self._request(run, earlier))
             is_alone = isinstance(job.approver, DenyAll)
-            job.waits = bool(self.store.texts(run.id).place.get("waits")) and not is_alone
-            suspension = waiting.Suspension(job, self._kept_for(run), self._spawn) if job.waits else None
+            job.waits = bool((await self.store.texts(run.id)).place.get("waits")) and not is_alone
+            suspension = Suspension(job, await self._kept_for(run), self._spawn) if job.waits else None
             asker: Approver = StoredApprover(
                 self.store, run, job.approver, lambda: job.redactor, job.pauses, suspension
             )
             if is_alone and job.approver is not None:
                 asker = job.approver  # who says that nobody is there is believed at once
             recorder.watch = await self._observers.watch(run, is_answerable=not is_alone)
+            held = await self._held_grants(run.id) if earlier else []
             from leadrope.runtime import run as runs  # noqa: PLC0415  # 40 ms that only those who run agents pay
 
             async with runs.Run(
@@ -652,9 +653,9 @@ class Service(Queries):
                 before_effect=place.before_effect,
                 tap=recorder.feed if job.is_read else None,
                 waits=job.waits,
-                grants=[grant.pattern for grant in self._held_grants(run.id) if grant.call is None] if earlier else (),
-                standing=grants.standing(self.store, run) if earlier else (),
-                first=waiting.resolved(self.store.unused_answers(run)) if earlier else job.first_events(),
+                grants=[grant.pattern for grant in held if grant.call is None],
+                standing=await grants.standing(self.store, run) if earlier else (),
+                first=waiting.resolved(await self.store.unused_answers(run)) if earlier else job.first_events(),
                 **job.options,
             ) as opened:
                 place.cwd = opened.request.cwd or place.cwd
@@ -700,7 +701,7 @@ class Service(Queries):
             else:
                 await self._settle(job, result, redactor)
         except errors.StoreError as error:
-            if opened.is_suspended or self._continues(run, result):
+            if opened.is_suspended or await self._continues(run, result):
                 self._lost_ends.drop(run.id)  # it has not ended, and the next owner sees to it
             else:
                 self._end_later(run, result, redactor, recorder.lost_events)
@@ -726,7 +727,7 @@ class Service(Queries):
 
     async def _wait_for_answer(self, job: Job) -> None:
         """Its agent is gone, and its slot is free; the last answer puts it back into the queue."""
-        await self.store.suspend(job.info, attempt=self.store.get(job.id).attempt)
+        await self.store.suspend(job.info, attempt=(await self.store.get(job.id)).attempt)
         self._jobs.pop(job.id, None)
         self._suspended[job.id] = job
         self._poke.set()
@@ -736,10 +737,10 @@ class Service(Queries):
         if result.outcome == "parked" and result.resets_at is not None:
             await self._hold(run, result.resets_at)
         lost = job.recorder.lost_events if job.recorder is not None else 0
-        if self._continues(run, result):
-            await self._give_back(run, attempt=self.store.get(run.id).attempt + 1, reason=DRAINED)
+        if await self._continues(run, result):
+            await self._give_back(run, attempt=(await self.store.get(run.id)).attempt + 1, reason=DRAINED)
         elif lost:
-            last = ended_event(run.id, self.store.get(run.id).attempt, 0, result)
+            last = ended_event(run.id, (await self.store.get(run.id)).attempt, 0, result)
             await self.store.end_run(run, result, redactor, last=last, note=lost_ends.describe(lost))
         else:
             await self.store.end_run(run, result, redactor)
@@ -747,16 +748,16 @@ class Service(Queries):
         self._forget(job)
         job.settle((job.recorder and job.recorder.show_error) or result)
 
-    def _continues(self, run: RunInfo, result: RunResult) -> bool:
+    async def _continues(self, run: RunInfo, result: RunResult) -> bool:
         """This process was told to end, and the run goes back to the queue for the next one."""
-        return self.is_closing and result.outcome == "stopped" and self._is_continued(run)
+        return self.is_closing and result.outcome == "stopped" and await self._is_continued(run)
 
-    def _is_continued(self, run: RunInfo) -> bool:
+    async def _is_continued(self, run: RunInfo) -> bool:
         """By the next owner, of the queue or of the execution whose step it is."""
-        return self.store.texts(run.id).place.get("recover") in ("resume", "execution")
+        return (await self.store.texts(run.id)).place.get("recover") in ("resume", "execution")
 
     async def _give_back(self, run: RunInfo, *, attempt: int, reason: str) -> None:
-        place = self.store.texts(run.id).place
+        place = (await self.store.texts(run.id)).place
         owner, note = None, f"{reason}; it continues"
         if place.get("recover") == "execution":
             owner, note = recover.reserved(place)
@@ -770,7 +771,7 @@ class Service(Queries):
     async def _end_late(self) -> None:
         """Runs that ended while the store could not be written."""
         for run_id, (run, result, redactor, note) in list(self._unended.items()):
-            last = ended_event(run.id, self.store.get(run.id).attempt, 0, result)
+            last = ended_event(run.id, (await self.store.get(run.id)).attempt, 0, result)
             await self.store.end_run(run, result, redactor, last=last, note=note)
             self._lost_ends.drop(run_id)
             del self._unended[run_id]
@@ -790,11 +791,11 @@ class Service(Queries):
         except errors.StoreError as error:
             log.warning("run %s: the queue of its account could not be held: %s", run.id[:8], error.message)
 
-    def _environ_of(self, run: RunInfo) -> Mapping[str, str]:
+    async def _environ_of(self, run: RunInfo) -> Mapping[str, str]:
         """That of whoever has handed it in; else what was stored with it, and not that of whoever takes it up."""
         given = self._environs.get(run.id)
         if given is None:
-            given = stored_environ.restored(self.store.texts(run.id).place, self.home)
+            given = stored_environ.restored((await self.store.texts(run.id)).place, self.home)
         return self._environ if given is None else given
 
     async def _hold_back(self, job: Job, error: errors.LeadropeError) -> bool:
@@ -804,7 +805,7 @@ class Service(Queries):
             return False
         if job.run is not None or run.id in self._requests:
             return False
-        if stored_environ.KEY not in self.store.texts(run.id).place:
+        if stored_environ.KEY not in (await self.store.texts(run.id)).place:
             return False
         note = f"it cannot continue: {error.message} (try again with `leadrope runs resume {run.id[:8]}`)"
         log.warning("run %s is held back: %s %s", run.id[:8], error.message, error.hint or "")
@@ -827,7 +828,7 @@ class Service(Queries):
     async def _is_forgotten(self, job: Job) -> bool:
         """What never began is not a run: whoever sits before it has the message. A detached one keeps its record."""
         try:
-            if self.store.texts(job.id).place.get("waits") or self.store.get(job.id).last_seq:
+            if (await self.store.texts(job.id)).place.get("waits") or (await self.store.get(job.id)).last_seq:
                 return False
             from leadrope.runs.workspace import run_workspace  # noqa: PLC0415  # the same
 
@@ -840,7 +841,7 @@ class Service(Queries):
     async def _ended_early(self, job: Job, reason: str) -> None:
         """It was told to end while it was being started; nothing of it is left."""
         result = recover.stopped(job.info, (), reason)
-        if self.is_closing and self._is_continued(job.info):
+        if self.is_closing and await self._is_continued(job.info):
             await self._give_back(job.info, attempt=job.info.attempt, reason=reason)
         else:
             await self._end_unread(job, result)
@@ -852,7 +853,7 @@ class Service(Queries):
         run = job.info
         redactor = self._redactor(self._requests.get(run.id), self._environs.get(run.id))
         try:
-            seq = self.store.get(run.id).last_seq + 1
+            seq = (await self.store.get(run.id)).last_seq + 1
             await self.store.end_run(run, result, redactor, last=ended_event(run.id, run.attempt, seq, result))
         except errors.StoreError:
             # The store itself is what failed. Whoever waits is told all the same.
@@ -865,11 +866,11 @@ class Service(Queries):
         self._requests.pop(job.id, None)
         self._poke.set()
 
-    def stored_request(self, run: RunInfo, *, is_resumed: bool) -> RunRequest:
+    async def stored_request(self, run: RunInfo, *, is_resumed: bool) -> RunRequest:
         """What the store has of it, with its secrets; a RequestError names those that are not found here."""
-        texts = self.store.texts(run.id)
+        texts = await self.store.texts(run.id)
         references = stored_secrets.of_place(texts.place, texts.request)
-        environ = self._environ if run.state == "ended" else self._environ_of(run)
+        environ = self._environ if run.state == "ended" else await self._environ_of(run)
         around = stored_secrets.SecretSources(config=self.config, env_file=home.load_env(self.home), environ=environ)
         request = stored_secrets.resolved(texts.request, references, around, is_resumed=is_resumed)
         # What has ended is started as another run, and a run of the queue without an environment takes the owner's.
@@ -879,12 +880,12 @@ class Service(Queries):
                     f"it needs {' and '.join(names)}, and that is not stored; set {' and '.join(names)} in your shell",
                     hint=f"Then try again with `leadrope runs resume {run.id[:8]}`.",
                 )
-            check_account(run, request, environ, around.env_file, recover.all_events(self.store, run))
+            check_account(run, request, environ, around.env_file, await recover.all_events(self.store, run))
         return request
 
-    def _not_recoverable(self, run: RunInfo) -> str:
+    async def _not_recoverable(self, run: RunInfo) -> str:
         """What another process could not find to continue the run with, in words; empty if it could."""
-        texts = self.store.texts(run.id)
+        texts = await self.store.texts(run.id)
         own = home.load_env(self.home)
         environ = stored_environ.restored(texts.place, self.home)
         environ = self._environ if environ is None else environ
@@ -906,18 +907,17 @@ class Service(Queries):
             ".env of LEADROPE_HOME or your config"
         )
 
-    def _kept_for(self, run: RunInfo) -> float:
+    async def _kept_for(self, run: RunInfo) -> float:
         """How long an agent stays while a person is asked; 0: as long as it takes."""
-        return 0.0 if self._not_recoverable(run) else self.settings.waiting_agent_s
+        return 0.0 if await self._not_recoverable(run) else self.settings.waiting_agent_s
 
-    def _request(self, run: RunInfo, earlier: list[events.Recorded]) -> RunRequest:
-
+    async def _request(self, run: RunInfo, earlier: list[events.Recorded]) -> RunRequest:
         request = self._requests.get(run.id)
         if request is None:
-            request = self.stored_request(run, is_resumed=recover.has_session(earlier))
+            request = await self.stored_request(run, is_resumed=recover.has_session(earlier))
         if earlier:
-            request = waiting.told(recover.resumed(request, earlier), self.store.unused_answers(run))
-        left = remaining(self.budgets, self.store, run)
+            request = waiting.told(recover.resumed(request, earlier), await self.store.unused_answers(run))
+        left = await remaining(self.budgets, self.store, run)
         if left is None:
             return request
         # As a rule, which can only tighten: as the run's own budget it would lift the shipped one.
@@ -929,6 +929,7 @@ class Service(Queries):
         job = self._jobs.get(control.run_id)
         if job is None:
             return
+        from leadrope.runs import run_controls  # noqa: PLC0415  # workflows without agents do not need it
 
         if control.kind == "stop" and not job.is_taken:
             await self.stop(job.id, run_controls.reason_of(control))
@@ -937,14 +938,14 @@ class Service(Queries):
 
     async def control(self, run_id: str, kind: str, **body: Any) -> None:
         """Ask the run's owner, whoever that is."""
-        run = self.store.find(run_id)
+        run = await self.store.find(run_id)
         if run.state == "ended":
             raise errors.WrongState(f"run {run.id[:8]} has ended", hint="`leadrope runs show` tells how.")
         await self.store.add_control(run, kind, body)
 
     async def stop(self, run_id: str, reason: str = "stopped by a person") -> None:
         """A run that waits is ended here and now; one that runs is ended by its owner."""
-        run = self.store.find(run_id)
+        run = await self.store.find(run_id)
         clean = self._cleaner(run)
         job = self._jobs.get(run.id)
         # One that another process has queued is that one's to end: somebody may wait for it there.
@@ -953,7 +954,7 @@ class Service(Queries):
         is_here = is_here or is_reserved
         is_suspended = run.state == "waiting" and run.owner is None
         if is_suspended or (run.state in ("queued", "parked") and is_here):
-            result = recover.stopped(run, recover.all_events(self.store, run), clean(reason))
+            result = recover.stopped(run, await recover.all_events(self.store, run), clean(reason))
             last = ended_event(run.id, run.attempt, run.last_seq + 1, result)
             states: tuple[State, ...] = ("waiting",) if is_suspended else ("queued", "parked")
             if await self.store.end_run(run, result, Redactor(), last=last, only=states, unowned=is_suspended):
@@ -985,7 +986,7 @@ class Service(Queries):
         """Send a message to a conversation."""
         if not text.strip():
             raise errors.EmptyPrompt("the prompt is empty")
-        if self._cleaner(self.store.find(run_id))(text) != text:
+        if self._cleaner(await self.store.find(run_id))(text) != text:
             raise errors.BadValue(
                 "text", "holds what looks like a secret, and secrets are not stored", hint="Say it at the run itself."
             )
@@ -1001,12 +1002,12 @@ class Service(Queries):
 
     async def revoke(self, run_id: str, pattern: str, *, by: str = actors.USER) -> None:
         """End a grant of a run, wherever that runs. Returns when it no longer holds; what it let through stays done."""
-        run = self.store.find(run_id)
+        run = await self.store.find(run_id)
         if run.state == "ended":
             raise errors.WrongState(
                 f"run {run.id[:8]} has ended, and its grants with it", hint="Nothing is to be done."
             )
-        held = [grant.pattern for grant in self._held_grants(run.id)]
+        held = [grant.pattern for grant in await self._held_grants(run.id)]
         if pattern not in held:
             hint = f"It has: {', '.join(held)}." if held else "`leadrope runs show` lists the grants of a run."
             raise errors.BadValue("pattern", f"{pattern!r} is not a grant of run {run.id[:8]}", hint=hint)
@@ -1016,23 +1017,23 @@ class Service(Queries):
             return  # it waits without an agent: the next attempt reads it in the log
         await self.control(run.id, "revoke", pattern=pattern, by=by)
         with self.store.notifier.listen() as heard:
-            while any(grant.pattern == pattern for grant in self._held_grants(run.id)):
+            while any(grant.pattern == pattern for grant in await self._held_grants(run.id)):
                 await heard.wait(LOOK_S)
 
-    def _held_grants(self, run_id: str) -> list[RunGrant]:
-        return [grant for grant in self.grants(run_id) if grant.state == "active"]
+    async def _held_grants(self, run_id: str) -> list[grants.RunGrant]:
+        return [grant for grant in await self.grants(run_id) if grant.state == "active"]
 
     async def answer(self, approval_id: str, answer: Answer) -> Approval:
         """Answer a pending approval, once; the first answer counts, and continues what has waited for it.
 
         One that does not fit what is asked now is refused, and the approval stays pending.
         """
-        found = self.store.approval(approval_id)
+        found = await self.store.approval(approval_id)
         if found.state != "pending":
             raise answers.not_open(found)
         answer = answers.checked(found, answer)
         text = msgspec.json.encode(answer)
-        clean = self._cleaner(self.store.find(found.run_id)) if found.run_id else redact
+        clean = self._cleaner(await self.store.find(found.run_id)) if found.run_id else redact
         if clean(text.decode()).encode() != text:
             raise errors.BadValue(
                 "answer",
@@ -1044,15 +1045,15 @@ class Service(Queries):
         if not await self.store.decide(
             found.id, state, by=answer.by, reason=answer.reason, answer=text, fingerprint=found.fingerprint
         ):
-            now = self.store.approval(found.id)
+            now = await self.store.approval(found.id)
             raise answers.stale(now.id) if now.state == "pending" else answers.not_open(now)
-        return self.store.approval(found.id)
+        return await self.store.approval(found.id)
 
     # -- doing again, and forgetting ----------------------------------------------------------------------------------
 
-    def again(self, run_id: str, *, prompt: str | None = None) -> tuple[RunInfo, RunRequest]:
+    async def again(self, run_id: str, *, prompt: str | None = None) -> tuple[RunInfo, RunRequest]:
         """The request of a run that has ended: the same once more, or with a prompt in its session."""
-        return self._reruns.again(run_id, prompt=prompt)
+        return await self._reruns.again(run_id, prompt=prompt)
 
     async def resume(self, run_id: str, prompt: str | None, environ: Mapping[str, str], *, tell: Tell) -> Continuation:
         """Continue a run: one that is paused, one that nobody supervises any more, or an ended one; see `Reruns`."""
@@ -1076,7 +1077,7 @@ class Service(Queries):
         """What `runs diff` shows of a run whose folder will be gone."""
         from leadrope.runs.workspace import run_workspace  # noqa: PLC0415  # as above
 
-        await self.store.add_artifact(self.get(run_id), run_workspace.CHANGES, "text/x-diff", changes.encode())
+        await self.store.add_artifact(await self.get(run_id), run_workspace.CHANGES, "text/x-diff", changes.encode())
 
 
 def _names(functions: Functions) -> list[str]:

@@ -16,7 +16,7 @@ async def find(given: str, leadrope_home: Path) -> str:
     from leadrope.runs import stores  # noqa: PLC0415  # a service has its store, and gives its runs
 
     async with stores.reading(leadrope_home) as queries:
-        runs = queries.with_prefix(given) if queries is not None else []
+        runs = await queries.with_prefix(given) if queries is not None else []
     return resolve(given, Sessions(leadrope_home), runs)
 
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from leadrope import errors
 from leadrope.storage import database
+from leadrope.storage import patience as patiences
 from leadrope.storage.database import Migrations
 from leadrope.storage.db import Parameters
 
@@ -67,10 +68,33 @@ class Reader:
 
     def data_version(self) -> int:
         """Changes when anything was written, by this process or another."""
-        return int(self.fetch("pragma data_version", {})[0][0])
+        return int(self.fetch_now("pragma data_version", {})[0][0])
 
-    def fetch(self, statement: str, values: Parameters) -> list[Any]:
-        """All rows. A store that is not there is an error, and never no row."""
+    async def fetch(self, statement: str, values: Parameters) -> list[Any]:
+        """All rows. A store that is not there is an error, and never no row; a task with patience waits for it."""
+        return await self.patiently(lambda: self.fetch_now(statement, values))
+
+    async def patiently(self, read: Callable[[], T]) -> T:
+        """A task with patience reads again for as long as the store is full or locked."""
+        patience = patiences.current()
+        if patience is None:
+            return read()
+        try:
+            return read()
+        except (errors.StoreFull, errors.StoreBusy) as error:
+            problem: errors.StoreError = error
+        with patience.holding():
+            while await patience.is_worth_waiting(problem):
+                try:
+                    found = read()
+                except (errors.StoreFull, errors.StoreBusy) as error:
+                    problem = error
+                else:
+                    patience.over()
+                    return found
+        raise problem
+
+    def fetch_now(self, statement: str, values: Parameters) -> list[Any]:
         try:
             return self._reading().execute(statement, values).fetchall()
         except sqlite3.Error as error:

@@ -105,11 +105,11 @@ async def test_planted_secrets_are_in_no_byte(tmp_path: Path) -> None:
         await executions.end(execution, "failed", {"outputs": PLANTED, "error": error}, REDACTOR)
         assert found_in(path) == []
 
-        assert executions.texts("flow").redacted == {"text", "inputs", "settings", "result"}
-        kept = {one.step: one for one in executions.outcomes("flow")}
+        assert (await executions.texts("flow")).redacted == {"text", "inputs", "settings", "result"}
+        kept = {one.step: one for one in await executions.outcomes("flow")}
         assert [one.step for one in kept.values() if not one.is_redacted] == ["clean"]
         stdout = kept["out"].outputs["stdout"]
         assert stdout.startswith(f"begins {MASK}\n{MASK}\n")
         assert stdout.endswith("\nends")
-        assert executions.result("flow")["outputs"].endswith("ends")
+        assert (await executions.result("flow"))["outputs"].endswith("ends")
     assert found_in(path) == []

@@ -79,8 +79,10 @@ class Batch:
     async def journal(self) -> tuple[str, set[int]]:
         """The execution, and the items that have an outcome."""
         async with Service(self.environ) as service:
-            execution = service.executions.listing(ExecutionFilter(is_top=True))[0]
-            return execution.id, {one.item for one in service.executions.outcomes(execution.id) if one.item is not None}
+            execution = (await service.executions.listing(ExecutionFilter(is_top=True)))[0]
+            return execution.id, {
+                one.item for one in await service.executions.outcomes(execution.id) if one.item is not None
+            }
 
 
 @pytest.mark.fault

@@ -78,7 +78,7 @@ async def test_a_stop_reaches_inside_and_the_same_process_goes_on(shop: Any) -> 
             execution.stop()
             stopped = await running
         assert stopped.outcome == "stopped"
-        (child,) = service.executions.children(stopped.execution_id)
+        (child,) = await service.executions.children(stopped.execution_id)
         assert child.state == "interrupted", "whoever looks at it is not told that it runs"
         (shop.ws / "go").touch()
         async with start.resumed(service, stopped.execution_id, **surroundings) as execution:

@@ -151,15 +151,17 @@ class Bench:
 
     async def look(self) -> Journal:
         async with Service(self.environ) as service:
-            found = service.executions.listing(ExecutionFilter(is_top=True))
+            found = await service.executions.listing(ExecutionFilter(is_top=True))
             if not found:
                 return Journal()
-            inside = service.executions.children(found[0].id)
+            inside = await service.executions.children(found[0].id)
             assert len(inside) <= 1, "the workflow inside is one execution, however often it was cut off"
             outcomes = {
-                one.key: one for execution in (found[0], *inside) for one in service.executions.outcomes(execution.id)
+                one.key: one
+                for execution in (found[0], *inside)
+                for one in await service.executions.outcomes(execution.id)
             }
-            ended = service.executions.result(found[0].id) if found[0].state == "ended" else None
+            ended = await service.executions.result(found[0].id) if found[0].state == "ended" else None
             return Journal(execution_id=found[0].id, outcomes=outcomes, ended=ended)
 
     def check_marks(self) -> None:

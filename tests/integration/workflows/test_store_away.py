@@ -52,8 +52,10 @@ async def test_an_execution_waits_for_a_store_that_another_process_holds(
             assert not running.done()
         result = await running
         assert result.outcome == "succeeded", result
-        assert [one.step for one in service.executions.outcomes(execution.id)] == ["first", "keep", "last"]
-        seqs = [record.seq for record in service.executions.all_events(service.executions.get(execution.id))]
+        assert [one.step for one in await service.executions.outcomes(execution.id)] == ["first", "keep", "last"]
+        seqs = [
+            record.seq for record in await service.executions.all_events(await service.executions.get(execution.id))
+        ]
         assert seqs == list(range(1, len(seqs) + 1))
 
 

@@ -81,7 +81,7 @@ async def drive(
             job = await service.start(request, approver=asked, show=see, environ=run_environ, **kept)
             signals.watch(service, job)
             if await _waits_for_turn(service, job):
-                told = service.waits_for(service.get(job.id))
+                told = await service.waits_for(await service.get(job.id))
                 screen.line(screen.style.dim(f"queued: {told} (Ctrl-C takes it back)"))
             result = await job.result()
             await signals.finish()
@@ -101,9 +101,9 @@ async def _waits_for_turn(service: Service, job: Job) -> bool:
     """True when the run was not taken up at once: then somebody should be told why."""
     with service.listen() as heard:
         until = asyncio.get_running_loop().time() + QUEUED_S
-        while service.get(job.id).state == "queued":
+        while (await service.get(job.id)).state == "queued":
             if not await heard.wait(until - asyncio.get_running_loop().time()):
-                return service.get(job.id).state == "queued"
+                return (await service.get(job.id)).state == "queued"
     return False
 
 

@@ -95,10 +95,14 @@ async def _records_of(target: str, leadrope_home: Path) -> list[ExecutionRecord]
     from leadrope.runs import stores  # noqa: PLC0415  # SQLite is for those who have something to look at
 
     async with stores.reading(leadrope_home) as queries:
-        if queries is None or len(queries.executions.ids_beginning(target)) != 1 or queries.with_prefix(target):
+        if (
+            queries is None
+            or len(await queries.executions.ids_beginning(target)) != 1
+            or await queries.with_prefix(target)
+        ):
             return None
-        row = queries.executions.find(target)
-        told = queries.executions.all_events(queries.executions.outermost(row))
+        row = await queries.executions.find(target)
+        told = await queries.executions.all_events(await queries.executions.outermost(row))
         return [one for one in told if row.parent is None or one.event.execution == row.id]
 
 
@@ -127,10 +131,10 @@ def found(target: str, leadrope_home: Path) -> Iterator[list[Iterable[Read]]]:
 async def find(target: str, queries: Queries, sessions: Sessions) -> list[RunInfo]:
     """The stored runs that `target` names: one by its id, or those of a session. What could be several is refused."""
     if target == LAST:
-        return [_newest(queries)]
-    if (run := queries.known(target)) is not None:
+        return [await _newest(queries)]
+    if (run := await queries.known(target)) is not None:
         return [run]
-    rows = _rows(queries)
+    rows = await _rows(queries)
     runs = [row for row in rows if row.id.startswith(target)]
     known = {info.id: info.runs for info in sessions.listing()}
     # A session whose files were deleted is still named by its runs.
@@ -155,26 +159,26 @@ async def find(target: str, queries: Queries, sessions: Sessions) -> list[RunInf
     raise errors.BadValue("RUN", told, hint=f"`leadrope runs list` shows the runs. {_OF_PROGRAMS}")
 
 
-def _newest(queries: Queries) -> RunInfo:
+async def _newest(queries: Queries) -> RunInfo:
     """Of this folder; of all, where this one has none."""
     from leadrope.runs.records.values import Filter  # noqa: PLC0415
 
     for cwd in (str(Path.cwd()), None):
-        if rows := queries.listing(Filter(cwd=cwd, limit=1)):
+        if rows := await queries.listing(Filter(cwd=cwd, limit=1)):
             click.echo(f"run {rows[0].id[:8]}", err=True)
             return rows[0]
     raise errors.BadValue("RUN", "no run is stored yet", hint=_OF_PROGRAMS)
 
 
-def _rows(queries: Queries) -> list[RunInfo]:
+async def _rows(queries: Queries) -> list[RunInfo]:
     """All runs, oldest first."""
     from leadrope.runs.records.values import Filter  # noqa: PLC0415
 
     pages: list[list[RunInfo]] = []
-    page = queries.listing(Filter(limit=PAGE))
+    page = await queries.listing(Filter(limit=PAGE))
     while page:
         pages.append(page)
-        page = queries.listing(Filter(limit=PAGE, before=page[-1].n))
+        page = await queries.listing(Filter(limit=PAGE, before=page[-1].n))
     return [row for page in reversed(pages) for row in reversed(page)]
 
 
@@ -188,7 +192,7 @@ def _read(runner: asyncio.Runner, queries: Queries, run: RunInfo) -> Iterator[Re
 
 
 async def _page(queries: Queries, run: RunInfo, seq: int) -> list[Recorded]:
-    return queries.page(run, seq, PAGE)
+    return await queries.page(run, seq, PAGE)
 
 
 def _told(reads: Iterable[Read], *, universal: bool, raw: bool) -> Iterable[Any]:

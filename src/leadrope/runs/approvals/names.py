@@ -13,9 +13,9 @@ LEAST = 4
 _HINT = "`leadrope approvals list` shows what waits."
 
 
-def find(name: str, reads: Reads, executions: ExecutionReads) -> Approval:
+async def find(name: str, reads: Reads, executions: ExecutionReads) -> Approval:
     name = name.strip().lower()
-    begun = reads.approvals_beginning(name) if name else []
+    begun = await reads.approvals_beginning(name) if name else []
     for approval in begun:
         if approval.id == name:
             return approval
@@ -23,13 +23,13 @@ def find(name: str, reads: Reads, executions: ExecutionReads) -> Approval:
         raise errors.UnknownRun(
             f"{name!r} is too short to name an approval", hint=f"Write at least {LEAST} characters of its id."
         )
-    asking = _asking(name, reads, executions)
+    asking = await _asking(name, reads, executions)
     # Where several begin so none is meant, though only one of them may ask something.
     if len(asking) > 1:
         raise _several(name, [one.id[: len(name) + 8] for one in asking])
     found = {one.id: one for one in begun if one.state == "pending"}
     for one in asking:
-        found |= {approval.id: approval for approval in _asked_by(one, reads)}
+        found |= {approval.id: approval for approval in await _asked_by(one, reads)}
     if len(found) > 1:
         raise _several(name, list(found))
     if found:
@@ -43,20 +43,20 @@ def find(name: str, reads: Reads, executions: ExecutionReads) -> Approval:
     raise errors.UnknownRun(f"there is no approval {name!r}", hint=_HINT)
 
 
-def _asking(name: str, reads: Reads, executions: ExecutionReads) -> list[RunInfo | ExecutionInfo]:
+async def _asking(name: str, reads: Reads, executions: ExecutionReads) -> list[RunInfo | ExecutionInfo]:
     """Runs and executions whose id begins so."""
     return [
-        *reads.with_prefix(name),
-        *(executions.get(execution_id) for execution_id in executions.ids_beginning(name)),
+        *await reads.with_prefix(name),
+        *[await executions.get(execution_id) for execution_id in await executions.ids_beginning(name)],
     ]
 
 
-def _asked_by(one: RunInfo | ExecutionInfo, reads: Reads) -> list[Approval]:
+async def _asked_by(one: RunInfo | ExecutionInfo, reads: Reads) -> list[Approval]:
     if isinstance(one, RunInfo):
-        return reads.approvals(run_id=one.id)
+        return await reads.approvals(run_id=one.id)
     if one.parent is None:
-        return reads.approvals(outermost_id=one.id)
-    return reads.approvals(execution_id=one.id)
+        return await reads.approvals(outermost_id=one.id)
+    return await reads.approvals(execution_id=one.id)
 
 
 def _several(name: str, ids: list[str]) -> errors.UnknownRun:

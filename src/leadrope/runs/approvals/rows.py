@@ -23,18 +23,18 @@ MOST_NAMED = 20
 
 
 class ApprovalReads:
-    def _rows(self, statement: str, /, **values: Any) -> list[Any]:
+    async def _rows(self, statement: str, /, **values: Any) -> list[Any]:
         raise NotImplementedError
 
-    def approval(self, approval_id: str) -> Approval:
-        rows = self._rows("get_approval", id=approval_id)
+    async def approval(self, approval_id: str) -> Approval:
+        rows = await self._rows("get_approval", id=approval_id)
         if not rows:
             raise errors.UnknownRun(
                 f"there is no approval {approval_id!r}", hint="`leadrope approvals list` shows what waits."
             )
         return _approval(rows[0])
 
-    def approvals(
+    async def approvals(
         self,
         *,
         state: str = "pending",
@@ -48,29 +48,29 @@ class ApprovalReads:
         `outermost_id`: of an execution with those that it has called; `execution_id`: of one execution alone.
         """
         if run_id:
-            rows = self._rows("approvals_of_run", id=run_id, state=state, limit=limit)
+            rows = await self._rows("approvals_of_run", id=run_id, state=state, limit=limit)
         elif outermost_id:
-            rows = self._rows("approvals_of_outermost", id=outermost_id, state=state, limit=limit)
+            rows = await self._rows("approvals_of_outermost", id=outermost_id, state=state, limit=limit)
         elif execution_id:
-            rows = self._rows("approvals_of_execution", id=execution_id, state=state, limit=limit)
+            rows = await self._rows("approvals_of_execution", id=execution_id, state=state, limit=limit)
         elif state == "pending":
-            rows = self._rows("pending_approvals", limit=limit)
+            rows = await self._rows("pending_approvals", limit=limit)
         else:
-            rows = self._rows("list_approvals", state=state, limit=limit)
+            rows = await self._rows("list_approvals", state=state, limit=limit)
         return [_approval(row) for row in rows]
 
-    def pending_ids(self, outermost_id: str) -> set[str]:
+    async def pending_ids(self, outermost_id: str) -> set[str]:
         """Of an execution with those that it has called; all of them."""
-        return {row[0] for row in self._rows("pending_ids", id=outermost_id)}
+        return {row[0] for row in await self._rows("pending_ids", id=outermost_id)}
 
-    def approvals_beginning(self, prefix: str) -> list[Approval]:
+    async def approvals_beginning(self, prefix: str) -> list[Approval]:
         """Those whose id begins so, pending ones first; only the first few."""
-        rows = self._rows("approvals_with_prefix", low=prefix, high=prefix + "\uffff", limit=MOST_NAMED)
+        rows = await self._rows("approvals_with_prefix", low=prefix, high=prefix + "\uffff", limit=MOST_NAMED)
         return [_approval(row) for row in rows]
 
-    def unused_answers(self, run: RunInfo) -> list[Approval]:
+    async def unused_answers(self, run: RunInfo) -> list[Approval]:
         """Answers of people to earlier attempts of a run that no call has got yet."""
-        return [_approval(row) for row in self._rows("unused_answers", run=run.n, attempt=run.attempt)]
+        return [_approval(row) for row in await self._rows("unused_answers", run=run.n, attempt=run.attempt)]
 
 
 class ApprovalWrites(ApprovalReads):

@@ -15,19 +15,19 @@ class StepApprovals:
     def __init__(self, store: Sqlite) -> None:
         self._store = store
 
-    def get(self, approval_id: str) -> Approval:
-        return self._store.approval(approval_id)
+    async def get(self, approval_id: str) -> Approval:
+        return await self._store.approval(approval_id)
 
-    def of(self, execution_id: str) -> list[Approval]:
+    async def of(self, execution_id: str) -> list[Approval]:
         """All that one execution has asked, the oldest first."""
-        return self._store.approvals(state="", execution_id=execution_id, limit=ALL)
+        return await self._store.approvals(state="", execution_id=execution_id, limit=ALL)
 
-    def pending(self, outermost_id: str) -> list[Approval]:
+    async def pending(self, outermost_id: str) -> list[Approval]:
         """What an execution and those that it has called ask now."""
-        return self._store.approvals(outermost_id=outermost_id)
+        return await self._store.approvals(outermost_id=outermost_id)
 
-    def pending_ids(self, outermost_id: str) -> set[str]:
-        return self._store.pending_ids(outermost_id)
+    async def pending_ids(self, outermost_id: str) -> set[str]:
+        return await self._store.pending_ids(outermost_id)
 
     def listen(self) -> Listener:
         return self._store.notifier.listen()

@@ -114,7 +114,7 @@ class StoredApprover:
         until_suspended = self._pauses.clock(suspension.after_s if suspension is not None else None)
         with store.notifier.listen() as heard:
             while True:
-                found = store.approval(row)
+                found = await store.approval(row)
                 if found.state != "pending" and found.answer is not None:
                     await store.use_approval(row)
                     return read_answer(found.answer)

@@ -63,11 +63,11 @@ class Suspension:
         return True
 
 
-def can_suspend(store: Reads, run: RunInfo, place: Mapping[str, Any]) -> bool:
+async def can_suspend(store: Reads, run: RunInfo, place: Mapping[str, Any]) -> bool:
     """Whether a run whose owner died waits for a person: then it needs no agent until it is answered."""
     if not place.get("waits") or place.get("pending", "keep") == "deny" or run.session_id is None:
         return False
-    found = store.approvals(run_id=run.id)
+    found = await store.approvals(run_id=run.id)
     return bool(found) and not any(expires_s(row) for row in found)
 
 

@@ -110,11 +110,11 @@ class Datasets(ExecutionReads):
             db.execute(sql("put_dataset"), values)
 
         await self._store.write(work)
-        return next(one for one in self.datasets() if one.name == name)
+        return next(one for one in await self.datasets() if one.name == name)
 
     async def delete_dataset(self, name: str) -> None:
         if not await self._store.write(lambda db: db.execute(sql("delete_dataset"), {"name": name}).rowcount):
-            raise errors.UnknownRun(f"there is no dataset {name!r}", hint=self._datasets_hint())
+            raise errors.UnknownRun(f"there is no dataset {name!r}", hint=await self._datasets_hint())
 
     async def _write_soon(self, work: Any) -> Any:
         """In the file before it returns, so that the end of this process takes nothing away; not forced to the disk.

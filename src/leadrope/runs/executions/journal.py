@@ -123,7 +123,7 @@ class Executions(Datasets):
             await self._store.write(work)  # on the disk: whoever has handed it over leaves
         else:
             await self._write_soon(work)
-        return self.get(new.id)
+        return await self.get(new.id)
 
     async def set_state(
         self,
@@ -143,14 +143,14 @@ class Executions(Datasets):
                 raise self._not_mine(db, execution)
 
         await self._write_logged(work, log, told, durable=True)
-        return self.get(execution.id)
+        return await self.get(execution.id)
 
     async def claim(self, execution_id: str) -> ExecutionInfo:
         """Take over a flow that is queued, waits, was interrupted or was stopped. Of several that try, one gets it.
 
         From then on whoever had it, or a flow inside it, can write nothing more: each claim has a number of its own.
         """
-        execution = self.find(execution_id)
+        execution = await self.find(execution_id)
         values = {"id": execution.id, "owner": self._owner(), "now": time.time()}
 
         def work(db: Db) -> bool:
@@ -164,8 +164,8 @@ class Executions(Datasets):
             return True
 
         if not await self._store.write(work):
-            raise self._not_free(execution.id)
-        return self.get(execution.id)
+            raise await self._not_free(execution.id)
+        return await self.get(execution.id)
 
     async def claim_next(self, most: int, *, recover: Recover) -> ExecutionInfo | None:
         """The next execution of the queue, now this owner's; None where none may start. `most` are carried at once.
@@ -173,7 +173,7 @@ class Executions(Datasets):
         Whoever started it has left: `recover` says what becomes of it if this owner dies.
         """
         owner = self._owner()
-        if not self._rows("next_queued_execution", now=time.time(), owner=owner):
+        if not await self._rows("next_queued_execution", now=time.time(), owner=owner):
             return None  # without the write lock: this is asked after every change
 
         def work(db: Db) -> str | None:
@@ -191,7 +191,7 @@ class Executions(Datasets):
             return str(row[0])
 
         taken = await self._store.write(work)
-        return self.get(taken) if taken else None
+        return await self.get(taken) if taken else None
 
     async def requeue(
         self,
@@ -244,7 +244,7 @@ class Executions(Datasets):
             db.execute(sql("drop_execution_controls"), {"execution": execution.n})
 
         await self._write_logged(work, log, told, durable=True)
-        return self.get(execution.id)
+        return await self.get(execution.id)
 
     # -- controls -----------------------------------------------------------------------------------------------------
 
@@ -305,7 +305,7 @@ class Executions(Datasets):
     async def take_controls(self, execution_ids: Collection[str]) -> list[ExecutionControl]:
         """What others want of these executions of this owner, each once."""
         owner = self._owner()
-        if not any(row[1] in execution_ids for row in self._rows("open_execution_controls", owner=owner)):
+        if not any(row[1] in execution_ids for row in await self._rows("open_execution_controls", owner=owner)):
             return []
 
         def work(db: Db) -> list[ExecutionControl]:
@@ -334,11 +334,11 @@ class Executions(Datasets):
             db.execute(sql("put_execution_text"), {"execution": execution.n, "name": "text", **body.columns})
 
         await self._store.write(work)
-        return self.get(execution.id)
+        return await self.get(execution.id)
 
     async def release(self) -> int:
         """Every flow that this owner has left unfinished is interrupted or queued: it ends, and says so itself."""
-        left = self._rows("executions_of_owner", owner=self._owner())
+        left = await self._rows("executions_of_owner", owner=self._owner())
         return await recovery.abandon(self._store, left, "its owner was ended")
 
     async def _write_logged(
@@ -488,7 +488,7 @@ class Executions(Datasets):
         now = time.time()
         values = {**self._claimed(execution), **_key(key), "fingerprint": fingerprint, "now": now, "requested": now}
         # Only its owner, this process, asks for a unit: between this look and the write nobody else does.
-        if rows := self._rows("same_approval", **values):
+        if rows := await self._rows("same_approval", **values):
 
             def withdraw(db: Db) -> None:
                 if db.execute(sql("execution_place"), values).fetchone()[1:] != (values["owner"], values["epoch"]):
@@ -496,9 +496,9 @@ class Executions(Datasets):
                 db.execute(sql("withdraw_other_approvals"), values)
 
             await self._store.write(withdraw)
-            return self._store.approval(rows[0][0])
+            return await self._store.approval(rows[0][0])
         values["asked"] = bodies.text_of(asked, redactor, "asked")
-        values |= {"id": self._next_id(outermost_id), "kind": kind, "outermost": outermost_id}
+        values |= {"id": await self._next_id(outermost_id), "kind": kind, "outermost": outermost_id}
 
         def work(db: Db) -> None:
             db.execute(sql("withdraw_other_approvals"), values)
@@ -507,12 +507,12 @@ class Executions(Datasets):
 
         events = [told(values["id"])] if told is not None else []
         await self._write_logged(work, log, events, durable=True)
-        return self._store.approval(values["id"])
+        return await self._store.approval(values["id"])
 
-    def _next_id(self, outermost_id: str) -> str:
+    async def _next_id(self, outermost_id: str) -> str:
         """Begins with the id of the execution, as an approval of a run begins with that of the run."""
         low = f"{outermost_id[:12]}-step-"
-        stored = self._rows("count_step_approvals", low=low, high=low + "\uffff")[0][0]
+        stored = (await self._rows("count_step_approvals", low=low, high=low + "\uffff"))[0][0]
         self._asked[low] = max(stored, self._asked.get(low, 0)) + 1
         return f"{low}{self._asked[low]}"
 
@@ -535,7 +535,7 @@ class Executions(Datasets):
                 extend_unowned(db, execution.n, ExecutionQueued(reason=ANSWERED))
 
         await self._write_logged(work, log, told, durable=True)
-        return self.get(execution.id)
+        return await self.get(execution.id)
 
     # -- forgetting ---------------------------------------------------------------------------------------------------
 
@@ -543,8 +543,8 @@ class Executions(Datasets):
         """With everything that belongs to them, also the executions inside. One that runs or waits is refused."""
         deleted = 0
         for execution_id in execution_ids:
-            execution = self.find(execution_id)
-            inside = [execution, *self._descendants(execution)]
+            execution = await self.find(execution_id)
+            inside = [execution, *await self._descendants(execution)]
             if alive := [one for one in inside if one.state not in ("ended", "interrupted")]:
                 raise errors.WrongState(
                     f"workflow run {alive[0].id[:8]} is {alive[0].state}", hint="Stop it first, or answer it."
@@ -555,12 +555,12 @@ class Executions(Datasets):
     async def _delete(self, execution: ExecutionInfo) -> int:
         return await self._store.write(lambda db: db.execute(sql("delete_execution"), {"id": execution.id}).rowcount)
 
-    def stale(self, *, keep_s: float, keep_executions: int) -> list[str]:
+    async def stale(self, *, keep_s: float, keep_executions: int) -> list[str]:
         """Ended and interrupted executions that are older than `keep_s`, beyond the newest `keep_executions`."""
         before = time.time() - keep_s
         found: list[str] = []
         cursor, seen = 2**62, 0
-        while page := self._rows("stale_executions", before=cursor, limit=PAGE):
+        while page := await self._rows("stale_executions", before=cursor, limit=PAGE):
             cursor = page[-1][0]
             for _, execution_id, _, ended in page:
                 seen += 1
@@ -569,13 +569,13 @@ class Executions(Datasets):
         return found
 
     async def prune(self, *, keep_s: float, keep_executions: int) -> int:
-        return await self.delete(self.stale(keep_s=keep_s, keep_executions=keep_executions))
+        return await self.delete(await self.stale(keep_s=keep_s, keep_executions=keep_executions))
 
-    def _descendants(self, execution: ExecutionInfo) -> list[ExecutionInfo]:
+    async def _descendants(self, execution: ExecutionInfo) -> list[ExecutionInfo]:
         found: list[ExecutionInfo] = []
         todo = [execution]
         while todo:
-            inside = self.children(todo.pop().id)
+            inside = await self.children(todo.pop().id)
             found += inside
             todo += inside
         return found
@@ -613,14 +613,14 @@ class Executions(Datasets):
             hint=None if state == "ended" else f"`leadrope flow resume {execution.id[:8]}` continues it.",
         )
 
-    def _not_free(self, execution_id: str) -> errors.StoreError:
-        execution = self.get(execution_id)
+    async def _not_free(self, execution_id: str) -> errors.StoreError:
+        execution = await self.get(execution_id)
         if execution.owner is not None:
             return errors.WrongState(
                 f"workflow run {execution.id[:8]} is already {execution.state} (owner {execution.owner})",
                 hint="Look at it there, or stop it first.",
             )
-        failed = _first_failed(self.result(execution.id))
+        failed = _first_failed(await self.result(execution.id))
         again = f"leadrope flow run {shlex.quote(execution.file or execution.name)}"
         from_there = f" or, from the step that failed: `{again} --from {failed}`" if failed else ""
         return errors.WrongState(

@@ -32,18 +32,22 @@ class Reads(Reader, ApprovalReads):
     def _migrations(self) -> Migrations:
         return migrations()
 
-    def _rows(self, statement: str, /, **values: Any) -> list[Any]:
-        return self.fetch(sql(statement), values)
+    async def _rows(self, statement: str, /, **values: Any) -> list[Any]:
+        return await self.fetch(sql(statement), values)
 
-    def get(self, run_id: str) -> RunInfo:
-        rows = self._rows("get_run", id=run_id)
+    def rows_now(self, statement: str, /, **values: Any) -> list[Any]:
+        """For whoever reads in a thread of its own."""
+        return self.fetch_now(sql(statement), values)
+
+    async def get(self, run_id: str) -> RunInfo:
+        rows = await self._rows("get_run", id=run_id)
         if not rows:
             raise errors.UnknownRun(f"there is no run {run_id}", hint="`leadrope runs list` shows the runs.")
         return _info(rows[0])
 
-    def find(self, prefix: str) -> RunInfo:
+    async def find(self, prefix: str) -> RunInfo:
         """A run by its id or the beginning of it, as git does with commits."""
-        found = self.with_prefix(prefix)
+        found = await self.with_prefix(prefix)
         if len(found) == 1 or (found and found[0].id == prefix):
             return found[0]
         if found:
@@ -51,14 +55,14 @@ class Reads(Reader, ApprovalReads):
             raise errors.UnknownRun(f"{prefix!r} could be {shown}", hint="Write more of the id.")
         raise errors.UnknownRun(f"there is no run {prefix!r}", hint="`leadrope runs list` shows the runs.")
 
-    def with_prefix(self, prefix: str) -> list[RunInfo]:
+    async def with_prefix(self, prefix: str) -> list[RunInfo]:
         """The runs whose ids begin so: a few of them, if there are many."""
-        rows = self._rows("runs_with_prefix", low=prefix, high=prefix + "\uffff") if prefix else []
-        return [self.get(row[0]) for row in rows]
+        rows = await self._rows("runs_with_prefix", low=prefix, high=prefix + "\uffff") if prefix else []
+        return [await self.get(row[0]) for row in rows]
 
-    def listing(self, wanted: Filter = Filter()) -> list[RunInfo]:  # noqa: B008  # frozen
+    async def listing(self, wanted: Filter = Filter()) -> list[RunInfo]:  # noqa: B008  # frozen
         key, value = wanted.label or ("", "")
-        rows = self._rows(
+        rows = await self._rows(
             "list_runs",
             before=wanted.before if wanted.before is not None else 2**62,
             state=wanted.state or "",
@@ -73,8 +77,8 @@ class Reads(Reader, ApprovalReads):
         )
         return [_info(row) for row in rows]
 
-    def texts(self, run_id: str) -> Texts:
-        rows = self._rows("run_texts", id=run_id)
+    async def texts(self, run_id: str) -> Texts:
+        rows = await self._rows("run_texts", id=run_id)
         if not rows:
             raise errors.UnknownRun(f"there is no run {run_id}")
         request, policy, place, result = rows[0]
@@ -85,8 +89,11 @@ class Reads(Reader, ApprovalReads):
             result=msgspec.json.decode(result, type=RunResult) if result else None,
         )
 
-    def read(self, run: RunInfo, seq: int, limit: int, *, type_: str | None = None) -> list[Recorded]:
+    async def read(self, run: RunInfo, seq: int, limit: int, *, type_: str | None = None) -> list[Recorded]:
         """From `seq` on, at most `limit` events, and fewer where they are large; none when there are no more."""
+        return await self.patiently(lambda: self._read_now(run, seq, limit, type_=type_))
+
+    def _read_now(self, run: RunInfo, seq: int, limit: int, *, type_: str | None = None) -> list[Recorded]:
         name = "read_events" if type_ is None else "read_type"
         values = {"run": run.n, "seq": seq, "limit": limit, "type": type_}
         found: list[Recorded] = []
@@ -109,70 +116,70 @@ class Reads(Reader, ApprovalReads):
 
     async def events(self, run: RunInfo, seq: int, limit: int = 500) -> list[Recorded]:
         """As `read`, in a thread: a page may hold megabytes."""
-        return await self.in_thread(lambda: self.read(run, seq, limit))
+        return await self.in_thread(lambda: self._read_now(run, seq, limit))
 
-    def owners(self) -> list[Owner]:
+    async def owners(self) -> list[Owner]:
         return [
             Owner(id=id_, pid=pid, boot=boot, kind=kind, started=started)
-            for id_, pid, boot, kind, started in self._rows("list_owners")
+            for id_, pid, boot, kind, started in await self._rows("list_owners")
         ]
 
-    def runs_of(self, owner: str) -> list[str]:
-        return [row[0] for row in self._rows("runs_of_owner", owner=owner)]
+    async def runs_of(self, owner: str) -> list[str]:
+        return [row[0] for row in await self._rows("runs_of_owner", owner=owner)]
 
-    def orphans(self) -> list[str]:
+    async def orphans(self) -> list[str]:
         """Runs of owners that nobody knows any more."""
-        return [row[0] for row in self._rows("owners_missing")]
+        return [row[0] for row in await self._rows("owners_missing")]
 
-    def reserved_in_vain(self) -> list[str]:
+    async def reserved_in_vain(self) -> list[str]:
         """Runs of steps that wait for an execution which has ended, or is gone."""
-        return [row[0] for row in self._rows("reserved_in_vain")]
+        return [row[0] for row in await self._rows("reserved_in_vain")]
 
-    def left_over(self, now: float) -> list[str]:
+    async def left_over(self, now: float) -> list[str]:
         """Runs that may start and have no owner, the oldest first."""
-        return [row[0] for row in self._rows("left_over", now=now)]
+        return [row[0] for row in await self._rows("left_over", now=now)]
 
-    def waiting_for(self, owner: str) -> list[str]:
+    async def waiting_for(self, owner: str) -> list[str]:
         """Runs in the queue that this owner may take up, now or later."""
-        return [row[0] for row in self._rows("waiting_for", owner=owner)]
+        return [row[0] for row in await self._rows("waiting_for", owner=owner)]
 
-    def executions_without_owner(self) -> list[tuple[str, str]]:
+    async def executions_without_owner(self) -> list[tuple[str, str]]:
         """Workflow runs, with the owners they had, that say `running` and are not."""
-        return self._rows("executions_without_owner")
+        return await self._rows("executions_without_owner")
 
-    def ahead_of(self, run_id: str) -> int:
-        return int(self._rows("ahead_of", id=run_id)[0][0])
+    async def ahead_of(self, run_id: str) -> int:
+        return int((await self._rows("ahead_of", id=run_id))[0][0])
 
-    def holds(self, now: float) -> dict[str, tuple[float, str]]:
-        return {account: (until, note) for account, until, note in self._rows("list_holds", now=now)}
+    async def holds(self, now: float) -> dict[str, tuple[float, str]]:
+        return {account: (until, note) for account, until, note in await self._rows("list_holds", now=now)}
 
-    def next_due(self, now: float) -> float | None:
+    async def next_due(self, now: float) -> float | None:
         """When something that waits for a time may go on."""
-        times = [row[0] for name in ("next_due", "next_hold") for row in self._rows(name, now=now) if row[0]]
+        times = [row[0] for name in ("next_due", "next_hold") for row in await self._rows(name, now=now) if row[0]]
         return min(times, default=None)
 
-    def states(self) -> dict[str, int]:
-        return dict(self._rows("count_by_state"))
+    async def states(self) -> dict[str, int]:
+        return dict(await self._rows("count_by_state"))
 
-    def cost_since(self, since: float, *, agent: str = "", label: tuple[str, str] | None = None) -> float:
+    async def cost_since(self, since: float, *, agent: str = "", label: tuple[str, str] | None = None) -> float:
         key, value = label or ("", "")
-        rows = self._rows("cost_since", since=since, agent=agent, label=key, value=value)
+        rows = await self._rows("cost_since", since=since, agent=agent, label=key, value=value)
         return float(rows[0][0])
 
-    def spending(self, since: float) -> list[Spending]:
+    async def spending(self, since: float) -> list[Spending]:
         """What every run since then has cost."""
         return [
             (day, model, _labels.decode(labels), *rest)
-            for day, model, labels, *rest in self._rows("spending", since=since)
+            for day, model, labels, *rest in await self._rows("spending", since=since)
         ]
 
-    def artifacts(self, run: RunInfo) -> list[Artifact]:
+    async def artifacts(self, run: RunInfo) -> list[Artifact]:
         """What is kept of a run beside its events, without the bodies."""
-        rows = self._rows("list_artifacts", run=run.n)
+        rows = await self._rows("list_artifacts", run=run.n)
         return [Artifact(name=name, kind=kind, created=created, size=size) for name, kind, created, size in rows]
 
-    def artifact(self, run: RunInfo, name: str) -> bytes | None:
-        rows = self._rows("get_artifact", run=run.n, name=name)
+    async def artifact(self, run: RunInfo, name: str) -> bytes | None:
+        rows = await self._rows("get_artifact", run=run.n, name=name)
         return bytes(rows[0][1]) if rows else None
 
 

@@ -83,7 +83,7 @@ class Sqlite(SqliteFile, ApprovalWrites, Reads):
             db.execute(sql("add_texts"), {"run": n, **texts})
 
         await self.write(work)
-        return self.get(new.id)
+        return await self.get(new.id)
 
     async def append(
         self,
@@ -244,7 +244,7 @@ class Sqlite(SqliteFile, ApprovalWrites, Reads):
         asker gets one of its own where there is room for it behind all that come first.
         """
         wanted = None if only is None else frozenset(only)
-        if not self._rows("waiting_now", now=time.time()):
+        if not await self._rows("waiting_now", now=time.time()):
             return None  # without the write lock: this is asked after every change
 
         def work(db: Db) -> str | None:
@@ -265,7 +265,7 @@ class Sqlite(SqliteFile, ApprovalWrites, Reads):
             return None
 
         taken = await self.write(work)
-        return self.get(taken) if taken else None
+        return await self.get(taken) if taken else None
 
     async def hold_account(self, account: str, until: float, note: str) -> None:
         values = {"account": account, "until": until, "note": redact(note)}
@@ -296,7 +296,7 @@ class Sqlite(SqliteFile, ApprovalWrites, Reads):
 
     async def take_controls(self, owner: str) -> list[RunControl]:
         """What others want of this owner's runs, each once."""
-        if not self._rows("open_run_controls", owner=owner):
+        if not await self._rows("open_run_controls", owner=owner):
             return []
 
         def work(db: Db) -> list[RunControl]:

@@ -134,11 +134,11 @@ class ExecutionContext:
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
-    def called(self, name: str, folder: Path, begun: ExecutionInfo | None) -> Loaded:
+    async def called(self, name: str, folder: Path, begun: ExecutionInfo | None) -> Loaded:
         """A called workflow: as it was when the execution began, or when it was called itself (`begun`)."""
         loaded = self._called.find(name, folder)
         if begun is not None and not self._takes_change:
-            texts = self.service.executions.texts(begun.id)
+            texts = await self.service.executions.texts(begun.id)
             if "text" not in texts.redacted:
                 return library.read(texts.text, name=begun.name, file=begun.file)
         if loaded is not None:
@@ -152,7 +152,7 @@ class ExecutionContext:
         self.log.watch = await self.service.watch_execution(info, is_answerable=self.on_ask == "wait")
         told = set()
         for kind in ("execution.started", "step.ended", "step.answered") if info.last_seq else ():
-            for record in executions.all_events(info, type_=kind):
+            for record in await executions.all_events(info, type_=kind):
                 match record.event:
                     case ExecutionStarted(execution=execution):
                         told.add((execution, ""))

@@ -58,18 +58,18 @@ class HumanInput:
             answer = await self._heard(key, approval, asked)
         if not await self._approvals.use(approval.id):
             raise errors.WrongState(f"the answer to {approval.id} was used already", hint="It is asked anew.")
-        answer = answer or _stored(self._approvals.get(approval.id))
+        answer = answer or _stored(await self._approvals.get(approval.id))
         self._tell_answer(key, approval.id, answer)
         return approval.id, answer
 
-    def earlier_answer(self, key: Key, asked: StepQuestion, *, is_for_all: bool) -> Answer | None:
+    async def earlier_answer(self, key: Key, asked: StepQuestion, *, is_for_all: bool) -> Answer | None:
         """What was answered to the same question before; Parked where that is open and nobody is here.
 
         `is_for_all`: whichever step and turn has asked it. A denial counts once: starting the step again asks again.
         """
         same = [
             approval
-            for approval in self._approvals.of(self._info.id)
+            for approval in await self._approvals.of(self._info.id)
             if (approval.kind, approval.fingerprint) == (asked.kind, asked.fingerprint)
             and (is_for_all or (approval.step, approval.iteration) == (key.step, key.iteration))
         ]
@@ -79,7 +79,7 @@ class HumanInput:
                 return _stored(approval)
         pending = next((approval for approval in same if approval.state == "pending"), None)
         if pending is not None and self._host.people is None:
-            raise self._parked(key, pending.id)
+            raise await self._parked(key, pending.id)
         return None
 
     def tell(self, key: Key, run_id: str, approval_id: str, asked: StepQuestion) -> None:
@@ -149,7 +149,7 @@ class HumanInput:
     async def _heard(self, key: Key, approval: Approval, asked: StepQuestion) -> Answer | None:
         """The first answer counts, wherever it comes from. None: it is in the store."""
         if self._host.people is None:
-            raise self._parked(key, approval.id)
+            raise await self._parked(key, approval.id)
         here = asyncio.ensure_future(self._host.people.ask(asked, approval.id))
         elsewhere = asyncio.ensure_future(self._decided(approval.id))
         try:
@@ -159,16 +159,16 @@ class HumanInput:
                 return None
             answer = here.result()
             if answer is None:
-                raise self._parked(key, approval.id)
+                raise await self._parked(key, approval.id)
             return await self._decide(approval, answer)
         finally:
             for task in (here, elsewhere):
                 task.cancel()
             await asyncio.wait((here, elsewhere))
 
-    def _parked(self, key: Key, approval_id: str) -> Exception:
+    async def _parked(self, key: Key, approval_id: str) -> Exception:
         """An execution that could never go on is not put aside."""
-        if "inputs" not in self._executions.texts(self._host.tag).redacted:
+        if "inputs" not in (await self._executions.texts(self._host.tag)).redacted:
             self._host.parked.add(approval_id)
             self._put_aside.setdefault(approval_id, set()).add(key.step)
             return Parked(approval_id)
@@ -191,31 +191,33 @@ class HumanInput:
     async def _decided(self, approval_id: str) -> None:
         """Once somebody has answered it, in whatever process."""
         with self._approvals.listen() as heard:
-            while self._approvals.get(approval_id).state == "pending":
+            while (await self._approvals.get(approval_id)).state == "pending":
                 await heard.wait(LOOK_S)
 
     # -- what is open -------------------------------------------------------------------------------------------------
 
-    def answered_steps(self) -> set[str]:
+    async def answered_steps(self) -> set[str]:
         """Steps that were put aside and have an answer since, also to a question of a workflow that they call."""
-        answered = self._host.parked - self._approvals.pending_ids(self._host.tag)
-        callers = {step for one in answered if (step := self._step_of(self._approvals.get(one))) is not None}
+        answered = self._host.parked - await self._approvals.pending_ids(self._host.tag)
+        asking = [await self._step_of(await self._approvals.get(one)) for one in answered]
+        callers = {step for step in asking if step is not None}
         return callers.union(*(self._put_aside.get(one, ()) for one in answered))
 
-    def _step_of(self, approval: Approval) -> str | None:
+    async def _step_of(self, approval: Approval) -> str | None:
         """The step of this execution that an approval belongs to: its own, or the one that has called who asks."""
         execution_id, step = approval.execution_id, approval.step
         while execution_id != self._info.id:
-            execution = self._executions.get(execution_id)
+            execution = await self._executions.get(execution_id)
             if execution.parent is None:
                 return None
             execution_id, step = execution.parent, execution.parent_key.partition("#")[0]
         return step
 
-    def pending(self) -> tuple[PendingApproval, ...]:
+    async def pending(self) -> tuple[PendingApproval, ...]:
         """All that is asked, here and inside."""
-        found = self._approvals.pending(self._host.tag)
-        return tuple(pending_of(one) for one in found if self._step_of(one) is not None)
+        found = await self._approvals.pending(self._host.tag)
+        mine = [one for one in found if await self._step_of(one) is not None]
+        return tuple(pending_of(one) for one in mine)
 
 
 def _stored(approval: Approval) -> Answer:
