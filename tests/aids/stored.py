@@ -9,20 +9,20 @@ from pathlib import Path
 from typing import TypeVar
 
 from leadrope.runs import leases, stores
-from leadrope.runs.records.sqlite import Sqlite
 from leadrope.runs.records.values import Owner
+from leadrope.runs.stores import Stores
 
 T = TypeVar("T")
 
 
-def read(home: Path, look: Callable[[Sqlite], Awaitable[T]]) -> T:
+def read(home: Path, look: Callable[[Stores], Awaitable[T]]) -> T:
     async def do() -> T:
-        store = stores.new(home)
-        store.open_read_only()
+        found = stores.of(home)
+        found.runs.open_read_only()
         try:
-            return await look(store)
+            return await look(found)
         finally:
-            store.close()
+            found.runs.close()
 
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(lambda: asyncio.run(do())).result()
@@ -32,5 +32,5 @@ def background_owners(home: Path) -> list[Owner]:
     """Those that are alive; none before the first run."""
     if not stores.is_there(home):
         return []
-    found = read(home, lambda store: store.owners())
+    found = read(home, lambda found: found.runs.owners())
     return [one for one in found if one.kind == "background" and leases.is_alive(home, one)]

@@ -18,9 +18,9 @@ import msgspec
 from leadrope import errors
 from leadrope.core import home
 from leadrope.runs import leases
-from leadrope.runs.executions.reading import ExecutionReads
+from leadrope.runs.executions.protocols import ExecutionReads
 from leadrope.runs.records import stored_environ
-from leadrope.runs.records.reading import Reads
+from leadrope.runs.records.protocols import RunStore
 
 FOLDER = "background"
 WORKING = ("background", "server")
@@ -91,7 +91,7 @@ def require_room(leadrope_home: Path) -> None:
         )
 
 
-async def revive(store: Reads, executions: ExecutionReads, leadrope_home: Path) -> str | None:
+async def revive(store: RunStore, executions: ExecutionReads, leadrope_home: Path) -> str | None:
     """Start a background process if the queue holds what nobody owns; what a person should know, if anything.
 
     Only the user whose store it is starts one, and only where it could write. The process gets the environment that was
@@ -104,7 +104,7 @@ async def revive(store: Reads, executions: ExecutionReads, leadrope_home: Path) 
     try:
         now = time.time()
         left = _Left(runs=await store.left_over(now), executions=await executions.left_over(now))
-        if not (left.runs or left.executions) or not _may_start(store.path):
+        if not (left.runs or left.executions) or not store.is_for_this_user:
             return None
         owners = await store.owners()
         if any(owner.kind in WORKING and leases.is_alive(leadrope_home, owner) for owner in owners):
@@ -137,7 +137,7 @@ def _several(what: str, ids: list[str]) -> str:
     return f"{what} {ids[0][:8]}" if len(ids) == 1 else f"{len(ids)} {what}s"
 
 
-async def _start_again(store: Reads, executions: ExecutionReads, leadrope_home: Path, left: _Left) -> str | None:
+async def _start_again(store: RunStore, executions: ExecutionReads, leadrope_home: Path, left: _Left) -> str | None:
     before = _starts(leadrope_home)
     now = time.time()
     if before.count and 0 <= now - before.at < _wait_s(before.count):
@@ -154,15 +154,6 @@ async def _start_again(store: Reads, executions: ExecutionReads, leadrope_home: 
 def took_up(leadrope_home: Path) -> None:
     """Something is at work, or all that waits has its reason: the next start is the first one again."""
     (leadrope_home / FOLDER / "starts.json").unlink(missing_ok=True)
-
-
-def _may_start(path: Path) -> bool:
-    try:
-        if sys.platform != "win32" and path.stat().st_uid != os.geteuid():
-            return False
-    except OSError:
-        return False
-    return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
 
 
 def _wait_s(count: int) -> float:

@@ -6,7 +6,7 @@ import datetime as dt
 
 import msgspec
 
-from leadrope.runs.records.reading import Reads
+from leadrope.runs.records.protocols import RunReads
 from leadrope.runs.records.values import RunInfo
 from leadrope.runs.settings import Budgets
 
@@ -17,7 +17,7 @@ class BudgetHold(msgspec.Struct, frozen=True, kw_only=True):
     """The next midnight, by local time."""
 
 
-async def _caps(budgets: Budgets, store: Reads, run: RunInfo, since: float) -> list[tuple[str, float, float]]:
+async def _caps(budgets: Budgets, store: RunReads, run: RunInfo, since: float) -> list[tuple[str, float, float]]:
     """Name, cap and what is spent of it, of every budget that this run falls under."""
     found = []
     if budgets.day_usd is not None:
@@ -32,7 +32,7 @@ async def _caps(budgets: Budgets, store: Reads, run: RunInfo, since: float) -> l
     return found
 
 
-async def held_by(budgets: Budgets, store: Reads, run: RunInfo) -> BudgetHold | None:
+async def held_by(budgets: Budgets, store: RunReads, run: RunInfo) -> BudgetHold | None:
     """The budget that keeps this run from starting today, if there is one."""
     today, tomorrow = _day()
     for name, cap, spent in await _caps(budgets, store, run, today):
@@ -43,7 +43,7 @@ async def held_by(budgets: Budgets, store: Reads, run: RunInfo) -> BudgetHold | 
     return None
 
 
-async def remaining(budgets: Budgets, store: Reads, run: RunInfo) -> float | None:
+async def remaining(budgets: Budgets, store: RunReads, run: RunInfo) -> float | None:
     """What this run may still spend today; None: as much as its own cap says."""
     today, _ = _day()
     return min((cap - spent for _, cap, spent in await _caps(budgets, store, run, today)), default=None)

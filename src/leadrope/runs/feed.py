@@ -9,9 +9,9 @@ from collections.abc import AsyncGenerator
 
 from leadrope.core.events import Recorded
 from leadrope.core.execution_events import ExecutionRecord, ExecutionStarted
-from leadrope.runs.executions.journal import Executions
+from leadrope.runs.executions.protocols import ExecutionStore
 from leadrope.runs.executions.values import ExecutionInfo, ExecutionTruncated
-from leadrope.runs.records.sqlite import Sqlite
+from leadrope.runs.records.protocols import RunStore
 from leadrope.runs.records.values import Truncated
 
 PAGE = 500
@@ -20,7 +20,7 @@ QUIET_S = 5.0
 
 
 async def follow(
-    store: Sqlite, run_id: str, from_seq: int = 1, *, live: bool = True
+    store: RunStore, run_id: str, from_seq: int = 1, *, live: bool = True
 ) -> AsyncGenerator[Recorded | Truncated, None]:
     """Events from `from_seq` on, to the end of the run; with `live=False` to what is stored now."""
     run_id = (await store.find(run_id)).id
@@ -46,7 +46,7 @@ async def follow(
 
 
 async def follow_execution(
-    store: Sqlite, executions: Executions, execution_id: str, from_seq: int = 1, *, live: bool = True
+    store: RunStore, executions: ExecutionStore, execution_id: str, from_seq: int = 1, *, live: bool = True
 ) -> AsyncGenerator[ExecutionRecord | ExecutionTruncated, None]:
     """Events from `from_seq` on, until it has ended or is interrupted; with `live=False` to what is stored now.
 

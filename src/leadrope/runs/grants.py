@@ -9,7 +9,7 @@ import msgspec
 from leadrope.core import events
 from leadrope.core.fold import SUSPENDED
 from leadrope.core.tools import ToolCall, grant_name, subject
-from leadrope.runs.records.sqlite import Sqlite
+from leadrope.runs.records.protocols import RunStore
 from leadrope.runs.records.values import RunInfo
 from leadrope.runtime.gate.approvers import read_answer
 
@@ -31,7 +31,7 @@ class RunGrant(msgspec.Struct, frozen=True, kw_only=True):
     revoked_by: str = ""
 
 
-async def granted(store: Sqlite, run: RunInfo) -> list[RunGrant]:
+async def granted(store: RunStore, run: RunInfo) -> list[RunGrant]:
     """In the order in which they were given; a pattern that was revoked and granted again is there twice."""
     found: list[RunGrant] = []
     records = [*await _all(store, run, "approval.resolved"), *await _all(store, run, "grant.revoked")]
@@ -56,7 +56,7 @@ async def granted(store: Sqlite, run: RunInfo) -> list[RunGrant]:
     ]
 
 
-async def standing(store: Sqlite, run: RunInfo) -> list[str]:
+async def standing(store: RunStore, run: RunInfo) -> list[str]:
     """Calls that were approved for the rest of the run before it waited, and not revoked since; see `tools.subject`."""
     approved = await store.approvals(state="approved", run_id=run.id)
     rows = [row for row in approved if row.kind == "tool_call" and row.used]
@@ -74,7 +74,7 @@ async def standing(store: Sqlite, run: RunInfo) -> list[str]:
     return found
 
 
-async def _first_carried(store: Sqlite, run: RunInfo) -> int:
+async def _first_carried(store: RunStore, run: RunInfo) -> int:
     """The first attempt whose grants still hold: a wait for a person's answer ends none, every other end does."""
     notices = await _all(store, run, "notice")
     waits = {
@@ -88,7 +88,7 @@ async def _first_carried(store: Sqlite, run: RunInfo) -> int:
     return first
 
 
-async def _all(store: Sqlite, run: RunInfo, type_: str) -> list[events.Recorded]:
+async def _all(store: RunStore, run: RunInfo, type_: str) -> list[events.Recorded]:
     found: list[events.Recorded] = []
     while page := await store.read(run, found[-1].seq + 1 if found else 1, 500, type_=type_):
         found += page

@@ -12,16 +12,16 @@ from leadrope import errors
 from leadrope.core import events
 from leadrope.runs import feed, grants, recover
 from leadrope.runs.approvals import names as approval_names
-from leadrope.runs.executions.reading import ExecutionReads
-from leadrope.runs.records.sqlite import Sqlite
+from leadrope.runs.executions.protocols import ExecutionReads
+from leadrope.runs.records.protocols import RunStore
 from leadrope.runs.records.values import Approval, Artifact, Filter, RunInfo, Spending, Texts, Truncated
 from leadrope.storage.change_notifier import Listener
 
 
 class Queries:
-    def __init__(self, store: Sqlite) -> None:
+    def __init__(self, store: RunStore, executions: ExecutionReads) -> None:
         self.store = store
-        self.executions: ExecutionReads = ExecutionReads(store)
+        self.executions = executions
 
     async def get(self, run_id: str) -> RunInfo:
         return (await self._noted([await self.store.find(run_id)]))[0]

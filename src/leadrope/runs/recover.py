@@ -21,10 +21,11 @@ from leadrope.core.result import RunError, RunResult
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.process import reaper
 from leadrope.runs import leases
-from leadrope.runs.executions import recovery
+from leadrope.runs.approvals import waiting
+from leadrope.runs.executions.protocols import ExecutionStore
 from leadrope.runs.records import lost_ends
-from leadrope.runs.records.sqlite import Sqlite, ended_event
-from leadrope.runs.records.values import RESERVED, RunInfo
+from leadrope.runs.records.protocols import RunStore
+from leadrope.runs.records.values import RESERVED, RunInfo, ended_event
 
 log = logging.getLogger("leadrope.runs")
 
@@ -45,7 +46,7 @@ class Reconciled(msgspec.Struct, frozen=True, kw_only=True):
     """Processes that were still there."""
 
 
-async def reconcile(store: Sqlite, leadrope_home: Path) -> list[Reconciled]:
+async def reconcile(store: RunStore, executions: ExecutionStore, leadrope_home: Path) -> list[Reconciled]:
     """Every run whose owner is dead, brought into a state that is true. One process does it at a time."""
     with leases.Exclusive(leadrope_home / "recover.lock") as mine:
         if not mine:
@@ -63,7 +64,7 @@ async def reconcile(store: Sqlite, leadrope_home: Path) -> list[Reconciled]:
         left = await store.executions_without_owner()
         for execution_id, _ in left:
             await asyncio.to_thread(reaper.kill_tagged, execution_id)  # before anybody may go on with it
-        await recovery.abandon(store, left)
+        await executions.abandon(left)
         for run_id in await store.reserved_in_vain():
             run = await store.get(run_id)
             result = stopped(run, await all_events(store, run), "its workflow has ended")
@@ -74,7 +75,7 @@ async def reconcile(store: Sqlite, leadrope_home: Path) -> list[Reconciled]:
 
 
 async def _reconcile_all(
-    store: Sqlite, run_ids: Sequence[str], ends: Mapping[str, lost_ends.LostEnd]
+    store: RunStore, run_ids: Sequence[str], ends: Mapping[str, lost_ends.LostEnd]
 ) -> list[Reconciled]:
     done: list[Reconciled] = []
     for run_id in run_ids:
@@ -83,9 +84,7 @@ async def _reconcile_all(
     return done
 
 
-async def _reconcile(store: Sqlite, run: RunInfo, lost: lost_ends.LostEnd | None = None) -> Reconciled:
-    from leadrope.runs.approvals import waiting  # noqa: PLC0415  # only where an owner has died
-
+async def _reconcile(store: RunStore, run: RunInfo, lost: lost_ends.LostEnd | None = None) -> Reconciled:
     killed = await asyncio.to_thread(reaper.kill_tagged, run.id)
     records = await all_events(store, run)
     told = finished(records)
@@ -129,7 +128,7 @@ def reserved(place: Mapping[str, Any]) -> tuple[str, str]:
     return RESERVED + execution_id, f"it continues with its execution {execution_id[:8]}"
 
 
-async def all_events(store: Sqlite, run: RunInfo) -> list[events.Recorded]:
+async def all_events(store: RunStore, run: RunInfo) -> list[events.Recorded]:
     found: list[events.Recorded] = []
     while page := await store.read(run, found[-1].seq + 1 if found else 1, 2000):
         found += page

@@ -8,13 +8,13 @@ import logging
 from leadrope import errors
 from leadrope.core import actors
 from leadrope.runs.job import Job
-from leadrope.runs.records.sqlite import Sqlite
+from leadrope.runs.records.protocols import RunStore
 from leadrope.runs.records.values import RunControl
 
 log = logging.getLogger("leadrope.runs")
 
 
-async def carry_out(store: Sqlite, job: Job, control: RunControl) -> None:
+async def carry_out(store: RunStore, job: Job, control: RunControl) -> None:
     """An order is taken from the store once, so a run that is still being started must not lose it here."""
     if job.run is None or job.recorder is None:
         is_ended = control.kind == "stop" and job.give_up(reason_of(control))

@@ -32,7 +32,7 @@ from leadrope.core.request_checks import check_text
 from leadrope.core.request_secrets import redactor_of
 from leadrope.core.result import RunResult, not_started
 from leadrope.core.secrets.redaction import Redactor, redact
-from leadrope.runs import background, feed, grants, leases, recover, run_controls, session_names, settings
+from leadrope.runs import background, feed, grants, leases, recover, run_controls, session_names, settings, stores
 from leadrope.runs.approvals import answers, waiting
 from leadrope.runs.approvals.step_approvals import StepApprovals
 from leadrope.runs.approvals.stored_approver import StoredApprover
@@ -40,21 +40,31 @@ from leadrope.runs.approvals.waiting import Suspension
 from leadrope.runs.budgets import held_by, remaining
 from leadrope.runs.cleanup import Cleanup, Pruned
 from leadrope.runs.executions.controls import ExecutionControls
-from leadrope.runs.executions.journal import Executions
-from leadrope.runs.executions.log import WatchRecord
+from leadrope.runs.executions.protocols import ExecutionStore, WatchRecord
 from leadrope.runs.executions.queue import Carry, ExecutionQueue
 from leadrope.runs.executions.values import ExecutionInfo, ExecutionTruncated
 from leadrope.runs.observe import jsonlog
 from leadrope.runs.observe.observers import Observers
 from leadrope.runs.queries import Queries
 from leadrope.runs.records import lost_ends, stored_environ, stored_secrets
-from leadrope.runs.records.sqlite import Sqlite, ended_event
 from leadrope.runs.records.stored_requests import account_of, check_account, placed
-from leadrope.runs.records.values import LIVE, RESERVED, Approval, Decided, NewRun, RunControl, RunInfo, State
+from leadrope.runs.records.values import (
+    LIVE,
+    RESERVED,
+    Approval,
+    Decided,
+    NewRun,
+    RunControl,
+    RunInfo,
+    State,
+    ended_event,
+)
 from leadrope.runs.reruns import FUNCTIONS, Continuation, Reruns, Tell
 from leadrope.runs.run_recorder import RunRecorder, Show
 from leadrope.runtime.gate.approvers import Answer, Approve, Approver, DenyAll, as_approver
-from leadrope.storage import database, patience
+from leadrope.runtime.sessions import session_secrets
+from leadrope.runtime.sessions.files import Sessions
+from leadrope.storage import patience
 from leadrope.storage.patience import Patience
 
 if TYPE_CHECKING:
@@ -119,8 +129,9 @@ class Service(Queries):
         self.config = config or configs.load(known)
         self.settings, self.budgets = settings.read(self.config.service, self.config.budgets, self.config.source)
         settings.check_others(self.config)
-        super().__init__(Sqlite(database.path_in(self.home)))
-        self.executions: Executions = Executions(self.store, lambda: self.lease.owner.id)
+        found = stores.of(self.home, lambda: self.lease.owner.id)
+        super().__init__(found.runs, found.executions)
+        self.executions: ExecutionStore = found.executions
         self.step_approvals = StepApprovals(self.store)
         self._cleanup = Cleanup(self)
         self._reruns = Reruns(self)
@@ -160,8 +171,7 @@ class Service(Queries):
             if not self._reads:
                 raise
             # Whoever only looks is shown what is there, whatever keeps others from writing.
-            self.store = Sqlite(self.store.path)
-            self.executions = Executions(self.store, lambda: "")
+            self.store, self.executions = stores.of(self.home)
             self.step_approvals = StepApprovals(self.store)
             self.store.open_read_only(error)
             self.read_only = error
@@ -177,7 +187,7 @@ class Service(Queries):
             self.lease = leases.Lease(self.home, self._kind)
             self._lost_ends = lost_ends.LostEnds(self.home, self.lease.owner.id)
             try:
-                await recover.reconcile(self.store, self.home)
+                await recover.reconcile(self.store, self.executions, self.home)
                 await self.store.add_owner(self.lease.owner)
             except BaseException:
                 self.lease.release()
@@ -511,8 +521,6 @@ class Service(Queries):
         if request.resume is None or request.provider != "claude-code":
             return request
         runs = await self.store.with_prefix(request.resume)
-        from leadrope.runtime.sessions.files import Sessions  # noqa: PLC0415  # workflows without agents do not need it
-
         known = session_names.resolve(request.resume, Sessions(self.home), runs)
         return msgspec.structs.replace(request, resume=known)
 
@@ -546,7 +554,7 @@ class Service(Queries):
                 await self.controls.attend()
                 if loop.time() >= look_at:
                     await self._end_late()
-                    await recover.reconcile(self.store, self.home)
+                    await recover.reconcile(self.store, self.executions, self.home)
                     if self._revives:
                         await self.revive()
                     look_at = loop.time() + LOOK_S
@@ -719,7 +727,7 @@ class Service(Queries):
         if not self.store.is_removed:
             return None
         return errors.ResultNotStored(
-            f"the run store {self.store.path} was removed while run {run.id[:8]} was working: its record is lost",
+            f"the run store {self.store.where} was removed while run {run.id[:8]} was working: its record is lost",
             result=result,
             is_timed_out=recorder.is_by_itself,
             hint="The next run makes a new store.",
@@ -970,7 +978,6 @@ class Service(Queries):
         job = self._jobs.get(run.id)
         if job is not None:
             return job.redactor.clean
-        from leadrope.runtime.sessions import session_secrets  # noqa: PLC0415  # workflows without agents do not need it
 
         try:
             finder = session_secrets.finder(self.home, home.sessions_dir(self.home) / (run.session_id or ""))

@@ -1,21 +1,33 @@
-"""Where the store is: whether there is one, whether it can be used, and reading it without a service."""
+"""The one place that chooses a store: whether there is one, whether it can be used, and looking without a service."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from leadrope.runs import leases
+from leadrope.runs.executions.journal import Executions
+from leadrope.runs.executions.protocols import ExecutionStore
 from leadrope.runs.queries import Queries
+from leadrope.runs.records.protocols import RunStore
 from leadrope.runs.records.sqlite import Sqlite
 from leadrope.runs.records.statements import migrations
 from leadrope.storage import database
 
 
-def new(leadrope_home: Path) -> Sqlite:
-    """The store of this home, not opened yet."""
-    return Sqlite(database.path_in(leadrope_home))
+class Stores(NamedTuple):
+    """Of one home; not opened yet."""
+
+    runs: RunStore
+    executions: ExecutionStore
+
+
+def of(leadrope_home: Path, owner: Callable[[], str] = lambda: "") -> Stores:
+    """`owner`: the id of the lease that this process holds while it writes."""
+    store = Sqlite(database.path_in(leadrope_home))
+    return Stores(store, Executions(store, owner))
 
 
 def is_there(leadrope_home: Path) -> bool:
@@ -27,9 +39,9 @@ def is_there(leadrope_home: Path) -> bool:
         raise leases.unusable(path, error) from None
 
 
-def check(leadrope_home: Path) -> None:
-    """Raise what keeps the store from being used, if there is one."""
-    if is_there(leadrope_home):
+def check(leadrope_home: Path, *, makes_one: bool = False) -> None:
+    """Raise what keeps the store from being used, or from being made."""
+    if makes_one or is_there(leadrope_home):
         database.try_(database.path_in(leadrope_home), migrations())
 
 
@@ -39,9 +51,9 @@ async def reading(leadrope_home: Path) -> AsyncIterator[Queries | None]:
     if not is_there(leadrope_home):
         yield None
         return
-    store = new(leadrope_home)
-    store.open_read_only()
+    found = of(leadrope_home)
+    found.runs.open_read_only()
     try:
-        yield Queries(store)
+        yield Queries(*found)
     finally:
-        store.close()
+        found.runs.close()

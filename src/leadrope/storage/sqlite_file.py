@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Self, TypeVar
@@ -61,6 +63,20 @@ class SqliteFile(Reader):
             return self._inode not in (None, self.path.stat().st_ino)
         except FileNotFoundError:
             return True
+
+    @property
+    def where(self) -> str:
+        return str(self.path)
+
+    @property
+    def is_for_this_user(self) -> bool:
+        """Whether a process of this user could write it: it owns the file, and may write it and its folder."""
+        try:
+            if sys.platform != "win32" and self.path.stat().st_uid != os.geteuid():
+                return False
+        except OSError:
+            return False
+        return os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
 
     def hurry(self) -> None:
         """Wait for other processes for a moment only; see `Writer.hurry`."""

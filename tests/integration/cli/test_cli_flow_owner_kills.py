@@ -20,8 +20,7 @@ import pytest
 
 import stored
 from leadrope.rehearsal import ModelServer
-from leadrope.runs.executions.reading import ExecutionReads
-from leadrope.runs.records.sqlite import Sqlite
+from leadrope.runs.stores import Stores
 
 KILLS = 5
 """Of the owners of one execution."""
@@ -194,8 +193,8 @@ class Trial:
         """Every outcome that is in the file, also of executions inside. Read only: it recovers nothing."""
         return stored.read(self._home, self._outcomes)
 
-    async def _outcomes(self, store: Sqlite) -> dict[Unit, Any]:
-        executions = ExecutionReads(store)
+    async def _outcomes(self, found_stores: Stores) -> dict[Unit, Any]:
+        executions = found_stores.executions
         found: dict[Unit, Any] = {}
         todo = [await executions.get(self.id)]
         while todo:

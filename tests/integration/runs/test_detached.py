@@ -172,7 +172,7 @@ async def test_sigterm_drains_the_background_and_the_next_one_goes_on(yard: Any,
     (owner,) = stored.background_owners(yard.home)
     os.kill(owner.pid, signal.SIGTERM)
     await asyncio.to_thread(until, lambda: not leases.is_alive(yard.home, owner))
-    assert stored.read(yard.home, lambda store: store.get(run_id)).state == "queued"
+    assert stored.read(yard.home, lambda found: found.runs.get(run_id)).state == "queued"
     (yard.folder / "go").touch()
     other = await asyncio.to_thread(leadrope.run, agent)
     for each in (run_id, other):

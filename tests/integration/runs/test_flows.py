@@ -19,7 +19,7 @@ import pytest
 
 from leadrope import errors
 from leadrope.core.secrets.redaction import Redactor
-from leadrope.runs.executions import bodies, recovery
+from leadrope.runs.executions import bodies
 from leadrope.runs.executions.journal import Executions
 from leadrope.runs.executions.values import (
     WHOLE,
@@ -723,7 +723,7 @@ async def test_a_process_that_lost_a_flow_can_write_nothing_more_to_it(
     zombie = await start("zombie", "held", "inside")
     async with yard.service() as service:
         owner = (await service.executions.get("held")).owner
-        await recovery.abandon(service.store, [("held", owner)])
+        await service.executions.abandon([("held", owner)])
         mine = Executions(service.store, lambda: owner) if is_same_owner else service.executions
         taken = await mine.claim("held")
         assert (taken.epoch, (await service.executions.get("inside")).state) == (2, "interrupted")
@@ -802,7 +802,7 @@ async def test_a_file_of_the_fourth_version_keeps_its_flows_with_all_that_belong
         after = counts(path)
         assert {name: after[name] for name in before} == before
         assert (await executions.claim("b")).epoch == 1
-        await recovery.abandon(store, [("a", "gone"), ("b", "me")])
+        await executions.abandon([("a", "gone"), ("b", "me")])
         assert await executions.delete(["a"]) == 1
         assert [execution.id for execution in await executions.listing()] == ["c"], "those inside are deleted along"
     with contextlib.closing(sqlite3.connect(path)) as db:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from leadrope import errors
-from leadrope.runs.executions.reading import ExecutionReads
+from leadrope.runs.executions.protocols import ExecutionReads
 from leadrope.runs.executions.values import ExecutionInfo
-from leadrope.runs.records.reading import Reads
+from leadrope.runs.records.protocols import RunStore
 from leadrope.runs.records.values import Approval, RunInfo
 
 LEAST = 4
@@ -13,7 +13,7 @@ LEAST = 4
 _HINT = "`leadrope approvals list` shows what waits."
 
 
-async def find(name: str, reads: Reads, executions: ExecutionReads) -> Approval:
+async def find(name: str, reads: RunStore, executions: ExecutionReads) -> Approval:
     name = name.strip().lower()
     begun = await reads.approvals_beginning(name) if name else []
     for approval in begun:
@@ -43,7 +43,7 @@ async def find(name: str, reads: Reads, executions: ExecutionReads) -> Approval:
     raise errors.UnknownRun(f"there is no approval {name!r}", hint=_HINT)
 
 
-async def _asking(name: str, reads: Reads, executions: ExecutionReads) -> list[RunInfo | ExecutionInfo]:
+async def _asking(name: str, reads: RunStore, executions: ExecutionReads) -> list[RunInfo | ExecutionInfo]:
     """Runs and executions whose id begins so."""
     return [
         *await reads.with_prefix(name),
@@ -51,7 +51,7 @@ async def _asking(name: str, reads: Reads, executions: ExecutionReads) -> list[R
     ]
 
 
-async def _asked_by(one: RunInfo | ExecutionInfo, reads: Reads) -> list[Approval]:
+async def _asked_by(one: RunInfo | ExecutionInfo, reads: RunStore) -> list[Approval]:
     if isinstance(one, RunInfo):
         return await reads.approvals(run_id=one.id)
     if one.parent is None:

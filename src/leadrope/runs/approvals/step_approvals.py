@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leadrope.runs.records.sqlite import Sqlite
+from leadrope.runs.records.protocols import RunStore
 from leadrope.runs.records.values import Approval, Decided
 from leadrope.storage.change_notifier import Listener
 
@@ -12,7 +12,7 @@ ALL = 2**31
 
 
 class StepApprovals:
-    def __init__(self, store: Sqlite) -> None:
+    def __init__(self, store: RunStore) -> None:
         self._store = store
 
     async def get(self, approval_id: str) -> Approval:

@@ -13,8 +13,8 @@ from leadrope.core import actors
 from leadrope.core.events import ApprovalRequested, QuestionRequested
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.approvals.waiting import Suspension
+from leadrope.runs.records.protocols import RunStore
 from leadrope.runs.records.redacted_rows import as_json
-from leadrope.runs.records.sqlite import Sqlite
 from leadrope.runs.records.values import Approval, ApprovalKind, Decided, RunInfo
 from leadrope.runtime.gate.approvers import Answer, Approver, read_answer
 from leadrope.runtime.limits.pauses import Pauses
@@ -34,7 +34,7 @@ class StoredApprover:
 
     def __init__(
         self,
-        store: Sqlite,
+        store: RunStore,
         run: RunInfo,
         inner: Approver | None,
         redactor: Callable[[], Redactor],

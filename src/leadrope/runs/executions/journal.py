@@ -25,7 +25,8 @@ from leadrope.runs.approvals.rows import ANSWERED
 from leadrope.runs.executions import bodies, recovery
 from leadrope.runs.executions import log as execution_log
 from leadrope.runs.executions.datasets import Datasets
-from leadrope.runs.executions.log import ExecutionLog, ShowRecord, extend_unowned
+from leadrope.runs.executions.log import ExecutionLog, extend_unowned
+from leadrope.runs.executions.protocols import DIED, EventLog, ShowRecord
 from leadrope.runs.executions.reading import UnitBody
 from leadrope.runs.executions.values import (
     WHOLE,
@@ -131,7 +132,7 @@ class Executions(Datasets):
         state: Literal["waiting", "interrupted", "queued", "paused"],
         note: str = "",
         *,
-        log: ExecutionLog | None = None,
+        log: EventLog | None = None,
         told: Sequence[ExecutionEvent] = (),
     ) -> ExecutionInfo:
         """This owner leaves it, for whoever claims it next."""
@@ -199,7 +200,7 @@ class Executions(Datasets):
         *,
         note: str,
         not_before: float = 0.0,
-        log: ExecutionLog | None = None,
+        log: EventLog | None = None,
         told: Sequence[ExecutionEvent] = (),
     ) -> None:
         """This owner leaves it to the next one, which does not begin before that time."""
@@ -226,7 +227,7 @@ class Executions(Datasets):
         *,
         cost_usd: float = 0.0,
         tokens: int = 0,
-        log: ExecutionLog | None = None,
+        log: EventLog | None = None,
         told: Sequence[ExecutionEvent] = (),
     ) -> ExecutionInfo:
         """`result` as JSON, for later. Cost and tokens count where they are more than those of the units."""
@@ -249,7 +250,7 @@ class Executions(Datasets):
     # -- controls -----------------------------------------------------------------------------------------------------
 
     async def set_paused(
-        self, execution: ExecutionInfo, log: ExecutionLog | None, told: ExecutionEvent, *, is_paused: bool
+        self, execution: ExecutionInfo, log: EventLog | None, told: ExecutionEvent, *, is_paused: bool
     ) -> None:
         """Its owner has paused it, or lets it continue."""
         state, note = ("paused", "paused by a person") if is_paused else ("running", "")
@@ -339,12 +340,18 @@ class Executions(Datasets):
     async def release(self) -> int:
         """Every flow that this owner has left unfinished is interrupted or queued: it ends, and says so itself."""
         left = await self._rows("executions_of_owner", owner=self._owner())
-        return await recovery.abandon(self._store, left, "its owner was ended")
+        return await self.abandon(left, "its owner was ended")
+
+    async def abandon(self, left: Sequence[tuple[str, str]], reason: str = DIED) -> int:
+        """Executions, with their owners, that nobody works on any more are queued or interrupted; how many."""
+        if not left:
+            return 0
+        return await self._store.write(lambda db: recovery.abandon(db, left, reason))
 
     async def _write_logged(
         self,
         work: Callable[[Db], None],
-        log: ExecutionLog | None,
+        log: EventLog | None,
         told: Sequence[ExecutionEvent],
         *,
         durable: bool = False,
@@ -354,6 +361,8 @@ class Executions(Datasets):
         if log is None:
             await self._store.write(work, weight=weight, durable=durable)
             return
+        if not isinstance(log, ExecutionLog):
+            raise TypeError(f"a log of another store: {log!r}")
         batch = log.taken(*told)
 
         def both(db: Db) -> None:
@@ -393,7 +402,7 @@ class Executions(Datasets):
         outcome: UnitOutcome,
         redactor: Redactor,
         *,
-        log: ExecutionLog | None = None,
+        log: EventLog | None = None,
         told: Callable[[int], Sequence[ExecutionEvent]] = lambda _: (),
     ) -> bool:
         """The one outcome of a unit; WrongState for a second. True when a secret was taken out of what is kept.
@@ -405,7 +414,7 @@ class Executions(Datasets):
         await self.settle_all([settled], log=log)
         return settled.is_redacted
 
-    async def settle_all(self, settled: Sequence[Settled], *, log: ExecutionLog | None = None) -> None:
+    async def settle_all(self, settled: Sequence[Settled], *, log: EventLog | None = None) -> None:
         """Several outcomes in one transaction: all of them, or none."""
 
         def work(db: Db) -> None:
@@ -477,7 +486,7 @@ class Executions(Datasets):
         outermost_id: str,
         fingerprint: str,
         redactor: Redactor,
-        log: ExecutionLog | None = None,
+        log: EventLog | None = None,
         told: Callable[[str], ExecutionEvent] | None = None,
     ) -> Approval:
         """A question of a unit; the one that is there already, with its answer, where the same was asked before.
@@ -521,7 +530,7 @@ class Executions(Datasets):
         execution: ExecutionInfo,
         approval_ids: Sequence[str],
         *,
-        log: ExecutionLog | None = None,
+        log: EventLog | None = None,
         told: Sequence[ExecutionEvent] = (),
     ) -> ExecutionInfo:
         """This owner leaves it until one of these is answered; it is queued at once if one was answered meanwhile."""

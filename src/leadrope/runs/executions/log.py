@@ -23,6 +23,7 @@ from leadrope import errors
 from leadrope.core import execution_events
 from leadrope.core.execution_events import ExecutionEvent, ExecutionRecord
 from leadrope.core.secrets.redaction import Redactor
+from leadrope.runs.executions.protocols import EventLog, ShowRecord, WatchRecord
 from leadrope.runs.executions.values import ExecutionInfo
 from leadrope.runs.records.redacted_rows import as_json
 from leadrope.runs.records.sqlite import PACK_BYTES, Sqlite
@@ -31,8 +32,6 @@ from leadrope.storage.db import Db
 
 log = logging.getLogger("leadrope.runs")
 
-ShowRecord = Callable[[ExecutionRecord], None]
-WatchRecord = Callable[[ExecutionRecord, Redactor], None]
 AGAIN_S = 0.5
 """Between two tries at a store that is full or held."""
 
@@ -78,7 +77,7 @@ class EventBatch:
             )
 
 
-class ExecutionLog:
+class ExecutionLog(EventLog):
     """Of one claim; called workflows write to the log of the execution that called them."""
 
     def __init__(

@@ -12,6 +12,7 @@ from leadrope import errors
 from leadrope.core.execution_events import ExecutionRecord
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.executions import bodies, log
+from leadrope.runs.executions.protocols import UNIT_BYTES
 from leadrope.runs.executions.values import (
     Begun,
     Cached,
@@ -31,8 +32,6 @@ PAGE = 500
 CACHE_S = 30 * 86400.0
 """A cached output is not used after this time, whatever the room."""
 
-UNIT_BYTES = 100_000
-"""Of the outputs of a unit that are shown; a page freezes on half a megabyte."""
 _SHAPES = Redactor()
 
 _labels = msgspec.json.Decoder(dict[str, str])

@@ -9,27 +9,19 @@ import msgspec
 
 from leadrope.core import execution_events as events
 from leadrope.runs.executions import log
-from leadrope.runs.records.sqlite import Sqlite
 from leadrope.runs.records.statements import sql
 from leadrope.storage.db import Db
 
 MOST_TAKEOVERS = 10
 """Claims in a row without a finished unit: an execution that takes its owner down each time must not do so for ever."""
-DIED = "its owner died"
 
 
-async def abandon(store: Sqlite, left: Sequence[tuple[str, str]], reason: str = DIED) -> int:
+def abandon(db: Db, left: Sequence[tuple[str, str]], reason: str) -> int:
     """Executions, with their owners, that nobody works on any more; how many there were.
 
     One that another process has claimed since is that one's. What a person has paused stays paused.
     """
-    if not left:
-        return 0
-
-    def work(db: Db) -> int:
-        return sum(_abandon(db, execution_id, owner, reason) for execution_id, owner in left)
-
-    return await store.write(work)
+    return sum(_abandon(db, execution_id, owner, reason) for execution_id, owner in left)
 
 
 def _abandon(db: Db, execution_id: str, owner: str, reason: str) -> bool:

@@ -13,7 +13,7 @@ import msgspec
 
 from leadrope import errors
 from leadrope.core import actors
-from leadrope.core.events import Event, Recorded, RunEnded
+from leadrope.core.events import Event, Recorded
 from leadrope.core.request_secrets import redactor_of
 from leadrope.core.result import RunResult
 from leadrope.core.secrets.redaction import Redactor, redact
@@ -362,10 +362,6 @@ def turns(
         counts[first[1]] += 1
         if not lanes[first]:
             del lanes[first]
-
-
-def ended_event(run_id: str, attempt: int, seq: int, result: RunResult) -> Recorded:
-    return Recorded(run_id, attempt, seq, time.time(), "supervisor", RunEnded(result=result))
 
 
 def _place(db: Db, run: RunInfo) -> tuple[int, str, int]:

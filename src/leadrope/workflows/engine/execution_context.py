@@ -39,7 +39,7 @@ from leadrope.workflows.steps.base import Caution, StepQuestion
 from leadrope.workflows.tools.secret_values import SecretValues, spellings
 
 if TYPE_CHECKING:
-    from leadrope.runs.executions.log import ExecutionLog
+    from leadrope.runs.executions.protocols import EventLog
     from leadrope.workflows.engine.rehearsed import Rehearsal
 
 Show = Callable[[ExecutionRecord], None]
@@ -99,7 +99,7 @@ class ExecutionContext:
         self.people = people
         self._show = show
         self.gate = ExecutionGate()
-        self.log: ExecutionLog | None = None
+        self.log: EventLog | None = None
         self.told: frozenset[tuple[str, str]] = frozenset()
         """What the log has from an earlier claim: executions that were started, and steps of them that were ended."""
         self.answered: set[str] = set()

@@ -93,6 +93,7 @@ ANYBODYS_OF_FLOWS = {
     "add_control": "of a person",
     "take_controls": "names its owner; each once",
     "release": "names its owner",
+    "abandon": "names the owners that are gone",
     "begin_soon": "nobody waits for it: tried below",
     "settled": "writes nothing yet: settle_all does",
     "delete": "of those that have ended",

@@ -26,8 +26,8 @@ from leadrope.core.request import McpServer, RunRequest
 from leadrope.core.result import RunError, RunResult
 from leadrope.core.secrets.redaction import Redactor, Secret
 from leadrope.core.tools import ToolCall
-from leadrope.runs.records.sqlite import Sqlite, ended_event
-from leadrope.runs.records.values import Approval, NewRun, Progress
+from leadrope.runs.records.sqlite import Sqlite
+from leadrope.runs.records.values import Approval, NewRun, Progress, ended_event
 
 KNOWN = 'the "known"\\ credential of this run'
 SHAPED = {

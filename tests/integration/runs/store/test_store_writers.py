@@ -19,8 +19,8 @@ from leadrope.core.events import MessageDelta, RunEnded
 from leadrope.core.result import RunResult
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.records import statements
-from leadrope.runs.records.sqlite import Sqlite, ended_event
-from leadrope.runs.records.values import RunLimits
+from leadrope.runs.records.sqlite import Sqlite
+from leadrope.runs.records.values import RunLimits, ended_event
 from leadrope.storage import database, writer
 from leadrope.storage.change_notifier import ChangeNotifier
 from leadrope.storage.writer import Writer
