@@ -12,15 +12,18 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from leadrope import errors
 from leadrope.core import home
 from leadrope.runs import leases
-from leadrope.runs.executions.protocols import ExecutionReads
 from leadrope.runs.records import stored_environ
-from leadrope.runs.records.protocols import RunStore
+
+if TYPE_CHECKING:
+    from leadrope.runs.executions.protocols import ExecutionReads
+    from leadrope.runs.records.protocols import RunStore
 
 FOLDER = "background"
 WORKING = ("background", "server")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from leadrope.runs.records.protocols import RunReads
 from leadrope.runs.records.values import RunInfo
 from leadrope.runs.settings import Budgets
+
+if TYPE_CHECKING:
+    from leadrope.runs.records.protocols import RunReads
 
 
 class BudgetHold(msgspec.Struct, frozen=True, kw_only=True):

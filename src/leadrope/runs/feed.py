@@ -6,13 +6,16 @@ Every follower reads the store at its own pace. One that stalls costs nothing bu
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING
 
 from leadrope.core.events import Recorded
 from leadrope.core.execution_events import ExecutionRecord, ExecutionStarted
-from leadrope.runs.executions.protocols import ExecutionStore
 from leadrope.runs.executions.values import ExecutionInfo, ExecutionTruncated
-from leadrope.runs.records.protocols import RunStore
 from leadrope.runs.records.values import Truncated
+
+if TYPE_CHECKING:
+    from leadrope.runs.executions.protocols import ExecutionStore
+    from leadrope.runs.records.protocols import RunStore
 
 PAGE = 500
 QUIET_S = 5.0

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from leadrope.core import events
 from leadrope.core.fold import SUSPENDED
 from leadrope.core.tools import ToolCall, grant_name, subject
-from leadrope.runs.records.protocols import RunStore
 from leadrope.runs.records.values import RunInfo
 from leadrope.runtime.gate.approvers import read_answer
+
+if TYPE_CHECKING:
+    from leadrope.runs.records.protocols import RunStore
 
 State = Literal["active", "revoked", "ended"]
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from leadrope import errors
 from leadrope.core import events
-from leadrope.runs import feed, grants, recover
 from leadrope.runs.approvals import names as approval_names
-from leadrope.runs.executions.protocols import ExecutionReads
-from leadrope.runs.records.protocols import RunStore
 from leadrope.runs.records.values import Approval, Artifact, Filter, RunInfo, Spending, Texts, Truncated
 from leadrope.storage.change_notifier import Listener
+
+if TYPE_CHECKING:
+    from leadrope.runs.executions.protocols import ExecutionReads
+    from leadrope.runs.grants import RunGrant
+    from leadrope.runs.records.protocols import RunStore
 
 
 class Queries:
@@ -91,6 +93,8 @@ class Queries:
         return await self.store.read(run, seq, limit)
 
     async def all_events(self, run: RunInfo) -> list[events.Recorded]:
+        from leadrope.runs import recover  # noqa: PLC0415  # who only lists runs does not need it
+
         return await recover.all_events(self.store, run)
 
     async def artifacts(self, run: RunInfo) -> list[Artifact]:
@@ -109,12 +113,16 @@ class Queries:
         """`with service.listen() as heard: look(); await heard.wait(5)`: what comes after the look is heard."""
         return self.store.notifier.listen()
 
-    async def grants(self, run_id: str) -> list[grants.RunGrant]:
+    async def grants(self, run_id: str) -> list[RunGrant]:
         """What people granted at a question of the run, patterns and exact calls, also what no longer holds."""
+        from leadrope.runs import grants  # noqa: PLC0415  # of one run, for who asks
+
         return await grants.granted(self.store, await self.store.find(run_id))
 
     def follow(
         self, run_id: str, from_seq: int = 1, *, live: bool = True
     ) -> AsyncIterator[events.Recorded | Truncated]:
         """What is stored, then what comes: each event once, in order."""
+        from leadrope.runs import feed  # noqa: PLC0415  # only who follows one
+
         return feed.follow(self.store, run_id, from_seq, live=live)

@@ -10,7 +10,7 @@ import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -21,11 +21,12 @@ from leadrope.core.result import RunError, RunResult
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.process import reaper
 from leadrope.runs import leases
-from leadrope.runs.approvals import waiting
-from leadrope.runs.executions.protocols import ExecutionStore
 from leadrope.runs.records import lost_ends
-from leadrope.runs.records.protocols import RunStore
 from leadrope.runs.records.values import RESERVED, RunInfo, ended_event
+
+if TYPE_CHECKING:
+    from leadrope.runs.executions.protocols import ExecutionStore
+    from leadrope.runs.records.protocols import RunStore
 
 log = logging.getLogger("leadrope.runs")
 
@@ -99,6 +100,8 @@ async def _reconcile(store: RunStore, run: RunInfo, lost: lost_ends.LostEnd | No
         await store.end_run(run, result, Redactor(), last=last_event, note=lost_ends.REASON)
         return Reconciled(run_id=run.id, verdict="kept", killed=killed)
     place = (await store.texts(run.id)).place
+    from leadrope.runs.approvals import waiting  # noqa: PLC0415  # only where an owner has died
+
     # A suspension for a person's answer is not a failure.
     starts = run.attempt - waiting.suspensions(records)
     then = place.get("recover", "fail")

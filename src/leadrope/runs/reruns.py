@@ -17,6 +17,7 @@ from leadrope.runs.records.values import RunInfo
 
 if TYPE_CHECKING:
     from leadrope.runs.service import Service
+    from leadrope.runs.stored_starts import StoredStarts
 
 FUNCTIONS = "functions"
 """In the place of a run: the names of the program's own functions that it was given."""
@@ -31,8 +32,9 @@ class Continuation(msgspec.Struct, frozen=True):
 
 
 class Reruns:
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, stored: StoredStarts) -> None:
         self._service = service
+        self._stored = stored
 
     async def again(self, run_id: str, *, prompt: str | None = None) -> tuple[RunInfo, RunRequest]:
         """The request of a run that has ended: the same once more, or with a prompt in its session."""
@@ -48,7 +50,7 @@ class Reruns:
                 f"run {run.id[:8]} called functions of the program that started it ({', '.join(names)})",
                 hint="Only that program can start it again.",
             )
-        request = await self._service.stored_request(run, is_resumed=prompt is not None)
+        request = await self._stored.stored_request(run, is_resumed=prompt is not None)
         request = msgspec.structs.replace(request, cwd=request.cwd or run.cwd or None)
         if prompt is None:
             return run, msgspec.structs.replace(request, session_id=None)

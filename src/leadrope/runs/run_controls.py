@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from typing import TYPE_CHECKING
 
 from leadrope import errors
 from leadrope.core import actors
 from leadrope.runs.job import Job
-from leadrope.runs.records.protocols import RunStore
 from leadrope.runs.records.values import RunControl
+
+if TYPE_CHECKING:
+    from leadrope.runs.records.protocols import RunStore
 
 log = logging.getLogger("leadrope.runs")
 

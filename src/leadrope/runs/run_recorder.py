@@ -19,11 +19,11 @@ from leadrope.core.secrets.redaction import Redactor
 from leadrope.core.usage_rollup import label_of
 from leadrope.runs.observe.observers import Watch
 from leadrope.runs.records.masking import Masking
-from leadrope.runs.records.protocols import RunStore
 from leadrope.runs.records.values import Progress, RunInfo, State
 from leadrope.runtime.terminal_text import describe
 
 if TYPE_CHECKING:
+    from leadrope.runs.records.protocols import RunStore
     from leadrope.runtime.run import Run
 
 log = logging.getLogger("leadrope.runs")

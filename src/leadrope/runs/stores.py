@@ -5,16 +5,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from leadrope.runs import leases
 from leadrope.runs.executions.journal import Executions
-from leadrope.runs.executions.protocols import ExecutionStore
 from leadrope.runs.queries import Queries
-from leadrope.runs.records.protocols import RunStore
 from leadrope.runs.records.sqlite import Sqlite
 from leadrope.runs.records.statements import migrations
 from leadrope.storage import database
+
+if TYPE_CHECKING:
+    from leadrope.runs.executions.protocols import ExecutionStore
+    from leadrope.runs.records.protocols import RunStore
 
 
 class Stores(NamedTuple):

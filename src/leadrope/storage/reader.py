@@ -9,13 +9,15 @@ import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from leadrope import errors
 from leadrope.storage import database
 from leadrope.storage import patience as patiences
 from leadrope.storage.database import Migrations
-from leadrope.storage.db import Parameters
+
+if TYPE_CHECKING:
+    from leadrope.storage.db import Parameters
 
 T = TypeVar("T")
 

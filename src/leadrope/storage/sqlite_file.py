@@ -8,15 +8,17 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from leadrope import errors
 from leadrope.storage import database
 from leadrope.storage import patience as patiences
 from leadrope.storage.change_notifier import ChangeNotifier
-from leadrope.storage.db import Db
 from leadrope.storage.reader import Reader
 from leadrope.storage.writer import BATCH_S, Then, Writer
+
+if TYPE_CHECKING:
+    from leadrope.storage.db import Db
 
 T = TypeVar("T")
 

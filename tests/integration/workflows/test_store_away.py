@@ -83,8 +83,7 @@ async def test_the_service_goes_on_after_any_trouble_of_the_store(shop: Any) -> 
                 await service.store.hold_account("a", 1.0, "n")
             service.poke()
         assert await shop_runs(shop)
-        assert service._loop_task is not None
-        assert not service._loop_task.done()
+        assert service.is_attending
 
 
 async def shop_runs(shop: Any) -> bool:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from leadrope import errors
-from leadrope.runs.executions.protocols import ExecutionReads
 from leadrope.runs.executions.values import ExecutionInfo
-from leadrope.runs.records.protocols import RunStore
 from leadrope.runs.records.values import Approval, RunInfo
+
+if TYPE_CHECKING:
+    from leadrope.runs.executions.protocols import ExecutionReads
+    from leadrope.runs.records.protocols import RunStore
 
 LEAST = 4
 """Characters. An answer to another approval than the one that was meant could not be taken back."""

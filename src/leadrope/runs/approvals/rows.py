@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from pathlib import PurePath
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from leadrope import errors
 from leadrope.core import actors
@@ -14,7 +14,9 @@ from leadrope.runs.records import claims
 from leadrope.runs.records.statements import sql
 from leadrope.runs.records.values import Approval, Decided, RunInfo
 from leadrope.runtime.gate.approvers import read_answer
-from leadrope.storage.db import Db
+
+if TYPE_CHECKING:
+    from leadrope.storage.db import Db
 
 T = TypeVar("T")
 ANSWERED = "a person has answered"

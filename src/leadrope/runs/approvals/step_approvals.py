@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from leadrope.runs.records.protocols import RunStore
 from leadrope.runs.records.values import Approval, Decided
-from leadrope.storage.change_notifier import Listener
+
+if TYPE_CHECKING:
+    from leadrope.runs.records.protocols import RunStore
+    from leadrope.storage.change_notifier import Listener
 
 ALL = 2**31
 

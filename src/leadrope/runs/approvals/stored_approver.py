@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -13,11 +13,13 @@ from leadrope.core import actors
 from leadrope.core.events import ApprovalRequested, QuestionRequested
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.approvals.waiting import Suspension
-from leadrope.runs.records.protocols import RunStore
 from leadrope.runs.records.redacted_rows import as_json
 from leadrope.runs.records.values import Approval, ApprovalKind, Decided, RunInfo
 from leadrope.runtime.gate.approvers import Answer, Approver, read_answer
 from leadrope.runtime.limits.pauses import Pauses
+
+if TYPE_CHECKING:
+    from leadrope.runs.records.protocols import RunStore
 
 EARLY_S = 0.25
 """How long before the gate's own clock the row expires: then nobody is told yes for a call that was denied."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -16,8 +16,10 @@ from leadrope.runs.executions.values import DatasetInfo
 from leadrope.runs.records.redacted_rows import as_json
 from leadrope.runs.records.sqlite import Sqlite
 from leadrope.runs.records.statements import sql
-from leadrope.storage.db import Db
 from leadrope.storage.writer import BATCH_EVENTS
+
+if TYPE_CHECKING:
+    from leadrope.storage.db import Db
 
 MOST_CACHED = 2000
 MOST_CACHED_BYTES = 256 * 1024 * 1024

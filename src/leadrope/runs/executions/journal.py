@@ -14,7 +14,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -26,9 +26,9 @@ from leadrope.runs.executions import bodies, recovery
 from leadrope.runs.executions import log as execution_log
 from leadrope.runs.executions.datasets import Datasets
 from leadrope.runs.executions.log import ExecutionLog, extend_unowned
-from leadrope.runs.executions.protocols import DIED, EventLog, ShowRecord
 from leadrope.runs.executions.reading import UnitBody
 from leadrope.runs.executions.values import (
+    DIED,
     WHOLE,
     ExecutionControl,
     ExecutionInfo,
@@ -42,8 +42,11 @@ from leadrope.runs.executions.values import (
 from leadrope.runs.records.sqlite import Sqlite
 from leadrope.runs.records.statements import sql
 from leadrope.runs.records.values import Approval, ApprovalKind
-from leadrope.storage.db import Db
 from leadrope.storage.writer import BATCH_EVENTS
+
+if TYPE_CHECKING:
+    from leadrope.runs.executions.protocols import EventLog, ShowRecord
+    from leadrope.storage.db import Db
 
 PAGE = 500
 _SHAPES = Redactor()

@@ -15,7 +15,7 @@ import logging
 import time
 import zlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -23,12 +23,14 @@ from leadrope import errors
 from leadrope.core import execution_events
 from leadrope.core.execution_events import ExecutionEvent, ExecutionRecord
 from leadrope.core.secrets.redaction import Redactor
-from leadrope.runs.executions.protocols import EventLog, ShowRecord, WatchRecord
 from leadrope.runs.executions.values import ExecutionInfo
 from leadrope.runs.records.redacted_rows import as_json
 from leadrope.runs.records.sqlite import PACK_BYTES, Sqlite
 from leadrope.runs.records.statements import sql
-from leadrope.storage.db import Db
+
+if TYPE_CHECKING:
+    from leadrope.runs.executions.protocols import ShowRecord, WatchRecord
+    from leadrope.storage.db import Db
 
 log = logging.getLogger("leadrope.runs")
 
@@ -77,7 +79,7 @@ class EventBatch:
             )
 
 
-class ExecutionLog(EventLog):
+class ExecutionLog:
     """Of one claim; called workflows write to the log of the execution that called them."""
 
     def __init__(

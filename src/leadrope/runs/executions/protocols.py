@@ -12,6 +12,8 @@ from leadrope.core.execution_events import ExecutionEvent, ExecutionRecord
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.executions import bodies
 from leadrope.runs.executions.values import (
+    DIED,
+    UNIT_BYTES,
     Begun,
     Cached,
     Dataset,
@@ -32,9 +34,6 @@ from leadrope.runs.records.values import Approval, ApprovalKind
 
 ShowRecord = Callable[[ExecutionRecord], None]
 WatchRecord = Callable[[ExecutionRecord, Redactor], None]
-DIED = "its owner died"
-UNIT_BYTES = 100_000
-"""Of the outputs of a unit that are shown; a page freezes on half a megabyte."""
 
 
 class ExecutionReads(Protocol):

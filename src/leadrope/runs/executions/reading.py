@@ -12,8 +12,8 @@ from leadrope import errors
 from leadrope.core.execution_events import ExecutionRecord
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.executions import bodies, log
-from leadrope.runs.executions.protocols import UNIT_BYTES
 from leadrope.runs.executions.values import (
+    UNIT_BYTES,
     Begun,
     Cached,
     Dataset,

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from leadrope.core import execution_events as events
 from leadrope.runs.executions import log
 from leadrope.runs.records.statements import sql
-from leadrope.storage.db import Db
+
+if TYPE_CHECKING:
+    from leadrope.storage.db import Db
 
 MOST_TAKEOVERS = 10
 """Claims in a row without a finished unit: an execution that takes its owner down each time must not do so for ever."""

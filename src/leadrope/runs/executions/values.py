@@ -7,12 +7,14 @@ known by the name of its step and two numbers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
 from leadrope.core.execution_events import ExecutionEvent
-from leadrope.storage.db import Db
+
+if TYPE_CHECKING:
+    from leadrope.storage.db import Db
 
 ExecutionState = Literal["queued", "running", "waiting", "paused", "interrupted", "ended"]
 """queued: the next owner that works takes it, or the one that it names. running: has a living owner. waiting: for a
@@ -23,6 +25,9 @@ Recover = Literal["fail", "resume"]
 ExecutionOutcome = Literal["succeeded", "degraded", "failed", "stopped"]
 UnitStatus = Literal["succeeded", "degraded", "failed", "skipped"]
 
+DIED = "its owner died"
+UNIT_BYTES = 100_000
+"""Of the outputs of a unit that are shown; a page freezes on half a megabyte."""
 WHOLE = -1
 """The iteration of what a step with a loop or a batch came to as a whole; it has no item."""
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from leadrope import errors
 from leadrope.runs.records.statements import sql
 from leadrope.runs.records.values import RunInfo
-from leadrope.storage.db import Db
+
+if TYPE_CHECKING:
+    from leadrope.storage.db import Db
 
 
 def claimed(run: RunInfo) -> dict[str, Any]:

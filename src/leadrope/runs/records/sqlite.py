@@ -7,7 +7,7 @@ import zlib
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -23,8 +23,10 @@ from leadrope.runs.records.reading import Reads
 from leadrope.runs.records.redacted_rows import as_json
 from leadrope.runs.records.statements import sql
 from leadrope.runs.records.values import LIVE, RESERVED, NewRun, Owner, Progress, RunControl, RunInfo, RunLimits, State
-from leadrope.storage.db import Db
 from leadrope.storage.sqlite_file import SqliteFile
+
+if TYPE_CHECKING:
+    from leadrope.storage.db import Db
 
 T = TypeVar("T")
 PACK_BYTES = 4096
