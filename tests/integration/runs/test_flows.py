@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import random
 import re
-import sqlite3
 import sys
 import uuid
 import zlib
@@ -17,6 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
+import database_file
 from leadrope import errors
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.executions import bodies
@@ -456,7 +456,7 @@ async def test_one_that_was_stopped_asks_again(executions: Executions, store: Sq
 
 
 def counts(path: Path) -> dict[str, int]:
-    with contextlib.closing(sqlite3.connect(path)) as db:
+    with database_file.opened(path) as db:
         names = [
             row[0]
             for row in db.execute(
@@ -659,9 +659,7 @@ async def test_kill_9_between_settles_loses_nothing_that_was_acknowledged(
                     await executions.settle(taken, one, NONE)
             assert await executions.begun(execution_id) == []
             await executions.end(taken, "succeeded", {"trial": trial}, NONE)
-        with contextlib.closing(sqlite3.connect(yard.home / "leadrope.db")) as db:
-            assert db.execute("pragma integrity_check").fetchone() == ("ok",)
-            assert db.execute("pragma foreign_key_check").fetchall() == []
+        database_file.check_sound(yard.home / "leadrope.db")
 
 
 async def test_a_flow_whose_owner_dies_while_others_look_is_interrupted(yard: Any, start: Start, until: Any) -> None:
@@ -805,9 +803,7 @@ async def test_a_file_of_the_fourth_version_keeps_its_flows_with_all_that_belong
         await executions.abandon([("a", "gone"), ("b", "me")])
         assert await executions.delete(["a"]) == 1
         assert [execution.id for execution in await executions.listing()] == ["c"], "those inside are deleted along"
-    with contextlib.closing(sqlite3.connect(path)) as db:
-        assert db.execute("pragma foreign_key_check").fetchall() == []
-        assert db.execute("pragma integrity_check").fetchone() == ("ok",)
+    database_file.check_sound(path)
 
 
 async def test_a_file_of_the_first_version_is_backed_up_and_gets_flows(path: Path) -> None:
@@ -819,7 +815,7 @@ async def test_a_file_of_the_first_version_is_backed_up_and_gets_flows(path: Pat
         execution = await added(executions)
         await executions.settle(execution, unit(), NONE)
         assert len(await executions.outcomes(execution.id)) == 1
-    with contextlib.closing(sqlite3.connect(path.with_name("leadrope.db.v1.bak"))) as db:
+    with database_file.opened(path.with_name("leadrope.db.v1.bak")) as db:
         assert db.execute("pragma user_version").fetchone() == (1,)
         assert db.execute("select id from runs").fetchall() == [("old",)]
         assert not db.execute("select 1 from sqlite_schema where name = 'flows'").fetchall()
@@ -830,7 +826,7 @@ async def test_a_file_of_a_newer_version_is_refused_and_stays(path: Path) -> Non
     with Sqlite(path) as store:
         await added(Executions(store, lambda: "me"), id="kept")
     newer = statements.migrations()[-1][0] + 1
-    with contextlib.closing(sqlite3.connect(path)) as db:
+    with database_file.opened(path) as db:
         db.execute(f"pragma user_version = {newer}")
     before = path.read_bytes()
     with pytest.raises(errors.StoreUnreadable, match=f"newer leadrope .schema {newer}"), Sqlite(path):

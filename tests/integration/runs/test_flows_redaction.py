@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import sqlite3
 import zlib
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+import database_file
 from leadrope import errors
 from leadrope.core.secrets.redaction import MASK, Redactor
 from leadrope.runs.executions.journal import Executions
@@ -40,7 +39,7 @@ def found_in(path: Path) -> list[str]:
     """Which of them are anywhere: in the files as they are, in every cell, and in every body as it is read."""
     parts = [file.read_bytes() for file in path.parent.iterdir()]
     packed = 0
-    with contextlib.closing(sqlite3.connect(path)) as db:
+    with database_file.opened(path) as db:
         for (table,) in db.execute("select name from sqlite_schema where type = 'table'").fetchall():
             rows = db.execute(f"select * from {table}")
             names = [column[0] for column in rows.description]

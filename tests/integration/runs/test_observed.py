@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import sqlite3
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
+import database_file
 from collector import Listener, listening
 from leadrope import Answer, Secret, errors
 from leadrope.core.request import McpServer
@@ -183,7 +183,7 @@ PLANTED = {
 def rows(yard: Any) -> bytes:
     """Every value of every table, unpacked, and the files themselves."""
     found = b""
-    with contextlib.closing(sqlite3.connect(database.path_in(yard.home))) as db:
+    with database_file.opened(database.path_in(yard.home)) as db:
         tables = [name for (name,) in db.execute("select name from sqlite_master where type = 'table'")]
         for table in tables:
             for row in db.execute(f'select * from "{table}"'):

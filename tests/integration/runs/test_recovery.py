@@ -7,7 +7,6 @@ import json
 import os
 import random
 import signal
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
+import database_file
 from leadrope import Answer, events
 from leadrope.core.fold import fold
 from leadrope.process import reaper
@@ -129,9 +129,7 @@ async def check(yard: Any, acked: dict[str, int]) -> None:
         for run_id in ids:
             await service.delete([run_id])
     database = yard.home / "leadrope.db"
-    connection = sqlite3.connect(database)
-    assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
-    connection.close()
+    database_file.check_sound(database)
 
 
 async def test_an_answer_that_came_after_the_crash_is_used_once_for_the_same_call(yard: Any) -> None:

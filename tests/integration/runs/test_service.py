@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sqlite3
 import time
 from typing import Any
 
 import msgspec
 import pytest
 
+import database_file
 from leadrope import Answer, errors, events, open_conversation
 from leadrope.core.fold import fold
 from leadrope.runs import recover
@@ -239,9 +239,7 @@ async def test_a_closed_service_leaves_no_run_that_says_running(yard: Any) -> No
     async with yard.service() as service:
         assert await service.listing(Filter(is_open=True)) == []
         assert (await service.get(job.id)).outcome == "stopped"
-    with sqlite3.connect(yard.home / "leadrope.db") as db:
-        assert db.execute("pragma integrity_check").fetchone() == ("ok",)
-    db.close()
+    database_file.check_sound(yard.home / "leadrope.db")
 
 
 @pytest.mark.parametrize("jump_s", [86400.0, -86400.0], ids=["forwards", "backwards"])

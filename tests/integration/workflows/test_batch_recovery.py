@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import signal
-import sqlite3
 import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+import database_file
 from leadrope.runs.executions.values import ExecutionFilter
 from leadrope.runs.service import Service
 from leadrope.workflows.engine.journal_chunks import MOST_UNWRITTEN
@@ -108,7 +107,7 @@ async def test_a_killed_batch_of_small_items_continues_from_what_was_written(tmp
     assert all(after[item] == 1 for item in settled)
     assert set(after) == set(range(ITEMS))
     assert (await batch.journal())[1] == set(range(ITEMS))
-    with contextlib.closing(sqlite3.connect(batch.database)) as db:
+    with database_file.opened(batch.database) as db:
         numbers = [row[0] for row in db.execute("select seq from execution_events order by seq")]
         assert numbers == list(range(1, len(numbers) + 1))
         assert db.execute("pragma integrity_check").fetchone() == ("ok",)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import random
 import signal
-import sqlite3
 import sys
 from collections import Counter
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
+import database_file
 from leadrope.runs.executions.values import ExecutionFilter
 from leadrope.runs.service import Service
 from leadrope.workflows.report import ExecutionResult
@@ -211,5 +210,4 @@ async def _ends_well(bench: Bench, words: tuple[str, ...], result: dict[str, Any
     for key, value in EXPECTED.items():
         if value is not None:
             assert journal.outcomes[key].outputs["stdout"] == value, key
-    with contextlib.closing(sqlite3.connect(bench.home / "leadrope.db")) as db:
-        assert db.execute("pragma integrity_check").fetchone() == ("ok",)
+    database_file.check_sound(bench.home / "leadrope.db")

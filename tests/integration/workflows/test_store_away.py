@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sqlite3
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+import database_file
 from leadrope import errors
 from leadrope.core import execution_events
 from leadrope.storage import database
 
 
-@contextlib.contextmanager
-def held(shop: Any) -> Iterator[None]:
-    """Nobody else can write meanwhile."""
-    with contextlib.closing(sqlite3.connect(database.path_in(shop.home), isolation_level=None)) as db:
-        db.execute("begin immediate")
-        yield
-        db.execute("rollback")
+def held(shop: Any) -> contextlib.AbstractContextManager[None]:
+    return database_file.held(database.path_in(shop.home))
 
 
 TEXT = """## Steps
