@@ -10,7 +10,6 @@ import msgspec
 
 from leadrope import errors
 from leadrope.core import events
-from leadrope.runs.approvals import names as approval_names
 from leadrope.runs.records.values import Approval, Artifact, Filter, RunInfo, Spending, Texts, Truncated
 from leadrope.storage.change_notifier import Listener
 
@@ -82,6 +81,8 @@ class Queries:
 
     async def approval(self, name: str) -> Approval:
         """One by its id or the beginning of it, or by the run or execution that waits for exactly one answer."""
+        from leadrope.runs.approvals import names as approval_names  # noqa: PLC0415  # of a person who answers
+
         return await approval_names.find(name, self.store, self.executions)
 
     async def known_approval(self, approval_id: str) -> Approval:

@@ -15,8 +15,8 @@ from leadrope.runs.records.values import RunInfo, ended_event
 
 if TYPE_CHECKING:
     from leadrope.runs.job import Job
+    from leadrope.runs.run_loop import RunsInHand
     from leadrope.runs.run_recorder import RunRecorder
-    from leadrope.runs.runs_in_hand import RunsInHand
     from leadrope.runs.service import Service
 
 log = logging.getLogger("leadrope.runs")

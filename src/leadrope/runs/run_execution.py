@@ -24,7 +24,7 @@ from leadrope.runtime.gate.approvers import Approver, DenyAll
 
 if TYPE_CHECKING:
     from leadrope.runs.run_endings import RunEndings
-    from leadrope.runs.runs_in_hand import RunsInHand
+    from leadrope.runs.run_loop import RunsInHand
     from leadrope.runs.service import Service
     from leadrope.runtime.run import Run
 

@@ -25,7 +25,7 @@ from leadrope.runtime.gate.approvers import Approve, Approver, as_approver
 from leadrope.runtime.sessions.files import Sessions
 
 if TYPE_CHECKING:
-    from leadrope.runs.runs_in_hand import RunsInHand
+    from leadrope.runs.run_loop import RunsInHand
     from leadrope.runs.service import Service
     from leadrope.runs.stored_starts import StoredStarts
     from leadrope.runtime.connections.functions import Function

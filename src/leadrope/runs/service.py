@@ -26,7 +26,6 @@ from leadrope.core import config as configs
 from leadrope.core.execution_events import ExecutionRecord
 from leadrope.core.request import RunRequest
 from leadrope.runs import leases, recover, settings, stores
-from leadrope.runs.approvals.step_approvals import StepApprovals
 from leadrope.runs.executions.controls import ExecutionControls
 from leadrope.runs.executions.queue import Carry, ExecutionQueue
 from leadrope.runs.executions.values import ExecutionInfo, ExecutionTruncated
@@ -35,13 +34,13 @@ from leadrope.runs.queries import Queries
 from leadrope.runs.records import lost_ends
 from leadrope.runs.records.values import LIVE, Approval, RunInfo
 from leadrope.runs.run_endings import RunEndings
-from leadrope.runs.run_loop import RunLoop
-from leadrope.runs.runs_in_hand import RunsInHand
+from leadrope.runs.run_loop import RunLoop, RunsInHand
 from leadrope.runtime.gate.approvers import Answer, Approve, Approver
 from leadrope.storage import patience
 from leadrope.storage.patience import Patience
 
 if TYPE_CHECKING:
+    from leadrope.runs.approvals.step_approvals import StepApprovals
     from leadrope.runs.cleanup import Pruned
     from leadrope.runs.executions.protocols import ExecutionStore, WatchRecord
     from leadrope.runs.job import Job
@@ -97,7 +96,6 @@ class Service(Queries):
         found = stores.of(self.home, lambda: self.lease.owner.id)
         super().__init__(found.runs, found.executions)
         self.executions: ExecutionStore = found.executions
-        self.step_approvals = StepApprovals(self.store)
         self.execution_queue = ExecutionQueue(self, carry)
         self.controls = ExecutionControls(self)
         self._observers = Observers(self.config, known)
@@ -123,7 +121,6 @@ class Service(Queries):
                 raise
             # Whoever only looks is shown what is there, whatever keeps others from writing.
             self.store, self.executions = stores.of(self.home)
-            self.step_approvals = StepApprovals(self.store)
             self.store.open_read_only(error)
             self.read_only = error
             return self
@@ -213,6 +210,13 @@ class Service(Queries):
         if not self._endings.are_all_stored or await self.execution_queue.has_queue():
             return True
         return any(run_id not in self._hand.held for run_id in waiting)
+
+    @property
+    def step_approvals(self) -> StepApprovals:
+        """What the steps of executions have asked."""
+        from leadrope.runs.approvals.step_approvals import StepApprovals  # noqa: PLC0415  # few steps ask
+
+        return StepApprovals(self.store)
 
     @property
     def is_store_removed(self) -> bool:

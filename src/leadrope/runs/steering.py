@@ -17,7 +17,7 @@ from leadrope.runtime.gate.approvers import Answer
 from leadrope.runtime.sessions import session_secrets
 
 if TYPE_CHECKING:
-    from leadrope.runs.runs_in_hand import RunsInHand
+    from leadrope.runs.run_loop import RunsInHand
     from leadrope.runs.service import Service
 
 LOOK_S = 2.0

@@ -20,7 +20,7 @@ from leadrope.runs.records.stored_requests import account_of, check_account
 from leadrope.runs.records.values import RunInfo
 
 if TYPE_CHECKING:
-    from leadrope.runs.runs_in_hand import RunsInHand
+    from leadrope.runs.run_loop import RunsInHand
     from leadrope.runs.service import Service
 
 

@@ -17,7 +17,7 @@ from leadrope.runs.approvals.rows import ApprovalReads
 from leadrope.runs.records.statements import migrations, sql
 from leadrope.runs.records.values import Artifact, Filter, Owner, RunInfo, Spending, Texts
 from leadrope.storage.database import Migrations
-from leadrope.storage.reader import Reader
+from leadrope.storage.sqlite_file import Reader
 
 PAGE_BYTES = 4 * 1024 * 1024
 """Of bodies in one page. A follower that stalls holds a page: five hundred large tool results would be a gigabyte."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -20,6 +21,9 @@ from leadrope.workflows.engine.unit_progress import Key
 from leadrope.workflows.report import PendingApproval, pending_of
 from leadrope.workflows.steps.base import Parked, StepFailed, StepQuestion
 
+if TYPE_CHECKING:
+    from leadrope.runs.approvals.step_approvals import StepApprovals
+
 LOOK_S = 2.0
 """Between two looks for an answer from another process that rang no bell here."""
 
@@ -29,9 +33,12 @@ class HumanInput:
         self._host = host
         self._info = info
         self._executions = host.service.executions
-        self._approvals = host.service.step_approvals
         self._put_aside: dict[str, set[str]] = {}
         """Approval id -> the steps that were put aside for it: several, where one answer counts for all of them."""
+
+    @property
+    def _approvals(self) -> StepApprovals:
+        return self._host.service.step_approvals
 
     async def ask(self, key: Key, asked: StepQuestion) -> tuple[str, Answer]:
         """An answer that was given before, or the first one from here or elsewhere.
