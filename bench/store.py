@@ -12,7 +12,7 @@ import os
 import sqlite3
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -27,6 +27,7 @@ from leadrope.runs import feed
 from leadrope.runs.records.sqlite import Sqlite
 from leadrope.runs.records.values import Filter, NewRun, Progress, RunInfo
 from leadrope.storage import database
+from leadrope.storage.db import Db
 from stage import MeasurementFailed, Stage, tell
 from tables import Row, Table
 
@@ -197,7 +198,7 @@ async def fill(folder: Path, runs: str, events: str) -> bool:
     records = recorded("run", said(int(events)))
     with Sqlite(large(folder)) as store:
 
-        def many(db: sqlite3.Connection) -> None:
+        def many(db: Db) -> None:
             for number in range(1, int(runs)):
                 labels = f'{{"team":"t{number % 1000}"}}'
                 row = (f"{number:032x}", float(number), f"Mend the {number}th thing of the list", labels)
@@ -217,27 +218,31 @@ async def fill(folder: Path, runs: str, events: str) -> bool:
     return True
 
 
+async def _opened(store: Sqlite) -> Sqlite:
+    return store.__enter__()
+
+
 async def pages(folder: Path) -> dict[str, float]:
     took: dict[str, float] = {}
 
-    def timed(name: str, look: Callable[[], Any]) -> None:
+    async def timed(name: str, look: Awaitable[Any]) -> None:
         start = time.perf_counter()
-        if not look():
+        if not await look:
             raise MeasurementFailed(f"{name}: nothing was found")
         took[name] = 1000 * (time.perf_counter() - start)
 
     store = Sqlite(large(folder))
-    timed("open", store.__enter__)
+    await timed("open", _opened(store))
     try:
-        timed("list", lambda: len(store.listing()) == 50)
-        timed("label", lambda: store.listing(Filter(label=("team", "t7"), limit=50)))
-        run = store.get("run")
+        await timed("list", store.listing())
+        await timed("label", store.listing(Filter(label=("team", "t7"), limit=50)))
+        run = await store.get("run")
         start = time.perf_counter()
         first = await anext(feed.follow(store, "run"))
         took["events"] = 1000 * (time.perf_counter() - start)
         if not isinstance(first, Recorded) or first.seq != 1:
             raise MeasurementFailed("the first page does not begin with the first event")
-        timed("last", lambda: len(store.read(run, run.last_seq - 499, 500)) == 500)
+        await timed("last", store.read(run, run.last_seq - 499, 500))
     finally:
         store.close()
     return took
@@ -251,7 +256,7 @@ def resident() -> int:
 async def idle(folder: Path) -> dict[str, int]:
     before = resident()
     with Sqlite(large(folder)) as store, store.notifier.listen() as heard:
-        store.listing()
+        await store.listing()
         await heard.wait(1.0)
         return {"store": resident() - before}
 

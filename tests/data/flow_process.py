@@ -12,8 +12,8 @@ from typing import Any
 from leadrope import errors
 from leadrope.core.execution_events import CostUpdated, ExecutionPaused
 from leadrope.core.secrets.redaction import Redactor
-from leadrope.runs.executions.journal import NewExecution, UnitOutcome
-from leadrope.runs.executions.log import ExecutionLog
+from leadrope.runs.executions.protocols import EventLog
+from leadrope.runs.executions.values import NewExecution, UnitOutcome
 from leadrope.runs.service import Service
 
 
@@ -75,7 +75,7 @@ async def claim(home: Path, execution_id: str) -> None:
         await asyncio.to_thread(sys.stdin.readline)
 
 
-async def told(log: ExecutionLog) -> None:
+async def told(log: EventLog) -> None:
     log.tell(CostUpdated(cost_usd=1.0))
     await log.flush()
 
@@ -86,7 +86,7 @@ async def zombie(home: Path, execution_id: str, inner_id: str) -> None:
         executions, none = opened.executions, Redactor()
         execution = await executions.add(NewExecution(id=execution_id, text="# Held"), none)
         inner = await executions.add(NewExecution(id=inner_id, text="# Inside", parent=execution_id, parent_key="call#0"), none)
-        log = ExecutionLog(opened.store, execution, opened.lease.owner.id, redactor=lambda: none)
+        log = opened.executions.log_of(execution, redactor=lambda: none)
         say("ready")
         await asyncio.to_thread(sys.stdin.readline)
         for name, work in {

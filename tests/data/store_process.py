@@ -16,6 +16,7 @@ from leadrope.core.secrets.redaction import Redactor
 from leadrope.core.request import RunRequest
 from leadrope.core.result import RunResult
 from leadrope.storage import database
+from leadrope.storage.db import Db
 from leadrope.runs.records import statements
 from leadrope.runs import feed, leases
 from leadrope.runs.records.sqlite import Sqlite
@@ -61,7 +62,7 @@ async def follow(path: Path, run_id: str, first: str) -> None:
         say("followed", len(seqs), seqs == list(range(int(first), int(first) + len(seqs))))
 
 
-def ended(run: RunInfo) -> Callable[[sqlite3.Connection], object]:
+def ended(run: RunInfo) -> Callable[[Db], object]:
     return lambda db: db.execute("update runs set state = 'ended' where n = ?", (run.n,))
 
 
@@ -69,7 +70,7 @@ async def claim(path: Path, owner: str, running: str, starting: str) -> None:
     """Takes runs to their end for as long as any wait; a limit that does not hold at any moment is told."""
     limits = RunLimits(running=int(running), starting=int(starting), queued=1000)
 
-    def look(db: sqlite3.Connection) -> tuple[int, int]:
+    def look(db: Db) -> tuple[int, int]:
         return db.execute(  # type: ignore[no-any-return]  # two counts
             "select count(*), coalesce(sum(state = 'starting'), 0) from runs"
             " where state in ('starting', 'running', 'waiting', 'paused')"
@@ -78,7 +79,7 @@ async def claim(path: Path, owner: str, running: str, starting: str) -> None:
     with Sqlite(path) as store:
         say("ready")
         await asyncio.to_thread(sys.stdin.readline)
-        while store.states().get("queued"):
+        while (await store.states()).get("queued"):
             run = await store.claim(owner, limits)
             found = await store.write(look)
             if found[0] > limits.running or found[1] > limits.starting:
@@ -158,10 +159,10 @@ async def fill(path: Path) -> None:
             await added(store, "other", os.urandom(400_000).hex())
         except errors.StoreFull as error:
             say("full", type(error).__name__, stored)
-        say("readable", len(store.read(run, 1, 10_000)) > 0, store.get("run").last_seq == stored)
+        say("readable", len(await store.read(run, 1, 10_000)) > 0, (await store.get("run")).last_seq == stored)
         ballast.unlink()
         await store.append(run, deltas(run, stored + 1, 50, os.urandom(1000).hex()), progress(), Redactor())
-        say("went on", store.get("run").last_seq == stored + 50)
+        say("went on", (await store.get("run")).last_seq == stored + 50)
     with contextlib.closing(sqlite3.connect(path)) as db:
         say("integrity", db.execute("pragma integrity_check").fetchone()[0])
         seqs = [row[0] for row in db.execute("select seq from events order by seq")]

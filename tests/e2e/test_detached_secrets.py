@@ -14,10 +14,9 @@ from typing import Any, TypeVar
 
 import pytest
 
+import stored
 from leadrope.rehearsal import ModelServer
-from leadrope.runs import leases
-from leadrope.runs.records.reading import Reads
-from leadrope.storage import database
+from leadrope.runs.records.values import Owner
 
 T = TypeVar("T")
 KEY = "sk-ant-rehearsal-0000000000000000"
@@ -82,11 +81,8 @@ class Terminal:
         until(lambda: self.row(run_id)["state"] == "ended")
         return str(self.row(run_id)["outcome"])
 
-    def owners(self) -> list[Any]:
-        reads = Reads(database.path_in(self.home))
-        found = [one for one in reads.owners() if one.kind == "background" and leases.is_alive(self.home, one)]
-        reads.close()
-        return found
+    def owners(self) -> list[Owner]:
+        return stored.background_owners(self.home)
 
     def kill(self) -> None:
         (owner,) = self.owners()

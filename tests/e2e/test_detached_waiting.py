@@ -14,11 +14,10 @@ from typing import Any, TypeVar
 
 import pytest
 
+import stored
 from leadrope.process import reaper
 from leadrope.rehearsal import ModelServer
-from leadrope.runs import leases
-from leadrope.runs.records.reading import Reads
-from leadrope.storage import database
+from leadrope.runs.records.values import Owner
 
 T = TypeVar("T")
 KEY = "sk-ant-rehearsal-0000000000000000"
@@ -74,11 +73,8 @@ class Terminal:
         until(lambda: self.run(run_id)["run"]["state"] == "ended")
         return self.run(run_id)
 
-    def owners(self) -> list[Any]:
-        reads = Reads(database.path_in(self.home))
-        found = [one for one in reads.owners() if one.kind == "background" and leases.is_alive(self.home, one)]
-        reads.close()
-        return found
+    def owners(self) -> list[Owner]:
+        return stored.background_owners(self.home)
 
 
 def until(look: Callable[[], T]) -> T:

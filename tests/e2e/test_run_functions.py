@@ -274,4 +274,4 @@ async def test_such_a_run_belongs_to_its_process_and_says_so(stage: Any) -> None
         assert (result.outcome, calls.seen) == ("succeeded", [(1, 1, False)])
         for prompt in (None, "go on"):
             with pytest.raises(errors.WrongState, match="called functions of the program that started it"):
-                service.again(job.id, prompt=prompt)
+                await service.again(job.id, prompt=prompt)

@@ -23,6 +23,7 @@ from typing import Any
 
 import pytest
 
+import database_file
 from leadrope.rehearsal import ModelServer
 from leadrope.runs import leases
 
@@ -306,9 +307,8 @@ def test_no_file_of_leadrope_holds_one(machine: Machine) -> None:
 
 
 def test_no_row_holds_one_that_is_packed(machine: Machine) -> None:
-    import sqlite3
 
-    with contextlib.closing(sqlite3.connect(machine.leadrope_home / "leadrope.db")) as db:
+    with database_file.opened(machine.leadrope_home / "leadrope.db") as db:
         tables = [name for (name,) in db.execute("select name from sqlite_master where type = 'table'")]
         for table in tables:
             for row in db.execute(f'select * from "{table}"'):

@@ -12,15 +12,18 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from leadrope import errors
 from leadrope.core import home
 from leadrope.runs import leases
-from leadrope.runs.executions.reading import ExecutionReads
 from leadrope.runs.records import stored_environ
-from leadrope.runs.records.reading import Reads
+
+if TYPE_CHECKING:
+    from leadrope.runs.executions.protocols import ExecutionReads
+    from leadrope.runs.records.protocols import RunStore
 
 FOLDER = "background"
 WORKING = ("background", "server")
@@ -91,7 +94,7 @@ def require_room(leadrope_home: Path) -> None:
         )
 
 
-def revive(store: Reads, executions: ExecutionReads, leadrope_home: Path) -> str | None:
+async def revive(store: RunStore, executions: ExecutionReads, leadrope_home: Path) -> str | None:
     """Start a background process if the queue holds what nobody owns; what a person should know, if anything.
 
     Only the user whose store it is starts one, and only where it could write. The process gets the environment that was
@@ -103,14 +106,15 @@ def revive(store: Reads, executions: ExecutionReads, leadrope_home: Path) -> str
     left = _Left()
     try:
         now = time.time()
-        left = _Left(runs=store.left_over(now), executions=executions.left_over(now))
-        if not (left.runs or left.executions) or not _may_start(store.path):
+        left = _Left(runs=await store.left_over(now), executions=await executions.left_over(now))
+        if not (left.runs or left.executions) or not store.is_for_this_user:
             return None
-        if any(owner.kind in WORKING and leases.is_alive(leadrope_home, owner) for owner in store.owners()):
+        owners = await store.owners()
+        if any(owner.kind in WORKING and leases.is_alive(leadrope_home, owner) for owner in owners):
             return None
         require_room(leadrope_home)
         with leases.Exclusive(leadrope_home / FOLDER / "starting.lock") as mine:
-            return _start_again(store, executions, leadrope_home, left) if mine else None
+            return await _start_again(store, executions, leadrope_home, left) if mine else None
     except (errors.LeadropeError, OSError) as error:
         return f"{left.told} for the background process, which cannot be started: {error}"
 
@@ -136,13 +140,15 @@ def _several(what: str, ids: list[str]) -> str:
     return f"{what} {ids[0][:8]}" if len(ids) == 1 else f"{len(ids)} {what}s"
 
 
-def _start_again(store: Reads, executions: ExecutionReads, leadrope_home: Path, left: _Left) -> str | None:
+async def _start_again(store: RunStore, executions: ExecutionReads, leadrope_home: Path, left: _Left) -> str | None:
     before = _starts(leadrope_home)
     now = time.time()
     if before.count and 0 <= now - before.at < _wait_s(before.count):
         return _trouble(leadrope_home, before, left)
     _write_starts(leadrope_home, _Starts(before.count + 1, now))
-    kept = store.texts(left.runs[0]).place if left.runs else executions.texts(left.executions[0]).settings
+    kept = (
+        (await store.texts(left.runs[0])).place if left.runs else (await executions.texts(left.executions[0])).settings
+    )
     environ = stored_environ.restored(kept, leadrope_home)
     start(leadrope_home, environ or stored_environ.bare(leadrope_home))
     return None
@@ -151,15 +157,6 @@ def _start_again(store: Reads, executions: ExecutionReads, leadrope_home: Path, 
 def took_up(leadrope_home: Path) -> None:
     """Something is at work, or all that waits has its reason: the next start is the first one again."""
     (leadrope_home / FOLDER / "starts.json").unlink(missing_ok=True)
-
-
-def _may_start(path: Path) -> bool:
-    try:
-        if sys.platform != "win32" and path.stat().st_uid != os.geteuid():
-            return False
-    except OSError:
-        return False
-    return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
 
 
 def _wait_s(count: int) -> float:

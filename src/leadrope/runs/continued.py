@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,12 @@ from leadrope.core import home
 from leadrope.core.config import Config
 from leadrope.core.request import RunRequest
 from leadrope.core.secrets.redaction import Secret
+from leadrope.runs import stores
+from leadrope.runs.queries import Queries
 from leadrope.runs.records import stored_secrets
-from leadrope.runs.records.reading import Reads
 from leadrope.runs.records.values import Filter, RunInfo, Texts
 from leadrope.runs.workspace import run_workspace
 from leadrope.runtime.sessions.files import Sessions
-from leadrope.storage import database
 
 LAST = "last"
 _OF_ONE_RUN = (
@@ -80,40 +79,38 @@ class Continued(msgspec.Struct, frozen=True, kw_only=True):
         return dict(self.texts.place.get(stored_secrets.FILES, {}))
 
 
-def find(name: str, leadrope_home: Path, here: Path) -> Continued | None:
+async def find(name: str, leadrope_home: Path, here: Path) -> Continued | None:
     """The run that `name` means: a run, the last one of a session, or `last`: the newest of this folder.
 
     None where nothing of it is stored, or where several could be meant; whoever resolves the session says so.
     """
-    path = database.path_in(leadrope_home)
-    if not path.is_file():
-        return None
-    with contextlib.closing(Reads(path)) as store:
-        run = _newest(store, here) if name == LAST else _named(store, name, Sessions(leadrope_home))
-        return Continued(run=run, texts=store.texts(run.id)) if run is not None else None
+    async with stores.reading(leadrope_home) as queries:
+        if queries is None:
+            return None
+        run = await _newest(queries, here) if name == LAST else await _named(queries, name, Sessions(leadrope_home))
+        return Continued(run=run, texts=await queries.texts(run.id)) if run is not None else None
 
 
-def _newest(store: Reads, here: Path) -> RunInfo:
-    found = [run for run in store.listing(Filter(cwd=str(here), limit=50)) if run.session_id]
+async def _newest(queries: Queries, here: Path) -> RunInfo:
+    found = [run for run in await queries.listing(Filter(cwd=str(here), limit=50)) if run.session_id]
     if not found:
         raise errors.BadValue("resume", f"no run was made in {here}", hint="`leadrope runs list` shows the runs.")
     return found[0]
 
 
-def _named(store: Reads, name: str, sessions: Sessions) -> RunInfo | None:
+async def _named(queries: Queries, name: str, sessions: Sessions) -> RunInfo | None:
     try:
         session = sessions.match(name)
     except errors.BadValue:
         return None
-    runs = store.with_prefix(name)
+    runs = await queries.with_prefix(name)
     if len(runs) == 1 and session in (None, runs[0].session_id):
         return runs[0]
     if runs or session is None:
         return None
     of_session = sessions.find(session).runs
-    with contextlib.suppress(errors.UnknownRun):
-        return store.get(of_session[-1]) if of_session else None
-    return None  # the last run of the session was a program's, and is not stored
+    # The last run of the session may have been a program's, and is not stored then.
+    return await queries.known(of_session[-1]) if of_session else None
 
 
 def _is_given(path: Sequence[str], given: Mapping[str, Any]) -> bool:

@@ -27,13 +27,11 @@ from leadrope import errors, spelling
 from leadrope.core import home
 from leadrope.core.request import RunRequest, flag_of
 from leadrope.core.secrets.redaction import Redactor, Secret
-from leadrope.runs import background, leases
+from leadrope.runs import background, leases, stores
 from leadrope.runs.executions.queue import Given
 from leadrope.runs.executions.values import ExecutionInfo, NewExecution
 from leadrope.runs.observe import jsonlog
-from leadrope.runs.records.statements import migrations
 from leadrope.runs.service import Service
-from leadrope.storage import database
 
 log = logging.getLogger("leadrope.detached")
 
@@ -140,9 +138,7 @@ def _hand_in(leadrope_home: Path, told: Handover, environ: Mapping[str, str]) ->
                 background.require_room(leadrope_home)
                 process = background.start(leadrope_home, environ)
             if process.poll() or time.monotonic() > give_up:
-                database.try_(
-                    database.path_in(leadrope_home), migrations()
-                )  # most often this is why, and says so itself
+                stores.check(leadrope_home, makes_one=True)  # most often this is why, and says so itself
                 raise errors.StoreError(
                     "the background process did not take it", hint=f"See {background.log_path(leadrope_home)}."
                 ) from None
@@ -213,7 +209,7 @@ class BackgroundOwner:
                     await asyncio.wait_for(self._is_ending.wait(), 0.5)
                 if self._service.is_at_work:
                     background.took_up(self._service.home)
-                if not self._service.is_idle or self._service.has_queue:
+                if not self._service.is_idle or await self._service.has_queue():
                     self._last_work = time.monotonic()
                 if time.monotonic() - self._last_work > self._service.settings.idle_s:
                     self._is_ending.set()

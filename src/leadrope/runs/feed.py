@@ -6,13 +6,16 @@ Every follower reads the store at its own pace. One that stalls costs nothing bu
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING
 
 from leadrope.core.events import Recorded
 from leadrope.core.execution_events import ExecutionRecord, ExecutionStarted
-from leadrope.runs.executions.journal import Executions
 from leadrope.runs.executions.values import ExecutionInfo, ExecutionTruncated
-from leadrope.runs.records.sqlite import Sqlite
 from leadrope.runs.records.values import Truncated
+
+if TYPE_CHECKING:
+    from leadrope.runs.executions.protocols import ExecutionStore
+    from leadrope.runs.records.protocols import RunStore
 
 PAGE = 500
 QUIET_S = 5.0
@@ -20,14 +23,15 @@ QUIET_S = 5.0
 
 
 async def follow(
-    store: Sqlite, run_id: str, from_seq: int = 1, *, live: bool = True
+    store: RunStore, run_id: str, from_seq: int = 1, *, live: bool = True
 ) -> AsyncGenerator[Recorded | Truncated, None]:
     """Events from `from_seq` on, to the end of the run; with `live=False` to what is stored now."""
+    run_id = (await store.find(run_id)).id
     seq = max(1, from_seq)
     with store.notifier.listen() as heard:
         while True:
             # The row first: an end that is read before the events is an end after all of them.
-            run = store.get(run_id)
+            run = await store.get(run_id)
             page = await store.events(run, seq, PAGE)
             for recorded in page:
                 if recorded.seq > seq:
@@ -45,19 +49,20 @@ async def follow(
 
 
 async def follow_execution(
-    store: Sqlite, executions: Executions, execution_id: str, from_seq: int = 1, *, live: bool = True
+    store: RunStore, executions: ExecutionStore, execution_id: str, from_seq: int = 1, *, live: bool = True
 ) -> AsyncGenerator[ExecutionRecord | ExecutionTruncated, None]:
     """Events from `from_seq` on, until it has ended or is interrupted; with `live=False` to what is stored now.
 
     Of a called workflow its own events, out of the log of its caller.
     """
-    wanted = executions.get(execution_id)
-    outermost = executions.outermost(wanted)
+    wanted = await executions.find(execution_id)
+    outermost = await executions.outermost(wanted)
     inside = {wanted.id}
     seq = max(1, from_seq)
     with store.notifier.listen() as heard:
         while True:
-            row, last = executions.get(wanted.id), executions.get(outermost.id).last_seq
+            row = await executions.get(wanted.id)
+            last = (await executions.get(outermost.id)).last_seq
             page = await executions.events(outermost, seq, PAGE)
             for record in page:
                 if record.seq > seq:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from leadrope.core import events
 from leadrope.core.fold import SUSPENDED
 from leadrope.core.tools import ToolCall, grant_name, subject
-from leadrope.runs.records.sqlite import Sqlite
 from leadrope.runs.records.values import RunInfo
 from leadrope.runtime.gate.approvers import read_answer
+
+if TYPE_CHECKING:
+    from leadrope.runs.records.protocols import RunStore
 
 State = Literal["active", "revoked", "ended"]
 
@@ -32,10 +33,10 @@ class RunGrant(msgspec.Struct, frozen=True, kw_only=True):
     revoked_by: str = ""
 
 
-def granted(store: Sqlite, run: RunInfo) -> list[RunGrant]:
+async def granted(store: RunStore, run: RunInfo) -> list[RunGrant]:
     """In the order in which they were given; a pattern that was revoked and granted again is there twice."""
     found: list[RunGrant] = []
-    records = [*_all(store, run, "approval.resolved"), *_all(store, run, "grant.revoked")]
+    records = [*await _all(store, run, "approval.resolved"), *await _all(store, run, "grant.revoked")]
     for record in sorted(records, key=lambda record: record.seq):
         match record.event:
             case events.ApprovalResolved(approved=True, pattern=pattern, by=by, call=call) if pattern:
@@ -48,7 +49,7 @@ def granted(store: Sqlite, run: RunInfo) -> list[RunGrant]:
                     else grant
                     for grant in found
                 ]
-    carried = _first_carried(store, run) if any(grant.attempt < run.attempt for grant in found) else run.attempt
+    carried = await _first_carried(store, run) if any(grant.attempt < run.attempt for grant in found) else run.attempt
     return [
         msgspec.structs.replace(grant, state="ended")
         if grant.state == "active" and (run.state == "ended" or grant.attempt < carried)
@@ -57,28 +58,30 @@ def granted(store: Sqlite, run: RunInfo) -> list[RunGrant]:
     ]
 
 
-def standing(store: Sqlite, run: RunInfo) -> list[str]:
+async def standing(store: RunStore, run: RunInfo) -> list[str]:
     """Calls that were approved for the rest of the run before it waited, and not revoked since; see `tools.subject`."""
-    rows = [row for row in store.approvals(state="approved", run_id=run.id) if row.kind == "tool_call" and row.used]
+    approved = await store.approvals(state="approved", run_id=run.id)
+    rows = [row for row in approved if row.kind == "tool_call" and row.used]
     answers = [(row, read_answer(row.answer)) for row in rows if row.answer is not None]
     given = [(row, answer) for row, answer in answers if answer.scope == "run"]
     if not given:
         return []
-    held = {grant.pattern for grant in granted(store, run) if grant.state == "active"}
+    held = {grant.pattern for grant in await granted(store, run) if grant.state == "active"}
     found: list[str] = []
     for row, answer in given:
         call = msgspec.json.decode(row.asked, type=events.ApprovalRequested).call
-        approved = subject(call.name, call.input if answer.edited is None else answer.edited, call.cwd)
-        if row.attempt < run.attempt and grant_name(approved) in held:
-            found.append(approved)
+        standing_call = subject(call.name, call.input if answer.edited is None else answer.edited, call.cwd)
+        if row.attempt < run.attempt and grant_name(standing_call) in held:
+            found.append(standing_call)
     return found
 
 
-def _first_carried(store: Sqlite, run: RunInfo) -> int:
+async def _first_carried(store: RunStore, run: RunInfo) -> int:
     """The first attempt whose grants still hold: a wait for a person's answer ends none, every other end does."""
+    notices = await _all(store, run, "notice")
     waits = {
         record.attempt
-        for record in _all(store, run, "notice")
+        for record in notices
         if isinstance(record.event, events.Notice) and record.event.code == SUSPENDED
     }
     first = run.attempt
@@ -87,8 +90,8 @@ def _first_carried(store: Sqlite, run: RunInfo) -> int:
     return first
 
 
-def _all(store: Sqlite, run: RunInfo, type_: str) -> Iterator[events.Recorded]:
-    seq = 1
-    while page := store.read(run, seq, 500, type_=type_):
-        yield from page
-        seq = page[-1].seq + 1
+async def _all(store: RunStore, run: RunInfo, type_: str) -> list[events.Recorded]:
+    found: list[events.Recorded] = []
+    while page := await store.read(run, found[-1].seq + 1 if found else 1, 500, type_=type_):
+        found += page
+    return found

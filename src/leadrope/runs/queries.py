@@ -1,4 +1,4 @@
-"""What a service tells of runs: lists, states, events, and the request of one that is to be done again. Starts none."""
+"""What a service tells of runs: lists, states, events, approvals. Starts none, and changes nothing."""
 
 from __future__ import annotations
 
@@ -10,46 +10,47 @@ import msgspec
 
 from leadrope import errors
 from leadrope.core import events
-from leadrope.core.request import RunRequest
-from leadrope.runs.approvals import names as approval_names
-from leadrope.runs.executions.reading import ExecutionReads
-from leadrope.runs.records.sqlite import Sqlite
-from leadrope.runs.records.values import Approval, Filter, RunInfo, Texts, Truncated
+from leadrope.runs.records.values import Approval, Artifact, Filter, RunInfo, Spending, Texts, Truncated
+from leadrope.storage.change_notifier import Listener
 
 if TYPE_CHECKING:
+    from leadrope.runs.executions.protocols import ExecutionReads
     from leadrope.runs.grants import RunGrant
-
-FUNCTIONS = "functions"
-"""In the place of a run: the names of the program's own functions that it was given."""
+    from leadrope.runs.records.protocols import RunStore
 
 
 class Queries:
-    def __init__(self, store: Sqlite) -> None:
+    def __init__(self, store: RunStore, executions: ExecutionReads) -> None:
         self.store = store
+        self.executions = executions
 
-    def get(self, run_id: str) -> RunInfo:
-        return self._noted([self.store.find(run_id)])[0]
+    async def get(self, run_id: str) -> RunInfo:
+        return (await self._noted([await self.store.find(run_id)]))[0]
 
-    def known(self, run_id: str) -> RunInfo | None:
+    async def known(self, run_id: str) -> RunInfo | None:
         """The run of exactly this id, if there is one."""
         try:
-            return self.store.get(run_id)
+            return await self.store.get(run_id)
         except errors.UnknownRun:
             return None
 
-    def texts(self, run_id: str) -> Texts:
-        return self.store.texts(self.store.find(run_id).id)
+    async def with_prefix(self, prefix: str) -> list[RunInfo]:
+        """The runs whose ids begin so: a few of them, if there are many."""
+        return await self.store.with_prefix(prefix)
 
-    def listing(self, wanted: Filter = Filter()) -> list[RunInfo]:  # noqa: B008  # frozen
-        return self._noted(self.store.listing(wanted))
+    async def texts(self, run_id: str) -> Texts:
+        return await self.store.texts((await self.store.find(run_id)).id)
 
-    def _noted(self, rows: list[RunInfo]) -> list[RunInfo]:
+    async def listing(self, wanted: Filter = Filter()) -> list[RunInfo]:  # noqa: B008  # frozen
+        return await self._noted(await self.store.listing(wanted))
+
+    async def _noted(self, rows: list[RunInfo]) -> list[RunInfo]:
         """With what no row says: how long a run has waited for a person, and that its account is held."""
         if any(row.state == "waiting" for row in rows):
             from leadrope.runs.approvals import waiting  # noqa: PLC0415  # few runs wait
 
             asked: dict[str, list[Approval]] = {}
-            for one in self.store.approvals(limit=5000):
+            for one in await self.store.approvals(limit=5000):
                 asked.setdefault(one.run_id, []).append(one)
             rows = [
                 msgspec.structs.replace(row, note=waiting.in_words(asked.get(row.id, ()), time.time()))
@@ -59,7 +60,7 @@ class Queries:
             ]
         if not any(row.state == "queued" and not row.note for row in rows):
             return rows
-        holds = self.store.holds(time.time())
+        holds = await self.store.holds(time.time())
         return [
             msgspec.structs.replace(row, note=holds[row.account][1])
             if row.state == "queued" and not row.note and row.account in holds
@@ -67,26 +68,57 @@ class Queries:
             for row in rows
         ]
 
-    def waits_for(self, run: RunInfo) -> str:
+    async def waits_for(self, run: RunInfo) -> str:
         """Why a run is not at work, in words; empty for one that is."""
         if run.state != "queued" or run.note:
             return run.note
-        ahead = self.store.ahead_of(run.id)
+        ahead = await self.store.ahead_of(run.id)
         return f"{ahead} {'run is' if ahead == 1 else 'runs are'} ahead of it" if ahead else "waiting for a free slot"
 
-    def approvals(self, **wanted: Any) -> list[Approval]:
+    async def approvals(self, **wanted: Any) -> list[Approval]:
         """What people are, or were, asked; see `ApprovalReads.approvals`."""
-        return self.store.approvals(**wanted)
+        return await self.store.approvals(**wanted)
 
-    def approval(self, name: str) -> Approval:
+    async def approval(self, name: str) -> Approval:
         """One by its id or the beginning of it, or by the run or execution that waits for exactly one answer."""
-        return approval_names.find(name, self.store, ExecutionReads(self.store))
+        from leadrope.runs.approvals import names as approval_names  # noqa: PLC0415  # of a person who answers
 
-    def grants(self, run_id: str) -> list[RunGrant]:
+        return await approval_names.find(name, self.store, self.executions)
+
+    async def known_approval(self, approval_id: str) -> Approval:
+        """The approval of exactly this id."""
+        return await self.store.approval(approval_id)
+
+    async def page(self, run: RunInfo, seq: int, limit: int) -> list[events.Recorded]:
+        """Events from `seq` on, at most so many; none when there are no more."""
+        return await self.store.read(run, seq, limit)
+
+    async def all_events(self, run: RunInfo) -> list[events.Recorded]:
+        from leadrope.runs import recover  # noqa: PLC0415  # who only lists runs does not need it
+
+        return await recover.all_events(self.store, run)
+
+    async def artifacts(self, run: RunInfo) -> list[Artifact]:
+        """What is kept of a run beside its events, without the bodies."""
+        return await self.store.artifacts(run)
+
+    async def states(self) -> dict[str, int]:
+        """How many runs are in which state."""
+        return await self.store.states()
+
+    async def spending(self, since: float) -> list[Spending]:
+        """What every run since then has cost."""
+        return await self.store.spending(since)
+
+    def listen(self) -> Listener:
+        """`with service.listen() as heard: look(); await heard.wait(5)`: what comes after the look is heard."""
+        return self.store.notifier.listen()
+
+    async def grants(self, run_id: str) -> list[RunGrant]:
         """What people granted at a question of the run, patterns and exact calls, also what no longer holds."""
         from leadrope.runs import grants  # noqa: PLC0415  # of one run, for who asks
 
-        return grants.granted(self.store, self.store.find(run_id))
+        return await grants.granted(self.store, await self.store.find(run_id))
 
     def follow(
         self, run_id: str, from_seq: int = 1, *, live: bool = True
@@ -94,32 +126,4 @@ class Queries:
         """What is stored, then what comes: each event once, in order."""
         from leadrope.runs import feed  # noqa: PLC0415  # only who follows one
 
-        return feed.follow(self.store, self.store.find(run_id).id, from_seq, live=live)
-
-    def _stored_request(self, run: RunInfo, *, is_resumed: bool) -> RunRequest:
-        raise NotImplementedError
-
-    def again(self, run_id: str, *, prompt: str | None = None) -> tuple[RunInfo, RunRequest]:
-        """The request of a run that has ended: the same once more, or with a prompt in its session."""
-        run = self.store.find(run_id)
-        if run.state != "ended":
-            hint = f"`leadrope runs logs -f {run.id[:8]}` follows it, `leadrope runs stop {run.id[:8]}` ends it."
-            if run.state == "waiting":
-                hint = f"It resumes when it is answered: `leadrope approvals list --run {run.id[:8]}`."
-            raise errors.WrongState(f"run {run.id[:8]} has not ended: it is {run.state}", hint=hint)
-        if names := self.store.texts(run.id).place.get(FUNCTIONS):
-            raise errors.WrongState(
-                f"run {run.id[:8]} called functions of the program that started it ({', '.join(names)})",
-                hint="Only that program can start it again.",
-            )
-        request = self._stored_request(run, is_resumed=prompt is not None)
-        request = msgspec.structs.replace(request, cwd=request.cwd or run.cwd or None)
-        if prompt is None:
-            return run, msgspec.structs.replace(request, session_id=None)
-        if run.session_id is None:
-            raise errors.WrongState(
-                f"run {run.id[:8]} has no session to continue", hint="`leadrope runs retry` starts it anew."
-            )
-        return run, msgspec.structs.replace(
-            request, prompt=prompt, resume=run.session_id, fork=False, session_id=None, attachments=()
-        )
+        return feed.follow(self.store, run_id, from_seq, live=live)

@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -22,10 +21,12 @@ from leadrope.core.result import RunError, RunResult
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.process import reaper
 from leadrope.runs import leases
-from leadrope.runs.executions import recovery
 from leadrope.runs.records import lost_ends
-from leadrope.runs.records.sqlite import Sqlite, ended_event
-from leadrope.runs.records.values import RESERVED, Filter, RunInfo
+from leadrope.runs.records.values import RESERVED, RunInfo, ended_event
+
+if TYPE_CHECKING:
+    from leadrope.runs.executions.protocols import ExecutionStore
+    from leadrope.runs.records.protocols import RunStore
 
 log = logging.getLogger("leadrope.runs")
 
@@ -46,28 +47,28 @@ class Reconciled(msgspec.Struct, frozen=True, kw_only=True):
     """Processes that were still there."""
 
 
-async def reconcile(store: Sqlite, leadrope_home: Path) -> list[Reconciled]:
+async def reconcile(store: RunStore, executions: ExecutionStore, leadrope_home: Path) -> list[Reconciled]:
     """Every run whose owner is dead, brought into a state that is true. One process does it at a time."""
     with leases.Exclusive(leadrope_home / "recover.lock") as mine:
         if not mine:
             return []
         done: list[Reconciled] = []
-        for owner in store.owners():
+        for owner in await store.owners():
             if leases.is_alive(leadrope_home, owner):
                 continue
             ends = lost_ends.of_owner(leadrope_home, owner.id)
-            done += await _reconcile_all(store, store.runs_of(owner.id), ends)
+            done += await _reconcile_all(store, await store.runs_of(owner.id), ends)
             await store.drop_owner(owner.id)
             leases.forget(leadrope_home, owner)
             lost_ends.forget(leadrope_home, owner.id)
-        done += await _reconcile_all(store, store.orphans(), {})
-        left = store.executions_without_owner()
+        done += await _reconcile_all(store, await store.orphans(), {})
+        left = await store.executions_without_owner()
         for execution_id, _ in left:
             await asyncio.to_thread(reaper.kill_tagged, execution_id)  # before anybody may go on with it
-        await recovery.abandon(store, left)
-        for run_id in store.reserved_in_vain():
-            run = store.get(run_id)
-            result = stopped(run, all_events(store, run), "its workflow has ended")
+        await executions.abandon(left)
+        for run_id in await store.reserved_in_vain():
+            run = await store.get(run_id)
+            result = stopped(run, await all_events(store, run), "its workflow has ended")
             last = ended_event(run.id, run.attempt, run.last_seq + 1, result)
             with contextlib.suppress(errors.NotOwner):
                 await store.end_run(run, result, Redactor(), last=last)
@@ -75,20 +76,18 @@ async def reconcile(store: Sqlite, leadrope_home: Path) -> list[Reconciled]:
 
 
 async def _reconcile_all(
-    store: Sqlite, run_ids: Sequence[str], ends: Mapping[str, lost_ends.LostEnd]
+    store: RunStore, run_ids: Sequence[str], ends: Mapping[str, lost_ends.LostEnd]
 ) -> list[Reconciled]:
     done: list[Reconciled] = []
     for run_id in run_ids:
         with contextlib.suppress(errors.NotOwner):  # claimed meanwhile: it is its new owner's
-            done.append(await _reconcile(store, store.get(run_id), ends.get(run_id)))
+            done.append(await _reconcile(store, await store.get(run_id), ends.get(run_id)))
     return done
 
 
-async def _reconcile(store: Sqlite, run: RunInfo, lost: lost_ends.LostEnd | None = None) -> Reconciled:
-    from leadrope.runs.approvals import waiting  # noqa: PLC0415  # only where an owner has died
-
+async def _reconcile(store: RunStore, run: RunInfo, lost: lost_ends.LostEnd | None = None) -> Reconciled:
     killed = await asyncio.to_thread(reaper.kill_tagged, run.id)
-    records = all_events(store, run)
+    records = await all_events(store, run)
     told = finished(records)
     if told is not None:
         last = None if records and isinstance(records[-1].event, events.RunEnded) else records[-1].seq + 1
@@ -100,12 +99,14 @@ async def _reconcile(store: Sqlite, run: RunInfo, lost: lost_ends.LostEnd | None
         last_event = ended_event(run.id, run.attempt, run.last_seq + 1, result)
         await store.end_run(run, result, Redactor(), last=last_event, note=lost_ends.REASON)
         return Reconciled(run_id=run.id, verdict="kept", killed=killed)
-    place = store.texts(run.id).place
+    place = (await store.texts(run.id)).place
+    from leadrope.runs.approvals import waiting  # noqa: PLC0415  # only where an owner has died
+
     # A suspension for a person's answer is not a failure.
     starts = run.attempt - waiting.suspensions(records)
     then = place.get("recover", "fail")
     if then in ("resume", "execution") and starts < MOST_ATTEMPTS:
-        if waiting.can_suspend(store, run, place):
+        if await waiting.can_suspend(store, run, place):
             await store.suspend(run, attempt=run.attempt)
             return Reconciled(run_id=run.id, verdict="resumed", killed=killed)
         if place.get("pending", "keep") == "deny":
@@ -130,9 +131,9 @@ def reserved(place: Mapping[str, Any]) -> tuple[str, str]:
     return RESERVED + execution_id, f"it continues with its execution {execution_id[:8]}"
 
 
-def all_events(store: Sqlite, run: RunInfo) -> list[events.Recorded]:
+async def all_events(store: RunStore, run: RunInfo) -> list[events.Recorded]:
     found: list[events.Recorded] = []
-    while page := store.read(run, found[-1].seq + 1 if found else 1, 2000):
+    while page := await store.read(run, found[-1].seq + 1 if found else 1, 2000):
         found += page
     return found
 
@@ -198,18 +199,3 @@ def _session(records: Sequence[events.Recorded]) -> str | None:
             case _:
                 pass
     return session if has_turn else None
-
-
-def stale(store: Sqlite, *, keep_s: float, keep_runs: int) -> list[RunInfo]:
-    """Ended runs that are older than `keep_s`, beyond the newest `keep_runs`."""
-    before = time.time() - keep_s
-    found: list[RunInfo] = []
-    cursor: int | None = None
-    seen = 0
-    while page := store.listing(Filter(state="ended", before=cursor, limit=500)):
-        cursor = page[-1].n
-        for run in page:
-            seen += 1
-            if seen > keep_runs and (run.ended or run.created) < before:
-                found.append(run)
-    return found

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from typing import TYPE_CHECKING
 
 from leadrope import errors
 from leadrope.core import actors
 from leadrope.runs.job import Job
-from leadrope.runs.records.sqlite import Sqlite
 from leadrope.runs.records.values import RunControl
+
+if TYPE_CHECKING:
+    from leadrope.runs.records.protocols import RunStore
 
 log = logging.getLogger("leadrope.runs")
 
 
-async def carry_out(store: Sqlite, job: Job, control: RunControl) -> None:
+async def carry_out(store: RunStore, job: Job, control: RunControl) -> None:
     """An order is taken from the store once, so a run that is still being started must not lose it here."""
     if job.run is None or job.recorder is None:
         is_ended = control.kind == "stop" and job.give_up(reason_of(control))

@@ -19,11 +19,11 @@ from leadrope.core.secrets.redaction import Redactor
 from leadrope.core.usage_rollup import label_of
 from leadrope.runs.observe.observers import Watch
 from leadrope.runs.records.masking import Masking
-from leadrope.runs.records.sqlite import Sqlite
 from leadrope.runs.records.values import Progress, RunInfo, State
 from leadrope.runtime.terminal_text import describe
 
 if TYPE_CHECKING:
+    from leadrope.runs.records.protocols import RunStore
     from leadrope.runtime.run import Run
 
 log = logging.getLogger("leadrope.runs")
@@ -57,7 +57,7 @@ _MUST_LAST = (
 
 
 class RunRecorder:
-    def __init__(self, store: Sqlite, run: RunInfo, *, show: Show | None = None, wait_s: float = WAIT_S) -> None:
+    def __init__(self, store: RunStore, run: RunInfo, *, show: Show | None = None, wait_s: float = WAIT_S) -> None:
         self._store = store
         self._run = run
         self._show = show

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from leadrope import errors
 from leadrope.runs.records.values import RunInfo
 from leadrope.runtime.sessions.files import LEAST_PREFIX, Sessions
 from leadrope.runtime.terminal_text import clean, one_line
+
+
+async def find(given: str, leadrope_home: Path) -> str:
+    """As `resolve`, of all that is stored in this home."""
+    from leadrope.runs import stores  # noqa: PLC0415  # a service has its store, and gives its runs
+
+    async with stores.reading(leadrope_home) as queries:
+        runs = await queries.with_prefix(given) if queries is not None else []
+    return resolve(given, Sessions(leadrope_home), runs)
 
 
 def resolve(given: str, sessions: Sessions, runs: Sequence[RunInfo]) -> str:

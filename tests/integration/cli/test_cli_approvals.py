@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import signal
-import sqlite3
 from typing import Any
 
 import pytest
 
+import database_file
 from leadrope.core import actors
 from leadrope.storage import database
 
@@ -184,7 +183,7 @@ async def test_an_answer_to_what_has_changed_since_is_refused_and_it_stays_pendi
     approval_id = await put_aside(desk, SHIP)
     shown = await desk.leadrope("approvals", "show", approval_id)
     (mark,) = [line.split()[1] for line in shown.out.splitlines() if line.startswith("fingerprint ")]
-    with contextlib.closing(sqlite3.connect(database.path_in(desk.home / "leadrope"))) as db, db:
+    with database_file.opened(database.path_in(desk.home / "leadrope")) as db:
         db.execute("update approvals set fingerprint = 'ffff' || fingerprint")
     for command in (("approve",), ("deny",)):
         said = await desk.leadrope("approvals", *command, approval_id, "--fingerprint", mark)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import sqlite3
 import sys
 import tempfile
 import time
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+import database_file
 
 NOBODY = 65534
 REPOSITORY = Path(__file__).parents[3]
@@ -34,12 +35,10 @@ def is_foreign(path: Path) -> None:
 
 
 def _database(path: Path, application: int, version: int) -> None:
-    connection = sqlite3.connect(path)
-    connection.execute("create table notes (text)")
-    connection.execute(f"pragma application_id = {application}")
-    connection.execute(f"pragma user_version = {version}")
-    connection.commit()
-    connection.close()
+    with database_file.opened(path) as db:
+        db.execute("create table notes (text)")
+        db.execute(f"pragma application_id = {application}")
+        db.execute(f"pragma user_version = {version}")
 
 
 @pytest.mark.fault
@@ -76,9 +75,7 @@ async def test_a_store_that_another_process_holds_is_read(
     path = Path(desk.environ["LEADROPE_HOME"], "leadrope.db")
     started = await desk.leadrope("run", "say it", "--provider", "scripted", "--detach")  # fails, and is kept
     await desk.leadrope("runs", "logs", "-f", started.out.strip())
-    holder = sqlite3.connect(path, isolation_level=None)
-    holder.execute("begin immediate")
-    try:
+    with database_file.held(path):
         for _ in range(count):
             began = time.monotonic()
             done = await asyncio.gather(*(desk.leadrope(*words.split()) for words in ("runs list", "top --once")))
@@ -87,9 +84,6 @@ async def test_a_store_that_another_process_holds_is_read(
                 assert "say it" in ended.out
                 assert f"the run store {path} is held by another process" in ended.err
             assert time.monotonic() - began < 30
-    finally:
-        holder.execute("rollback")
-        holder.close()
 
 
 @pytest.fixture

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import signal
-import sqlite3
 from typing import Any
 
 import pytest
 
+import database_file
 from leadrope.storage import database
 
 ASKS = """### ask
@@ -116,7 +115,7 @@ async def test_a_beginning_that_several_executions_have_answers_none(desk: Any) 
     waits = (await waiting(desk, ASKS))["execution_id"]
     (row,) = (await desk.leadrope("approvals", "list", "-o", "json")).out.splitlines()
     other = waits[:5] + ("0" if waits[5] != "0" else "1") + waits[6:]
-    with contextlib.closing(sqlite3.connect(database.path_in(desk.home / "leadrope"))) as db, db:
+    with database_file.opened(database.path_in(desk.home / "leadrope")) as db:
         db.execute(
             "insert into executions (id, name, digest, state, outcome, created, ended, labels, file, title, cwd)"
             " values (?, 'old', '', 'ended', 'succeeded', 1, 2, '{}', '', '', '')",

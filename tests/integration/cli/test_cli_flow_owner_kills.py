@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+import stored
 from leadrope.rehearsal import ModelServer
-from leadrope.runs.executions.reading import ExecutionReads
-from leadrope.runs.records.reading import Reads
+from leadrope.runs.stores import Stores
 
 KILLS = 5
 """Of the owners of one execution."""
@@ -191,27 +191,25 @@ class Trial:
 
     def journal(self) -> dict[Unit, Any]:
         """Every outcome that is in the file, also of executions inside. Read only: it recovers nothing."""
-        reads = Reads(self._home / "leadrope.db")
-        reads.open_read_only()
-        try:
-            executions = ExecutionReads(reads)
-            found: dict[Unit, Any] = {}
-            todo = [executions.get(self.id)]
-            while todo:
-                execution = todo.pop()
-                todo += executions.children(execution.id)
-                for outcome in executions.outcomes(execution.id):
-                    unit = (
-                        "" if execution.id == self.id else execution.id,
-                        outcome.step,
-                        outcome.iteration,
-                        outcome.item,
-                    )
-                    assert unit not in found, f"{unit} has two outcomes"
-                    found[unit] = outcome
-            return found
-        finally:
-            reads.close()
+        return stored.read(self._home, self._outcomes)
+
+    async def _outcomes(self, found_stores: Stores) -> dict[Unit, Any]:
+        executions = found_stores.executions
+        found: dict[Unit, Any] = {}
+        todo = [await executions.get(self.id)]
+        while todo:
+            execution = todo.pop()
+            todo += await executions.children(execution.id)
+            for outcome in await executions.outcomes(execution.id):
+                unit = (
+                    "" if execution.id == self.id else execution.id,
+                    outcome.step,
+                    outcome.iteration,
+                    outcome.item,
+                )
+                assert unit not in found, f"{unit} has two outcomes"
+                found[unit] = outcome
+        return found
 
     async def lines(self, *words: str) -> list[Any]:
         said = await self._desk.leadrope(*words)

@@ -16,9 +16,8 @@ from typing import Any
 
 import pytest
 
+import stored
 from leadrope.runs import leases
-from leadrope.runs.records.reading import Reads
-from leadrope.storage import database
 
 CLOSE: list[dict[str, Any]] = [{"result": True}, {"await_eof": True}]
 
@@ -58,13 +57,8 @@ def leadrope(yard: Any) -> Iterator[Terminal]:
     (config / "config.toml").write_text("[service]\nidle_s = 1\n")
     yield Terminal(yard)
     # Owners end themselves when they are idle; a test that left work behind ends them here.
-    path = database.path_in(yard.home)
-    if path.exists():
-        reads = Reads(path)
-        owners = [owner for owner in reads.owners() if leases.is_alive(yard.home, owner)]
-        reads.close()
-        for owner in owners:
-            os.kill(owner.pid, signal.SIGTERM)
+    for owner in stored.background_owners(yard.home):
+        os.kill(owner.pid, signal.SIGTERM)
     until = time.monotonic() + 30
     lock = yard.home / "background" / "owner.lock"
     while lock.exists() and time.monotonic() < until:
@@ -175,12 +169,10 @@ async def test_sigterm_drains_the_background_and_the_next_one_goes_on(yard: Any,
     agent = yard.agent("a", [{"text": "x"}, {"await_file": str(yard.folder / "go")}, *CLOSE])
     run_id = await asyncio.to_thread(leadrope.run, agent)
     await asyncio.to_thread(until, lambda: leadrope.show(run_id)["run"]["state"] == "running")
-    reads = Reads(database.path_in(yard.home))
-    (owner,) = [owner for owner in reads.owners() if owner.kind == "background"]
+    (owner,) = stored.background_owners(yard.home)
     os.kill(owner.pid, signal.SIGTERM)
     await asyncio.to_thread(until, lambda: not leases.is_alive(yard.home, owner))
-    assert reads.get(run_id).state == "queued"
-    reads.close()
+    assert stored.read(yard.home, lambda found: found.runs.get(run_id)).state == "queued"
     (yard.folder / "go").touch()
     other = await asyncio.to_thread(leadrope.run, agent)
     for each in (run_id, other):
@@ -194,11 +186,9 @@ async def test_sigterm_ends_the_background_whatever_grace_an_agent_was_given(yar
     agent = yard.agent("a", [{"ignore_sigterm": True}, {"text": "x"}, {"hang": True}])
     run_id = await asyncio.to_thread(leadrope.run, agent, "--stop-secs", "300")
     await asyncio.to_thread(until, lambda: leadrope.show(run_id)["run"]["state"] == "running")
-    reads = Reads(database.path_in(yard.home))
-    (owner,) = [owner for owner in reads.owners() if owner.kind == "background"]
+    (owner,) = stored.background_owners(yard.home)
     os.kill(owner.pid, signal.SIGTERM)
     await asyncio.to_thread(until, lambda: not leases.is_alive(yard.home, owner))
-    reads.close()
     # Looking would start the next owner, which would give the agent its five minutes again; stopping starts none.
     assert "stopped" in leadrope("runs", "stop", run_id[:8])
     assert leadrope.show(run_id)["run"]["outcome"] == "stopped"

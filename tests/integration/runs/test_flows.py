@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import random
 import re
-import sqlite3
 import sys
 import uuid
 import zlib
@@ -17,14 +16,15 @@ from typing import Any
 import msgspec
 import pytest
 
+import database_file
 from leadrope import errors
 from leadrope.core.secrets.redaction import Redactor
-from leadrope.runs.executions import bodies, recovery
-from leadrope.runs.executions.journal import (
+from leadrope.runs.executions import bodies
+from leadrope.runs.executions.journal import Executions
+from leadrope.runs.executions.values import (
     WHOLE,
     ExecutionFilter,
     ExecutionInfo,
-    Executions,
     NewExecution,
     Remark,
     UnitOutcome,
@@ -94,15 +94,19 @@ async def test_what_is_added_is_what_is_read(executions: Executions) -> None:
         "/ws",
         {"team": "a"},
     )
-    texts = executions.texts(execution.id)
+    texts = await executions.texts(execution.id)
     assert (texts.text, texts.inputs, texts.settings) == (text, {"pr": 7, "list": [1, None, "x"]}, {"only": "one"})
     assert texts.redacted == frozenset()
-    assert (executions.text(execution.id), executions.inputs(execution.id), executions.result(execution.id)) == (
+    assert (
+        await executions.text(execution.id),
+        await executions.inputs(execution.id),
+        await executions.result(execution.id),
+    ) == (
         text,
         texts.inputs,
         None,
     )
-    assert executions.find(execution.id[:6]) == execution
+    assert await executions.find(execution.id[:6]) == execution
 
 
 async def test_a_flow_ends_once_with_its_result(executions: Executions, other: Executions) -> None:
@@ -118,10 +122,10 @@ async def test_a_flow_ends_once_with_its_result(executions: Executions, other: E
         9,
     )
     assert ended.ended is not None
-    assert executions.result(execution.id) == {"outputs": {"a": [1]}}
+    assert await executions.result(execution.id) == {"outputs": {"a": [1]}}
     with pytest.raises(errors.WrongState, match="does not run: it is ended"):
         await executions.end(execution, "succeeded", None, NONE)
-    assert executions.get(execution.id).outcome == "degraded"
+    assert (await executions.get(execution.id)).outcome == "degraded"
 
 
 @pytest.mark.parametrize("state", ["waiting", "interrupted"])
@@ -152,7 +156,7 @@ async def test_a_flow_that_is_left_has_no_owner_and_is_claimed_by_one(
         await executions.claim(execution.id)
     with pytest.raises(errors.WrongState, match="belongs to another owner: other"):
         await executions.settle(execution, unit(), NONE)
-    assert executions.outcomes(execution.id) == []
+    assert await executions.outcomes(execution.id) == []
 
 
 async def test_a_stopped_flow_goes_on_and_a_finished_one_does_not(executions: Executions) -> None:
@@ -160,7 +164,7 @@ async def test_a_stopped_flow_goes_on_and_a_finished_one_does_not(executions: Ex
     await executions.end(execution, "stopped", {"why": "a person"}, NONE)
     taken = await executions.claim(execution.id)
     assert taken.outcome is None
-    assert executions.result(execution.id) is None
+    assert await executions.result(execution.id) is None
     await executions.end(taken, "failed", {}, NONE)
     with pytest.raises(errors.WrongState, match="has ended: failed"):
         await executions.claim(execution.id)
@@ -170,7 +174,7 @@ async def test_a_changed_text_has_its_own_digest(executions: Executions) -> None
     execution = await added(executions, title="A")
     changed = await executions.change_text(execution, "# B", NONE, title="B")
     assert changed.digest != execution.digest
-    assert (changed.title, executions.text(execution.id)) == ("B", "# B")
+    assert (changed.title, await executions.text(execution.id)) == ("B", "# B")
 
 
 async def test_listing_is_filtered_and_paged(executions: Executions) -> None:
@@ -178,27 +182,27 @@ async def test_listing_is_filtered_and_paged(executions: Executions) -> None:
     child = await added(executions, parent=made[0].id, parent_key="sub#0", labels={"k": "v"})
     await executions.end(made[1], "failed", None, NONE)
 
-    def ids(**wanted: Any) -> list[int]:
+    async def ids(**wanted: Any) -> list[int]:
         numbers = {execution.id: number for number, execution in enumerate([*made, child])}
-        return [numbers[execution.id] for execution in executions.listing(ExecutionFilter(**wanted))]
+        return [numbers[execution.id] for execution in await executions.listing(ExecutionFilter(**wanted))]
 
-    assert ids() == [6, 5, 4, 3, 2, 1, 0]
-    assert ids(is_top=True, limit=2) == [5, 4]
-    assert ids(is_top=True, limit=2, before=made[4].n) == [3, 2]
-    assert (ids(state="ended"), ids(outcome="failed"), ids(label=("k", "v"))) == ([1], [1], [6])
-    assert ids(is_open=True, name="n1") == [5, 3]
-    assert ids(file="/f0", cwd="/ws") == [3, 0]
-    assert executions.last_of(name="n1") == executions.get(made[5].id)
-    assert executions.last_of(file="/f0") == made[3]
-    assert executions.last_of(file="/nowhere") is None
-    assert [one.id for one in executions.children(made[0].id, "sub#0")] == [child.id]
-    assert executions.children(made[0].id, "sub#1") == []
+    assert await ids() == [6, 5, 4, 3, 2, 1, 0]
+    assert await ids(is_top=True, limit=2) == [5, 4]
+    assert await ids(is_top=True, limit=2, before=made[4].n) == [3, 2]
+    assert (await ids(state="ended"), await ids(outcome="failed"), await ids(label=("k", "v"))) == ([1], [1], [6])
+    assert await ids(is_open=True, name="n1") == [5, 3]
+    assert await ids(file="/f0", cwd="/ws") == [3, 0]
+    assert await executions.last_of(name="n1") == await executions.get(made[5].id)
+    assert await executions.last_of(file="/f0") == made[3]
+    assert await executions.last_of(file="/nowhere") is None
+    assert [one.id for one in await executions.children(made[0].id, "sub#0")] == [child.id]
+    assert await executions.children(made[0].id, "sub#1") == []
 
 
 @pytest.mark.parametrize("wanted", ["", "nothing", "zz"])
 async def test_a_flow_that_is_not_there(executions: Executions, wanted: str) -> None:
     with pytest.raises(errors.UnknownRun, match="no workflow run"):
-        executions.find(wanted)
+        await executions.find(wanted)
     for look in (
         executions.get,
         executions.texts,
@@ -208,15 +212,15 @@ async def test_a_flow_that_is_not_there(executions: Executions, wanted: str) -> 
         executions.begun,
     ):
         with pytest.raises(errors.UnknownRun):
-            look(wanted)
+            await look(wanted)
 
 
 async def test_an_id_must_name_one_flow(executions: Executions) -> None:
     await added(executions, id="ab1")
     await added(executions, id="ab2")
     with pytest.raises(errors.UnknownRun, match="several workflow runs begin with ab"):
-        executions.find("ab")
-    assert executions.find("ab1").id == "ab1"
+        await executions.find("ab")
+    assert (await executions.find("ab1")).id == "ab1"
 
 
 # -- units ------------------------------------------------------------------------------------------------------------
@@ -244,16 +248,16 @@ async def test_each_unit_has_one_outcome_as_it_was_told(executions: Executions) 
     ]
     for one in told:
         assert await executions.settle(execution, one, NONE) is False
-    found = executions.outcomes(execution.id)
+    found = await executions.outcomes(execution.id)
     assert [one.key for one in found] == [one.key for one in told]
     for mine, stored in zip(told, found, strict=True):
         is_sum = mine.is_sum or mine.is_whole
         assert msgspec.structs.replace(stored, n=0, started=mine.started) == msgspec.structs.replace(
             mine, is_sum=is_sum
         )
-    assert [one.item for one in executions.outcomes(execution.id, step="three")] == [0, 1, None]
-    assert executions.outcomes(execution.id, after=found[5].n) == found[6:]
-    row = executions.get(execution.id)
+    assert [one.item for one in await executions.outcomes(execution.id, step="three")] == [0, 1, None]
+    assert await executions.outcomes(execution.id, after=found[5].n) == found[6:]
+    row = await executions.get(execution.id)
     assert (row.cost_usd, row.tokens) == (0.75, 11), "a sum is not counted once more"
 
 
@@ -266,7 +270,7 @@ async def test_a_second_outcome_is_refused_and_takes_no_other_with_it(executions
     assert "one of workflow run" in said[0].message
     assert "has an outcome already: succeeded" in said[0].message
     assert said[1:] == [False] * 20
-    found = executions.outcomes(execution.id)
+    found = await executions.outcomes(execution.id)
     assert len(found) == 21
     assert (found[0].status, found[0].outputs) == ("succeeded", {"v": 1})
     with pytest.raises(errors.WrongState, match=r"many\[3\] of"):
@@ -278,7 +282,7 @@ async def test_settles_that_come_together_share_commits(executions: Executions, 
     before = store._writer.commits
     await asyncio.gather(*(executions.settle(execution, unit("many", 0, item), NONE) for item in range(100)))
     assert store._writer.commits - before < 10
-    assert len(executions.outcomes(execution.id)) == 100
+    assert len(await executions.outcomes(execution.id)) == 100
 
 
 async def test_a_unit_that_was_begun_and_not_settled_is_known(executions: Executions) -> None:
@@ -286,8 +290,11 @@ async def test_a_unit_that_was_begun_and_not_settled_is_known(executions: Execut
     await executions.begin(execution, unit("a"), unit("b", 0, 0), unit("b", 0, 1))
     await executions.settle(execution, unit("b", 0, 0), NONE)
     await executions.begin(execution, unit("a"))
-    assert [(one.step, one.item, one.times) for one in executions.begun(execution.id)] == [("a", None, 2), ("b", 1, 1)]
-    assert len(executions.begun(execution.id, is_all=True)) == 3
+    assert [(one.step, one.item, one.times) for one in await executions.begun(execution.id)] == [
+        ("a", None, 2),
+        ("b", 1, 1),
+    ]
+    assert len(await executions.begun(execution.id, is_all=True)) == 3
 
 
 @pytest.mark.parametrize(("iteration", "item"), [(WHOLE, 0), (-2, None), (0, -2)])
@@ -312,10 +319,10 @@ async def test_outputs_are_bounded(executions: Executions, monkeypatch: pytest.M
         await executions.settle(execution, large, NONE)
     with pytest.raises(errors.TooLarge, match="result"):
         await executions.end(execution, "succeeded", large.outputs, NONE)
-    assert executions.outcomes(execution.id) == []
+    assert await executions.outcomes(execution.id) == []
     whole = unit(outputs={"v": "y" * 1_000_000})
     await executions.settle(execution, whole, NONE)
-    assert executions.outcomes(execution.id)[0].outputs == whole.outputs
+    assert (await executions.outcomes(execution.id))[0].outputs == whole.outputs
 
 
 async def test_outcomes_of_another_flow_are_carried_over_and_not_paid_again(executions: Executions) -> None:
@@ -323,9 +330,9 @@ async def test_outcomes_of_another_flow_are_carried_over_and_not_paid_again(exec
     for one in (unit("a", cost_usd=1.0), unit("b", 0, 0), unit("b", 0, 1), unit("c")):
         await executions.settle(first, msgspec.structs.replace(one, outputs={"from": one.step}), NONE)
     assert await executions.carry(first, second, ["a", "b"]) == 3
-    assert [one.key for one in executions.outcomes(second.id)] == [("a", 0, None), ("b", 0, 0), ("b", 0, 1)]
-    assert executions.outcomes(second.id)[0].outputs == {"from": "a"}
-    assert executions.get(second.id).cost_usd == 0
+    assert [one.key for one in await executions.outcomes(second.id)] == [("a", 0, None), ("b", 0, 0), ("b", 0, 1)]
+    assert (await executions.outcomes(second.id))[0].outputs == {"from": "a"}
+    assert (await executions.get(second.id)).cost_usd == 0
     with pytest.raises(errors.WrongState):
         await executions.settle(second, unit("a"), NONE)
 
@@ -356,19 +363,19 @@ async def test_an_answer_is_used_once(executions: Executions, other: Executions,
     )
     assert (found.execution_id, found.execution_id, found.run_id) == (execution.id, execution.id, "")
     assert (
-        store.approvals()
+        await store.approvals()
         == [found]
-        == store.approvals(outermost_id=execution.id)
-        == store.approvals(outermost_id=execution.id)
+        == await store.approvals(outermost_id=execution.id)
+        == await store.approvals(outermost_id=execution.id)
     )
     assert not await store.use_approval(found.id), "nobody has answered"
     await executions.wait_for(execution, [found.id])
     assert await store.decide(found.id, "approved", by="ann", reason="busy", answer=b'{"approved":true}')
     assert not await store.decide(found.id, "denied", by="bob")
-    decided = store.approval(found.id)
+    decided = await store.approval(found.id)
     assert (decided.state, decided.by, decided.reason) == ("approved", "user:ann", "busy")
-    assert store.approvals() == []
-    assert store.approvals(state="approved") == [decided] == store.approvals(state="")
+    assert await store.approvals() == []
+    assert await store.approvals(state="approved") == [decided] == await store.approvals(state="")
     taken = await other.claim(execution.id)
     again = await ask(other, taken, unit("gate"), "Ship it?", choices=["now", "later"])
     assert again.id == found.id, "the same question has its answer already"
@@ -382,11 +389,11 @@ async def test_a_question_that_is_no_longer_asked_is_withdrawn(executions: Execu
     first = await ask(executions, execution, unit("gate"), "A", "a")
     second = await ask(executions, execution, unit("gate"), "B", "b")
     elsewhere = await ask(executions, execution, unit("gate", 0, 1), "A", "a")
-    assert store.approval(first.id).state == "withdrawn"
-    assert [one.id for one in store.approvals()] == [second.id, elsewhere.id]
+    assert (await store.approval(first.id)).state == "withdrawn"
+    assert [one.id for one in await store.approvals()] == [second.id, elsewhere.id]
     await executions.end(execution, "stopped", None, NONE)
     assert not await store.decide(second.id, "approved", by="ann")
-    assert (store.approval(second.id).state, store.approval(second.id).by) == ("withdrawn", "leadrope")
+    assert ((await store.approval(second.id)).state, (await store.approval(second.id)).by) == ("withdrawn", "leadrope")
 
 
 @pytest.mark.parametrize("parent", [None, "outer"])
@@ -403,12 +410,14 @@ async def test_an_answer_queues_the_execution_that_nobody_owns(
     if parent:
         await executions.wait_for(asking, [one.id, two.id])
     await executions.wait_for(outer, [one.id, two.id])
-    assert executions.get(outer.id).state == "waiting"
+    assert (await executions.get(outer.id)).state == "waiting"
     await store.decide(one.id, "approved", by="ann")
-    assert (executions.get(outer.id).state, executions.get(outer.id).owner) == ("queued", None), "one answer is enough"
+    assert ((await executions.get(outer.id)).state, (await executions.get(outer.id)).owner) == ("queued", None), (
+        "one answer is enough"
+    )
     taken = await executions.claim(outer.id)
     await store.decide(two.id, "denied", by="ann")
-    assert executions.get(outer.id).state == "running", "its owner hears of it"
+    assert (await executions.get(outer.id)).state == "running", "its owner hears of it"
     assert (await executions.wait_for(taken, [two.id])).state == "queued", "the answer came before it was left"
 
 
@@ -428,7 +437,7 @@ async def test_answers_that_a_dead_process_had_taken_are_found_again(
     assert later.state == "pending", "in the same process an answer is for one attempt"
     await executions.set_state(execution, "interrupted")
     taken = await other.claim(execution.id)
-    assert (store.approval(done.id).used, store.approval(cut.id).used) == (True, False)
+    assert ((await store.approval(done.id)).used, (await store.approval(cut.id)).used) == (True, False)
     assert (await ask(other, taken, unit("cut"), mark="c")).id == cut.id, "in the order in which it asked before"
     assert await store.use_approval(cut.id)
     assert (await ask(other, taken, unit("cut"), mark="c")).id == later.id
@@ -447,7 +456,7 @@ async def test_one_that_was_stopped_asks_again(executions: Executions, store: Sq
 
 
 def counts(path: Path) -> dict[str, int]:
-    with contextlib.closing(sqlite3.connect(path)) as db:
+    with database_file.opened(path) as db:
         names = [
             row[0]
             for row in db.execute(
@@ -488,26 +497,26 @@ async def test_prune_keeps_the_newest_and_whatever_lives(executions: Executions,
     await executions.claim(made[4].id)
     assert await executions.prune(keep_s=100, keep_executions=10) == 0
     assert await executions.prune(keep_s=1e12, keep_executions=0) == 0
-    inside = executions.children(made[0].id)
+    inside = await executions.children(made[0].id)
     assert [one.state for one in inside] == ["interrupted"], "goes with its parent, and is not counted itself"
     assert await executions.prune(keep_s=100, keep_executions=1) == 3
-    assert [execution.id for execution in executions.listing()] == [made[5].id, made[4].id, made[1].id]
+    assert [execution.id for execution in await executions.listing()] == [made[5].id, made[4].id, made[1].id]
 
 
 # -- cached outputs and datasets --------------------------------------------------------------------------------------
 
 
 async def test_cached_outputs_are_found_by_their_key(executions: Executions) -> None:
-    assert executions.cache_get("k") is None
+    assert await executions.cache_get("k") is None
     assert await executions.cache_put("k", "http", {"body": "x" * 9000}, NONE)
-    found = executions.cache_get("k")
+    found = await executions.cache_get("k")
     assert found is not None
     assert (found.type, found.outputs) == ("http", {"body": "x" * 9000})
     assert await executions.cache_put("k", "http", {"body": "new"}, NONE)
-    assert executions.cache_get("k").outputs == {"body": "new"}  # type: ignore[union-attr]  # it is there
+    assert (await executions.cache_get("k")).outputs == {"body": "new"}  # type: ignore[union-attr]  # it is there
     assert not await executions.cache_put("s", "http", {"body": "the-secret"}, Redactor(["the-secret"]))
     assert not await executions.cache_put("l", "http", {"body": "x" * 5_000_000}, NONE)
-    assert executions.cache_get("s") is None is executions.cache_get("l")
+    assert await executions.cache_get("s") is None is await executions.cache_get("l")
     assert await executions.cache_clear("shell") == 0
     assert await executions.cache_clear() == 1
 
@@ -516,11 +525,11 @@ async def test_the_cache_is_bounded(executions: Executions, store: Sqlite, monke
     monkeypatch.setattr("leadrope.runs.executions.datasets.MOST_CACHED", 5)
     for number in range(8):
         await executions.cache_put(str(number), "t", {"n": number}, NONE)
-    assert [executions.cache_get(str(number)) is not None for number in range(8)] == [False] * 3 + [True] * 5
+    assert [await executions.cache_get(str(number)) is not None for number in range(8)] == [False] * 3 + [True] * 5
     monkeypatch.setattr("leadrope.runs.executions.datasets.MOST_CACHED_BYTES", 25_000)
     for number in range(8, 12):
         await executions.cache_put(str(number), "t", {"n": "x" * 10_000}, NONE)
-    assert [executions.cache_get(str(number)) is not None for number in range(7, 12)] == [
+    assert [await executions.cache_get(str(number)) is not None for number in range(7, 12)] == [
         False,
         False,
         False,
@@ -528,7 +537,7 @@ async def test_the_cache_is_bounded(executions: Executions, store: Sqlite, monke
         True,
     ]
     await store.write(lambda db: db.execute("update step_cache set created = 5 where key = '10'"))
-    assert executions.cache_get("10") is None, "too old"
+    assert await executions.cache_get("10") is None, "too old"
     await executions.cache_put("12", "t", {}, NONE)
     assert await executions.cache_clear() == 2, "the old one was dropped with the write"
 
@@ -538,20 +547,20 @@ async def test_a_dataset_is_put_added_to_read_listed_and_deleted(executions: Exe
     info = await executions.put_dataset("cats", rows, NONE, execution_id="f")
     assert (info.columns, info.count, info.execution_id, info.is_redacted) == (("name", "age", "town"), 2, "f", False)
     await executions.put_dataset("cats", [{"name": "Eve", "tail": 1}], NONE, is_added=True)
-    found = executions.dataset("cats")
+    found = await executions.dataset("cats")
     assert (found.rows, found.columns) == ([*rows, {"name": "Eve", "tail": 1}], ("name", "age", "town", "tail"))
     await executions.put_dataset("cats", [], NONE, columns=["a", "b"])
-    assert [(one.name, one.count, one.columns) for one in executions.datasets()] == [("cats", 0, ("a", "b"))]
+    assert [(one.name, one.count, one.columns) for one in await executions.datasets()] == [("cats", 0, ("a", "b"))]
     await executions.delete_dataset("cats")
     with pytest.raises(errors.UnknownRun, match="no dataset 'cats'"):
-        executions.dataset("cats")
+        await executions.dataset("cats")
     with pytest.raises(errors.UnknownRun, match="no dataset 'cats'"):
         await executions.delete_dataset("cats")
 
 
 async def test_rows_that_are_added_at_the_same_time_are_all_there(executions: Executions) -> None:
     await asyncio.gather(*(executions.put_dataset("d", [{"n": n}], NONE, is_added=True) for n in range(20)))
-    assert sorted(row["n"] for row in executions.dataset("d").rows) == list(range(20))
+    assert sorted(row["n"] for row in (await executions.dataset("d")).rows) == list(range(20))
 
 
 async def test_a_dataset_has_limits(executions: Executions) -> None:
@@ -562,7 +571,7 @@ async def test_a_dataset_has_limits(executions: Executions) -> None:
         await executions.put_dataset("d", [{"n": n} for n in range(5001)], NONE)
     with pytest.raises(errors.TooLarge, match="bytes, and 2,097,152 are kept"):
         await executions.put_dataset("d", [{"n": "x" * 1000} for _ in range(2100)], NONE)
-    assert executions.dataset("d").count == 5000, "what was refused has changed nothing"
+    assert (await executions.dataset("d")).count == 5000, "what was refused has changed nothing"
     for name in ("", " ", "a\nb", "x" * 201):
         with pytest.raises(errors.BadValue, match="cannot be the name of a dataset"):
             await executions.put_dataset(name, [], NONE)
@@ -629,9 +638,9 @@ async def test_kill_9_between_settles_loses_nothing_that_was_acknowledged(
         acked += [int(line.split()[1]) for line in await child.kill()]
         async with yard.service() as service:
             executions = service.executions
-            execution = executions.get(execution_id)
+            execution = await executions.get(execution_id)
             assert (execution.state, execution.owner) == ("interrupted", None), "before anything says ready"
-            kept = executions.outcomes(execution_id)
+            kept = await executions.outcomes(execution_id)
             numbers = [one.outputs["number"] for one in kept]
             assert len(set(numbers)) == len(numbers)
             assert set(acked) <= set(numbers)
@@ -639,7 +648,7 @@ async def test_kill_9_between_settles_loses_nothing_that_was_acknowledged(
                 number = one.outputs["number"]
                 assert one.key == (f"step-{number // 8}", 0, number % 8), "values belong to their own unit"
             assert (execution.cost_usd, execution.tokens) == (0.5 * len(kept), 3 * len(kept))
-            cut_off = {(one.step, one.iteration, one.item) for one in executions.begun(execution_id)}
+            cut_off = {(one.step, one.iteration, one.item) for one in await executions.begun(execution_id)}
             assert not cut_off & {one.key for one in kept}
             taken = await executions.claim(execution_id)
             for step, _, item in cut_off:
@@ -648,29 +657,29 @@ async def test_kill_9_between_settles_loses_nothing_that_was_acknowledged(
             for one in kept[:3]:
                 with pytest.raises(errors.WrongState):
                     await executions.settle(taken, one, NONE)
-            assert executions.begun(execution_id) == []
+            assert await executions.begun(execution_id) == []
             await executions.end(taken, "succeeded", {"trial": trial}, NONE)
-        with contextlib.closing(sqlite3.connect(yard.home / "leadrope.db")) as db:
-            assert db.execute("pragma integrity_check").fetchone() == ("ok",)
-            assert db.execute("pragma foreign_key_check").fetchall() == []
+        database_file.check_sound(yard.home / "leadrope.db")
 
 
 async def test_a_flow_whose_owner_dies_while_others_look_is_interrupted(yard: Any, start: Start, until: Any) -> None:
     child = await start("hold", "held")
     waits = await start("hold", "ends-well")
     async with yard.service() as service:
-        assert (service.executions.get("held").state, service.executions.get("ends-well").state) == (
+        assert ((await service.executions.get("held")).state, (await service.executions.get("ends-well")).state) == (
             "running",
             "running",
         )
         with pytest.raises(errors.WrongState, match=r"is already running \(owner terminal-"):
             await service.executions.claim("held")
         await child.kill()
-        await until(lambda: service.executions.get("held").state == "interrupted")
-        assert service.executions.get("ends-well").state == "running", "its owner lives"
+        with service.listen() as heard:
+            while (await service.executions.get("held")).state != "interrupted":
+                await heard.wait(1)
+        assert (await service.executions.get("ends-well")).state == "running", "its owner lives"
         waits.go()
         assert await waits.process.wait() == 0
-        assert service.executions.get("ends-well").state == "interrupted", "an owner that ends says so itself"
+        assert (await service.executions.get("ends-well")).state == "interrupted", "an owner that ends says so itself"
 
 
 async def test_a_flow_that_waits_for_a_person_outlives_every_owner(yard: Any) -> None:
@@ -679,7 +688,7 @@ async def test_a_flow_that_waits_for_a_person_outlives_every_owner(yard: Any) ->
         asked = await ask(service.executions, execution, unit("gate"))
         await service.executions.wait_for(execution, [asked.id])
     async with yard.service() as service:
-        assert service.executions.get(execution.id).state == "waiting"
+        assert (await service.executions.get(execution.id)).state == "waiting"
         await service.answer(asked.id, Answer(approved=True))
     async with yard.service() as service:
         taken = await service.executions.claim(execution.id)
@@ -711,19 +720,19 @@ async def test_a_process_that_lost_a_flow_can_write_nothing_more_to_it(
     """Also where the next claim is by the same owner: what counts is the claim."""
     zombie = await start("zombie", "held", "inside")
     async with yard.service() as service:
-        owner = service.executions.get("held").owner
-        await recovery.abandon(service.store, [("held", owner)])
+        owner = (await service.executions.get("held")).owner
+        await service.executions.abandon([("held", owner)])
         mine = Executions(service.store, lambda: owner) if is_same_owner else service.executions
         taken = await mine.claim("held")
-        assert (taken.epoch, service.executions.get("inside").state) == (2, "interrupted")
+        assert (taken.epoch, (await service.executions.get("inside")).state) == (2, "interrupted")
         zombie.go()
         said = [await zombie.said() for _ in range(13)]
         assert {line.split()[1] for line in said} == {"NotOwner"}, said
-        found = service.executions.get("held")
+        found = await service.executions.get("held")
         assert (found.state, found.owner, found.title, found.last_seq) == ("running", taken.owner, "", taken.last_seq)
-        assert service.executions.outcomes("held") == service.executions.outcomes("inside") == []
-        assert service.executions.begun("held", is_all=True) == []
-        assert service.approvals() == []
+        assert await service.executions.outcomes("held") == await service.executions.outcomes("inside") == []
+        assert await service.executions.begun("held", is_all=True) == []
+        assert await service.approvals() == []
         await mine.settle(taken, unit(), NONE)
 
 
@@ -743,7 +752,7 @@ RENAMED = {
 
 
 @pytest.mark.parametrize("packed", [0, 1])
-def test_results_of_before_name_their_execution(path: Path, packed: int) -> None:
+async def test_results_of_before_name_their_execution(path: Path, packed: int) -> None:
     result = b'{"flow_id":"a","name":"n","outputs":{"x":"flow_id"}}'
     with contextlib.closing(database.open_(path, statements.migrations()[:7])) as db:
         db.execute(
@@ -755,8 +764,8 @@ def test_results_of_before_name_their_execution(path: Path, packed: int) -> None
         db.execute("insert into flow_texts values (1, 'text', 0, 0, ?), (1, 'result', 0, ?, ?)", (text, packed, body))
     with Sqlite(path) as store:
         executions = Executions(store, lambda: "me")
-        assert executions.result("a") == {"name": "n", "outputs": {"x": "flow_id"}, "execution_id": "a"}
-        assert executions.text("a") == result.decode(), "only results are changed"
+        assert await executions.result("a") == {"name": "n", "outputs": {"x": "flow_id"}, "execution_id": "a"}
+        assert await executions.text("a") == result.decode(), "only results are changed"
 
 
 async def test_a_file_of_the_fourth_version_keeps_its_flows_with_all_that_belongs_to_them(path: Path) -> None:
@@ -783,32 +792,30 @@ async def test_a_file_of_the_fourth_version_keeps_its_flows_with_all_that_belong
         before |= {"approvals": 1}
     with Sqlite(path) as store:
         executions = Executions(store, lambda: "me")
-        assert [execution.id for execution in executions.listing()] == ["c", "b", "a"]
-        assert [child.id for child in executions.children("a")] == ["b"]
-        assert executions.get("a").epoch == 0
-        assert [one.step for one in executions.outcomes("a")] == ["one"]
-        assert executions.text("c") == "# T"
+        assert [execution.id for execution in await executions.listing()] == ["c", "b", "a"]
+        assert [child.id for child in await executions.children("a")] == ["b"]
+        assert (await executions.get("a")).epoch == 0
+        assert [one.step for one in await executions.outcomes("a")] == ["one"]
+        assert await executions.text("c") == "# T"
         after = counts(path)
         assert {name: after[name] for name in before} == before
         assert (await executions.claim("b")).epoch == 1
-        await recovery.abandon(store, [("a", "gone"), ("b", "me")])
+        await executions.abandon([("a", "gone"), ("b", "me")])
         assert await executions.delete(["a"]) == 1
-        assert [execution.id for execution in executions.listing()] == ["c"], "those inside are deleted along"
-    with contextlib.closing(sqlite3.connect(path)) as db:
-        assert db.execute("pragma foreign_key_check").fetchall() == []
-        assert db.execute("pragma integrity_check").fetchone() == ("ok",)
+        assert [execution.id for execution in await executions.listing()] == ["c"], "those inside are deleted along"
+    database_file.check_sound(path)
 
 
 async def test_a_file_of_the_first_version_is_backed_up_and_gets_flows(path: Path) -> None:
     with contextlib.closing(database.open_(path, statements.migrations()[:1])) as db:
         db.execute("insert into runs (id, created, state, title, labels) values ('old', 1, 'ended', 't', '{}')")
     with Sqlite(path) as store:
-        assert [run.id for run in store.listing()] == ["old"]
+        assert [run.id for run in await store.listing()] == ["old"]
         executions = Executions(store, lambda: "me")
         execution = await added(executions)
         await executions.settle(execution, unit(), NONE)
-        assert len(executions.outcomes(execution.id)) == 1
-    with contextlib.closing(sqlite3.connect(path.with_name("leadrope.db.v1.bak"))) as db:
+        assert len(await executions.outcomes(execution.id)) == 1
+    with database_file.opened(path.with_name("leadrope.db.v1.bak")) as db:
         assert db.execute("pragma user_version").fetchone() == (1,)
         assert db.execute("select id from runs").fetchall() == [("old",)]
         assert not db.execute("select 1 from sqlite_schema where name = 'flows'").fetchall()
@@ -819,7 +826,7 @@ async def test_a_file_of_a_newer_version_is_refused_and_stays(path: Path) -> Non
     with Sqlite(path) as store:
         await added(Executions(store, lambda: "me"), id="kept")
     newer = statements.migrations()[-1][0] + 1
-    with contextlib.closing(sqlite3.connect(path)) as db:
+    with database_file.opened(path) as db:
         db.execute(f"pragma user_version = {newer}")
     before = path.read_bytes()
     with pytest.raises(errors.StoreUnreadable, match=f"newer leadrope .schema {newer}"), Sqlite(path):
@@ -833,7 +840,7 @@ async def test_a_damaged_body_is_told(executions: Executions, store: Sqlite) -> 
     await executions.settle(execution, unit(outputs={"v": "x" * 9000}), NONE)
     await store.write(lambda db: db.execute("update unit_outcomes set body = x'0102'"))
     with pytest.raises(errors.StoreUnreadable, match="the outcome of one cannot be unpacked"):
-        executions.outcomes(execution.id)
+        await executions.outcomes(execution.id)
 
 
 def test_rows_are_read_by_position() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import sqlite3
 import zlib
 from pathlib import Path
 from typing import Any
@@ -12,9 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
+import database_file
 from leadrope import errors
 from leadrope.core.secrets.redaction import MASK, Redactor
-from leadrope.runs.executions.journal import Executions, NewExecution, Remark, UnitOutcome, UnitProblem
+from leadrope.runs.executions.journal import Executions
+from leadrope.runs.executions.values import NewExecution, Remark, UnitOutcome, UnitProblem
 from leadrope.runs.records.sqlite import Sqlite
 from leadrope.runtime.gate.approvers import Answer
 
@@ -39,7 +39,7 @@ def found_in(path: Path) -> list[str]:
     """Which of them are anywhere: in the files as they are, in every cell, and in every body as it is read."""
     parts = [file.read_bytes() for file in path.parent.iterdir()]
     packed = 0
-    with contextlib.closing(sqlite3.connect(path)) as db:
+    with database_file.opened(path) as db:
         for (table,) in db.execute("select name from sqlite_schema where type = 'table'").fetchall():
             rows = db.execute(f"select * from {table}")
             names = [column[0] for column in rows.description]
@@ -104,11 +104,11 @@ async def test_planted_secrets_are_in_no_byte(tmp_path: Path) -> None:
         await executions.end(execution, "failed", {"outputs": PLANTED, "error": error}, REDACTOR)
         assert found_in(path) == []
 
-        assert executions.texts("flow").redacted == {"text", "inputs", "settings", "result"}
-        kept = {one.step: one for one in executions.outcomes("flow")}
+        assert (await executions.texts("flow")).redacted == {"text", "inputs", "settings", "result"}
+        kept = {one.step: one for one in await executions.outcomes("flow")}
         assert [one.step for one in kept.values() if not one.is_redacted] == ["clean"]
         stdout = kept["out"].outputs["stdout"]
         assert stdout.startswith(f"begins {MASK}\n{MASK}\n")
         assert stdout.endswith("\nends")
-        assert executions.result("flow")["outputs"].endswith("ends")
+        assert (await executions.result("flow"))["outputs"].endswith("ends")
     assert found_in(path) == []

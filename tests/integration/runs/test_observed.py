@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import sqlite3
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
+import database_file
 from collector import Listener, listening
 from leadrope import Answer, Secret, errors
 from leadrope.core.request import McpServer
@@ -55,7 +55,7 @@ def watched(yard: Any, listener: Listener, *, content: bool = False) -> Service:
 
 async def approve(service: Service) -> None:
     with service.store.notifier.listen() as heard:
-        while not (waiting := service.approvals()):
+        while not (waiting := await service.approvals()):
             await heard.wait(5)
     await service.answer(waiting[0].id, Answer(approved=True, by="ann"))
 
@@ -135,7 +135,7 @@ async def test_a_wrong_setting_is_what_keeps_a_run_from_starting(yard: Any, tabl
         await start()
     (config / "config.toml").write_text("")
     async with yard.service() as service:
-        assert service.listing() == [], "wrong usage is not a run"
+        assert await service.listing() == [], "wrong usage is not a run"
 
 
 def test_a_service_that_nobody_watches_imports_nothing_for_it(yard: Any) -> None:
@@ -183,7 +183,7 @@ PLANTED = {
 def rows(yard: Any) -> bytes:
     """Every value of every table, unpacked, and the files themselves."""
     found = b""
-    with contextlib.closing(sqlite3.connect(database.path_in(yard.home))) as db:
+    with database_file.opened(database.path_in(yard.home)) as db:
         tables = [name for (name,) in db.execute("select name from sqlite_master where type = 'table'")]
         for table in tables:
             for row in db.execute(f'select * from "{table}"'):
@@ -236,11 +236,11 @@ async def test_planted_secrets_leave_nowhere(yard: Any, listener: Listener, capl
         await approve(service)
         result = await job.result()
         assert result.outcome == "failed"
-        row, texts = service.get(job.id), service.texts(job.id)
-        records = recover.all_events(service.store, row)
+        row, texts = await service.get(job.id), await service.texts(job.id)
+        records = await recover.all_events(service.store, row)
         exported = b"".join(msgspec.json.encode(record) + b"\n" for record in records)
         html = page.render(row, texts.request, records, texts.result).encode()
-        kept = msgspec.json.encode([row, texts.request, texts.result, service.approvals(state=None)])
+        kept = msgspec.json.encode([row, texts.request, texts.result, await service.approvals(state=None)])
     formatter = jsonlog.JsonFormatter(Redactor())
     places = {
         "the store": rows(yard),
@@ -261,4 +261,4 @@ async def test_planted_secrets_leave_nowhere(yard: Any, listener: Listener, capl
     # The same run again would need them, and says so.
     async with yard.service() as service:
         with pytest.raises(errors.RequestError, match="secrets are not stored"):
-            service.again(job.id)
+            await service.again(job.id)

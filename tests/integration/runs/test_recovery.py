@@ -7,7 +7,6 @@ import json
 import os
 import random
 import signal
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
+import database_file
 from leadrope import Answer, events
 from leadrope.core.fold import fold
 from leadrope.process import reaper
@@ -37,8 +37,8 @@ async def main() -> None:
             run = await service.enqueue(msgspec.convert(text, RunRequest))
             print(run.id, flush=True)
         with service.store.notifier.listen() as heard:
-            while service.store.states():
-                print("ack", json.dumps({r.id: r.last_seq for r in service.listing()}), flush=True)
+            while await service.store.states():
+                print("ack", json.dumps({r.id: r.last_seq for r in await service.listing()}), flush=True)
                 await heard.wait(0.1)
         print("done", flush=True)
 
@@ -69,8 +69,8 @@ def acknowledged(lines: list[str]) -> dict[str, int]:
 
 async def finish(service: Service, ids: list[str]) -> None:
     with service.store.notifier.listen() as heard:
-        while any(service.get(run_id).state != "ended" for run_id in ids):
-            for waiting in service.approvals():
+        while any([(await service.get(run_id)).state != "ended" for run_id in ids]):  # awaited one by one
+            for waiting in await service.approvals():
                 await service.answer(waiting.id, Answer(approved=False, by="test", reason="no"))
             await heard.wait(2)
 
@@ -109,19 +109,19 @@ async def test_kill_9_at_any_moment_loses_nothing_and_runs_nothing_twice(yard: A
 async def check(yard: Any, acked: dict[str, int]) -> None:
     async with yard.service(kind="next", works=True) as service:
         alive = {service.lease.owner.id}
-        for row in service.listing(Filter(limit=500)):
-            is_suspended = row.state == "waiting" and row.owner is None and bool(service.approvals(run_id=row.id))
+        for row in await service.listing(Filter(limit=500)):
+            is_suspended = row.state == "waiting" and row.owner is None and bool(await service.approvals(run_id=row.id))
             is_owned = row.state not in LIVE or row.owner in alive
             assert is_owned or is_suspended, "a run says running without a living owner"
-            records = recover.all_events(service.store, row)
+            records = await recover.all_events(service.store, row)
             assert [record.seq for record in records] == list(range(1, len(records) + 1))
             assert len(records) >= acked.get(row.id, 0), "an event that was shown is gone"
-        ids = [row.id for row in service.listing(Filter(limit=500))]
+        ids = [row.id for row in await service.listing(Filter(limit=500))]
         await finish(service, ids)
         for run_id in ids:
-            row = service.get(run_id)
-            records = recover.all_events(service.store, row)
-            result = service.texts(run_id).result
+            row = await service.get(run_id)
+            records = await recover.all_events(service.store, row)
+            result = (await service.texts(run_id)).result
             assert row.outcome == ("denied" if result is not None and result.denials else "succeeded")
             assert isinstance(records[-1].event, events.RunEnded)
             assert fold(records) == result
@@ -129,9 +129,7 @@ async def check(yard: Any, acked: dict[str, int]) -> None:
         for run_id in ids:
             await service.delete([run_id])
     database = yard.home / "leadrope.db"
-    connection = sqlite3.connect(database)
-    assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
-    connection.close()
+    database_file.check_sound(database)
 
 
 async def test_an_answer_that_came_after_the_crash_is_used_once_for_the_same_call(yard: Any) -> None:
@@ -143,7 +141,7 @@ async def test_an_answer_that_came_after_the_crash_is_used_once_for_the_same_cal
     run_id = process.stdout.readline().strip()
     async with yard.service(kind="watch") as watch:
         with watch.store.notifier.listen() as heard:
-            while not (waiting := watch.approvals()):
+            while not (waiting := await watch.approvals()):
                 await heard.wait(5)
         os.kill(process.pid, signal.SIGKILL)
         process.communicate()
@@ -151,15 +149,15 @@ async def test_an_answer_that_came_after_the_crash_is_used_once_for_the_same_cal
         await watch.answer(first, Answer(approved=True, by="ann"))
         assert not yard.marker.exists()
     async with yard.service(kind="next", works=True) as service:
-        assert service.get(run_id).attempt == 2
+        assert (await service.get(run_id)).attempt == 2
         with service.store.notifier.listen() as heard:
-            while not (waiting := service.approvals()):
+            while not (waiting := await service.approvals()):
                 await heard.wait(5)
         assert yard.marker.exists(), "the answer was used for the first identical call"
         assert waiting[0].id != first, "and the second one is asked for again"
         await service.answer(waiting[0].id, Answer(approved=False, by="ann"))
         await finish(service, [run_id])
-        result = service.texts(run_id).result
+        result = (await service.texts(run_id)).result
         assert result is not None
         assert (result.outcome, result.attempts) == ("succeeded", 2)
 
@@ -179,11 +177,11 @@ async def test_a_terminals_run_is_ended_and_not_started_again_behind_its_persons
         os.kill(process.pid, signal.SIGKILL)
         process.communicate()
         with watch.store.notifier.listen() as heard:
-            while watch.get(run_id).state != "ended":
+            while (await watch.get(run_id)).state != "ended":
                 await heard.wait(5)
-        row = watch.get(run_id)
+        row = await watch.get(run_id)
         assert (row.outcome, row.error_kind) == ("failed", "agent_died")
-        result = watch.texts(run_id).result
+        result = (await watch.texts(run_id)).result
         assert result is not None
         assert result.error is not None
         assert "runs resume" in (result.error.hint or "")
@@ -200,7 +198,7 @@ async def test_a_detached_owner_that_is_told_to_end_gives_its_runs_back(yard: An
     (yard.folder / "go").touch()
     async with yard.service(kind="background", works=True) as service:
         await finish(service, [run.id])
-        row = service.get(run.id)
+        row = await service.get(run.id)
         assert (row.outcome, row.attempt) == ("succeeded", 2)
 
 

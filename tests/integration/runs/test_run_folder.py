@@ -20,11 +20,11 @@ async def test_a_run_of_this_folder_is_found_here_and_tried_again_here(
         job = await service.start(yard.request(yard.agent("a", END), cwd=said))
         assert (await job.result()).outcome == "succeeded"
         here = str(yard.ws.resolve())
-        assert [row.id for row in service.listing(Filter(cwd=here))] == [job.id]
+        assert [row.id for row in await service.listing(Filter(cwd=here))] == [job.id]
         # A background owner works in no folder of anybody's.
         monkeypatch.chdir("/")
         for prompt in (None, "go on"):
-            _, request = service.again(job.id, prompt=prompt)
+            _, request = await service.again(job.id, prompt=prompt)
             assert request.cwd == here
 
 
@@ -36,5 +36,5 @@ async def test_a_session_that_goes_on_is_listed_where_it_works(yard: Any, monkey
         monkeypatch.chdir("/")
         job = await service.start(yard.request(agent, cwd=None, resume=first.session_id))
         assert (await job.result()).outcome == "succeeded"
-        assert service.get(job.id).cwd == str(yard.ws.resolve())
-        assert service.again(job.id)[1].cwd == str(yard.ws.resolve())
+        assert (await service.get(job.id)).cwd == str(yard.ws.resolve())
+        assert (await service.again(job.id))[1].cwd == str(yard.ws.resolve())

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sqlite3
 import time
 from typing import Any
 
 import msgspec
 import pytest
 
+import database_file
 from leadrope import Answer, errors, events, open_conversation
 from leadrope.core.fold import fold
 from leadrope.runs import recover
 from leadrope.runs.records.values import Filter
 from leadrope.runs.service import Service
-from leadrope.runs.workspace import run_workspace
 
 CLOSE: list[dict[str, Any]] = [{"result": True}, {"await_eof": True}]
 
@@ -36,12 +35,12 @@ async def test_a_run_is_stored_whole_and_its_log_folds_to_its_result(yard: Any) 
         job = await service.start(yard.request(agent, labels={"team": "blue"}), show=shown.append)
         result = await job.result()
         assert result.outcome == "succeeded"
-        row = service.get(job.id)
+        row = await service.get(job.id)
         assert (row.state, row.outcome, row.owner, row.labels) == ("ended", "succeeded", None, {"team": "blue"})
         stored = await seen(service, job.id)
         assert stored == shown
         assert [item.seq for item in stored] == list(range(1, len(stored) + 1))
-        assert fold(stored) == result == service.texts(job.id).result
+        assert fold(stored) == result == (await service.texts(job.id)).result
 
 
 class _Broken(logging.Handler):
@@ -68,12 +67,12 @@ async def test_an_approval_is_answered_from_another_process_and_only_once(yard: 
     async with yard.service() as owner, yard.service(kind="other") as other:
         job = await owner.start(yard.request(agent))
         with other.store.notifier.listen() as heard:
-            while not (waiting := other.approvals()):
+            while not (waiting := await other.approvals()):
                 await heard.wait(5)
         asked = msgspec.json.decode(waiting[0].asked, type=events.ApprovalRequested)
         assert asked.call.input == {"command": "touch it"}
         assert not yard.marker.exists()
-        assert other.get(job.id).state in ("running", "waiting")
+        assert (await other.get(job.id)).state in ("running", "waiting")
         both: Any = await asyncio.gather(
             other.answer(waiting[0].id, Answer(approved=True, by="ann")),
             owner.answer(waiting[0].id, Answer(approved=False, by="bob")),
@@ -82,7 +81,7 @@ async def test_an_approval_is_answered_from_another_process_and_only_once(yard: 
         refused = [answer for answer in both if isinstance(answer, errors.WrongState)]
         assert len(refused) == 1
         result = await job.result()
-        decided = other.store.approval(waiting[0].id)
+        decided = await other.store.approval(waiting[0].id)
         assert (decided.state == "approved") == yard.marker.exists()
         assert decided.used
         assert result.outcome == ("succeeded" if decided.state == "approved" else "denied")
@@ -96,14 +95,14 @@ async def test_an_answer_to_what_has_changed_is_refused_and_the_approval_stays_o
     async with yard.service() as owner, yard.service(kind="other") as other:
         job = await owner.start(yard.request(agent))
         with other.store.notifier.listen() as heard:
-            while not (waiting := other.approvals()):
+            while not (waiting := await other.approvals()):
                 await heard.wait(5)
         shown = waiting[0].fingerprint
         await other.store.write(lambda db: db.execute("update approvals set fingerprint = 'another'"))
         with pytest.raises(errors.StaleAnswer, match="has changed since it was shown"):
             await other.answer(waiting[0].id, Answer(approved=True, fingerprint=shown))
         assert not await other.store.decide(waiting[0].id, "approved", by="user:ann", fingerprint=shown)
-        assert [row.state for row in other.approvals()] == ["pending"]
+        assert [row.state for row in await other.approvals()] == ["pending"]
         assert not yard.marker.exists()
         await other.store.write(lambda db: db.execute("update approvals set fingerprint = ?", (shown,)))
         await other.answer(waiting[0].id, Answer(approved=True, fingerprint=shown))
@@ -119,7 +118,7 @@ async def test_an_approval_that_nobody_answers_expires_and_is_refused_afterwards
         result = await job.result()
         assert not yard.marker.exists()
         assert "APPROVAL_TIMEOUT" in result.denials[0].reason
-        (row,) = service.approvals(state="", run_id=job.id)
+        (row,) = await service.approvals(state="", run_id=job.id)
         assert row.state == "expired"
         with pytest.raises(errors.WrongState):
             await service.answer(row.id, Answer(approved=True))
@@ -135,7 +134,7 @@ async def test_a_run_is_stopped_from_another_process(yard: Any) -> None:
         await other.stop(job.id[:10], "enough")
         result = await job.result()
         assert result.outcome == "stopped"
-        assert other.get(job.id).state == "ended"
+        assert (await other.get(job.id)).state == "ended"
 
 
 async def test_a_paused_run_decides_nothing_until_it_goes_on(yard: Any) -> None:
@@ -147,14 +146,16 @@ async def test_a_paused_run_decides_nothing_until_it_goes_on(yard: Any) -> None:
                 break
         await service.pause(job.id)
         with service.store.notifier.listen() as heard:
-            while service.get(job.id).state != "paused":
+            while (await service.get(job.id)).state != "paused":
                 await heard.wait(5)
         (yard.folder / "go").touch()
         async for item in service.follow(job.id):
             if isinstance(item.event, events.ToolRequested):
                 break
         assert not yard.marker.exists()
-        assert not any(isinstance(e.event, events.ToolDecided) for e in recover.all_events(service.store, job.info))
+        assert not any(
+            isinstance(e.event, events.ToolDecided) for e in await recover.all_events(service.store, job.info)
+        )
         await service.unpause(job.id)
         assert (await job.result()).outcome == "succeeded"
         assert yard.marker.exists()
@@ -170,7 +171,7 @@ async def test_the_rules_that_held_for_a_run_are_kept_with_it(yard: Any) -> None
         job = await service.start(yard.request(agent, policy={"max_tool_calls": 3}))
         await job.result()
         file.write_text("")
-        kept = service.texts(job.id).policy
+        kept = (await service.texts(job.id)).policy
         assert kept["max_tool_calls"] == 3
         assert "curl *" in kept["blocked_commands"]
         assert kept["origin"]["blocked_commands"], "and whose word it was"
@@ -181,11 +182,11 @@ async def test_what_keeps_a_run_from_starting_is_raised_and_stored_if_nobody_sit
         job = await service.start(yard.request(str(yard.folder / "nothing")))
         with pytest.raises(errors.CliNotFound):
             await job.result()
-        assert service.listing() == []
+        assert await service.listing() == []
         job = await service.start(yard.request(str(yard.folder / "nothing")), is_detached=True)
         with pytest.raises(errors.CliNotFound):
             await job.result()
-        row = service.get(job.id)
+        row = await service.get(job.id)
         assert (row.state, row.outcome, row.error_kind) == ("ended", "failed", "cli_not_found")
 
 
@@ -196,10 +197,10 @@ async def test_no_more_runs_at_once_than_the_settings_say(yard: Any) -> None:
     async with yard.service() as service:
         jobs = [await service.start(yard.request(agent)) for _ in range(3)]
         with service.store.notifier.listen() as heard:
-            while service.store.states().get("running", 0) < 2:
+            while (await service.store.states()).get("running", 0) < 2:
                 await heard.wait(5)
         jobs += [await service.start(yard.request(agent)) for _ in range(2)]
-        assert service.store.states() == {"running": 2, "queued": 3}
+        assert await service.store.states() == {"running": 2, "queued": 3}
         with pytest.raises(errors.QueueFull):
             await service.start(yard.request(agent))
         (yard.folder / "go").touch()
@@ -217,9 +218,9 @@ async def test_a_day_that_has_spent_its_budget_holds_the_queue(yard: Any) -> Non
         await first.result()
         second = await service.start(yard.request(agent, labels={"team": "blue"}))
         with service.store.notifier.listen() as heard:
-            while not service.get(second.id).note:
+            while not (await service.get(second.id)).note:
                 await heard.wait(5)
-        row = service.get(second.id)
+        row = await service.get(second.id)
         assert row.state == "queued"
         assert "team=blue" in row.note
         other = await service.start(yard.request(agent, labels={"team": "red"}))
@@ -236,11 +237,9 @@ async def test_a_closed_service_leaves_no_run_that_says_running(yard: Any) -> No
             if isinstance(item.event, events.MessageCompleted):
                 break
     async with yard.service() as service:
-        assert service.listing(Filter(is_open=True)) == []
-        assert service.get(job.id).outcome == "stopped"
-    with sqlite3.connect(yard.home / "leadrope.db") as db:
-        assert db.execute("pragma integrity_check").fetchone() == ("ok",)
-    db.close()
+        assert await service.listing(Filter(is_open=True)) == []
+        assert (await service.get(job.id)).outcome == "stopped"
+    database_file.check_sound(yard.home / "leadrope.db")
 
 
 @pytest.mark.parametrize("jump_s", [86400.0, -86400.0], ids=["forwards", "backwards"])
@@ -252,13 +251,13 @@ async def test_a_jump_of_the_clock_fires_no_timer(yard: Any, monkeypatch: pytest
         limits = msgspec.structs.replace(yard.request(agent).limits, approval_s=60, idle_s=60, wall_s=600)
         job = await service.start(yard.request(agent, limits=limits))
         with service.store.notifier.listen() as heard:
-            while not (waiting := service.approvals()):
+            while not (waiting := await service.approvals()):
                 await heard.wait(5)
             monkeypatch.setattr(time, "time", lambda: real() + jump_s)
             for _ in range(3):  # what looks for dead owners and due runs has looked
                 await heard.wait(2.1)
-        assert service.approvals() == waiting
-        assert service.get(job.id).owner == service.lease.owner.id
+        assert await service.approvals() == waiting
+        assert (await service.get(job.id)).owner == service.lease.owner.id
         await service.answer(waiting[0].id, Answer(approved=True, by="ann"))
         assert (await job.result()).outcome == "succeeded"
         assert yard.marker.exists()
@@ -272,21 +271,18 @@ async def test_prune_keeps_what_it_must(yard: Any) -> None:
         old = [await service.start(yard.request(done)) for _ in range(3)]
         for job in old:
             await job.result()
-        await service.store.set_place(service.get(old[0].id), {"worktree": {}})
+        await service.store.set_place(await service.get(old[2].id), {"worktree": {}})
         living = await service.start(yard.request(hangs))
         async for item in service.follow(living.id):
             if isinstance(item.event, events.MessageCompleted):
                 break
-        assert recover.stale(service.store, keep_s=3600, keep_runs=0) == []
-        assert len(recover.stale(service.store, keep_s=0, keep_runs=2)) == 1
-        stale = recover.stale(service.store, keep_s=0, keep_runs=0)
-        assert {row.id for row in stale} == {job.id for job in old}
-        assert [row.id for row in stale if run_workspace.has_work(service, row)] == [old[0].id]
+        assert (await service.prune(keep_days=1, keep_runs=0)).runs == 0
+        assert (await service.prune(keep_days=0, keep_runs=2, dry_run=True)).runs == 1
+        assert len(await service.listing()) == 4
         with pytest.raises(errors.WrongState, match="has not ended"):
             await service.delete([living.id])
-        assert await service.delete([row.id for row in stale]) == 3
-        await service.store.shrink()
-        assert [row.id for row in service.listing()] == [living.id]
+        assert (await service.prune(keep_days=0, keep_runs=0)).runs == 2
+        assert [row.id for row in await service.listing()] == [living.id, old[2].id]
         await service.stop(living.id)
         await living.result()
 
@@ -299,13 +295,13 @@ async def test_a_conversation_is_kept_like_every_run(yard: Any) -> None:
         async with open_conversation(given, environ=yard.environ, opener=service.open) as conversation:
             assert (await conversation.ask("first")).text == "one"
             assert (await conversation.ask("second")).text == "two"
-        (row,) = service.listing()
+        (row,) = await service.listing()
         with service.store.notifier.listen() as heard:
-            while service.get(row.id).state != "ended":
+            while (await service.get(row.id)).state != "ended":
                 await heard.wait(5)
-        records = recover.all_events(service.store, row)
+        records = await recover.all_events(service.store, row)
         assert [r.event.text for r in records if isinstance(r.event, events.MessageCompleted)] == ["one", "two"]
-        assert service.get(row.id).outcome == "succeeded"
+        assert (await service.get(row.id)).outcome == "succeeded"
         with pytest.raises(errors.CliNotFound):
             await service.open(yard.request(str(yard.folder / "nothing")))
 
@@ -324,7 +320,7 @@ async def test_a_usage_limit_holds_the_runs_of_its_account_alone(yard: Any) -> N
         same = await service.start(yard.request(fine))
         other = await service.start(yard.request(fine, billing="api_key"))
         assert (await other.result()).outcome == "succeeded"
-        assert service.get(same.id).state == "queued"
+        assert (await service.get(same.id)).state == "queued"
         await service.stop(same.id)
         assert (await same.result()).outcome == "stopped"
 
@@ -337,14 +333,15 @@ async def test_runs_with_other_labels_take_turns(yard: Any) -> None:
     async with yard.service() as service:
         blue = [await service.start(yard.request(agent, labels={"team": "blue"})) for _ in range(5)]
         with service.store.notifier.listen() as heard:
-            while service.store.states().get("running", 0) < 2:
+            while (await service.store.states()).get("running", 0) < 2:
                 await heard.wait(5)
         red = await service.start(yard.request(agent, labels={"team": "red"}))
-        await service.stop(next(job.id for job in blue if service.get(job.id).state == "running"))
+        running = [job.id for job in blue if (await service.get(job.id)).state == "running"]
+        await service.stop(running[0])
         with service.store.notifier.listen() as heard:
-            while service.get(red.id).state == "queued":
+            while (await service.get(red.id)).state == "queued":
                 await heard.wait(5)
-        assert sum(service.get(job.id).state == "queued" for job in blue) == 3
+        assert [(await service.get(job.id)).state for job in blue].count("queued") == 3
         (yard.folder / "go").touch()
         for job in (*blue, red):
             await job.result()

@@ -26,7 +26,7 @@ def configure(yard: Any, text: str) -> None:
 
 async def reach(service: Service, run_id: str, state: str) -> None:
     with service.store.notifier.listen() as heard:
-        while service.get(run_id).state != state:
+        while (await service.get(run_id)).state != state:
             await heard.wait(5)
 
 
@@ -45,7 +45,7 @@ async def begun(yard: Any, service: Service, run_id: str) -> None:
     with service.store.notifier.listen() as heard:
         while not (yard.folder / "begun").exists():
             await heard.wait(0.1)
-    assert service.get(run_id).state == "starting"
+    assert (await service.get(run_id)).state == "starting"
 
 
 async def test_a_run_is_stopped_while_it_is_being_started(yard: Any, slow: dict[str, Any]) -> None:
@@ -56,7 +56,7 @@ async def test_a_run_is_stopped_while_it_is_being_started(yard: Any, slow: dict[
         await other.stop(job.id, "enough")
         result = await job.result()
         assert (result.outcome, result.error and result.error.message) == ("stopped", "enough")
-        row = other.get(job.id)
+        row = await other.get(job.id)
         assert (row.state, row.outcome, row.owner) == ("ended", "stopped", None)
         (last,) = [item async for item in other.follow(job.id)]
         assert isinstance(last.event, events.RunEnded)
@@ -69,7 +69,7 @@ async def test_a_pause_that_comes_before_the_agent_holds_its_first_word(yard: An
         await begun(yard, other, job.id)
         await other.pause(job.id)
         with owner.store.notifier.listen() as heard:
-            while owner.store._rows("open_run_controls", owner=owner.lease.owner.id):
+            while await owner.store._rows("open_run_controls", owner=owner.lease.owner.id):
                 await heard.wait(5)
         (yard.folder / "go").write_text("go\n")
         await reach(other, job.id, "paused")
@@ -94,7 +94,7 @@ async def test_a_service_that_closes_does_not_wait_for_a_start(
         await begun(yard, service, job.id)
     assert (await job.result()).outcome == "stopped"
     async with yard.service() as service:
-        row = service.get(job.id)
+        row = await service.get(job.id)
         assert (row.state, row.attempt, row.last_seq) == (("queued", 1, 0) if is_detached else ("ended", 1, 1))
 
 
@@ -105,10 +105,10 @@ async def test_whoever_waits_in_the_queue_hears_of_a_stop_from_elsewhere(yard: A
         first = await owner.start(yard.request(hangs))
         await reach(owner, first.id, "running")
         second = await owner.start(yard.request(hangs))
-        assert other.waits_for(other.get(second.id)) == "waiting for a free slot"
+        assert await other.waits_for(await other.get(second.id)) == "waiting for a free slot"
         await other.stop(second.id, "not needed")
         assert (await second.result()).outcome == "stopped"
-        assert other.get(second.id).state == "ended"
+        assert (await other.get(second.id)).state == "ended"
         await other.stop(first.id)
         assert (await first.result()).outcome == "stopped"
 
@@ -128,10 +128,10 @@ async def test_a_run_at_work_says_already_what_its_cost_is_called(
     async with yard.service() as owner:
         run = await owner.start(yard.request(hangs, **fields))
         await reach(owner, run.id, "running")
-        assert owner.get(run.id).cost_label == label
+        assert (await owner.get(run.id)).cost_label == label
         await owner.stop(run.id)
         assert (await run.result()).cost_label == label
-        assert owner.get(run.id).cost_label == label
+        assert (await owner.get(run.id)).cost_label == label
 
 
 def limited(yard: Any, resets_at: int) -> str:
@@ -147,21 +147,21 @@ async def test_a_run_that_waits_for_a_limit_holds_its_credentials_queue_and_can_
         waits = await owner.start(yard.request(limited(yard, int(time.time()) + 3600), wait_for_limit=True))
         await reach(owner, waits.id, "parked")
         with owner.store.notifier.listen() as heard:
-            while not owner.store.holds(time.time()):
+            while not await owner.store.holds(time.time()):
                 await heard.wait(5)
         same = await owner.start(yard.request(fine))
         free = await owner.start(yard.request(fine, billing="api_key"))
         assert (await free.result()).outcome == "succeeded"
-        row = other.get(same.id)
+        row = await other.get(same.id)
         assert row.state == "queued"
-        assert "usage limit" in other.waits_for(row)
-        assert [item.note for item in other.listing(Filter(state="queued"))] == [row.note]
+        assert "usage limit" in await other.waits_for(row)
+        assert [item.note for item in await other.listing(Filter(state="queued"))] == [row.note]
         await other.stop(same.id)
         assert (await same.result()).outcome == "stopped"
         # It has an owner that waits with it: that one ends it.
         await other.stop(waits.id)
         assert (await waits.result()).outcome == "stopped"
-        assert other.get(waits.id).state == "ended"
+        assert (await other.get(waits.id)).state == "ended"
 
 
 BUDGETS: dict[str, tuple[str, dict[str, Any], str]] = {
@@ -181,9 +181,9 @@ async def test_a_budget_that_is_spent_holds_its_runs_and_leaves_them_their_owner
         await (await service.start(yard.request(agent, limits=limits, **fields))).result()
         held = await service.start(yard.request(agent, **fields))
         with service.store.notifier.listen() as heard:
-            while not (row := service.get(held.id)).note:
+            while not (row := await service.get(held.id)).note:
                 await heard.wait(5)
-        assert told in background.waits_for(row)
+        assert told in await background.waits_for(row)
         # Somebody sits before it: the background must not take it up at midnight.
         assert (row.state, row.owner, row.started) == ("queued", service.lease.owner.id, None)
         await background.stop(held.id)
@@ -205,7 +205,7 @@ async def test_an_answer_from_elsewhere_may_not_hold_what_the_run_keeps_secret(y
     async with yard.service() as service:
         job = await service.start(yard.request(asks(yard), **MARKED))
         with service.store.notifier.listen() as heard:
-            while not (waiting := service.approvals()):
+            while not (waiting := await service.approvals()):
                 await heard.wait(5)
         with pytest.raises(errors.BadValue, match="looks like a secret"):
             await service.answer(waiting[0].id, Answer(approved=True, edited={"command": f"psql {SECRET}"}))
@@ -229,7 +229,7 @@ async def test_an_answer_at_the_run_itself_is_used_and_what_is_secret_in_it_is_n
         job = await service.start(yard.request(asks(yard), **MARKED), approver=Callback(lambda _: told))
         await job.result()
         assert yard.marker.exists()
-        (row,) = service.approvals(state="", run_id=job.id)
+        (row,) = await service.approvals(state="", run_id=job.id)
         assert (row.state, row.used, row.answer, row.reason) == ("approved", True, None, "with [redacted]")
     assert not [file for file in yard.home.glob("leadrope.db*") if SECRET.encode() in file.read_bytes()]
 
@@ -239,7 +239,7 @@ async def test_a_persons_time_to_answer_stands_still_with_a_paused_run(yard: Any
         limits = msgspec.structs.replace(yard.request("").limits, approval_s=3, idle_s=3)
         job = await service.start(yard.request(asks(yard), limits=limits))
         with service.store.notifier.listen() as heard:
-            while not (waiting := service.approvals()):
+            while not (waiting := await service.approvals()):
                 await heard.wait(5)
         await service.pause(job.id)
         await reach(service, job.id, "paused")
@@ -248,8 +248,8 @@ async def test_a_persons_time_to_answer_stands_still_with_a_paused_run(yard: Any
             until = time.monotonic() + 3.5
             while time.monotonic() < until:
                 await heard.wait(until - time.monotonic())
-        assert service.approvals() == waiting
-        assert service.get(job.id).state == "paused"
+        assert await service.approvals() == waiting
+        assert (await service.get(job.id)).state == "paused"
         await service.unpause(job.id)
         await service.answer(waiting[0].id, Answer(approved=True))
         assert (await job.result()).outcome == "succeeded"

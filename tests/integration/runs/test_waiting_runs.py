@@ -13,10 +13,9 @@ from typing import Any, TypeVar
 
 import pytest
 
+import stored
 from leadrope.process import reaper
-from leadrope.runs import leases
-from leadrope.runs.records.reading import Reads
-from leadrope.storage import database
+from leadrope.runs.records.values import Owner
 
 CLOSE: list[dict[str, Any]] = [{"result": True}, {"await_eof": True}]
 T = TypeVar("T")
@@ -71,11 +70,8 @@ class Terminal:
         until(lambda: self.run(run_id)["run"]["state"] == "ended")
         return self.run(run_id)
 
-    def owners(self) -> list[Any]:
-        reads = Reads(database.path_in(self.yard.home))
-        found = [one for one in reads.owners() if one.kind == "background" and leases.is_alive(self.yard.home, one)]
-        reads.close()
-        return found
+    def owners(self) -> list[Owner]:
+        return stored.background_owners(self.yard.home)
 
 
 def until(look: Callable[[], T]) -> T:

@@ -96,7 +96,7 @@ class Shop:
 
     async def outcomes(self, execution_id: str) -> list[Any]:
         async with self.service() as service:
-            return service.executions.outcomes(execution_id)
+            return await service.executions.outcomes(execution_id)
 
     def somebody(self, *words: Answer | None, approver: Any = None) -> Somebody:
         return Somebody(*words, approver=approver)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import signal
-import sqlite3
 import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from leadrope.runs.executions.journal import ExecutionFilter
+import database_file
+from leadrope.runs.executions.values import ExecutionFilter
 from leadrope.runs.service import Service
 from leadrope.workflows.engine.journal_chunks import MOST_UNWRITTEN
 
@@ -79,8 +78,10 @@ class Batch:
     async def journal(self) -> tuple[str, set[int]]:
         """The execution, and the items that have an outcome."""
         async with Service(self.environ) as service:
-            execution = service.executions.listing(ExecutionFilter(is_top=True))[0]
-            return execution.id, {one.item for one in service.executions.outcomes(execution.id) if one.item is not None}
+            execution = (await service.executions.listing(ExecutionFilter(is_top=True)))[0]
+            return execution.id, {
+                one.item for one in await service.executions.outcomes(execution.id) if one.item is not None
+            }
 
 
 @pytest.mark.fault
@@ -106,7 +107,7 @@ async def test_a_killed_batch_of_small_items_continues_from_what_was_written(tmp
     assert all(after[item] == 1 for item in settled)
     assert set(after) == set(range(ITEMS))
     assert (await batch.journal())[1] == set(range(ITEMS))
-    with contextlib.closing(sqlite3.connect(batch.database)) as db:
+    with database_file.opened(batch.database) as db:
         numbers = [row[0] for row in db.execute("select seq from execution_events order by seq")]
         assert numbers == list(range(1, len(numbers) + 1))
         assert db.execute("pragma integrity_check").fetchone() == ("ok",)

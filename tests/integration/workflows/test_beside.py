@@ -69,7 +69,7 @@ async def test_an_execution_that_is_resumed_has_the_text_that_it_began_with(shop
     files(shop)
     result = await shop.run(EXECUTION)
     async with shop.service() as service:
-        kept = service.executions.texts(result.execution_id).text
+        kept = (await service.executions.texts(result.execution_id)).text
     assert "_file" not in kept
     assert markdown.read(kept).workflow == library.load(shop.ws / "test.flow.md").workflow
     for name in ("sum.py", "tell.sh"):

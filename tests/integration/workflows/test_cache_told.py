@@ -43,8 +43,8 @@ async def test_what_came_from_the_cache_is_told_everywhere(shop: Any) -> None:
         assert {step["id"]: step["is_cached"] for step in msgspec.to_builtins(result)["steps"]} == expected
         assert {one.step: one.is_cached for one in shop.of(execution_events.StepEnded)} == expected
         async with shop.service() as service:
-            kept = service.executions.outcomes(result.execution_id)
-            of = account(service.executions.get(result.execution_id), library.parsed(TEXT), kept)
+            kept = await service.executions.outcomes(result.execution_id)
+            of = account(await service.executions.get(result.execution_id), library.parsed(TEXT), kept)
         assert {step.report.id: step.report.is_cached for step in of.steps} == expected
         assert report_page.markdown(of).count("succeeded, from the cache") == 2 * is_cached
     assert (shop.ws / "log").read_text() == "xyy"

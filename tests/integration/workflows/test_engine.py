@@ -288,7 +288,7 @@ async def test_a_workflow_that_calls_itself_ends_in_a_named_error(shop: Any) -> 
     assert result.failures[0].error is not None
     assert "workflow number 11 inside each other; at most 10" in result.failures[0].error.message
     async with shop.service() as service:
-        assert len(service.executions.listing()) == 10
+        assert len(await service.executions.listing()) == 10
 
 
 async def test_a_time_out_ends_a_step_and_is_named(shop: Any) -> None:

@@ -327,4 +327,4 @@ async def test_a_unit_that_was_cut_off_is_known(shop: Any) -> None:
         await shop.until(lambda: shop.of(execution_events.StepProgress))
         execution.stop()
         await running
-        assert [one.step for one in execution.host.service.executions.begun(execution.id)] == ["long"]
+        assert [one.step for one in await execution.host.service.executions.begun(execution.id)] == ["long"]

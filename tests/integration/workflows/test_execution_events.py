@@ -22,7 +22,7 @@ SECRET = "hunter2-of-the-house"
 
 async def stored(shop: Any, execution_id: str) -> list[ExecutionRecord]:
     async with shop.service() as service:
-        return list(service.executions.all_events(service.executions.get(execution_id)))
+        return list(await service.executions.all_events(await service.executions.get(execution_id)))
 
 
 def kinds(records: list[ExecutionRecord]) -> list[str]:
@@ -85,8 +85,8 @@ async def test_a_called_workflow_tells_in_the_log_of_its_caller(shop: Any) -> No
     assert sorted(one.parent_key for one in inner) == ["call#0[0]", "call#0[1]"]
     assert all(one.parent == result.execution_id for one in inner)
     async with shop.service() as service:
-        child = service.executions.get(inner[0].execution)
-        assert (child.last_seq, service.executions.read_events(child, 1, 100)) == (0, [])
+        child = await service.executions.get(inner[0].execution)
+        assert (child.last_seq, await service.executions.read_events(child, 1, 100)) == (0, [])
         followed = [one async for one in service.follow_execution(child.id, live=False)]
     assert kinds(followed) == ["execution.started", "step.started", "step.ended", "execution.ended"]
     assert {one.event.execution for one in followed} == {child.id}
@@ -184,7 +184,7 @@ async def test_no_event_holds_a_secret(shop: Any) -> None:
     assert SECRET not in msgspec.json.encode(records).decode()
     assert SECRET not in msgspec.json.encode(await stored(shop, result.execution_id)).decode()
     async with shop.service() as service:
-        unit = service.executions.unit(result.execution_id, "says")
+        unit = await service.executions.unit(result.execution_id, "says")
     assert SECRET not in msgspec.json.encode(unit).decode()
     assert "echo" in unit.inputs["command"]
 
@@ -201,8 +201,8 @@ async def test_what_a_unit_was_given_and_gave_is_found_by_its_key_and_bounded(sh
 """
     result = await shop.run(text)
     async with shop.service() as service:
-        made = service.executions.unit(result.execution_id, "make")
-        used = service.executions.unit(result.execution_id, "use", 0, 1)
+        made = await service.executions.unit(result.execution_id, "make")
+        used = await service.executions.unit(result.execution_id, "use", 0, 1)
     assert made.outputs["exit_code"] == 0
     assert made.outputs["stdout"]["bytes"] > 200_000
     assert len(msgspec.json.encode(made)) < 110_000

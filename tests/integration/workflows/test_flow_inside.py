@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import sqlite3
 from typing import Any
 
 import pytest
 
+import database_file
 from leadrope import errors
 from leadrope.core import execution_events
 from leadrope.runtime.gate.approvers import Answer
@@ -78,7 +77,7 @@ async def test_a_stop_reaches_inside_and_the_same_process_goes_on(shop: Any) -> 
             execution.stop()
             stopped = await running
         assert stopped.outcome == "stopped"
-        (child,) = service.executions.children(stopped.execution_id)
+        (child,) = await service.executions.children(stopped.execution_id)
         assert child.state == "interrupted", "whoever looks at it is not told that it runs"
         (shop.ws / "go").touch()
         async with start.resumed(service, stopped.execution_id, **surroundings) as execution:
@@ -100,7 +99,7 @@ async def test_one_that_had_ended_when_the_process_died_is_not_run_again(shop: A
     (shop.ws / "go").touch()
     text = CALL.format(more="") + "\n## Outputs\n\n### path\n\n- source: ${call.path}\n"
     whole = await shop.run(text)
-    with contextlib.closing(sqlite3.connect(shop.home / "leadrope.db")) as db, db:
+    with database_file.opened(shop.home / "leadrope.db") as db:
         (number,) = db.execute("select n from executions where id = ?", (whole.execution_id,)).fetchone()
         assert db.execute("delete from unit_outcomes where execution = ?", (number,)).rowcount == 1
         db.execute("update executions set state = 'interrupted', outcome = null, owner = null where n = ?", (number,))

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import random
 import signal
-import sqlite3
 import sys
 from collections import Counter
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
+import database_file
 from leadrope.runs.executions.values import ExecutionFilter
 from leadrope.runs.service import Service
 from leadrope.workflows.report import ExecutionResult
@@ -151,15 +150,17 @@ class Bench:
 
     async def look(self) -> Journal:
         async with Service(self.environ) as service:
-            found = service.executions.listing(ExecutionFilter(is_top=True))
+            found = await service.executions.listing(ExecutionFilter(is_top=True))
             if not found:
                 return Journal()
-            inside = service.executions.children(found[0].id)
+            inside = await service.executions.children(found[0].id)
             assert len(inside) <= 1, "the workflow inside is one execution, however often it was cut off"
             outcomes = {
-                one.key: one for execution in (found[0], *inside) for one in service.executions.outcomes(execution.id)
+                one.key: one
+                for execution in (found[0], *inside)
+                for one in await service.executions.outcomes(execution.id)
             }
-            ended = service.executions.result(found[0].id) if found[0].state == "ended" else None
+            ended = await service.executions.result(found[0].id) if found[0].state == "ended" else None
             return Journal(execution_id=found[0].id, outcomes=outcomes, ended=ended)
 
     def check_marks(self) -> None:
@@ -209,5 +210,4 @@ async def _ends_well(bench: Bench, words: tuple[str, ...], result: dict[str, Any
     for key, value in EXPECTED.items():
         if value is not None:
             assert journal.outcomes[key].outputs["stdout"] == value, key
-    with contextlib.closing(sqlite3.connect(bench.home / "leadrope.db")) as db:
-        assert db.execute("pragma integrity_check").fetchone() == ("ok",)
+    database_file.check_sound(bench.home / "leadrope.db")

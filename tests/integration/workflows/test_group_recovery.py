@@ -132,17 +132,19 @@ class Bench:
     async def journal(self) -> tuple[str, set[str], bool]:
         """The execution, its units with those that they are a part of, and whether it has ended."""
         async with Service(self.environ) as service:
-            found = service.executions.listing(ExecutionFilter(is_top=True))
+            found = await service.executions.listing(ExecutionFilter(is_top=True))
             if not found:
                 return "", set(), False
             units: set[str] = set()
             todo = [(found[0], "")]
             while todo:
                 execution, path = todo.pop()
-                for one in service.executions.outcomes(execution.id):
+                for one in await service.executions.outcomes(execution.id):
                     item = f"[{one.item}]" if one.item is not None else ""
                     units.add(f"{path}{one.step}#{one.iteration}{item}")
-                todo += [(child, f"{path}{child.parent_key}/") for child in service.executions.children(execution.id)]
+                todo += [
+                    (child, f"{path}{child.parent_key}/") for child in await service.executions.children(execution.id)
+                ]
             return found[0].id, units, found[0].state == "ended"
 
 

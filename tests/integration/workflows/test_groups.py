@@ -70,13 +70,13 @@ async def test_a_loop_over_several_steps(shop: Any) -> None:
 async def test_each_turn_has_a_journal_of_its_own(shop: Any) -> None:
     result = await shop.run(ROUNDS)
     async with shop.service() as service:
-        keys = [(one.step, one.iteration, one.item) for one in service.executions.outcomes(result.execution_id)]
+        keys = [(one.step, one.iteration, one.item) for one in await service.executions.outcomes(result.execution_id)]
         turns_and_whole = [("rounds", number, None) for number in (0, 1, 2, -1)]
         assert keys == [("start", 0, None), *turns_and_whole, ("after", 0, None)]
-        turns = service.executions.children(result.execution_id)
+        turns = await service.executions.children(result.execution_id)
         assert [turn.parent_key for turn in turns] == ["rounds#0", "rounds#1", "rounds#2"]
         for number, turn in enumerate(turns):
-            inner = service.executions.outcomes(turn.id)
+            inner = await service.executions.outcomes(turn.id)
             assert [one.step for one in inner] == ["add", "check"]
             assert inner[0].outputs["result"] == number + 1
 

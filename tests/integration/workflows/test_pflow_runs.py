@@ -180,7 +180,7 @@ async def test_texts_from_files_have_the_templates_of_the_step(shop: Any) -> Non
     result = await run(shop, text)
     assert (result.outcome, result.outputs) == ("succeeded", {"double": 8})
     async with shop.service() as service:
-        kept = service.executions.texts(result.execution_id).text
+        kept = (await service.executions.texts(result.execution_id)).text
     assert "texts/" not in kept
     assert "wc -w" in kept
 

@@ -263,8 +263,8 @@ async def test_a_run_that_had_ended_before_a_crash_is_not_done_again(here: Here,
     async with Service(here.environ) as service:
         begun_again.service = service
         again = await do(begun_again, "agent", prompt="go")
-        assert [run.id for run in service.listing()] == [done.run_id]
-        assert service.known(done.run_id or "") is not None
+        assert [run.id for run in await service.listing()] == [done.run_id]
+        assert await service.known(done.run_id or "") is not None
     assert (again.outputs["result"], again.run_id, again.cost_usd) == ("done", done.run_id, done.cost_usd)
     other, _ = await asked_of(Here(here.workspace), tmp_path, {"result": "new"}, "agent", prompt="something else")
     assert (other.outputs["result"], other.run_id == done.run_id) == ("new", False)

@@ -198,13 +198,13 @@ async def test_rows_are_kept_replaced_added_and_brought_up_to_date(here: Here) -
     rows = '[{"id": 2, "n": "new"}, {"id": 4, "n": "d"}, {"id": 4, "n": "D"}]'
     done = await do(here, "save-dataset", name="parts", rows=rows, mode="append", key="id")
     assert (done.outputs["rows"], done.outputs["total"]) == (2, 4)
-    assert here.service.executions.dataset("parts").rows == [
+    assert (await here.service.executions.dataset("parts")).rows == [
         {"id": 1, "n": "a"},
         {"id": 2, "n": "new"},
         {"id": 3, "m": True},
         {"id": 4, "n": "D"},
     ]
-    assert here.service.executions.dataset("parts").execution_id == here.execution_id
+    assert (await here.service.executions.dataset("parts")).execution_id == here.execution_id
     done = await do(here, "save-dataset", name="parts", rows=[])
     assert done.outputs["total"] == 0
 
@@ -217,7 +217,7 @@ async def test_adding_at_the_same_time_loses_no_row(here: Here) -> None:
             for key in (None, "id")
         )
     )
-    rows = here.service.executions.dataset("n").rows
+    rows = (await here.service.executions.dataset("n")).rows
     assert {row["id"] for row in rows} == set(range(10))
 
 
@@ -241,4 +241,4 @@ async def test_rows_that_cannot_be_kept_are_told_and_change_nothing(
     with pytest.raises(errors.LeadropeError) as caught:
         await do(here, "save-dataset", **{"name": "d", "mode": "append", **given})
     assert (caught.value.kind, told in caught.value.message) == (kind, True), caught.value.message
-    assert here.service.executions.dataset("d").rows == [{"a": 0}]
+    assert (await here.service.executions.dataset("d")).rows == [{"a": 0}]

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sqlite3
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+import database_file
 from leadrope import errors
 from leadrope.core import execution_events
 from leadrope.storage import database
 
 
-@contextlib.contextmanager
-def held(shop: Any) -> Iterator[None]:
-    """Nobody else can write meanwhile."""
-    with contextlib.closing(sqlite3.connect(database.path_in(shop.home), isolation_level=None)) as db:
-        db.execute("begin immediate")
-        yield
-        db.execute("rollback")
+def held(shop: Any) -> contextlib.AbstractContextManager[None]:
+    return database_file.held(database.path_in(shop.home))
 
 
 TEXT = """## Steps
@@ -52,8 +46,10 @@ async def test_an_execution_waits_for_a_store_that_another_process_holds(
             assert not running.done()
         result = await running
         assert result.outcome == "succeeded", result
-        assert [one.step for one in service.executions.outcomes(execution.id)] == ["first", "keep", "last"]
-        seqs = [record.seq for record in service.executions.all_events(service.executions.get(execution.id))]
+        assert [one.step for one in await service.executions.outcomes(execution.id)] == ["first", "keep", "last"]
+        seqs = [
+            record.seq for record in await service.executions.all_events(await service.executions.get(execution.id))
+        ]
         assert seqs == list(range(1, len(seqs) + 1))
 
 
@@ -81,8 +77,7 @@ async def test_the_service_goes_on_after_any_trouble_of_the_store(shop: Any) -> 
                 await service.store.hold_account("a", 1.0, "n")
             service.poke()
         assert await shop_runs(shop)
-        assert service._loop_task is not None
-        assert not service._loop_task.done()
+        assert service.is_attending
 
 
 async def shop_runs(shop: Any) -> bool:

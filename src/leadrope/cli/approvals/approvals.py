@@ -64,11 +64,11 @@ def list_(is_all: bool, run: str | None, execution: str | None, output: str) -> 
     async def look(service: Service) -> list[Approval]:
         wanted: dict[str, Any] = {"state": "" if is_all else "pending"}
         if run:
-            wanted["run_id"] = service.get(run).id
+            wanted["run_id"] = (await service.get(run)).id
         if execution:
-            info = service.executions.find(execution)
+            info = await service.executions.find(execution)
             wanted["outermost_id" if info.parent is None else "execution_id"] = info.id
-        return service.approvals(**wanted)
+        return await service.approvals(**wanted)
 
     found = with_service(look, reads=True) if has_store() else []
     if output == "json":
@@ -93,7 +93,7 @@ def show(approval: str, output: str) -> int:
     """Show exactly what is asked, why, by which rule, and who answered."""
 
     async def look(service: Service) -> int:
-        found = service.approval(approval)
+        found = await service.approval(approval)
         if output == "json":
             json_output.write(approval_text.as_object(found))
             return 0
@@ -130,7 +130,7 @@ def approve(
     """Approve a call, a plan or a step."""
 
     async def act(service: Service) -> int:
-        found = service.approval(approval)
+        found = await service.approval(approval)
         asked = request_of(found)
         answer = Answer(
             approved=True,
@@ -155,7 +155,7 @@ def deny(approval: str, reason: str, fingerprint: str | None) -> int:
     """Deny a call, a plan or a step, or decline to answer a question."""
 
     async def act(service: Service) -> int:
-        found = service.approval(approval)
+        found = await service.approval(approval)
         told = reason if reason or found.kind == "step" else "not approved"
         return await _answer(service, found, Answer(approved=False, reason=told), fingerprint)
 
@@ -170,7 +170,7 @@ def edit(approval: str, call: str | None, fingerprint: str | None) -> int:
     """Approve a call with edited input: JSON, or without it $EDITOR opens."""
 
     async def act(service: Service) -> int:
-        found = service.approval(approval)
+        found = await service.approval(approval)
         asked = request_of(found)
         if not isinstance(asked, CallRequest):
             raise errors.WrongState(
@@ -206,7 +206,7 @@ def answer(approval: str, values: tuple[str, ...], choose: str, reason: str, fin
     """
 
     async def act(service: Service) -> int:
-        found = service.approval(approval)
+        found = await service.approval(approval)
         asked = request_of(found)
         chosen, given = choose, values
         if isinstance(asked, StepRequest) and asked.choices and not asked.fields and not choose and len(values) == 1:
@@ -236,7 +236,7 @@ async def _answer(service: Service, found: Approval, answer: Answer, fingerprint
     elif answer.pattern:
         told += f"; {exact(answer.pattern)} is allowed until run {done.run_id[:8]} ends"
     click.echo(told)
-    if done.outermost_id and service.executions.get(done.outermost_id).state == "queued":
+    if done.outermost_id and (await service.executions.get(done.outermost_id)).state == "queued":
         click.echo(f"  execution {done.outermost_id[:8]} continues in the background", err=True)
     return 0
 

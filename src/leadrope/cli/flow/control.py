@@ -34,14 +34,14 @@ def stop(executions: tuple[str, ...], reason: str) -> int:
 
     async def act(service: Service) -> int:
         for name in executions:
-            row = service.executions.outermost(named(service, name))
+            row = await service.executions.outermost(await named(service, name))
             if row.state == "ended":
                 click.echo(f"{row.id[:8]} has ended already ({row.outcome})", err=True)
                 continue
             why = f"{BY_A_PERSON}: {reason}" if reason else BY_A_PERSON
             await service.controls.stop(row.id, why, by=actors.system_user())
-            with service.store.notifier.listen() as heard:
-                while (now := service.executions.get(row.id)).state != "ended":
+            with service.listen() as heard:
+                while (now := await service.executions.get(row.id)).state != "ended":
                     if now.owner is None:
                         await service.controls.stop(
                             row.id, why, by=actors.system_user()
@@ -64,7 +64,7 @@ def pause(execution: str) -> int:
     from leadrope.cli.runs.runs import with_service  # noqa: PLC0415  # the same
 
     async def act(service: Service) -> int:
-        row = service.executions.outermost(named(service, execution))
+        row = await service.executions.outermost(await named(service, execution))
         await service.controls.pause(row.id, by=actors.system_user())
         now = await _until(service, row.id, "paused")
         click.echo(f"{row.id[:8]} {now.outcome or now.state}")
@@ -84,8 +84,8 @@ async def unpaused(service: Service, row: ExecutionInfo) -> str:
 
 async def _until(service: Service, execution_id: str, state: str) -> ExecutionInfo:
     """Until its owner has done it; or has ended meanwhile."""
-    with service.store.notifier.listen() as heard:
-        while (now := service.executions.get(execution_id)).state != state and now.owner is not None:
+    with service.listen() as heard:
+        while (now := await service.executions.get(execution_id)).state != state and now.owner is not None:
             await heard.wait(LOOK_S)
     return now
 
@@ -97,7 +97,7 @@ async def continued_elsewhere(service: Service, name: str) -> str | None:
     from leadrope.runs import detached  # noqa: PLC0415  # the same
 
     try:
-        row = service.executions.outermost(named(service, name))
+        row = await service.executions.outermost(await named(service, name))
     except errors.UnknownRun:
         return None  # told where it is to be continued
     if row.state == "paused" and (row.owner is not None or row.recover == "resume"):

@@ -84,9 +84,9 @@ def data(dataset: str | None, limit: int | None, output: str) -> int:
         raise errors.RequestError(f"{given} is for the rows of one dataset", hint="Give its NAME as well.")
 
     async def look(service: Service) -> tuple[list[ListedDataset], Dataset | None]:
-        listed = [_listed(service, one) for one in service.executions.datasets()]
+        listed = [await _listed(service, one) for one in await service.executions.datasets()]
         is_there = name is not None and any(one.name == name for one in listed)
-        return listed, service.executions.dataset(name) if name is not None and is_there else None
+        return listed, await service.executions.dataset(name) if name is not None and is_there else None
 
     listed, found = with_service(look, reads=True) if has_store() else ([], None)
     if name is None:
@@ -105,11 +105,11 @@ def _unknown(name: str, names: Sequence[str]) -> errors.UnknownRun:
     return errors.UnknownRun(f"there is no dataset {name!r}", hint=hint)
 
 
-def _listed(service: Service, one: DatasetInfo) -> ListedDataset:
+async def _listed(service: Service, one: DatasetInfo) -> ListedDataset:
     workflow = None
     if one.execution_id is not None:
         with contextlib.suppress(errors.UnknownRun):  # rows are kept longer than executions
-            workflow = service.executions.get(one.execution_id).name or None
+            workflow = (await service.executions.get(one.execution_id)).name or None
     return ListedDataset(
         name=one.name,
         rows=one.count,

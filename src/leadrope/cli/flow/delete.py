@@ -42,7 +42,7 @@ def delete_data(dataset: str, yes: bool) -> int:
     from leadrope.cli.runs.runs import has_store, with_service  # noqa: PLC0415  # not needed for --help
 
     async def look(service: Service) -> dict[str, int]:
-        return {one.name: one.count for one in service.executions.datasets()}
+        return {one.name: one.count for one in await service.executions.datasets()}
 
     known = with_service(look) if has_store() else {}
     if dataset not in known:
@@ -74,7 +74,7 @@ def clear_cache(type_: str | None, yes: bool) -> int:
         raise errors.BadValue("--type", f"there is no step type {type_!r}", hint=hint)
 
     async def look(service: Service) -> int:
-        return service.executions.cached(type_ or "")
+        return await service.executions.cached(type_ or "")
 
     count = with_service(look) if has_store() else 0
     entries = "1 entry" if count == 1 else f"{count:,} entries"

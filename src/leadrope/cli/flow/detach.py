@@ -32,7 +32,9 @@ def run(
     """The id of the execution on standard output, once it is stored."""
 
     async def prepare(service: Service) -> tuple[Any, list[str]]:
-        return start.prepared(service, loaded, values, workspace=folder, environ=environ, config=config, **options)
+        return await start.prepared(
+            service, loaded, values, workspace=folder, environ=environ, config=config, **options
+        )
 
     new, secrets = with_service(prepare, needs_config=True)
     new = msgspec.structs.replace(new, priority=given["priority"])

@@ -321,8 +321,8 @@ def resume(
         from leadrope.workflows.start import continuing, start  # noqa: PLC0415  # the engine, only where it runs
 
         if given["output"] not in flow_result.FORMATS:
-            flow_result.check_name(start.workflow_of(service, name), given["output"])
-        failed = continuing.failed(service, name) if answer is None else None
+            flow_result.check_name(await start.workflow_of(service, name), given["output"])
+        failed = await continuing.failed(service, name) if answer is None else None
         if failed is not None:
             taken: dict[str, Any] = {
                 "environ": environ,
@@ -338,7 +338,7 @@ def resume(
                 "inputs were given, and only an execution that has failed takes them",
                 hint="Leave them out, or start the workflow anew with `leadrope flow run`.",
             )
-        which = service.approval(name).id if answer is not None else name
+        which = (await service.approval(name)).id if answer is not None else name
         async with start.resumed(
             service,
             which,
@@ -462,7 +462,7 @@ async def _drive(
         if ahead is not None:
             told["ahead"] = warm
         execution = await stack.enter_async_context(begin(service, **told))
-        view.replay(service.executions.all_events(execution.info) if execution.info.last_seq else ())
+        view.replay(await service.executions.all_events(execution.info) if execution.info.last_seq else ())
 
         def stop(reason: str) -> None:
             service.stop_waiting()

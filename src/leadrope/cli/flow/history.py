@@ -104,7 +104,7 @@ def _listed() -> list[ListedWorkflow]:
         return []
 
     async def look(service: Service) -> dict[Path, ExecutionInfo | None]:
-        return {path: service.executions.last_of(file=real_path(path)) for _, path, _ in files}
+        return {path: await service.executions.last_of(file=real_path(path)) for _, path, _ in files}
 
     last = with_service(look, reads=True) if has_store() else {}
     rows = []
@@ -174,8 +174,8 @@ def history(workflow: str | None, limit: int, is_open: bool, here: bool, output:
     wanted = ExecutionFilter(is_open=is_open, is_top=True, limit=limit, cwd=folder if here else None)
 
     async def look(service: Service) -> list[ExecutionRow]:
-        only = wanted if workflow is None else _only(service, wanted, workflow)
-        return [_told(service, row) for row in service.executions.listing(only)]
+        only = wanted if workflow is None else await _only(service, wanted, workflow)
+        return [await _told(service, row) for row in await service.executions.listing(only)]
 
     if workflow is not None and not has_store():
         found(workflow)  # a wrong name is told also where nothing was run yet
@@ -233,25 +233,25 @@ def _named(execution: ExecutionInfo, folder: str) -> str:
     return clean(f"{execution.name} ({shown})")
 
 
-def _only(service: Service, wanted: ExecutionFilter, workflow: str) -> ExecutionFilter:
+async def _only(service: Service, wanted: ExecutionFilter, workflow: str) -> ExecutionFilter:
     """Of a file where there is one; else of the name, for a file that is gone."""
     try:
         return msgspec.structs.replace(wanted, file=str(found(workflow)))
     except errors.BadValue:
         name = library.name_of(Path(workflow))
-        if not name or service.executions.last_of(name=name) is None:
+        if not name or await service.executions.last_of(name=name) is None:
             raise  # there is no such file, and never was one that ran
         return msgspec.structs.replace(wanted, name=name)
 
 
-def _told(service: Service, row: ExecutionInfo) -> ExecutionRow:
-    approvals = approvals_of(service, row)
+async def _told(service: Service, row: ExecutionInfo) -> ExecutionRow:
+    approvals = await approvals_of(service, row)
     why = row.note or ("waiting for a free slot" if row.state == "queued" else "")
     note = "; ".join(filter(None, (why, f"owner {row.owner}" if row.owner is not None else "")))
     if approvals and row.state == "waiting":
         note = f"{approvals[0].step} waits: {approvals[0].detail or approvals[0].title}"
     elif row.outcome == "failed":
-        note = _why(service.executions.result(row.id))
+        note = _why(await service.executions.result(row.id))
     elif row.state in ("interrupted", "paused") or row.outcome == "stopped":
         how = {"interrupted": row.note or "cut off"}.get(row.state, "")
         go_on = f"continue with: leadrope flow resume {row.id[:8]}"
@@ -276,14 +276,14 @@ def _why(result: object) -> str:
     return ""
 
 
-def approvals_of(service: Service, execution: ExecutionInfo) -> list[PendingApproval]:
+async def approvals_of(service: Service, execution: ExecutionInfo) -> list[PendingApproval]:
     """What a person is asked now, also by the workflows that it has called."""
     from leadrope.workflows.report import pending_of  # noqa: PLC0415  # only where something waits
 
     if execution.state == "ended":
         return []
     whose = {"outermost_id": execution.id} if execution.parent is None else {"execution_id": execution.id}
-    return [pending_of(one) for one in service.approvals(**whose)]
+    return [pending_of(one) for one in await service.approvals(**whose)]
 
 
 # -- report -----------------------------------------------------------------------------------------------------------
@@ -315,16 +315,16 @@ def report(execution: str, html: bool, out: str | None, output: str) -> int:
         raise errors.UnknownRun(f"there is no workflow run {execution!r}", hint=_NONE_YET)
 
     async def look(service: Service) -> Account:
-        row = _execution(service, execution)
-        texts = service.executions.texts(row.id)
+        row = await _execution(service, execution)
+        texts = await service.executions.texts(row.id)
         return account(
             row,
             library.parsed(texts.text, file=row.file),
-            service.executions.outcomes(row.id),
+            await service.executions.outcomes(row.id),
             inputs=texts.inputs,
-            approvals=approvals_of(service, row),
-            begun={one.step for one in service.executions.begun(row.id)},
-            children=[child_of(child, state_of(child)) for child in service.executions.children(row.id)],
+            approvals=await approvals_of(service, row),
+            begun={one.step for one in await service.executions.begun(row.id)},
+            children=[child_of(child, state_of(child)) for child in await service.executions.children(row.id)],
             result=texts.result,
         )
 
@@ -337,18 +337,18 @@ def report(execution: str, html: bool, out: str | None, output: str) -> int:
     return 0
 
 
-def _execution(service: Service, name: str) -> ExecutionInfo:
+async def _execution(service: Service, name: str) -> ExecutionInfo:
     try:
-        return service.executions.find(name)
+        return await service.executions.find(name)
     except errors.UnknownRun as unknown:
         try:
-            return service.executions.get(service.store.approval(name).execution_id)
+            return await service.executions.get((await service.known_approval(name)).execution_id)
         except errors.UnknownRun:
             pass
         try:
-            last = service.executions.last_of(file=str(found(name)))
+            last = await service.executions.last_of(file=str(found(name)))
         except errors.BadValue:
-            last = service.executions.last_of(name=name)
+            last = await service.executions.last_of(name=name)
         if last is None:
             raise unknown from None
         return last

@@ -43,41 +43,44 @@ def logs(execution: str | None, follow: bool, from_seq: int, output: str) -> int
     from leadrope.cli.screen.screen import Screen  # noqa: PLC0415  # the same
 
     async def look(service: Service) -> int:
-        row = named(service, execution)
+        row = await named(service, execution)
         is_text = output == "text"
         screen = Screen.of_process()
         view = ExecutionView(screen, is_live=follow and is_text)
         view.is_rehearsed = rehearsal_label.is_rehearsed(row.labels)
-        view.is_pending = lambda approval_id: _is_pending(service, approval_id)
         with view:
             async for item in service.follow_execution(row.id, from_seq, live=follow):
                 if not is_text:
                     json_output.write(item)
                 elif isinstance(item, events.ExecutionRecord):
+                    if isinstance(item.event, events.StepAsked) and not await _is_pending(
+                        service, item.event.approval_id
+                    ):
+                        view.answered.add(item.event.approval_id)
                     view.show(item)
                 else:
                     screen.line(f"· events {item.first_seq} to {item.last_seq} are no longer kept")
-        return _tell_end(service, service.executions.get(row.id), view, is_text=is_text, follow=follow)
+        return await _tell_end(service, await service.executions.get(row.id), view, is_text=is_text, follow=follow)
 
     return with_service(look, stays=follow, reads=True)
 
 
-def _is_pending(service: Service, approval_id: str) -> bool:
+async def _is_pending(service: Service, approval_id: str) -> bool:
     try:
-        return service.store.approval(approval_id).state == "pending"
+        return (await service.known_approval(approval_id)).state == "pending"
     except errors.UnknownRun:
         return False  # of the run of an agent, which was deleted since
 
 
-def _tell_end(service: Service, row: ExecutionInfo, view: ExecutionView, *, is_text: bool, follow: bool) -> int:
+async def _tell_end(service: Service, row: ExecutionInfo, view: ExecutionView, *, is_text: bool, follow: bool) -> int:
     from leadrope.cli.flow.flow import exit_code  # noqa: PLC0415  # not needed for --help
     from leadrope.cli.flow.history import approvals_of  # noqa: PLC0415  # the same
 
-    result = _result(service.executions.result(row.id)) if row.state == "ended" else None
+    result = _result(await service.executions.result(row.id)) if row.state == "ended" else None
     if is_text and result is not None:
         view.tell(result)
     elif is_text:
-        view.tell_open(row, approvals_of(service, row))
+        view.tell_open(row, await approvals_of(service, row))
     return exit_code(result) if follow and result is not None else 0
 
 
@@ -111,7 +114,7 @@ def values(execution: str, step: str, iteration: int, item: int | None) -> int:
     from leadrope.cli.runs.runs import with_service  # noqa: PLC0415  # the same
 
     async def look(service: Service) -> int:
-        json_output.write(service.executions.unit(named(service, execution).id, step, iteration, item))
+        json_output.write(await service.executions.unit((await named(service, execution)).id, step, iteration, item))
         return 0
 
     return with_service(look, reads=True)

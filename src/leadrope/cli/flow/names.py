@@ -9,19 +9,19 @@ from leadrope.runs.executions.values import ExecutionFilter, ExecutionInfo
 from leadrope.runs.service import Service
 
 
-def named(service: Service, name: str | None) -> ExecutionInfo:
+async def named(service: Service, name: str | None) -> ExecutionInfo:
     """The newest execution without a name, and the last one of a workflow's name. Opens no file."""
     if name is None:
-        rows = service.executions.listing(ExecutionFilter(is_top=True, limit=1))
+        rows = await service.executions.listing(ExecutionFilter(is_top=True, limit=1))
         if not rows:
             raise errors.UnknownRun("no workflow was run yet", hint="`leadrope flow run FILE` runs one.")
         return rows[0]
     try:
-        return service.executions.find(name)
+        return await service.executions.find(name)
     except errors.UnknownRun as unknown:
         with contextlib.suppress(errors.UnknownRun):
-            return service.executions.get(service.store.approval(name.strip().lower()).outermost_id)
-        last = service.executions.last_of(name=name)
+            return await service.executions.get((await service.known_approval(name.strip().lower())).outermost_id)
+        last = await service.executions.last_of(name=name)
         if last is None:
             raise unknown from None
         return last

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Self
 
 import msgspec
@@ -64,8 +64,8 @@ class ExecutionView:
         self.has_person = False
         self.is_rehearsed = False
         """Somebody sits at this terminal, and is asked there."""
-        self.is_pending: Callable[[str], bool] = lambda _: True
-        """Whether an approval still waits; asked of a log, which has those that were answered, too."""
+        self.answered: set[str] = set()
+        """Approvals that no longer wait, for a log, which has those that were answered, too."""
         self._warnings: dict[str, list[events.StepWarning]] = {}
         """By step; told below its last line."""
         self._is_past = False
@@ -157,7 +157,7 @@ class ExecutionView:
         return self._places.get(approval_id, "")
 
     def _asked(self, step: events.StepAsked) -> None:
-        if self.is_pending(step.approval_id):
+        if step.approval_id not in self.answered:
             self._tell_approval(_pending(step), step.expires_s)
         else:
             self._line(f"  ? {self._unit_name(step)} asked a person: {first_line(step.detail or step.title)}")

@@ -38,7 +38,6 @@ from leadrope.core.text import rehearsal_label
 from leadrope.providers.claude_code.locate import find_binary
 from leadrope.rehearsal.model import ModelServer
 from leadrope.runs.service import Service
-from leadrope.runs.workspace import run_workspace
 from leadrope.runtime.gate.approvers import Answer, Approver, DenyAll
 
 PROMPT = "add() in calc.py gives wrong answers. Correct it and run the tests."
@@ -213,7 +212,7 @@ def _keep_changes(place: DemoScene) -> run_session_ui.Ending:
         if result.outcome == "stopped":
             return []
         changes = "\n".join([*_diff(place.repository), ""])
-        await service.store.add_artifact(service.get(run_id), run_workspace.CHANGES, "text/x-diff", changes.encode())
+        await service.keep_changes(run_id, changes)
         return []
 
     return keep

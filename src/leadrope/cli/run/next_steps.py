@@ -26,9 +26,9 @@ async def lines(service: Service, run_id: str, result: RunResult, width: int) ->
 async def _parts(service: Service, run_id: str, result: RunResult) -> list[str]:
     from leadrope.runs.workspace import run_workspace  # noqa: PLC0415  # workflows without agents do not need it
 
-    run = service.get(run_id)
-    name = names.short(service, run.id)
-    texts = service.texts(run.id)
+    run = await service.get(run_id)
+    name = await names.short(service, run.id)
+    texts = await service.texts(run.id)
     parts = [f"run {run.id[:8]}"]
     changed = len(await run_workspace.changed_files(service, run))
     files = f"{changed} file{'' if changed == 1 else 's'} changed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,7 +45,7 @@ def find(name: str, environ: Mapping[str, str]) -> Continued | None:
     """The stored run that is continued, if there is one."""
     from leadrope.runs import continued  # noqa: PLC0415  # only a resumed session needs it
 
-    return continued.find(name, home.leadrope_home(environ), Path.cwd())
+    return asyncio.run(continued.find(name, home.leadrope_home(environ), Path.cwd()))
 
 
 def request_of(

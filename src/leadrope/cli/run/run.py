@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import re
 import sys
@@ -312,17 +311,8 @@ def _with_session(request: RunRequest, environ: Mapping[str, str]) -> RunRequest
     if request.resume is None or request.provider != "claude-code":
         return request
     from leadrope.runs import session_names  # noqa: PLC0415  # only a resumed session needs them
-    from leadrope.runs.records.reading import Reads  # noqa: PLC0415  # the same
-    from leadrope.runtime.sessions.files import Sessions  # noqa: PLC0415  # the same
-    from leadrope.storage import database  # noqa: PLC0415  # only a resumed session needs them
 
-    folder = home.leadrope_home(environ)
-    stored = database.path_in(folder)
-    runs = []
-    if stored.is_file():
-        with contextlib.closing(Reads(stored)) as store:
-            runs = store.with_prefix(request.resume)
-    known = session_names.resolve(request.resume, Sessions(folder), runs)
+    known = asyncio.run(session_names.find(request.resume, home.leadrope_home(environ)))
     return msgspec.structs.replace(request, resume=known)
 
 

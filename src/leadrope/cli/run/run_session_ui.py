@@ -81,11 +81,11 @@ async def drive(
             job = await service.start(request, approver=asked, show=see, environ=run_environ, **kept)
             signals.watch(service, job)
             if await _waits_for_turn(service, job):
-                told = service.waits_for(service.get(job.id))
+                told = await service.waits_for(await service.get(job.id))
                 screen.line(screen.style.dim(f"queued: {told} (Ctrl-C takes it back)"))
             result = await job.result()
             await signals.finish()
-            has_record = job.unstored is None or not (job.unstored.is_timed_out or service.store.is_removed)
+            has_record = job.unstored is None or not (job.unstored.is_timed_out or service.is_store_removed)
             for line in await ending(service, job.id, result, screen.width) if ending and has_record else ():
                 screen.line(screen.style.dim(line))
             result = without_known(result, job.redactor)
@@ -99,11 +99,11 @@ async def drive(
 
 async def _waits_for_turn(service: Service, job: Job) -> bool:
     """True when the run was not taken up at once: then somebody should be told why."""
-    with service.store.notifier.listen() as heard:
+    with service.listen() as heard:
         until = asyncio.get_running_loop().time() + QUEUED_S
-        while service.get(job.id).state == "queued":
+        while (await service.get(job.id)).state == "queued":
             if not await heard.wait(until - asyncio.get_running_loop().time()):
-                return service.get(job.id).state == "queued"
+                return (await service.get(job.id)).state == "queued"
     return False
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import sys
@@ -16,7 +17,7 @@ import msgspec
 from leadrope import errors
 from leadrope.cli.runs.transcripts import read_file, universal_of, write
 from leadrope.core import home
-from leadrope.core.events import Event
+from leadrope.core.events import Event, Recorded
 from leadrope.core.execution_events import ExecutionEvent, ExecutionRecord
 from leadrope.core.universal import schemas
 from leadrope.core.universal.types import UniversalEvent
@@ -24,7 +25,7 @@ from leadrope.providers.claude_code.transcripts import Read
 from leadrope.runtime.sessions.files import LEAST_PREFIX, Sessions
 
 if TYPE_CHECKING:
-    from leadrope.runs.records.reading import Reads
+    from leadrope.runs.queries import Queries
     from leadrope.runs.records.values import RunInfo
 
 PAGE = 500
@@ -85,20 +86,23 @@ def command(
 
 def _execution(target: str, leadrope_home: Path) -> list[ExecutionRecord] | None:
     """The events of the one execution whose id begins so; None where a file or a run may be meant."""
-    from leadrope.runs.executions.reading import ExecutionReads  # noqa: PLC0415
-    from leadrope.runs.records.reading import Reads  # noqa: PLC0415
-    from leadrope.storage import database  # noqa: PLC0415  # as below
-
-    stored = database.path_in(leadrope_home)
-    if target == LAST or Path(target).expanduser().is_file() or not stored.is_file():
+    if target == LAST or Path(target).expanduser().is_file():
         return None
-    with contextlib.closing(Reads(stored)) as store:
-        store.open_read_only()
-        executions = ExecutionReads(store)
-        if len(executions.ids_beginning(target)) != 1 or store.with_prefix(target):
+    return asyncio.run(_records_of(target, leadrope_home))
+
+
+async def _records_of(target: str, leadrope_home: Path) -> list[ExecutionRecord] | None:
+    from leadrope.runs import stores  # noqa: PLC0415  # SQLite is for those who have something to look at
+
+    async with stores.reading(leadrope_home) as queries:
+        if (
+            queries is None
+            or len(await queries.executions.ids_beginning(target)) != 1
+            or await queries.with_prefix(target)
+        ):
             return None
-        row = executions.find(target)
-        told = executions.all_events(executions.outermost(row))
+        row = await queries.executions.find(target)
+        told = await queries.executions.all_events(await queries.executions.outermost(row))
         return [one for one in told if row.parent is None or one.event.execution == row.id]
 
 
@@ -109,28 +113,28 @@ def found(target: str, leadrope_home: Path) -> Iterator[list[Iterable[Read]]]:
     if path.is_file():
         yield [read_file(path)]
         return
-    # SQLite and the service's values are for those who have runs to look at.
-    from leadrope.runs.records.reading import Reads  # noqa: PLC0415
-    from leadrope.storage import database  # noqa: PLC0415
+    from leadrope.runs import stores  # noqa: PLC0415  # as above
 
-    stored = database.path_in(leadrope_home)
-    if not stored.is_file():
-        told = f"no run is stored in {leadrope_home} yet"
-        if target != LAST:
-            told = f"there is no file {target!r}, and {told}"
-        raise errors.BadValue("RUN", told, hint=_OF_PROGRAMS)
-    with contextlib.closing(Reads(stored)) as store:
-        store.open_read_only()
-        yield [_read(store, run) for run in find(target, store, Sessions(leadrope_home))]
+    with asyncio.Runner() as runner, contextlib.ExitStack() as stack:
+        reading = stores.reading(leadrope_home)
+        queries = runner.run(reading.__aenter__())
+        stack.callback(lambda: runner.run(reading.__aexit__(None, None, None)))
+        if queries is None:
+            told = f"no run is stored in {leadrope_home} yet"
+            if target != LAST:
+                told = f"there is no file {target!r}, and {told}"
+            raise errors.BadValue("RUN", told, hint=_OF_PROGRAMS)
+        runs = runner.run(find(target, queries, Sessions(leadrope_home)))
+        yield [_read(runner, queries, run) for run in runs]
 
 
-def find(target: str, store: Reads, sessions: Sessions) -> list[RunInfo]:
+async def find(target: str, queries: Queries, sessions: Sessions) -> list[RunInfo]:
     """The stored runs that `target` names: one by its id, or those of a session. What could be several is refused."""
     if target == LAST:
-        return [_newest(store)]
-    with contextlib.suppress(errors.UnknownRun):
-        return [store.get(target)]
-    rows = _rows(store)
+        return [await _newest(queries)]
+    if (run := await queries.known(target)) is not None:
+        return [run]
+    rows = await _rows(queries)
     runs = [row for row in rows if row.id.startswith(target)]
     known = {info.id: info.runs for info in sessions.listing()}
     # A session whose files were deleted is still named by its runs.
@@ -155,35 +159,40 @@ def find(target: str, store: Reads, sessions: Sessions) -> list[RunInfo]:
     raise errors.BadValue("RUN", told, hint=f"`leadrope runs list` shows the runs. {_OF_PROGRAMS}")
 
 
-def _newest(store: Reads) -> RunInfo:
+async def _newest(queries: Queries) -> RunInfo:
     """Of this folder; of all, where this one has none."""
     from leadrope.runs.records.values import Filter  # noqa: PLC0415
 
     for cwd in (str(Path.cwd()), None):
-        if rows := store.listing(Filter(cwd=cwd, limit=1)):
+        if rows := await queries.listing(Filter(cwd=cwd, limit=1)):
             click.echo(f"run {rows[0].id[:8]}", err=True)
             return rows[0]
     raise errors.BadValue("RUN", "no run is stored yet", hint=_OF_PROGRAMS)
 
 
-def _rows(store: Reads) -> list[RunInfo]:
+async def _rows(queries: Queries) -> list[RunInfo]:
     """All runs, oldest first."""
     from leadrope.runs.records.values import Filter  # noqa: PLC0415
 
     pages: list[list[RunInfo]] = []
-    page = store.listing(Filter(limit=PAGE))
+    page = await queries.listing(Filter(limit=PAGE))
     while page:
         pages.append(page)
-        page = store.listing(Filter(limit=PAGE, before=page[-1].n))
+        page = await queries.listing(Filter(limit=PAGE, before=page[-1].n))
     return [row for page in reversed(pages) for row in reversed(page)]
 
 
-def _read(store: Reads, run: RunInfo) -> Iterator[Read]:
+def _read(runner: asyncio.Runner, queries: Queries, run: RunInfo) -> Iterator[Read]:
+    """Page by page: a long run is not in memory at once."""
     encode = msgspec.json.Encoder().encode
     seq = 1
-    while page := store.read(run, seq, PAGE):
+    while page := runner.run(_page(queries, run, seq)):
         yield from (Read(recorded=recorded, raw=encode(recorded).decode()) for recorded in page)
         seq = page[-1].seq + 1
+
+
+async def _page(queries: Queries, run: RunInfo, seq: int) -> list[Recorded]:
+    return await queries.page(run, seq, PAGE)
 
 
 def _told(reads: Iterable[Read], *, universal: bool, raw: bool) -> Iterable[Any]:

@@ -19,21 +19,21 @@ LEAST = 4
 """Characters of an id that a hint shows; fewer are hard to recognise."""
 
 
-def named(service: Service, given: str | None, *, changes: bool = False, is_open: bool = False) -> RunInfo:
+async def named(service: Service, given: str | None, *, changes: bool = False, is_open: bool = False) -> RunInfo:
     """The run with that id; without one, or with `last`, the newest of this folder.
 
     A command that only looks falls back to the newest run of all. One that `changes` something does not: whoever
     stands in the wrong folder must not undo the work of another. `is_open`: only runs that have not ended are meant.
     """
     if given is not None and given != LAST:
-        return service.get(given)
+        return await service.get(given)
     here = str(Path.cwd())
-    found = service.listing(Filter(cwd=here, is_open=is_open, limit=1))
+    found = await service.listing(Filter(cwd=here, is_open=is_open, limit=1))
     if not found and not changes:
-        found = service.listing(Filter(is_open=is_open, limit=1))
+        found = await service.listing(Filter(is_open=is_open, limit=1))
     if not found:
         what = "no run is at work" if is_open else "no run was made"
-        newest = service.listing(Filter(limit=1))
+        newest = await service.listing(Filter(limit=1))
         hint = f"Name the run; the newest of all is {newest[0].id[:8]}, of {newest[0].cwd}." if newest else None
         raise errors.UnknownRun(
             f"{what} in {here}", hint=hint or '`leadrope run "…"` makes one, `leadrope demo` shows how.'
@@ -50,11 +50,11 @@ def is_name(text: str) -> bool:
     return text == LAST or re.fullmatch(r"[0-9a-fA-F]{1,32}", text) is not None
 
 
-def short(service: Service, run_id: str) -> str:
+async def short(service: Service, run_id: str) -> str:
     """As much of an id as names this run and no other, today."""
     for count in range(LEAST, len(run_id)):
         try:
-            if service.get(run_id[:count]).id == run_id:
+            if (await service.get(run_id[:count])).id == run_id:
                 return run_id[:count]
         except errors.UnknownRun:
             continue

@@ -33,11 +33,11 @@ async def lines(
 ) -> list[str]:
     """`is_live`: for a terminal, whose lines are broken between words. What a program reads keeps its lines."""
     facts = [
-        *_about(run, service.waits_for(run), texts),
+        *_about(run, await service.waits_for(run), texts),
         *await _changes(service, run, texts),
         *_denied(texts.result, run.cwd, width),
-        *revoke.lines(service.grants(run.id), run.cwd),
-        *(("kept", f"{clean(each.name)} ({each.size:,} bytes)") for each in service.store.artifacts(run)),
+        *revoke.lines(await service.grants(run.id), run.cwd),
+        *(("kept", f"{clean(each.name)} ({each.size:,} bytes)") for each in await service.artifacts(run)),
     ]
     found = [line for name, value in facts for line in _fact(name, value, width, is_live=is_live)]
     room = width - 2 if is_live else None

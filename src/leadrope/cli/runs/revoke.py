@@ -43,8 +43,8 @@ def command(run: str, pattern: Sequence[str], is_all: bool) -> int:
         raise errors.BadValue("PATTERN", "say which grants to revoke", hint="Name one or more grants, or give --all.")
 
     async def act(service: Service) -> int:
-        row = service.get(run)
-        held = dict.fromkeys(grant.pattern for grant in service.grants(row.id) if grant.state == "active")
+        row = await service.get(run)
+        held = dict.fromkeys(grant.pattern for grant in await service.grants(row.id) if grant.state == "active")
         for each in held if is_all else pattern:
             await service.revoke(row.id, each, by=actors.system_user())
             click.echo(f"{row.id[:8]}: {exact(each)} is revoked")

@@ -24,12 +24,12 @@ from leadrope.core import home
 from leadrope.core.request_secrets import redactor_of
 from leadrope.core.result import Outcome
 from leadrope.core.text.rehearsal_label import is_rehearsed
-from leadrope.runs import detached, leases, recover
+from leadrope.runs import stores
+from leadrope.runs.cleanup import Pruned
 from leadrope.runs.records.values import Filter, RunInfo, State, Truncated
 from leadrope.runs.service import Service
 from leadrope.runs.workspace import run_workspace
 from leadrope.runtime.terminal_text import clean
-from leadrope.storage import database
 
 _HELP = """List, follow and control runs.
 
@@ -83,7 +83,7 @@ def with_service(
                     spelling.runnable(f"leadrope: {service.read_only.message}; this is what is stored"), err=True
                 )
             done = await work(service)
-            if notice := service.revive():
+            if notice := await service.revive():
                 click.echo(spelling.runnable(notice), err=True)
             return done
 
@@ -106,11 +106,7 @@ def usable_service(environ: dict[str, str], **options: Any) -> Service:
 
 
 def has_store() -> bool:
-    path = database.path_in(home.leadrope_home(os.environ))
-    try:
-        return path.exists()
-    except OSError as error:
-        raise leases.unusable(path, error) from None
+    return stores.is_there(home.leadrope_home(os.environ))
 
 
 # -- looking ----------------------------------------------------------------------------------------------------------
@@ -149,7 +145,7 @@ def list_(is_open: bool, state: Any, outcome: Any, label: str | None, here: bool
     )
 
     async def look(service: Service) -> list[RunInfo]:
-        return service.listing(wanted)
+        return await service.listing(wanted)
 
     rows = with_service(look, reads=True) if has_store() else []
     if output == "json":
@@ -214,12 +210,12 @@ def show(run: str | None, output: str) -> int:
     """Show a run: the request, its outcome, its cost."""
 
     async def look(service: Service) -> int:
-        row = names.named(service, run)
-        texts = service.texts(row.id)
+        row = await names.named(service, run)
+        texts = await service.texts(row.id)
         if output == "json":
             told = {"run": row, "request": texts.request, "place": texts.place, "result": texts.result}
-            told |= {"policy": texts.policy, "artifacts": service.store.artifacts(row)}
-            told |= {"grants": service.grants(row.id)}
+            told |= {"policy": texts.policy, "artifacts": await service.artifacts(row)}
+            told |= {"grants": await service.grants(row.id)}
             json_output.write(told)
             return 0
         screen = Screen.of_process()
@@ -241,7 +237,7 @@ def logs(run: str | None, follow: bool, from_seq: int, output: str) -> int:
     """Show the events of a run as they were shown when it ran. Ctrl-C does not stop the run."""
 
     async def look(service: Service) -> int:
-        row = names.named(service, run)
+        row = await names.named(service, run)
         screen = Screen.of_process()
         renderer = Renderer(screen, folded=not follow or screen.can_redraw)
         with LiveLines(screen, renderer.live_lines, wanted=follow and output == "text"):
@@ -256,8 +252,8 @@ def logs(run: str | None, follow: bool, from_seq: int, output: str) -> int:
                     screen.line(f"· events {item.first_seq} to {item.last_seq} are no longer kept")
                 else:
                     renderer.show(item)
-        ended = service.get(row.id)
-        texts = service.texts(row.id)
+        ended = await service.get(row.id)
+        texts = await service.texts(row.id)
         if not follow or texts.result is None or ended.state != "ended":
             return 0
         return exit_code(texts.result, Demands(schema=texts.request.output_schema is not None))
@@ -283,7 +279,7 @@ def export(run: str | None, html: bool, out: str | None) -> int:
 
 def _lines_of(run: str | None) -> bytes:
     async def look(service: Service) -> bytes:
-        records = recover.all_events(service.store, names.named(service, run))
+        records = await service.all_events(await names.named(service, run))
         return b"".join(json_output.event_line(record) for record in records)
 
     return with_service(look, reads=True)
@@ -294,9 +290,9 @@ def page_of(run: str | None) -> bytes:
     from leadrope.runs.page import page  # noqa: PLC0415  # only for this
 
     async def look(service: Service) -> bytes:
-        row = names.named(service, run)
-        records = recover.all_events(service.store, row)
-        texts = service.texts(row.id)
+        row = await names.named(service, run)
+        records = await service.all_events(row)
+        texts = await service.texts(row.id)
         clean_ = redactor_of(texts.request).clean
         changed = await _folder_diff(service, row, texts.place)
         return page.render(row, texts.request, records, texts.result, diff=changed, redact=clean_).encode()
@@ -325,17 +321,17 @@ def stop(runs: tuple[str, ...]) -> int:
 
     async def act(service: Service) -> int:
         for run in runs or (None,):
-            row = names.named(service, run, changes=True, is_open=True)
+            row = await names.named(service, run, changes=True, is_open=True)
             if row.state == "ended":
                 click.echo(f"{row.id[:8]} has ended already ({row.outcome})", err=True)
                 continue
             await service.stop(row.id)
-            with service.store.notifier.listen() as heard:
-                while (now := service.get(row.id)).state != "ended":
+            with service.listen() as heard:
+                while (now := await service.get(row.id)).state != "ended":
                     if now.state in ("queued", "waiting") and now.owner is None:
                         await service.stop(row.id)  # its owner died before it could
                     await heard.wait(2)
-            click.echo(f"{row.id[:8]} {service.get(row.id).outcome}")
+            click.echo(f"{row.id[:8]} {(await service.get(row.id)).outcome}")
         return 0
 
     return with_service(act)
@@ -344,7 +340,7 @@ def stop(runs: tuple[str, ...]) -> int:
 def _order(kind: str) -> Callable[[str | None], int]:
     def act(run: str | None) -> int:
         async def give(service: Service) -> int:
-            row = names.named(service, run, changes=True, is_open=True)
+            row = await names.named(service, run, changes=True, is_open=True)
             await service.control(row.id, kind)
             click.echo(f"{row.id[:8]}: {kind} asked for")
             return 0
@@ -375,7 +371,7 @@ def send(run: str, text: str) -> int:
     """Send another prompt to a running run."""
 
     async def act(service: Service) -> int:
-        row = service.get(run)
+        row = await service.get(run)
         await service.send(row.id, text)
         click.echo(f"{row.id[:8]}: queued")
         return 0
@@ -397,22 +393,16 @@ def resume(run: str | None, prompt: str | None) -> int:
         run, prompt = None, run
 
     async def act(service: Service) -> int:
-        row = names.named(service, run, changes=True)
-        if row.state == "paused":
-            await service.unpause(row.id)
+        row = await names.named(service, run, changes=True)
+        continued = await service.resume(row.id, prompt, os.environ, tell=_tell)
+        if continued.how == "unpaused":
             click.echo(f"{row.id[:8]} continues")
             return 0
-        if row.state == "queued" and row.owner is None:
-            if prompt is not None:
-                raise errors.WrongState(
-                    f"run {row.id[:8]} has not ended, so it takes no new prompt",
-                    hint=f"Continue it with `leadrope runs resume {row.id[:8]}`.",
-                )
-            await asyncio.to_thread(detached.resume, service.home, row.id, dict(os.environ))
-            click.echo(f"{row.id[:8]} continues in the background")
-            click.echo(spelling.runnable(f"  watch it with: leadrope runs logs -f {row.id[:8]}"), err=True)
-            return 0
-        return await _again(service, row, prompt or recover.GO_ON)
+        click.echo(
+            f"{row.id[:8]} continues in the background" if continued.how == "in_background" else continued.run_id
+        )
+        _say_how_to_watch(continued.run_id)
+        return 0
 
     return with_service(act)
 
@@ -423,7 +413,10 @@ def retry(run: str | None) -> int:
     """Run the same request again, from the beginning, in the background."""
 
     async def act(service: Service) -> int:
-        return await _again(service, names.named(service, run, changes=True), None)
+        new = await service.retry((await names.named(service, run, changes=True)).id, os.environ, tell=_tell)
+        click.echo(new)
+        _say_how_to_watch(new)
+        return 0
 
     return with_service(act)
 
@@ -432,16 +425,8 @@ def _tell(text: str) -> None:
     click.echo(f"! {clean(spelling.runnable(text))}", err=True)
 
 
-async def _again(service: Service, row: RunInfo, prompt: str | None) -> int:
-    configs.load({**home.load_env(service.home), **os.environ})  # what cannot start is told here
-    _, request = service.again(row.id, prompt=prompt)
-    place = run_workspace.of_next(service.texts(row.id).place, is_resumed=prompt is not None)
-    new = await asyncio.to_thread(
-        detached.hand_over, service.home, request, dict(os.environ), tell=_tell, parent=row.id, place=place
-    )
-    click.echo(new)
-    click.echo(spelling.runnable(f"  watch it with: leadrope runs logs -f {new[:8]}"), err=True)
-    return 0
+def _say_how_to_watch(run_id: str) -> None:
+    click.echo(spelling.runnable(f"  watch it with: leadrope runs logs -f {run_id[:8]}"), err=True)
 
 
 @command.command("delete")
@@ -450,8 +435,6 @@ def delete(runs: tuple[str, ...]) -> int:
     """Delete ended runs, with all their events."""
 
     async def act(service: Service) -> int:
-        for run in runs:
-            await run_workspace.forget(service, service.get(run))
         return await service.delete(runs)
 
     click.echo(f"{with_service(act)} deleted")
@@ -472,25 +455,15 @@ def prune(days: float | None, keep: int | None, dry_run: bool) -> int:
     Runs that have not ended, or whose worktree has changes, are kept.
     """
 
-    async def act(service: Service) -> tuple[int, int]:
-        keep_s = (service.settings.keep_days if days is None else days) * 86400
-        newest = service.settings.keep_runs if keep is None else keep
-        found = recover.stale(service.store, keep_s=keep_s, keep_runs=newest)
-        executions = service.executions.stale(keep_s=keep_s, keep_executions=newest)
-        found = [row for row in found if not run_workspace.has_work(service, row)]
-        if not dry_run:
-            for row in found:
-                await run_workspace.forget(service, row)
-            await service.delete([row.id for row in found])
-            await service.executions.delete(executions)
-            for told in await run_workspace.sweep(service):
-                click.echo(f"removed the {told}, whose run is gone")
-            await service.store.shrink()
-        return len(found), len(executions)
+    async def act(service: Service) -> Pruned:
+        return await service.prune(keep_days=days, keep_runs=keep, dry_run=dry_run)
 
-    count, executions = with_service(act, needs_config=True)  # it deletes by keep_days
+    done = with_service(act, needs_config=True)  # it deletes by keep_days
+    for told in done.swept:
+        click.echo(f"removed the {told}, whose run is gone")
+    executions = done.executions
     more = f" and {executions} execution{'' if executions == 1 else 's'} of workflows" if executions else ""
-    click.echo(f"{count} runs{more} {'would be ' if dry_run else ''}deleted")
+    click.echo(f"{done.runs} runs{more} {'would be ' if dry_run else ''}deleted")
     return 0
 
 
@@ -508,8 +481,8 @@ def diff(run: str | None, stat: bool, no_pager: bool) -> int:
     """
 
     async def look(service: Service) -> tuple[str, str]:
-        row = names.named(service, run)
-        none = run_workspace.none_changed(service.texts(row.id).place)
+        row = await names.named(service, run)
+        none = run_workspace.none_changed((await service.texts(row.id)).place)
         if stat:
             return "".join(f"{path}\n" for path in await run_workspace.changed_files(service, row)), none
         return await run_workspace.diff(service, row), none
@@ -531,7 +504,7 @@ def apply(run: str | None, commits: bool) -> int:
     """Apply the changes of a run's worktree to the repository that it came from."""
 
     async def act(service: Service) -> str:
-        return await run_workspace.apply(service, names.named(service, run, changes=True), commits=commits)
+        return await run_workspace.apply(service, await names.named(service, run, changes=True), commits=commits)
 
     click.echo(with_service(act))
     return 0
@@ -543,7 +516,7 @@ def discard(run: str | None) -> int:
     """Delete a run's worktree and its branch, with everything in them."""
 
     async def act(service: Service) -> str:
-        return await run_workspace.discard(service, names.named(service, run, changes=True))
+        return await run_workspace.discard(service, await names.named(service, run, changes=True))
 
     click.echo(with_service(act))
     return 0
@@ -557,7 +530,9 @@ def undo(run: str | None, dry_run: bool, force: bool) -> int:
     """Restore the files as they were before the run's first edit."""
 
     async def act(service: Service) -> str:
-        return await run_workspace.undo(service, names.named(service, run, changes=True), dry_run=dry_run, force=force)
+        return await run_workspace.undo(
+            service, await names.named(service, run, changes=True), dry_run=dry_run, force=force
+        )
 
     click.echo(with_service(act))
     return 0

@@ -222,6 +222,6 @@ def _rows(days: int) -> list[Spent]:
     first = date.fromtimestamp(time.time()) - timedelta(days=days - 1)  # noqa: DTZ012  # the user's own days
 
     async def look(service: Service) -> list[Spent]:
-        return service.store.spending(time.mktime(first.timetuple()))
+        return await service.spending(time.mktime(first.timetuple()))
 
     return with_service(look, reads=True)

@@ -46,7 +46,7 @@ def command(once: bool) -> int:
 
     async def watch(service: Service) -> int:
         if not is_live:
-            for line in frame(_rows(service), Screen.of_process().width, service.store.states(), _today(service)):
+            for line in await _frame(service, Screen.of_process().width):
                 click.echo(line)
             return 0
         stopped = asyncio.Event()
@@ -54,9 +54,9 @@ def command(once: bool) -> int:
         # The other screen, without a cursor: what was there before is there again afterwards.
         sys.stdout.write("\x1b[?1049h\x1b[?25l")
         try:
-            with service.store.notifier.listen() as heard, _keys(stopped):
+            with service.listen() as heard, _keys(stopped):
                 while not stopped.is_set():
-                    _draw(service)
+                    await _draw(service)
                     rung = asyncio.ensure_future(heard.wait(LOOK_S))
                     ended = asyncio.ensure_future(stopped.wait())
                     await asyncio.wait((rung, ended), return_when=asyncio.FIRST_COMPLETED)
@@ -98,24 +98,28 @@ def _keys(stopped: asyncio.Event) -> Iterator[None]:
             termios.tcsetattr(0, termios.TCSADRAIN, before)
 
 
-def _today(service: Service) -> str:
+async def _today(service: Service) -> str:
     """As `leadrope stats` sums it up."""
     midnight = date.fromtimestamp(time.time())  # noqa: DTZ012  # the user's own day
-    spent = [(cost, label) for _, _, _, cost, label, _, _ in service.store.spending(time.mktime(midnight.timetuple()))]
+    spent = [(cost, label) for _, _, _, cost, label, _, _ in await service.spending(time.mktime(midnight.timetuple()))]
     return f"{money(sum(cost for cost, _ in spent))} today ({sum_label(spent)})"
 
 
-def _rows(service: Service) -> list[RunInfo]:
-    living = service.listing(Filter(is_open=True, limit=200))
-    recent = service.listing(Filter(state="ended", since=time.time() - RECENT_S, limit=20))
+async def _rows(service: Service) -> list[RunInfo]:
+    living = await service.listing(Filter(is_open=True, limit=200))
+    recent = await service.listing(Filter(state="ended", since=time.time() - RECENT_S, limit=20))
     return [*living, *(row for row in recent if row.ended)]
 
 
-def _draw(service: Service) -> None:
+async def _draw(service: Service) -> None:
     size = shutil.get_terminal_size()
-    lines = frame(_rows(service), size.columns, service.store.states(), _today(service))[: size.lines - 1]
+    lines = (await _frame(service, size.columns))[: size.lines - 1]
     sys.stdout.write("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J")
     sys.stdout.flush()
+
+
+async def _frame(service: Service, width: int) -> list[str]:
+    return frame(await _rows(service), width, await service.states(), await _today(service))
 
 
 def frame(rows: Sequence[RunInfo], width: int, states: dict[str, int], spent: str) -> list[str]:

@@ -100,7 +100,7 @@ def _runs(_: str) -> Iterator[CompletionItem]:
     async def newest(service: Service) -> list[CompletionItem]:
         return [
             CompletionItem(run.id[:8], help=f"{run.outcome or run.state} · {run.title}"[:60])
-            for run in service.listing(Filter(limit=MOST))
+            for run in await service.listing(Filter(limit=MOST))
         ]
 
     yield from with_service(newest, reads=True) if has_store() else ()
@@ -114,7 +114,7 @@ def _executions(_: str) -> Iterator[CompletionItem]:
     async def newest(service: Service) -> list[CompletionItem]:
         return [
             CompletionItem(row.id[:8], help=f"{row.outcome or row.state} · {row.name}"[:60])
-            for row in service.executions.listing(ExecutionFilter(limit=MOST))
+            for row in await service.executions.listing(ExecutionFilter(limit=MOST))
         ]
 
     yield from with_service(newest, reads=True) if has_store() else ()
@@ -125,7 +125,7 @@ def _approvals(_: str) -> Iterator[CompletionItem]:
     from leadrope.runs.service import Service  # noqa: PLC0415  # the same
 
     async def waiting(service: Service) -> list[CompletionItem]:
-        return [CompletionItem(row.id[:8], help=row.title[:60]) for row in service.approvals(state="pending")]
+        return [CompletionItem(row.id[:8], help=row.title[:60]) for row in await service.approvals(state="pending")]
 
     yield from with_service(waiting, reads=True) if has_store() else ()
 
@@ -163,7 +163,7 @@ def _datasets(_: str) -> Iterator[CompletionItem]:
     from leadrope.runs.service import Service  # noqa: PLC0415  # the same
 
     async def kept(service: Service) -> list[CompletionItem]:
-        return [CompletionItem(one.name, help=f"{one.count} rows") for one in service.executions.datasets()]
+        return [CompletionItem(one.name, help=f"{one.count} rows") for one in await service.executions.datasets()]
 
     yield from with_service(kept) if has_store() else ()
 

@@ -26,11 +26,9 @@ from leadrope.policy.files import sources
 from leadrope.policy.resolve import EffectivePolicy
 from leadrope.process.sandbox import availability, command_domain, probe
 from leadrope.providers.claude_code import credentials, locate
-from leadrope.runs import background, settings
-from leadrope.runs.records.statements import migrations
+from leadrope.runs import background, settings, stores
 from leadrope.runtime import gate_trial
 from leadrope.runtime.agents import config_paths, saved_agents
-from leadrope.storage import database
 from leadrope.version import __version__
 
 Status = Literal["ok", "warning", "failed"]
@@ -122,8 +120,7 @@ def _home(environ: Mapping[str, str]) -> tuple[dict[str, str], DoctorCheck]:
         folder = home.ensure(home.leadrope_home(environ))
         with tempfile.TemporaryFile(dir=folder):
             pass
-        if database.path_in(folder).exists():
-            database.try_(database.path_in(folder), migrations())
+        stores.check(folder)
         return home.load_env(folder), _room(folder, background.free_bytes(folder))
     except errors.LeadropeError as error:
         return {}, DoctorCheck(name="home", status="failed", message=error.message, hint=error.hint)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from leadrope import errors
-from leadrope.runs.executions.reading import ExecutionReads
 from leadrope.runs.executions.values import ExecutionInfo
-from leadrope.runs.records.reading import Reads
 from leadrope.runs.records.values import Approval, RunInfo
+
+if TYPE_CHECKING:
+    from leadrope.runs.executions.protocols import ExecutionReads
+    from leadrope.runs.records.protocols import RunStore
 
 LEAST = 4
 """Characters. An answer to another approval than the one that was meant could not be taken back."""
 _HINT = "`leadrope approvals list` shows what waits."
 
 
-def find(name: str, reads: Reads, executions: ExecutionReads) -> Approval:
+async def find(name: str, reads: RunStore, executions: ExecutionReads) -> Approval:
     name = name.strip().lower()
-    begun = reads.approvals_beginning(name) if name else []
+    begun = await reads.approvals_beginning(name) if name else []
     for approval in begun:
         if approval.id == name:
             return approval
@@ -23,13 +27,13 @@ def find(name: str, reads: Reads, executions: ExecutionReads) -> Approval:
         raise errors.UnknownRun(
             f"{name!r} is too short to name an approval", hint=f"Write at least {LEAST} characters of its id."
         )
-    asking = _asking(name, reads, executions)
+    asking = await _asking(name, reads, executions)
     # Where several begin so none is meant, though only one of them may ask something.
     if len(asking) > 1:
         raise _several(name, [one.id[: len(name) + 8] for one in asking])
     found = {one.id: one for one in begun if one.state == "pending"}
     for one in asking:
-        found |= {approval.id: approval for approval in _asked_by(one, reads)}
+        found |= {approval.id: approval for approval in await _asked_by(one, reads)}
     if len(found) > 1:
         raise _several(name, list(found))
     if found:
@@ -43,20 +47,20 @@ def find(name: str, reads: Reads, executions: ExecutionReads) -> Approval:
     raise errors.UnknownRun(f"there is no approval {name!r}", hint=_HINT)
 
 
-def _asking(name: str, reads: Reads, executions: ExecutionReads) -> list[RunInfo | ExecutionInfo]:
+async def _asking(name: str, reads: RunStore, executions: ExecutionReads) -> list[RunInfo | ExecutionInfo]:
     """Runs and executions whose id begins so."""
     return [
-        *reads.with_prefix(name),
-        *(executions.get(execution_id) for execution_id in executions.ids_beginning(name)),
+        *await reads.with_prefix(name),
+        *[await executions.get(execution_id) for execution_id in await executions.ids_beginning(name)],
     ]
 
 
-def _asked_by(one: RunInfo | ExecutionInfo, reads: Reads) -> list[Approval]:
+async def _asked_by(one: RunInfo | ExecutionInfo, reads: RunStore) -> list[Approval]:
     if isinstance(one, RunInfo):
-        return reads.approvals(run_id=one.id)
+        return await reads.approvals(run_id=one.id)
     if one.parent is None:
-        return reads.approvals(outermost_id=one.id)
-    return reads.approvals(execution_id=one.id)
+        return await reads.approvals(outermost_id=one.id)
+    return await reads.approvals(execution_id=one.id)
 
 
 def _several(name: str, ids: list[str]) -> errors.UnknownRun:

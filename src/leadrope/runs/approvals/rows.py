@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from pathlib import PurePath
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from leadrope import errors
 from leadrope.core import actors
@@ -16,6 +15,9 @@ from leadrope.runs.records.statements import sql
 from leadrope.runs.records.values import Approval, Decided, RunInfo
 from leadrope.runtime.gate.approvers import read_answer
 
+if TYPE_CHECKING:
+    from leadrope.storage.db import Db
+
 T = TypeVar("T")
 ANSWERED = "a person has answered"
 MOST_NAMED = 20
@@ -23,18 +25,18 @@ MOST_NAMED = 20
 
 
 class ApprovalReads:
-    def _rows(self, statement: Any, /, **values: Any) -> list[Any]:
+    async def _rows(self, statement: str, /, **values: Any) -> list[Any]:
         raise NotImplementedError
 
-    def approval(self, approval_id: str) -> Approval:
-        rows = self._rows("get_approval", id=approval_id)
+    async def approval(self, approval_id: str) -> Approval:
+        rows = await self._rows("get_approval", id=approval_id)
         if not rows:
             raise errors.UnknownRun(
                 f"there is no approval {approval_id!r}", hint="`leadrope approvals list` shows what waits."
             )
         return _approval(rows[0])
 
-    def approvals(
+    async def approvals(
         self,
         *,
         state: str = "pending",
@@ -48,33 +50,33 @@ class ApprovalReads:
         `outermost_id`: of an execution with those that it has called; `execution_id`: of one execution alone.
         """
         if run_id:
-            rows = self._rows("approvals_of_run", id=run_id, state=state, limit=limit)
+            rows = await self._rows("approvals_of_run", id=run_id, state=state, limit=limit)
         elif outermost_id:
-            rows = self._rows("approvals_of_outermost", id=outermost_id, state=state, limit=limit)
+            rows = await self._rows("approvals_of_outermost", id=outermost_id, state=state, limit=limit)
         elif execution_id:
-            rows = self._rows("approvals_of_execution", id=execution_id, state=state, limit=limit)
+            rows = await self._rows("approvals_of_execution", id=execution_id, state=state, limit=limit)
         elif state == "pending":
-            rows = self._rows("pending_approvals", limit=limit)
+            rows = await self._rows("pending_approvals", limit=limit)
         else:
-            rows = self._rows("list_approvals", state=state, limit=limit)
+            rows = await self._rows("list_approvals", state=state, limit=limit)
         return [_approval(row) for row in rows]
 
-    def pending_ids(self, outermost_id: str) -> set[str]:
+    async def pending_ids(self, outermost_id: str) -> set[str]:
         """Of an execution with those that it has called; all of them."""
-        return {row[0] for row in self._rows("pending_ids", id=outermost_id)}
+        return {row[0] for row in await self._rows("pending_ids", id=outermost_id)}
 
-    def approvals_beginning(self, prefix: str) -> list[Approval]:
+    async def approvals_beginning(self, prefix: str) -> list[Approval]:
         """Those whose id begins so, pending ones first; only the first few."""
-        rows = self._rows("approvals_with_prefix", low=prefix, high=prefix + "\uffff", limit=MOST_NAMED)
+        rows = await self._rows("approvals_with_prefix", low=prefix, high=prefix + "\uffff", limit=MOST_NAMED)
         return [_approval(row) for row in rows]
 
-    def unused_answers(self, run: RunInfo) -> list[Approval]:
+    async def unused_answers(self, run: RunInfo) -> list[Approval]:
         """Answers of people to earlier attempts of a run that no call has got yet."""
-        return [_approval(row) for row in self._rows("unused_answers", run=run.n, attempt=run.attempt)]
+        return [_approval(row) for row in await self._rows("unused_answers", run=run.n, attempt=run.attempt)]
 
 
 class ApprovalWrites(ApprovalReads):
-    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def write(self, work: Callable[[Db], T]) -> T:
         raise NotImplementedError
 
     async def decide(
@@ -101,7 +103,7 @@ class ApprovalWrites(ApprovalReads):
             "fingerprint": fingerprint,
         }
 
-        def work(db: sqlite3.Connection) -> bool:
+        def work(db: Db) -> bool:
             if db.execute(sql("decide_approval"), values).rowcount != 1:
                 return False
             db.execute(sql("resume_answered"), {"id": approval_id})
@@ -133,7 +135,7 @@ class ApprovalWrites(ApprovalReads):
             "asked": redact(approval.asked.decode()),
         }
 
-        def work(db: sqlite3.Connection) -> str:
+        def work(db: Db) -> str:
             claims.check(db, run)
             row = db.execute(sql("open_earlier"), values).fetchone()
             if row is None:
@@ -148,7 +150,7 @@ class ApprovalWrites(ApprovalReads):
         values = {"run": run.n, "state": state, "decided": time.time(), "by": by, "attempt": attempt}
         values["reason"] = redact(reason)
 
-        def work(db: sqlite3.Connection) -> int:
+        def work(db: Db) -> int:
             claims.check(db, run)
             return db.execute(sql("close_approvals"), values).rowcount
 
@@ -157,7 +159,7 @@ class ApprovalWrites(ApprovalReads):
     async def use_earlier(self, run: RunInfo, attempt: int, kind: str, fingerprint: str) -> bytes | None:
         """An answer that came too late for the process that asked, for the same call to the letter; given once."""
 
-        def work(db: sqlite3.Connection) -> str | None:
+        def work(db: Db) -> str | None:
             claims.check(db, run)
             values = {"run": run.n, "attempt": attempt, "kind": kind, "fingerprint": fingerprint}
             row = db.execute(sql("earlier_answer"), values).fetchone()
@@ -177,7 +179,7 @@ class ApprovalWrites(ApprovalReads):
             await self.write(lambda db: [db.execute(sql("give_back_approval"), {"id": name}) for name in names])
 
 
-def _tell_answer(db: sqlite3.Connection, n: int, approval_id: str) -> None:
+def _tell_answer(db: Db, n: int, approval_id: str) -> None:
     """Into the log of an execution that nobody owns. Where it has an owner, that one tells it."""
     from leadrope.core.execution_events import ExecutionQueued, StepAnswered  # noqa: PLC0415  # only for workflows
     from leadrope.runs.executions.log import extend_unowned  # noqa: PLC0415  # which knows the store

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -14,10 +14,12 @@ from leadrope.core.events import ApprovalRequested, QuestionRequested
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.approvals.waiting import Suspension
 from leadrope.runs.records.redacted_rows import as_json
-from leadrope.runs.records.sqlite import Sqlite
 from leadrope.runs.records.values import Approval, ApprovalKind, Decided, RunInfo
 from leadrope.runtime.gate.approvers import Answer, Approver, read_answer
 from leadrope.runtime.limits.pauses import Pauses
+
+if TYPE_CHECKING:
+    from leadrope.runs.records.protocols import RunStore
 
 EARLY_S = 0.25
 """How long before the gate's own clock the row expires: then nobody is told yes for a call that was denied."""
@@ -34,7 +36,7 @@ class StoredApprover:
 
     def __init__(
         self,
-        store: Sqlite,
+        store: RunStore,
         run: RunInfo,
         inner: Approver | None,
         redactor: Callable[[], Redactor],
@@ -114,7 +116,7 @@ class StoredApprover:
         until_suspended = self._pauses.clock(suspension.after_s if suspension is not None else None)
         with store.notifier.listen() as heard:
             while True:
-                found = store.approval(row)
+                found = await store.approval(row)
                 if found.state != "pending" and found.answer is not None:
                     await store.use_approval(row)
                     return read_answer(found.answer)

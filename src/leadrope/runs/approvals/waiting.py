@@ -19,7 +19,7 @@ from leadrope.runtime.gate.approvers import Answer, read_answer
 
 if TYPE_CHECKING:
     from leadrope.runs.job import Job
-    from leadrope.runs.records.reading import Reads
+    from leadrope.runs.records.protocols import ApprovalStore
     from leadrope.runs.records.values import Approval, RunInfo
 
 QUIET_S = 30.0
@@ -63,11 +63,11 @@ class Suspension:
         return True
 
 
-def can_suspend(store: Reads, run: RunInfo, place: Mapping[str, Any]) -> bool:
+async def can_suspend(store: ApprovalStore, run: RunInfo, place: Mapping[str, Any]) -> bool:
     """Whether a run whose owner died waits for a person: then it needs no agent until it is answered."""
     if not place.get("waits") or place.get("pending", "keep") == "deny" or run.session_id is None:
         return False
-    found = store.approvals(run_id=run.id)
+    found = await store.approvals(run_id=run.id)
     return bool(found) and not any(expires_s(row) for row in found)
 
 

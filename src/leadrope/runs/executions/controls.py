@@ -71,38 +71,38 @@ class ExecutionControls:
     async def stop(self, execution_id: str, reason: str = BY_A_PERSON, *, by: str = "person") -> ExecutionInfo:
         """One that nobody owns, or that is in the queue, is ended here and now; another one by its owner."""
         executions = self._service.executions
-        info = self._outermost(execution_id)
+        info = await self._outermost(execution_id)
         told = events.ExecutionEnded(outcome="stopped", reason=redact(reason))
         if not await executions.end_unowned(info, told):
             await self._ask_owner(info, "stop", reason=redact(reason), by=by)
-        return executions.get(info.id)
+        return await executions.get(info.id)
 
     async def pause(self, execution_id: str, *, by: str = "person") -> ExecutionInfo:
         """What runs is finished, except for agents, which are held; nothing more starts until `resume`."""
         executions = self._service.executions
-        info = self._outermost(execution_id)
+        info = await self._outermost(execution_id)
         if info.state == "paused":
             return info
         if info.state == "interrupted":
             raise errors.WrongState(f"execution {info.id[:8]} is interrupted, and does not run")
         if not await executions.pause_unowned(info, events.ExecutionPaused(by=by)):
             await self._ask_owner(info, "pause", by=by)
-        return executions.get(info.id)
+        return await executions.get(info.id)
 
     async def unpause(self, execution_id: str, *, by: str = "person") -> ExecutionInfo:
         """One that has no owner goes back into the queue."""
         executions = self._service.executions
-        info = self._outermost(execution_id)
+        info = await self._outermost(execution_id)
         if info.state != "paused":
             raise errors.WrongState(f"execution {info.id[:8]} is not paused: it is {info.state}")
         if not await executions.queue_paused(info, events.ExecutionUnpaused(by=by)):
             await self._ask_owner(info, "unpause", by=by)
-        return executions.get(info.id)
+        return await executions.get(info.id)
 
-    def _outermost(self, execution_id: str) -> ExecutionInfo:
+    async def _outermost(self, execution_id: str) -> ExecutionInfo:
         """One inside another follows it: they share steps, folder and people."""
         executions = self._service.executions
-        info = executions.outermost(executions.find(execution_id))
+        info = await executions.outermost(await executions.find(execution_id))
         if info.state == "ended":
             raise errors.WrongState(
                 f"execution {info.id[:8]} has ended: {info.outcome}",

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -18,6 +17,9 @@ from leadrope.runs.records.redacted_rows import as_json
 from leadrope.runs.records.sqlite import Sqlite
 from leadrope.runs.records.statements import sql
 from leadrope.storage.writer import BATCH_EVENTS
+
+if TYPE_CHECKING:
+    from leadrope.storage.db import Db
 
 MOST_CACHED = 2000
 MOST_CACHED_BYTES = 256 * 1024 * 1024
@@ -49,7 +51,7 @@ class Datasets(ExecutionReads):
         now = time.time()
         values = {"key": key, "type": type_, "now": now, "bytes": body.size, **body.columns}
 
-        def work(db: sqlite3.Connection) -> None:
+        def work(db: Db) -> None:
             db.execute(sql("put_cached"), values)
             db.execute(sql("drop_old_cached"), {"since": now - CACHE_S})
             db.execute(sql("drop_most_cached"), {"most": MOST_CACHED, "most_bytes": MOST_CACHED_BYTES})
@@ -90,7 +92,7 @@ class Datasets(ExecutionReads):
         heads = [redactor.clean(str(column)) for column in columns or ()]
         # In the one transaction: two workflows that add at the same time must not lose each other's rows.
 
-        def work(db: sqlite3.Connection) -> None:
+        def work(db: Db) -> None:
             kept, known, was_redacted = _before(db, name) if is_added else ([], [], False)
             kept = kept + cleaned if key is None else _by_key([*kept, *cleaned], key)
             _check_count(name, len(kept))
@@ -110,11 +112,11 @@ class Datasets(ExecutionReads):
             db.execute(sql("put_dataset"), values)
 
         await self._store.write(work)
-        return next(one for one in self.datasets() if one.name == name)
+        return next(one for one in await self.datasets() if one.name == name)
 
     async def delete_dataset(self, name: str) -> None:
         if not await self._store.write(lambda db: db.execute(sql("delete_dataset"), {"name": name}).rowcount):
-            raise errors.UnknownRun(f"there is no dataset {name!r}", hint=self._datasets_hint())
+            raise errors.UnknownRun(f"there is no dataset {name!r}", hint=await self._datasets_hint())
 
     async def _write_soon(self, work: Any) -> Any:
         """In the file before it returns, so that the end of this process takes nothing away; not forced to the disk.
@@ -124,7 +126,7 @@ class Datasets(ExecutionReads):
         return await self._store.write(work, weight=BATCH_EVENTS, durable=False)
 
 
-def _before(db: sqlite3.Connection, name: str) -> tuple[list[dict[str, Any]], list[str], bool]:
+def _before(db: Db, name: str) -> tuple[list[dict[str, Any]], list[str], bool]:
     row = db.execute(sql("get_dataset"), {"name": name}).fetchone()
     if row is None:
         return [], [], False

@@ -12,10 +12,9 @@ people say, what they are asked, and ends are on the disk itself. Knows no step 
 from __future__ import annotations
 
 import shlex
-import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -29,59 +28,28 @@ from leadrope.runs.executions.datasets import Datasets
 from leadrope.runs.executions.log import ExecutionLog, extend_unowned
 from leadrope.runs.executions.reading import UnitBody
 from leadrope.runs.executions.values import (
+    DIED,
     WHOLE,
-    Begun,
-    Cached,
-    Dataset,
-    DatasetInfo,
     ExecutionControl,
-    ExecutionFilter,
     ExecutionInfo,
     ExecutionOutcome,
-    ExecutionTexts,
     NewExecution,
     Recover,
-    Remark,
+    Settled,
     UnitKey,
     UnitOutcome,
-    UnitProblem,
-    UnitStatus,
 )
 from leadrope.runs.records.sqlite import Sqlite
 from leadrope.runs.records.statements import sql
 from leadrope.runs.records.values import Approval, ApprovalKind
 from leadrope.storage.writer import BATCH_EVENTS
 
-__all__ = [
-    "WHOLE",
-    "Begun",
-    "Cached",
-    "Dataset",
-    "DatasetInfo",
-    "ExecutionFilter",
-    "ExecutionInfo",
-    "ExecutionOutcome",
-    "ExecutionTexts",
-    "Executions",
-    "NewExecution",
-    "Remark",
-    "Settled",
-    "UnitKey",
-    "UnitOutcome",
-    "UnitProblem",
-    "UnitStatus",
-]
+if TYPE_CHECKING:
+    from leadrope.runs.executions.protocols import EventLog, ShowRecord
+    from leadrope.storage.db import Db
 
 PAGE = 500
 _SHAPES = Redactor()
-
-
-class Settled(NamedTuple):
-    """An outcome that is ready to be written, with the events that are stored together with it."""
-
-    write: Callable[[sqlite3.Connection], None]
-    told: Sequence[ExecutionEvent]
-    is_redacted: bool
 
 
 class Executions(Datasets):
@@ -91,6 +59,12 @@ class Executions(Datasets):
         self._owner = owner
         self._asked: dict[str, int] = {}
         """The last number of an approval, by what their ids begin with: those that are being written included."""
+
+    def log_of(
+        self, execution: ExecutionInfo, *, redactor: Callable[[], Redactor], show: ShowRecord | None = None
+    ) -> ExecutionLog:
+        """The log of an execution that this owner has claimed. `show` gets each event once it is stored."""
+        return ExecutionLog(self._store, execution, self._owner(), redactor=redactor, show=show)
 
     # -- a flow's life ------------------------------------------------------------------------------------------------
 
@@ -137,7 +111,7 @@ class Executions(Datasets):
             )
         ]
 
-        def work(db: sqlite3.Connection) -> None:
+        def work(db: Db) -> None:
             if most is not None and (waiting := db.execute(sql("count_queued_executions")).fetchone()[0]) >= most:
                 raise errors.QueueFull(
                     f"{waiting} executions wait already, and no more than {most} may",
@@ -153,7 +127,7 @@ class Executions(Datasets):
             await self._store.write(work)  # on the disk: whoever has handed it over leaves
         else:
             await self._write_soon(work)
-        return self.get(new.id)
+        return await self.get(new.id)
 
     async def set_state(
         self,
@@ -161,29 +135,29 @@ class Executions(Datasets):
         state: Literal["waiting", "interrupted", "queued", "paused"],
         note: str = "",
         *,
-        log: ExecutionLog | None = None,
+        log: EventLog | None = None,
         told: Sequence[ExecutionEvent] = (),
     ) -> ExecutionInfo:
         """This owner leaves it, for whoever claims it next."""
         now = time.time() if state == "interrupted" else None
         values = {**self._claimed(execution), "state": state, "ended": now, "note": _SHAPES.clean(note)}
 
-        def work(db: sqlite3.Connection) -> None:
+        def work(db: Db) -> None:
             if not db.execute(sql("leave_execution"), values).rowcount:
                 raise self._not_mine(db, execution)
 
         await self._write_logged(work, log, told, durable=True)
-        return self.get(execution.id)
+        return await self.get(execution.id)
 
     async def claim(self, execution_id: str) -> ExecutionInfo:
         """Take over a flow that is queued, waits, was interrupted or was stopped. Of several that try, one gets it.
 
         From then on whoever had it, or a flow inside it, can write nothing more: each claim has a number of its own.
         """
-        execution = self.find(execution_id)
+        execution = await self.find(execution_id)
         values = {"id": execution.id, "owner": self._owner(), "now": time.time()}
 
-        def work(db: sqlite3.Connection) -> bool:
+        def work(db: Db) -> bool:
             before = db.execute(sql("execution_place"), {"execution": execution.n}).fetchone()
             if not db.execute(sql("claim_execution"), values).rowcount:
                 return False
@@ -194,8 +168,8 @@ class Executions(Datasets):
             return True
 
         if not await self._store.write(work):
-            raise self._not_free(execution.id)
-        return self.get(execution.id)
+            raise await self._not_free(execution.id)
+        return await self.get(execution.id)
 
     async def claim_next(self, most: int, *, recover: Recover) -> ExecutionInfo | None:
         """The next execution of the queue, now this owner's; None where none may start. `most` are carried at once.
@@ -203,10 +177,10 @@ class Executions(Datasets):
         Whoever started it has left: `recover` says what becomes of it if this owner dies.
         """
         owner = self._owner()
-        if not self._rows("next_queued_execution", now=time.time(), owner=owner):
+        if not await self._rows("next_queued_execution", now=time.time(), owner=owner):
             return None  # without the write lock: this is asked after every change
 
-        def work(db: sqlite3.Connection) -> str | None:
+        def work(db: Db) -> str | None:
             now = time.time()
             if db.execute(sql("count_carried_executions")).fetchone()[0] >= most:
                 return None
@@ -221,7 +195,7 @@ class Executions(Datasets):
             return str(row[0])
 
         taken = await self._store.write(work)
-        return self.get(taken) if taken else None
+        return await self.get(taken) if taken else None
 
     async def requeue(
         self,
@@ -229,13 +203,13 @@ class Executions(Datasets):
         *,
         note: str,
         not_before: float = 0.0,
-        log: ExecutionLog | None = None,
+        log: EventLog | None = None,
         told: Sequence[ExecutionEvent] = (),
     ) -> None:
         """This owner leaves it to the next one, which does not begin before that time."""
         values = {**self._claimed(execution), "note": _SHAPES.clean(note), "not_before": not_before}
 
-        def work(db: sqlite3.Connection) -> None:
+        def work(db: Db) -> None:
             if not db.execute(sql("requeue_execution"), values).rowcount:
                 raise self._not_mine(db, execution)
 
@@ -256,7 +230,7 @@ class Executions(Datasets):
         *,
         cost_usd: float = 0.0,
         tokens: int = 0,
-        log: ExecutionLog | None = None,
+        log: EventLog | None = None,
         told: Sequence[ExecutionEvent] = (),
     ) -> ExecutionInfo:
         """`result` as JSON, for later. Cost and tokens count where they are more than those of the units."""
@@ -264,7 +238,7 @@ class Executions(Datasets):
         now = time.time()
         values = {**self._claimed(execution), "outcome": outcome, "ended": now, "cost_usd": cost_usd, "tokens": tokens}
 
-        def work(db: sqlite3.Connection) -> None:
+        def work(db: Db) -> None:
             if not db.execute(sql("end_execution"), values).rowcount:
                 raise self._not_mine(db, execution)
             db.execute(sql("put_execution_text"), {"execution": execution.n, "name": "result", **body.columns})
@@ -274,18 +248,18 @@ class Executions(Datasets):
             db.execute(sql("drop_execution_controls"), {"execution": execution.n})
 
         await self._write_logged(work, log, told, durable=True)
-        return self.get(execution.id)
+        return await self.get(execution.id)
 
     # -- controls -----------------------------------------------------------------------------------------------------
 
     async def set_paused(
-        self, execution: ExecutionInfo, log: ExecutionLog | None, told: ExecutionEvent, *, is_paused: bool
+        self, execution: ExecutionInfo, log: EventLog | None, told: ExecutionEvent, *, is_paused: bool
     ) -> None:
         """Its owner has paused it, or lets it continue."""
         state, note = ("paused", "paused by a person") if is_paused else ("running", "")
         values = {**self._claimed(execution), "state": state, "note": note}
 
-        def work(db: sqlite3.Connection) -> None:
+        def work(db: Db) -> None:
             if not db.execute(sql("set_execution_paused"), values).rowcount:
                 raise self._not_mine(db, execution)
 
@@ -302,7 +276,7 @@ class Executions(Datasets):
         }
         body = await bodies.made(result, _SHAPES, "result")
 
-        def work(db: sqlite3.Connection) -> bool:
+        def work(db: Db) -> bool:
             if not self._changed_unowned(db, execution, "end_unowned_execution", told):
                 return False
             db.execute(sql("put_execution_text"), {"execution": execution.n, "name": "result", **body.columns})
@@ -320,9 +294,7 @@ class Executions(Datasets):
         """Let a paused execution without an owner continue; False where it has one."""
         return await self._store.write(lambda db: self._changed_unowned(db, execution, "queue_paused_execution", told))
 
-    def _changed_unowned(
-        self, db: sqlite3.Connection, execution: ExecutionInfo, statement: str, told: ExecutionEvent
-    ) -> bool:
+    def _changed_unowned(self, db: Db, execution: ExecutionInfo, statement: str, told: ExecutionEvent) -> bool:
         if not db.execute(sql(statement), {"execution": execution.n, "now": time.time()}).rowcount:
             return False
         execution_log.extend_unowned(db, execution.n, told)
@@ -337,10 +309,10 @@ class Executions(Datasets):
     async def take_controls(self, execution_ids: Collection[str]) -> list[ExecutionControl]:
         """What others want of these executions of this owner, each once."""
         owner = self._owner()
-        if not any(row[1] in execution_ids for row in self._rows("open_execution_controls", owner=owner)):
+        if not any(row[1] in execution_ids for row in await self._rows("open_execution_controls", owner=owner)):
             return []
 
-        def work(db: sqlite3.Connection) -> list[ExecutionControl]:
+        def work(db: Db) -> list[ExecutionControl]:
             rows = db.execute(sql("open_execution_controls"), {"owner": owner}).fetchall()
             return [
                 ExecutionControl(
@@ -360,23 +332,29 @@ class Executions(Datasets):
         values = {**self._claimed(execution), "digest": digest_of(text)}
         values["title"] = execution.title if title is None else redactor.clean(title)
 
-        def work(db: sqlite3.Connection) -> None:
+        def work(db: Db) -> None:
             if not db.execute(sql("change_execution"), values).rowcount:
                 raise self._not_mine(db, execution)
             db.execute(sql("put_execution_text"), {"execution": execution.n, "name": "text", **body.columns})
 
         await self._store.write(work)
-        return self.get(execution.id)
+        return await self.get(execution.id)
 
     async def release(self) -> int:
         """Every flow that this owner has left unfinished is interrupted or queued: it ends, and says so itself."""
-        left = self._rows("executions_of_owner", owner=self._owner())
-        return await recovery.abandon(self._store, left, "its owner was ended")
+        left = await self._rows("executions_of_owner", owner=self._owner())
+        return await self.abandon(left, "its owner was ended")
+
+    async def abandon(self, left: Sequence[tuple[str, str]], reason: str = DIED) -> int:
+        """Executions, with their owners, that nobody works on any more are queued or interrupted; how many."""
+        if not left:
+            return 0
+        return await self._store.write(lambda db: recovery.abandon(db, left, reason))
 
     async def _write_logged(
         self,
-        work: Callable[[sqlite3.Connection], None],
-        log: ExecutionLog | None,
+        work: Callable[[Db], None],
+        log: EventLog | None,
         told: Sequence[ExecutionEvent],
         *,
         durable: bool = False,
@@ -386,9 +364,11 @@ class Executions(Datasets):
         if log is None:
             await self._store.write(work, weight=weight, durable=durable)
             return
+        if not isinstance(log, ExecutionLog):
+            raise TypeError(f"a log of another store: {log!r}")
         batch = log.taken(*told)
 
-        def both(db: sqlite3.Connection) -> None:
+        def both(db: Db) -> None:
             batch.write(db)  # before the work, after which this owner may have left it
             work(db)
 
@@ -412,7 +392,7 @@ class Executions(Datasets):
         none = {"inputs": None, "inputs_bytes": 0}
         values = [{**self._claimed(execution), "now": time.time(), **_key(key), **none} for key in keys]
 
-        def work(db: sqlite3.Connection) -> None:
+        def work(db: Db) -> None:
             for value, key in zip(values, keys, strict=True):
                 if not db.execute(sql("begin_unit"), value).rowcount:
                     raise self._settled(db, execution, key)
@@ -425,7 +405,7 @@ class Executions(Datasets):
         outcome: UnitOutcome,
         redactor: Redactor,
         *,
-        log: ExecutionLog | None = None,
+        log: EventLog | None = None,
         told: Callable[[int], Sequence[ExecutionEvent]] = lambda _: (),
     ) -> bool:
         """The one outcome of a unit; WrongState for a second. True when a secret was taken out of what is kept.
@@ -437,10 +417,10 @@ class Executions(Datasets):
         await self.settle_all([settled], log=log)
         return settled.is_redacted
 
-    async def settle_all(self, settled: Sequence[Settled], *, log: ExecutionLog | None = None) -> None:
+    async def settle_all(self, settled: Sequence[Settled], *, log: EventLog | None = None) -> None:
         """Several outcomes in one transaction: all of them, or none."""
 
-        def work(db: sqlite3.Connection) -> None:
+        def work(db: Db) -> None:
             for one in settled:
                 one.write(db)
 
@@ -478,7 +458,7 @@ class Executions(Datasets):
             "redacted": int(is_redacted),
         }
 
-        def work(db: sqlite3.Connection) -> None:
+        def work(db: Db) -> None:
             if not db.execute(sql("settle_unit"), values).rowcount:
                 raise self._settled(db, execution, outcome)
             if not is_sum and (outcome.cost_usd or outcome.tokens):
@@ -491,7 +471,7 @@ class Executions(Datasets):
         values = {**self._claimed(execution), "source": source.n}
         names = list(steps)
 
-        def work(db: sqlite3.Connection) -> int:
+        def work(db: Db) -> int:
             self._check_mine(db, execution)
             return sum(db.execute(sql("carry_outcomes"), {**values, "step": name}).rowcount for name in names)
 
@@ -509,7 +489,7 @@ class Executions(Datasets):
         outermost_id: str,
         fingerprint: str,
         redactor: Redactor,
-        log: ExecutionLog | None = None,
+        log: EventLog | None = None,
         told: Callable[[str], ExecutionEvent] | None = None,
     ) -> Approval:
         """A question of a unit; the one that is there already, with its answer, where the same was asked before.
@@ -520,31 +500,31 @@ class Executions(Datasets):
         now = time.time()
         values = {**self._claimed(execution), **_key(key), "fingerprint": fingerprint, "now": now, "requested": now}
         # Only its owner, this process, asks for a unit: between this look and the write nobody else does.
-        if rows := self._rows("same_approval", **values):
+        if rows := await self._rows("same_approval", **values):
 
-            def withdraw(db: sqlite3.Connection) -> None:
+            def withdraw(db: Db) -> None:
                 if db.execute(sql("execution_place"), values).fetchone()[1:] != (values["owner"], values["epoch"]):
                     raise self._not_mine(db, execution)
                 db.execute(sql("withdraw_other_approvals"), values)
 
             await self._store.write(withdraw)
-            return self._store.approval(rows[0][0])
+            return await self._store.approval(rows[0][0])
         values["asked"] = bodies.text_of(asked, redactor, "asked")
-        values |= {"id": self._next_id(outermost_id), "kind": kind, "outermost": outermost_id}
+        values |= {"id": await self._next_id(outermost_id), "kind": kind, "outermost": outermost_id}
 
-        def work(db: sqlite3.Connection) -> None:
+        def work(db: Db) -> None:
             db.execute(sql("withdraw_other_approvals"), values)
             if not db.execute(sql("add_step_approval"), values).rowcount:
                 raise self._not_mine(db, execution)
 
         events = [told(values["id"])] if told is not None else []
         await self._write_logged(work, log, events, durable=True)
-        return self._store.approval(values["id"])
+        return await self._store.approval(values["id"])
 
-    def _next_id(self, outermost_id: str) -> str:
+    async def _next_id(self, outermost_id: str) -> str:
         """Begins with the id of the execution, as an approval of a run begins with that of the run."""
         low = f"{outermost_id[:12]}-step-"
-        stored = self._rows("count_step_approvals", low=low, high=low + "\uffff")[0][0]
+        stored = (await self._rows("count_step_approvals", low=low, high=low + "\uffff"))[0][0]
         self._asked[low] = max(stored, self._asked.get(low, 0)) + 1
         return f"{low}{self._asked[low]}"
 
@@ -553,13 +533,13 @@ class Executions(Datasets):
         execution: ExecutionInfo,
         approval_ids: Sequence[str],
         *,
-        log: ExecutionLog | None = None,
+        log: EventLog | None = None,
         told: Sequence[ExecutionEvent] = (),
     ) -> ExecutionInfo:
         """This owner leaves it until one of these is answered; it is queued at once if one was answered meanwhile."""
         values = {**self._claimed(execution), "asked": bodies.json_of(list(approval_ids), "asked").decode()}
 
-        def work(db: sqlite3.Connection) -> None:
+        def work(db: Db) -> None:
             row = db.execute(sql("leave_waiting"), values).fetchone()
             if row is None:
                 raise self._not_mine(db, execution)
@@ -567,7 +547,7 @@ class Executions(Datasets):
                 extend_unowned(db, execution.n, ExecutionQueued(reason=ANSWERED))
 
         await self._write_logged(work, log, told, durable=True)
-        return self.get(execution.id)
+        return await self.get(execution.id)
 
     # -- forgetting ---------------------------------------------------------------------------------------------------
 
@@ -575,8 +555,8 @@ class Executions(Datasets):
         """With everything that belongs to them, also the executions inside. One that runs or waits is refused."""
         deleted = 0
         for execution_id in execution_ids:
-            execution = self.find(execution_id)
-            inside = [execution, *self._descendants(execution)]
+            execution = await self.find(execution_id)
+            inside = [execution, *await self._descendants(execution)]
             if alive := [one for one in inside if one.state not in ("ended", "interrupted")]:
                 raise errors.WrongState(
                     f"workflow run {alive[0].id[:8]} is {alive[0].state}", hint="Stop it first, or answer it."
@@ -587,12 +567,12 @@ class Executions(Datasets):
     async def _delete(self, execution: ExecutionInfo) -> int:
         return await self._store.write(lambda db: db.execute(sql("delete_execution"), {"id": execution.id}).rowcount)
 
-    def stale(self, *, keep_s: float, keep_executions: int) -> list[str]:
+    async def stale(self, *, keep_s: float, keep_executions: int) -> list[str]:
         """Ended and interrupted executions that are older than `keep_s`, beyond the newest `keep_executions`."""
         before = time.time() - keep_s
         found: list[str] = []
         cursor, seen = 2**62, 0
-        while page := self._rows("stale_executions", before=cursor, limit=PAGE):
+        while page := await self._rows("stale_executions", before=cursor, limit=PAGE):
             cursor = page[-1][0]
             for _, execution_id, _, ended in page:
                 seen += 1
@@ -601,13 +581,13 @@ class Executions(Datasets):
         return found
 
     async def prune(self, *, keep_s: float, keep_executions: int) -> int:
-        return await self.delete(self.stale(keep_s=keep_s, keep_executions=keep_executions))
+        return await self.delete(await self.stale(keep_s=keep_s, keep_executions=keep_executions))
 
-    def _descendants(self, execution: ExecutionInfo) -> list[ExecutionInfo]:
+    async def _descendants(self, execution: ExecutionInfo) -> list[ExecutionInfo]:
         found: list[ExecutionInfo] = []
         todo = [execution]
         while todo:
-            inside = self.children(todo.pop().id)
+            inside = await self.children(todo.pop().id)
             found += inside
             todo += inside
         return found
@@ -618,7 +598,7 @@ class Executions(Datasets):
         """Which flow, and by which claim of it: every write of an owner names both."""
         return {"execution": execution.n, "owner": self._owner(), "epoch": execution.epoch}
 
-    def _check_mine(self, db: sqlite3.Connection, execution: ExecutionInfo) -> None:
+    def _check_mine(self, db: Db, execution: ExecutionInfo) -> None:
         if db.execute(sql("execution_place"), {"execution": execution.n}).fetchone() != (
             "running",
             self._owner(),
@@ -626,14 +606,14 @@ class Executions(Datasets):
         ):
             raise self._not_mine(db, execution)
 
-    def _settled(self, db: sqlite3.Connection, execution: ExecutionInfo, key: UnitKey) -> errors.StoreError:
+    def _settled(self, db: Db, execution: ExecutionInfo, key: UnitKey) -> errors.StoreError:
         row = db.execute(sql("outcome_status"), {"execution": execution.n, **_key(key)}).fetchone()
         if row is None:
             return self._not_mine(db, execution)
         unit = key.step if key.item is None else f"{key.step}[{key.item}]"
         return errors.WrongState(f"{unit} of workflow run {execution.id[:8]} has an outcome already: {row[0]}")
 
-    def _not_mine(self, db: sqlite3.Connection, execution: ExecutionInfo) -> errors.StoreError:
+    def _not_mine(self, db: Db, execution: ExecutionInfo) -> errors.StoreError:
         row = db.execute(sql("execution_place"), {"execution": execution.n}).fetchone()
         if row is None:
             return errors.UnknownRun(f"workflow run {execution.id[:8]} was deleted")
@@ -645,14 +625,14 @@ class Executions(Datasets):
             hint=None if state == "ended" else f"`leadrope flow resume {execution.id[:8]}` continues it.",
         )
 
-    def _not_free(self, execution_id: str) -> errors.StoreError:
-        execution = self.get(execution_id)
+    async def _not_free(self, execution_id: str) -> errors.StoreError:
+        execution = await self.get(execution_id)
         if execution.owner is not None:
             return errors.WrongState(
                 f"workflow run {execution.id[:8]} is already {execution.state} (owner {execution.owner})",
                 hint="Look at it there, or stop it first.",
             )
-        failed = _first_failed(self.result(execution.id))
+        failed = _first_failed(await self.result(execution.id))
         again = f"leadrope flow run {shlex.quote(execution.file or execution.name)}"
         from_there = f" or, from the step that failed: `{again} --from {failed}`" if failed else ""
         return errors.WrongState(

@@ -12,11 +12,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import sqlite3
 import time
 import zlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -29,10 +28,12 @@ from leadrope.runs.records.redacted_rows import as_json
 from leadrope.runs.records.sqlite import PACK_BYTES, Sqlite
 from leadrope.runs.records.statements import sql
 
+if TYPE_CHECKING:
+    from leadrope.runs.executions.protocols import ShowRecord, WatchRecord
+    from leadrope.storage.db import Db
+
 log = logging.getLogger("leadrope.runs")
 
-ShowRecord = Callable[[ExecutionRecord], None]
-WatchRecord = Callable[[ExecutionRecord, Redactor], None]
 AGAIN_S = 0.5
 """Between two tries at a store that is full or held."""
 
@@ -60,7 +61,7 @@ class EventBatch:
         self._cleaned = cleaned(events, owner.redactor)
         self._last = 0
 
-    def write(self, db: sqlite3.Connection) -> None:
+    def write(self, db: Db) -> None:
         """In the writer's thread; done again where the transaction is."""
         if self._cleaned:
             self._last = extend(db, self._log.info, self._log.owner, self._cleaned)
@@ -180,7 +181,7 @@ def cleaned(events: Sequence[TimedEvent], redactor: Redactor) -> list[Cleaned]:
     return found
 
 
-def extend(db: sqlite3.Connection, info: ExecutionInfo, owner: str, events: Sequence[Cleaned]) -> int:
+def extend(db: Db, info: ExecutionInfo, owner: str, events: Sequence[Cleaned]) -> int:
     """Write events of the owner; the number of the last."""
     values = {"execution": info.n, "owner": owner, "epoch": info.epoch, "count": len(events)}
     found = db.execute(sql("extend_execution_log"), values).fetchone()
@@ -190,7 +191,7 @@ def extend(db: sqlite3.Connection, info: ExecutionInfo, owner: str, events: Sequ
     return int(found[0])
 
 
-def extend_unowned(db: sqlite3.Connection, n: int, *events: ExecutionEvent, redactor: Redactor | None = None) -> bool:
+def extend_unowned(db: Db, n: int, *events: ExecutionEvent, redactor: Redactor | None = None) -> bool:
     """Write events of an execution that nobody owns; False, and nothing, where it has an owner."""
     now = time.time()
     rows = cleaned([(now, event) for event in events], redactor or Redactor())
@@ -201,7 +202,7 @@ def extend_unowned(db: sqlite3.Connection, n: int, *events: ExecutionEvent, reda
     return True
 
 
-def extend_new(db: sqlite3.Connection, n: int, *events: ExecutionEvent, redactor: Redactor) -> None:
+def extend_new(db: Db, n: int, *events: ExecutionEvent, redactor: Redactor) -> None:
     """The first events of an execution that is made in the same transaction."""
     now = time.time()
     rows = cleaned([(now, event) for event in events], redactor)
@@ -209,7 +210,7 @@ def extend_new(db: sqlite3.Connection, n: int, *events: ExecutionEvent, redactor
     _insert(db, n, 0, int(last), rows)
 
 
-def _insert(db: sqlite3.Connection, n: int, epoch: int, last: int, events: Sequence[Cleaned]) -> None:
+def _insert(db: Db, n: int, epoch: int, last: int, events: Sequence[Cleaned]) -> None:
     first = last - len(events) + 1
     rows = []
     for seq, one in enumerate(events, first):

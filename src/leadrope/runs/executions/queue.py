@@ -71,12 +71,11 @@ class ExecutionQueue:
     def is_idle(self) -> bool:
         return not self._tasks
 
-    @property
-    def has_queue(self) -> bool:
+    async def has_queue(self) -> bool:
         """Executions wait that this process will take up soon; for others whoever looks starts the next one."""
         if self._carry is None:
             return False
-        waiting = self._service.executions.queued_for(self._service.lease.owner.id, time.time() + SOON_S)
+        waiting = await self._service.executions.queued_for(self._service.lease.owner.id, time.time() + SOON_S)
         return any(execution_id not in self._held for execution_id in waiting)
 
     async def add(self, new: NewExecution, redactor: Redactor, given: Given) -> ExecutionInfo:
@@ -90,11 +89,11 @@ class ExecutionQueue:
     async def take_up(self, execution_id: str, environ: Mapping[str, str]) -> ExecutionInfo:
         """Try an execution that waits in the queue now; `environ` has the variables that were not stored with it."""
         executions = self._service.executions
-        info = executions.get(execution_id)
+        info = await executions.get(execution_id)
         if info.id not in self._tasks and await executions.wake(info):
             self._given[info.id] = Given(environ=dict(environ))
             self._held.discard(info.id)
-        return executions.get(info.id)
+        return await executions.get(info.id)
 
     async def claim_one(self) -> bool:
         if self._carry is None or self._is_closing:

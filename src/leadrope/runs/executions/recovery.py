@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from leadrope.core import execution_events as events
 from leadrope.runs.executions import log
-from leadrope.runs.records.sqlite import Sqlite
 from leadrope.runs.records.statements import sql
+
+if TYPE_CHECKING:
+    from leadrope.storage.db import Db
 
 MOST_TAKEOVERS = 10
 """Claims in a row without a finished unit: an execution that takes its owner down each time must not do so for ever."""
-DIED = "its owner died"
 
 
-async def abandon(store: Sqlite, left: Sequence[tuple[str, str]], reason: str = DIED) -> int:
+def abandon(db: Db, left: Sequence[tuple[str, str]], reason: str) -> int:
     """Executions, with their owners, that nobody works on any more; how many there were.
 
     One that another process has claimed since is that one's. What a person has paused stays paused.
     """
-    if not left:
-        return 0
-
-    def work(db: sqlite3.Connection) -> int:
-        return sum(_abandon(db, execution_id, owner, reason) for execution_id, owner in left)
-
-    return await store.write(work)
+    return sum(_abandon(db, execution_id, owner, reason) for execution_id, owner in left)
 
 
-def _abandon(db: sqlite3.Connection, execution_id: str, owner: str, reason: str) -> bool:
+def _abandon(db: Db, execution_id: str, owner: str, reason: str) -> bool:
     row = db.execute(sql("execution_recover"), {"id": execution_id, "owner": owner}).fetchone()
     if row is None:
         return False
@@ -55,7 +50,7 @@ def _abandon(db: sqlite3.Connection, execution_id: str, owner: str, reason: str)
     return True
 
 
-def _is_worn_out(db: sqlite3.Connection, n: int, execution_id: str) -> bool:
+def _is_worn_out(db: Db, n: int, execution_id: str) -> bool:
     rows = db.execute(sql("last_resumed"), {"execution": n, "limit": MOST_TAKEOVERS}).fetchall()
     if len(rows) < MOST_TAKEOVERS:
         return False

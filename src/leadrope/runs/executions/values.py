@@ -6,10 +6,15 @@ known by the name of its step and two numbers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import msgspec
+
+from leadrope.core.execution_events import ExecutionEvent
+
+if TYPE_CHECKING:
+    from leadrope.storage.db import Db
 
 ExecutionState = Literal["queued", "running", "waiting", "paused", "interrupted", "ended"]
 """queued: the next owner that works takes it, or the one that it names. running: has a living owner. waiting: for a
@@ -20,6 +25,9 @@ Recover = Literal["fail", "resume"]
 ExecutionOutcome = Literal["succeeded", "degraded", "failed", "stopped"]
 UnitStatus = Literal["succeeded", "degraded", "failed", "skipped"]
 
+DIED = "its owner died"
+UNIT_BYTES = 100_000
+"""Of the outputs of a unit that are shown; a page freezes on half a megabyte."""
 WHOLE = -1
 """The iteration of what a step with a loop or a batch came to as a whole; it has no item."""
 
@@ -249,3 +257,11 @@ class DatasetInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 class Dataset(DatasetInfo, frozen=True, kw_only=True):
     rows: list[dict[str, Any]]
+
+
+class Settled(NamedTuple):
+    """An outcome that is ready to be written, with the events that are stored together with it."""
+
+    write: Callable[[Db], None]
+    told: Sequence[ExecutionEvent]
+    is_redacted: bool

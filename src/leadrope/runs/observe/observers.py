@@ -15,11 +15,11 @@ from leadrope.core.config import Config
 from leadrope.core.events import ApprovalRequested, QuestionRequested, Recorded
 from leadrope.core.execution_events import ExecutionRecord, StepAsked
 from leadrope.core.secrets.redaction import Redactor
-from leadrope.runs.executions.log import WatchRecord
 from leadrope.runs.executions.values import ExecutionInfo
 from leadrope.runs.records.values import RunInfo
 
 if TYPE_CHECKING:
+    from leadrope.runs.executions.protocols import WatchRecord
     from leadrope.runs.observe.notify import Notifier
     from leadrope.runs.observe.telemetry import Telemetry
 

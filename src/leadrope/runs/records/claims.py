@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import sqlite3
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from leadrope import errors
 from leadrope.runs.records.statements import sql
 from leadrope.runs.records.values import RunInfo
+
+if TYPE_CHECKING:
+    from leadrope.storage.db import Db
 
 
 def claimed(run: RunInfo) -> dict[str, Any]:
@@ -15,7 +17,7 @@ def claimed(run: RunInfo) -> dict[str, Any]:
     return {"n": run.n, "owner": run.owner, "epoch": run.epoch}
 
 
-def check(db: sqlite3.Connection, run: RunInfo) -> None:
+def check(db: Db, run: RunInfo) -> None:
     """NotOwner for a process that has lost the run: to the next owner, or to whoever took it for dead."""
     row = db.execute(sql("place_of"), {"run": run.n}).fetchone()
     if row is None:

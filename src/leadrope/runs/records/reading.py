@@ -1,30 +1,24 @@
-"""Reading the run store: one connection per thread, beside the writer and never in its way. Changes nothing."""
+"""Reading the run store. Changes nothing."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import sqlite3
-import threading
 import zlib
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from leadrope import errors
-from leadrope.core.cost.usage import CostLabel
 from leadrope.core.events import Event, Recorded, Unrecognised, decoder
 from leadrope.core.request import RunRequest
 from leadrope.core.result import RunResult
 from leadrope.runs.approvals.rows import ApprovalReads
 from leadrope.runs.records.statements import migrations, sql
-from leadrope.runs.records.values import Artifact, Filter, Owner, RunInfo, Texts
-from leadrope.storage import database
+from leadrope.runs.records.values import Artifact, Filter, Owner, RunInfo, Spending, Texts
+from leadrope.storage.database import Migrations
+from leadrope.storage.sqlite_file import Reader
 
-T = TypeVar("T")
 PAGE_BYTES = 4 * 1024 * 1024
 """Of bodies in one page. A follower that stalls holds a page: five hundred large tool results would be a gigabyte."""
 
@@ -32,72 +26,28 @@ _labels = msgspec.json.Decoder(dict[str, str])
 _object = msgspec.json.Decoder(dict[str, Any])
 
 
-class Reads(ApprovalReads):
+class Reads(Reader, ApprovalReads):
     """The half of the store that a list, a page or a follower needs."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._local = threading.local()
-        self._connections: list[sqlite3.Connection] = []
-        self._lock = threading.Lock()
-        self._pool: ThreadPoolExecutor | None = None
-        self._shared: sqlite3.Connection | None = None
+    def _migrations(self) -> Migrations:
+        return migrations()
 
-    def close(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown()
-            self._pool = None
-        with self._lock:
-            for connection in self._connections:
-                connection.close()
-            self._connections.clear()
-            self._shared = None
-            self._local = threading.local()
+    async def _rows(self, statement: str, /, **values: Any) -> list[Any]:
+        return await self.fetch(sql(statement), values)
 
-    def open_read_only(self, reason: errors.LeadropeError | None = None) -> None:
-        """Read a store that cannot be written, by one connection for all threads; raises `reason` if that fails."""
-        try:
-            self._shared = database.open_to_read(self.path, migrations())
-        except errors.StoreError as error:
-            if reason is None:
-                raise
-            raise reason from error
-        self._connections.append(self._shared)
+    def rows_now(self, statement: str, /, **values: Any) -> list[Any]:
+        """For whoever reads in a thread of its own."""
+        return self.fetch_now(sql(statement), values)
 
-    def _reading(self) -> sqlite3.Connection:
-        """One connection per thread: a reader never waits for another, nor for the writer."""
-        if self._shared is not None:
-            return self._shared
-        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
-        if connection is None:
-            connection = database.connect(self.path, read_only=True)
-            self._local.connection = connection
-            with self._lock:
-                self._connections.append(connection)
-        return connection
-
-    def data_version(self) -> int:
-        """Changes when anything was written, by this process or another."""
-        try:
-            return int(self._reading().execute("pragma data_version").fetchone()[0])
-        except sqlite3.Error as error:
-            raise database.named(error, self.path) from error
-
-    def _rows(self, statement: Any, /, **values: Any) -> list[Any]:
-        try:
-            return self._reading().execute(sql(statement), values).fetchall()
-        except sqlite3.Error as error:
-            raise database.named(error, self.path) from error
-
-    def get(self, run_id: str) -> RunInfo:
-        rows = self._rows("get_run", id=run_id)
+    async def get(self, run_id: str) -> RunInfo:
+        rows = await self._rows("get_run", id=run_id)
         if not rows:
             raise errors.UnknownRun(f"there is no run {run_id}", hint="`leadrope runs list` shows the runs.")
         return _info(rows[0])
 
-    def find(self, prefix: str) -> RunInfo:
+    async def find(self, prefix: str) -> RunInfo:
         """A run by its id or the beginning of it, as git does with commits."""
-        found = self.with_prefix(prefix)
+        found = await self.with_prefix(prefix)
         if len(found) == 1 or (found and found[0].id == prefix):
             return found[0]
         if found:
@@ -105,14 +55,14 @@ class Reads(ApprovalReads):
             raise errors.UnknownRun(f"{prefix!r} could be {shown}", hint="Write more of the id.")
         raise errors.UnknownRun(f"there is no run {prefix!r}", hint="`leadrope runs list` shows the runs.")
 
-    def with_prefix(self, prefix: str) -> list[RunInfo]:
+    async def with_prefix(self, prefix: str) -> list[RunInfo]:
         """The runs whose ids begin so: a few of them, if there are many."""
-        rows = self._rows("runs_with_prefix", low=prefix, high=prefix + "\uffff") if prefix else []
-        return [self.get(row[0]) for row in rows]
+        rows = await self._rows("runs_with_prefix", low=prefix, high=prefix + "\uffff") if prefix else []
+        return [await self.get(row[0]) for row in rows]
 
-    def listing(self, wanted: Filter = Filter()) -> list[RunInfo]:  # noqa: B008  # frozen
+    async def listing(self, wanted: Filter = Filter()) -> list[RunInfo]:  # noqa: B008  # frozen
         key, value = wanted.label or ("", "")
-        rows = self._rows(
+        rows = await self._rows(
             "list_runs",
             before=wanted.before if wanted.before is not None else 2**62,
             state=wanted.state or "",
@@ -127,8 +77,8 @@ class Reads(ApprovalReads):
         )
         return [_info(row) for row in rows]
 
-    def texts(self, run_id: str) -> Texts:
-        rows = self._rows("run_texts", id=run_id)
+    async def texts(self, run_id: str) -> Texts:
+        rows = await self._rows("run_texts", id=run_id)
         if not rows:
             raise errors.UnknownRun(f"there is no run {run_id}")
         request, policy, place, result = rows[0]
@@ -139,23 +89,24 @@ class Reads(ApprovalReads):
             result=msgspec.json.decode(result, type=RunResult) if result else None,
         )
 
-    def read(self, run: RunInfo, seq: int, limit: int, *, type_: str | None = None) -> list[Recorded]:
+    async def read(self, run: RunInfo, seq: int, limit: int, *, type_: str | None = None) -> list[Recorded]:
         """From `seq` on, at most `limit` events, and fewer where they are large; none when there are no more."""
+        return await self.patiently(lambda: self._read_now(run, seq, limit, type_=type_))
+
+    def _read_now(self, run: RunInfo, seq: int, limit: int, *, type_: str | None = None) -> list[Recorded]:
         name = "read_events" if type_ is None else "read_type"
         values = {"run": run.n, "seq": seq, "limit": limit, "type": type_}
         found: list[Recorded] = []
         size = 0
         try:
             # Row by row: a page of large bodies must not be in memory twice, nor be larger than a page may be.
-            with contextlib.closing(self._reading().execute(sql(name), values)) as rows:
+            with contextlib.closing(self.stream(sql(name), values)) as rows:
                 for number, attempt, time_, source, packed, body in rows:
                     text = zlib.decompress(body) if packed else body
                     found.append(Recorded(run.id, attempt, number, time_, source, _decoded(text)))
                     size += len(text)
                     if size >= PAGE_BYTES:
                         break
-        except sqlite3.Error as error:
-            raise database.named(error, self.path) from error
         except zlib.error as error:
             raise errors.StoreUnreadable(
                 f"the run store {self.path} is damaged: an event of run {run.id} cannot be unpacked ({error})",
@@ -165,75 +116,70 @@ class Reads(ApprovalReads):
 
     async def events(self, run: RunInfo, seq: int, limit: int = 500) -> list[Recorded]:
         """As `read`, in a thread: a page may hold megabytes."""
-        return await self.in_thread(lambda: self.read(run, seq, limit))
+        return await self.in_thread(lambda: self._read_now(run, seq, limit))
 
-    async def in_thread(self, read: Callable[[], T]) -> T:
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(2, thread_name_prefix="leadrope read")
-        return await asyncio.get_running_loop().run_in_executor(self._pool, read)
-
-    def owners(self) -> list[Owner]:
+    async def owners(self) -> list[Owner]:
         return [
             Owner(id=id_, pid=pid, boot=boot, kind=kind, started=started)
-            for id_, pid, boot, kind, started in self._rows("list_owners")
+            for id_, pid, boot, kind, started in await self._rows("list_owners")
         ]
 
-    def runs_of(self, owner: str) -> list[str]:
-        return [row[0] for row in self._rows("runs_of_owner", owner=owner)]
+    async def runs_of(self, owner: str) -> list[str]:
+        return [row[0] for row in await self._rows("runs_of_owner", owner=owner)]
 
-    def orphans(self) -> list[str]:
+    async def orphans(self) -> list[str]:
         """Runs of owners that nobody knows any more."""
-        return [row[0] for row in self._rows("owners_missing")]
+        return [row[0] for row in await self._rows("owners_missing")]
 
-    def reserved_in_vain(self) -> list[str]:
+    async def reserved_in_vain(self) -> list[str]:
         """Runs of steps that wait for an execution which has ended, or is gone."""
-        return [row[0] for row in self._rows("reserved_in_vain")]
+        return [row[0] for row in await self._rows("reserved_in_vain")]
 
-    def left_over(self, now: float) -> list[str]:
+    async def left_over(self, now: float) -> list[str]:
         """Runs that may start and have no owner, the oldest first."""
-        return [row[0] for row in self._rows("left_over", now=now)]
+        return [row[0] for row in await self._rows("left_over", now=now)]
 
-    def waiting_for(self, owner: str) -> list[str]:
+    async def waiting_for(self, owner: str) -> list[str]:
         """Runs in the queue that this owner may take up, now or later."""
-        return [row[0] for row in self._rows("waiting_for", owner=owner)]
+        return [row[0] for row in await self._rows("waiting_for", owner=owner)]
 
-    def executions_without_owner(self) -> list[tuple[str, str]]:
+    async def executions_without_owner(self) -> list[tuple[str, str]]:
         """Workflow runs, with the owners they had, that say `running` and are not."""
-        return self._rows("executions_without_owner")
+        return await self._rows("executions_without_owner")
 
-    def ahead_of(self, run_id: str) -> int:
-        return int(self._rows("ahead_of", id=run_id)[0][0])
+    async def ahead_of(self, run_id: str) -> int:
+        return int((await self._rows("ahead_of", id=run_id))[0][0])
 
-    def holds(self, now: float) -> dict[str, tuple[float, str]]:
-        return {account: (until, note) for account, until, note in self._rows("list_holds", now=now)}
+    async def holds(self, now: float) -> dict[str, tuple[float, str]]:
+        return {account: (until, note) for account, until, note in await self._rows("list_holds", now=now)}
 
-    def next_due(self, now: float) -> float | None:
+    async def next_due(self, now: float) -> float | None:
         """When something that waits for a time may go on."""
-        times = [row[0] for name in ("next_due", "next_hold") for row in self._rows(name, now=now) if row[0]]
+        times = [row[0] for name in ("next_due", "next_hold") for row in await self._rows(name, now=now) if row[0]]
         return min(times, default=None)
 
-    def states(self) -> dict[str, int]:
-        return dict(self._rows("count_by_state"))
+    async def states(self) -> dict[str, int]:
+        return dict(await self._rows("count_by_state"))
 
-    def cost_since(self, since: float, *, agent: str = "", label: tuple[str, str] | None = None) -> float:
+    async def cost_since(self, since: float, *, agent: str = "", label: tuple[str, str] | None = None) -> float:
         key, value = label or ("", "")
-        rows = self._rows("cost_since", since=since, agent=agent, label=key, value=value)
+        rows = await self._rows("cost_since", since=since, agent=agent, label=key, value=value)
         return float(rows[0][0])
 
-    def spending(self, since: float) -> list[tuple[str, str, dict[str, str], float, CostLabel, int, str | None]]:
-        """Day, model, labels, cost and what to call it, tokens, outcome of every run since then."""
+    async def spending(self, since: float) -> list[Spending]:
+        """What every run since then has cost."""
         return [
             (day, model, _labels.decode(labels), *rest)
-            for day, model, labels, *rest in self._rows("spending", since=since)
+            for day, model, labels, *rest in await self._rows("spending", since=since)
         ]
 
-    def artifacts(self, run: RunInfo) -> list[Artifact]:
+    async def artifacts(self, run: RunInfo) -> list[Artifact]:
         """What is kept of a run beside its events, without the bodies."""
-        rows = self._rows("list_artifacts", run=run.n)
+        rows = await self._rows("list_artifacts", run=run.n)
         return [Artifact(name=name, kind=kind, created=created, size=size) for name, kind, created, size in rows]
 
-    def artifact(self, run: RunInfo, name: str) -> bytes | None:
-        rows = self._rows("get_artifact", run=run.n, name=name)
+    async def artifact(self, run: RunInfo, name: str) -> bytes | None:
+        rows = await self._rows("get_artifact", run=run.n, name=name)
         return bytes(rows[0][1]) if rows else None
 
 

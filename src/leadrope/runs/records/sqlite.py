@@ -1,23 +1,19 @@
-"""The run store in one SQLite file: its writes, all through one thread. Starts nothing, decides nothing."""
+"""The run store: its writes, all through one thread. Starts nothing, decides nothing."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import sqlite3
 import time
 import zlib
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from leadrope import errors
 from leadrope.core import actors
-from leadrope.core.events import Event, Recorded, RunEnded
+from leadrope.core.events import Event, Recorded
 from leadrope.core.request_secrets import redactor_of
 from leadrope.core.result import RunResult
 from leadrope.core.secrets.redaction import Redactor, redact
@@ -25,12 +21,12 @@ from leadrope.runs.approvals.rows import ApprovalWrites
 from leadrope.runs.records import claims
 from leadrope.runs.records.reading import Reads
 from leadrope.runs.records.redacted_rows import as_json
-from leadrope.runs.records.statements import migrations, sql
+from leadrope.runs.records.statements import sql
 from leadrope.runs.records.values import LIVE, RESERVED, NewRun, Owner, Progress, RunControl, RunInfo, RunLimits, State
-from leadrope.storage import database
-from leadrope.storage import patience as patiences
-from leadrope.storage.change_notifier import ChangeNotifier
-from leadrope.storage.writer import BATCH_S, Then, Writer
+from leadrope.storage.sqlite_file import SqliteFile
+
+if TYPE_CHECKING:
+    from leadrope.storage.db import Db
 
 T = TypeVar("T")
 PACK_BYTES = 4096
@@ -41,100 +37,8 @@ _object = msgspec.json.Decoder(dict[str, Any])
 _SHAPES = Redactor()
 
 
-class Sqlite(ApprovalWrites, Reads):
-    """`with Sqlite(path) as store`; several processes may have the same file open."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.notifier = ChangeNotifier(self.data_version)
-        self._busy_s: float | None = None
-        self._writer = Writer(
-            path, lambda: database.open_(path, migrations(), busy_s=self._busy_s), on_change=self.notifier.ring
-        )
-        self._inode: int | None = None
-        self._reminded: asyncio.AbstractEventLoop | None = None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def start(self, busy_s: float | None = None) -> None:
-        """`busy_s`: how long another process that holds the store is waited for."""
-        self._busy_s = busy_s
-        self._writer.start()
-        self._inode = self.path.stat().st_ino
-
-    def open_read_only(self, reason: errors.LeadropeError | None = None) -> None:
-        """For looking alone: every write raises `reason`."""
-        self._writer.refuse(reason or errors.StoreError(f"the run store {self.path} is open for reading only"))
-        super().open_read_only(reason)
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._writer.close()
-        super().close()
-
-    @property
-    def is_removed(self) -> bool:
-        """Somebody has deleted the file, or put another one in its place: what is written now, nobody reads."""
-        try:
-            return self._inode not in (None, self.path.stat().st_ino)
-        except FileNotFoundError:
-            return True
-
-    def hurry(self) -> None:
-        """Wait for other processes for a moment only; see `Writer.hurry`."""
-        self._writer.hurry()
-
-    async def write(
-        self,
-        work: Callable[[sqlite3.Connection], T],
-        *,
-        weight: int = 0,
-        durable: bool = True,
-        then: Then | None = None,
-    ) -> T:
-        """A task with patience tries it again for as long as the store is full or locked; `then` hears how it ended."""
-        patience = patiences.current()
-        if patience is None:
-            return await self._writer.do(work, weight=weight, durable=durable, then=then)
-        first = True
-        with contextlib.ExitStack() as stack:
-            while True:
-                try:
-                    done = await self._writer.do(work, weight=weight, durable=durable, then=_if_written(then))
-                except (errors.StoreFull, errors.StoreBusy) as error:
-                    if first:
-                        stack.enter_context(patience.holding())
-                        first = False
-                    try:
-                        is_worth_waiting = await patience.is_worth_waiting(error)
-                    except asyncio.CancelledError:
-                        _tell(then, error)
-                        raise
-                    if not is_worth_waiting:
-                        _tell(then, error)
-                        raise
-                except Exception as error:
-                    _tell(then, error)
-                    raise
-                else:
-                    patience.over()
-                    return done
-
-    def write_later(self, work: Callable[[sqlite3.Connection], object], then: Then | None = None) -> None:
-        """With what is written next, or in a moment; nobody waits for it. A failure is told to `then`."""
-        self._writer.later(work, then)
-        loop = asyncio.get_running_loop()
-        if self._reminded is not loop:
-            self._reminded = loop
-            loop.call_later(BATCH_S, self._remind)
-
-    def _remind(self) -> None:
-        self._reminded = None
-        self._writer.hand_in_later()
+class Sqlite(SqliteFile, ApprovalWrites, Reads):
+    """`with Sqlite(path) as store`."""
 
     async def add_run(
         self, new: NewRun, limits: RunLimits | None = None, *, redactor: Redactor | None = None
@@ -169,7 +73,7 @@ class Sqlite(ApprovalWrites, Reads):
             "place": as_json(new.place, redactor),
         }
 
-        def work(db: sqlite3.Connection) -> None:
+        def work(db: Db) -> None:
             if limits is not None:
                 waiting = db.execute(sql("queue_length")).fetchone()[0]
                 if waiting >= limits.queued:
@@ -181,7 +85,7 @@ class Sqlite(ApprovalWrites, Reads):
             db.execute(sql("add_texts"), {"run": n, **texts})
 
         await self.write(work)
-        return self.get(new.id)
+        return await self.get(new.id)
 
     async def append(
         self,
@@ -209,7 +113,7 @@ class Sqlite(ApprovalWrites, Reads):
             "started": time.time(),
         }
 
-        def work(db: sqlite3.Connection) -> None:
+        def work(db: Db) -> None:
             have, state, attempt = _place(db, run)
             if state != "ended":
                 claims.check(db, run)
@@ -230,7 +134,7 @@ class Sqlite(ApprovalWrites, Reads):
     async def add_event(self, run: RunInfo, event: Event, redactor: Redactor) -> bool:
         """An event of a run that waits without an owner, after all that it has; False when it has one, or has ended."""
 
-        def work(db: sqlite3.Connection) -> bool:
+        def work(db: Db) -> bool:
             have, state, attempt = _place(db, run)
             row = {"n": run.n, "last_seq": have + 1}
             if state not in ("waiting", "queued") or not db.execute(sql("extend_unowned"), row).rowcount:
@@ -272,7 +176,7 @@ class Sqlite(ApprovalWrites, Reads):
             "session_id": result.session_id,
         }
 
-        def work(db: sqlite3.Connection) -> bool:
+        def work(db: Db) -> bool:
             have, state, _ = _place(db, run)
             if state == "ended" or (only and state not in only):
                 return False
@@ -329,7 +233,7 @@ class Sqlite(ApprovalWrites, Reads):
     ) -> None:
         """What only whoever has the run may write: the row has the owner and the epoch that `run` says."""
 
-        def work(db: sqlite3.Connection) -> None:
+        def work(db: Db) -> None:
             claims.check(db, run)
             db.execute(sql(statement), {**claims.claimed(run), **values})
 
@@ -342,10 +246,10 @@ class Sqlite(ApprovalWrites, Reads):
         asker gets one of its own where there is room for it behind all that come first.
         """
         wanted = None if only is None else frozenset(only)
-        if not self._rows("waiting_now", now=time.time()):
+        if not await self._rows("waiting_now", now=time.time()):
             return None  # without the write lock: this is asked after every change
 
-        def work(db: sqlite3.Connection) -> str | None:
+        def work(db: Db) -> str | None:
             now = time.time()
             db.execute(sql("due_parked"), {"now": now})
             lanes: Counter[str] = Counter()
@@ -363,7 +267,7 @@ class Sqlite(ApprovalWrites, Reads):
             return None
 
         taken = await self.write(work)
-        return self.get(taken) if taken else None
+        return await self.get(taken) if taken else None
 
     async def hold_account(self, account: str, until: float, note: str) -> None:
         values = {"account": account, "until": until, "note": redact(note)}
@@ -378,7 +282,7 @@ class Sqlite(ApprovalWrites, Reads):
     async def suspend(self, run: RunInfo, *, attempt: int) -> bool:
         """Without an owner until all that it has asked is answered; False when that is so already, and it is queued."""
 
-        def work(db: sqlite3.Connection) -> bool:
+        def work(db: Db) -> bool:
             claims.check(db, run)
             if db.execute(sql("suspend"), claims.claimed(run)).rowcount:
                 return True
@@ -394,10 +298,10 @@ class Sqlite(ApprovalWrites, Reads):
 
     async def take_controls(self, owner: str) -> list[RunControl]:
         """What others want of this owner's runs, each once."""
-        if not self._rows("open_run_controls", owner=owner):
+        if not await self._rows("open_run_controls", owner=owner):
             return []
 
-        def work(db: sqlite3.Connection) -> list[RunControl]:
+        def work(db: Db) -> list[RunControl]:
             rows = db.execute(sql("open_run_controls"), {"owner": owner}).fetchall()
             return [
                 RunControl(n=n, run_id=run_id, kind=kind, body=_object.decode(body))
@@ -422,16 +326,6 @@ class Sqlite(ApprovalWrites, Reads):
 
     async def delete_run(self, run_id: str) -> bool:
         return await self.write(lambda db: db.execute(sql("delete_run"), {"id": run_id}).rowcount == 1)
-
-
-def _if_written(then: Then | None) -> Then | None:
-    """A work that failed may be tried again: only its last failure is told."""
-    return None if then is None else lambda error: then(None) if error is None else None
-
-
-def _tell(then: Then | None, error: BaseException) -> None:
-    if then is not None:
-        then(error)
 
 
 def _event_rows(n: int, records: Sequence[Recorded], redactor: Redactor) -> list[tuple[Any, ...]]:
@@ -472,11 +366,7 @@ def turns(
             del lanes[first]
 
 
-def ended_event(run_id: str, attempt: int, seq: int, result: RunResult) -> Recorded:
-    return Recorded(run_id, attempt, seq, time.time(), "supervisor", RunEnded(result=result))
-
-
-def _place(db: sqlite3.Connection, run: RunInfo) -> tuple[int, str, int]:
+def _place(db: Db, run: RunInfo) -> tuple[int, str, int]:
     """How far its log goes, its state, and its attempt."""
     row = db.execute(sql("place_of"), {"run": run.n}).fetchone()
     if row is None:

@@ -1,17 +1,16 @@
-"""What is kept of runs, and the protocol of whatever keeps it: values and signatures, no database."""
+"""What is kept of runs: values, no database."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal, Protocol
+import time
+from typing import Any, Literal
 
 import msgspec
 
 from leadrope.core.cost.usage import CostLabel
-from leadrope.core.events import Recorded
+from leadrope.core.events import Recorded, RunEnded
 from leadrope.core.request import RunRequest
 from leadrope.core.result import Outcome, RunResult
-from leadrope.core.secrets.redaction import Redactor
 
 State = Literal["queued", "starting", "running", "waiting", "paused", "parked", "ended"]
 LIVE: tuple[State, ...] = ("starting", "running", "waiting", "paused")
@@ -90,6 +89,10 @@ class Artifact(msgspec.Struct, frozen=True, kw_only=True):
     """A media type."""
     created: float
     size: int
+
+
+Spending = tuple[str, str, dict[str, str], float, CostLabel, int, str | None]
+"""Of one run: day, model, labels, cost and what to call it, tokens, outcome."""
 
 
 class Texts(msgspec.Struct, frozen=True, kw_only=True):
@@ -198,21 +201,5 @@ class Truncated(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag
     last_seq: int
 
 
-class Store(Protocol):
-    """Writes return when they are on the disk. Readers never hold a writer up."""
-
-    async def add_run(self, new: NewRun, limits: RunLimits | None = None) -> RunInfo: ...
-
-    async def append(
-        self, run: RunInfo, records: Sequence[Recorded], progress: Progress, redactor: Redactor, *, durable: bool
-    ) -> None: ...
-
-    async def end_run(self, run: RunInfo, result: RunResult, redactor: Redactor, *, note: str = "") -> bool: ...
-
-    async def events(self, run: RunInfo, seq: int, limit: int) -> list[Recorded]: ...
-
-    def get(self, run_id: str) -> RunInfo: ...
-
-    def find(self, prefix: str) -> RunInfo: ...
-
-    def listing(self, wanted: Filter) -> list[RunInfo]: ...
+def ended_event(run_id: str, attempt: int, seq: int, result: RunResult) -> Recorded:
+    return Recorded(run_id, attempt, seq, time.time(), "supervisor", RunEnded(result=result))

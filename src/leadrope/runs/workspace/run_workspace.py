@@ -52,11 +52,11 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 class RunWorkspace:
     """The folder of one run while it runs."""
 
-    def __init__(self, service: Service, run: RunInfo, environ: Mapping[str, str]) -> None:
+    def __init__(self, service: Service, run: RunInfo, environ: Mapping[str, str], place: dict[str, Any]) -> None:
         self._service = service
         self._run = run
         self._environ = environ
-        self._place: dict[str, Any] = service.store.texts(run.id).place
+        self._place = place
         self._wanted = msgspec.convert(self._place.get("wanted", {}), Wanted)
         if MISSING in self._place:
             self._wanted = msgspec.structs.replace(self._wanted, checkpoint=False)
@@ -167,8 +167,8 @@ def tree_of(place: Mapping[str, Any]) -> Worktree | None:
     return msgspec.convert(place["worktree"], Worktree) if "worktree" in place else None
 
 
-def _checkpoint_of(service: Service, run: RunInfo) -> Checkpoint:
-    place = service.texts(run.id).place
+async def _checkpoint_of(service: Service, run: RunInfo) -> Checkpoint:
+    place = (await service.texts(run.id)).place
     if "checkpoint" not in place:
         told, hint = "changed no files, or checkpoints were switched off", f"See `leadrope runs show {run.id[:8]}`."
         if MISSING in place:
@@ -180,8 +180,8 @@ def _checkpoint_of(service: Service, run: RunInfo) -> Checkpoint:
     return msgspec.convert(place["checkpoint"], Checkpoint)
 
 
-def _worktree_of(service: Service, run: RunInfo) -> Worktree:
-    tree = tree_of(service.texts(run.id).place)
+async def _worktree_of(service: Service, run: RunInfo) -> Worktree:
+    tree = tree_of((await service.texts(run.id)).place)
     if tree is None:
         raise errors.WrongState(f"run {run.id[:8]} has no worktree", hint="Start one with `leadrope run --worktree`.")
     return tree
@@ -204,23 +204,23 @@ def of_next(place: Mapping[str, Any], *, is_resumed: bool) -> dict[str, Any]:
 
 
 async def diff(service: Service, run: RunInfo) -> str:
-    tree = tree_of(service.texts(run.id).place)
+    tree = tree_of((await service.texts(run.id)).place)
     if tree is not None:
         return await worktree_changes.diff(tree)
-    kept = service.store.artifact(run, CHANGES)
+    kept = await service.store.artifact(run, CHANGES)
     if kept is not None:
         return kept.decode()
-    return await checkpoint_diff.patch(_checkpoint_of(service, run))
+    return await checkpoint_diff.patch(await _checkpoint_of(service, run))
 
 
 async def changed_files(service: Service, run: RunInfo) -> tuple[str, ...]:
     """The files that a run has changed, in its worktree or in the user's folder; none where that is not known."""
-    place = service.texts(run.id).place
+    place = (await service.texts(run.id)).place
     tree = tree_of(place)
     if tree is not None:
         return tuple(change.path for change in (await worktree_changes.stat(tree)).files)
     if "checkpoint" in place:
-        return await checkpoint_diff.paths(_checkpoint_of(service, run))
+        return await checkpoint_diff.paths(await _checkpoint_of(service, run))
     return ()
 
 
@@ -237,7 +237,7 @@ def none_changed(place: Mapping[str, Any]) -> str:
 
 async def readable_diff(service: Service, run: RunInfo) -> str:
     """What the run has changed in its worktree, without its secrets: to be read by others, not to be applied."""
-    kept = service.store.artifact(run, CHANGES)
+    kept = await service.store.artifact(run, CHANGES)
     if kept is not None:
         return kept.decode()
     # It still runs. Its redactor is in another process; its session has the digests.
@@ -252,7 +252,7 @@ async def readable_diff(service: Service, run: RunInfo) -> str:
 
 async def apply(service: Service, run: RunInfo, *, commits: bool = False) -> str:
     _ended(run)
-    done = await worktree_changes.apply(_worktree_of(service, run), home=service.home, commits=commits)
+    done = await worktree_changes.apply(await _worktree_of(service, run), home=service.home, commits=commits)
     count = len(done.written) + len(done.removed)
     told = f"merged {done.merged[:12]}" if done.merged else f"{count} files changed, nothing committed"
     return "\n".join([told, *(f"! {note}" for note in done.notes)])
@@ -260,8 +260,8 @@ async def apply(service: Service, run: RunInfo, *, commits: bool = False) -> str
 
 async def discard(service: Service, run: RunInfo) -> str:
     _ended(run)
-    gone = await worktrees.discard(_worktree_of(service, run), home=service.home)
-    place = {name: value for name, value in service.texts(run.id).place.items() if name != "worktree"}
+    gone = await worktrees.discard(await _worktree_of(service, run), home=service.home)
+    place = {name: value for name, value in (await service.texts(run.id)).place.items() if name != "worktree"}
     await service.store.set_place(run, place)
     back = f"; `git branch {gone.branch} {gone.tip[:12]}` brings its commits back" if gone.tip else ""
     return "\n".join([f"worktree and branch {gone.branch} are gone{back}", *(f"! {note}" for note in gone.notes)])
@@ -269,7 +269,7 @@ async def discard(service: Service, run: RunInfo) -> str:
 
 async def undo(service: Service, run: RunInfo, *, dry_run: bool = False, force: bool = False) -> str:
     _ended(run)
-    checkpoint = _checkpoint_of(service, run)
+    checkpoint = await _checkpoint_of(service, run)
     plan = await (checkpoints.describe(checkpoint) if dry_run else checkpoints.undo(checkpoint, force=force))
     if not dry_run and not plan.is_done:
         changed = ", ".join((*plan.changed_since, *plan.blocked)[:5])
@@ -293,7 +293,7 @@ async def sweep(service: Service) -> list[str]:
     """Worktrees and checkpoints whose run is no longer known; what was removed, in words."""
     known: set[str] = set()
     cursor: int | None = None
-    while page := service.listing(Filter(before=cursor, limit=1000)):
+    while page := await service.listing(Filter(before=cursor, limit=1000)):
         known.update(row.id for row in page)
         cursor = page[-1].n
     gone = await worktrees.prune(service.home, known)
@@ -301,14 +301,14 @@ async def sweep(service: Service) -> list[str]:
     return [*(f"worktree of {tree.run_id[:8]}" for tree in gone), *(f"checkpoint of {name[:8]}" for name in dropped)]
 
 
-def has_work(service: Service, run: RunInfo) -> bool:
+async def has_work(service: Service, run: RunInfo) -> bool:
     """A worktree may hold what was never brought home."""
-    return "worktree" in service.texts(run.id).place
+    return "worktree" in (await service.texts(run.id)).place
 
 
 async def forget(service: Service, run: RunInfo) -> None:
     """Before a run is deleted: what lies outside of the store goes too."""
-    place = service.texts(run.id).place
+    place = (await service.texts(run.id)).place
     tree = tree_of(place)
     if tree is not None and tree.run_id == run.id:  # one that continues another's work leaves it to that run
         await worktrees.discard(tree, home=service.home)

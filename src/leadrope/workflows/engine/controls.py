@@ -37,7 +37,7 @@ class ControlledExecution:
         self._host.gate.pause()
         executions = self._host.service.executions
         await executions.set_paused(self._info, self._host.log, ExecutionPaused(by=by), is_paused=True)
-        for run_id in self._open_runs():
+        for run_id in await self._open_runs():
             await self._host.service.pause(run_id)
 
     async def unpause(self, by: str) -> None:
@@ -45,14 +45,14 @@ class ControlledExecution:
             return
         executions = self._host.service.executions
         await executions.set_paused(self._info, self._host.log, ExecutionUnpaused(by=by), is_paused=False)
-        for run_id in self._open_runs():
+        for run_id in await self._open_runs():
             await self._host.service.unpause(run_id)
         self._host.gate.resume()
 
-    def _open_runs(self) -> list[str]:
+    async def _open_runs(self) -> list[str]:
         """The agents of its steps that run, in called workflows too."""
         found = []
         for execution_id in self._family():
             wanted = Filter(is_open=True, label=("workflow", execution_id[:12]))
-            found += [run.id for run in self._host.service.listing(wanted)]
+            found += [run.id for run in await self._host.service.listing(wanted)]
         return found

@@ -22,7 +22,7 @@ from leadrope.core.events import Notice
 from leadrope.core.execution_events import ExecutionEvent, ExecutionQueued
 from leadrope.core.secrets.redacted_json import clean_value
 from leadrope.runs.executions import bodies
-from leadrope.runs.executions.journal import ExecutionInfo, NewExecution, Settled, UnitOutcome
+from leadrope.runs.executions.values import ExecutionInfo, NewExecution, Settled, UnitOutcome
 from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows import library, model
 from leadrope.workflows.check import access_requests
@@ -132,7 +132,7 @@ class Execution:
     async def _run(self) -> ExecutionResult:
         began = time.monotonic()
         executions, log = self.host.service.executions, self.host.log
-        self._teller.started(self.host.told, self.info.owner or "", lambda: executions.done_units(self.id))
+        await self._tell_start()
         if log is not None and self.info.parent is None:
             await log.flush()  # whoever watches sees at once what it is
         progress = PlanProgress(self._links, self._replayed())
@@ -153,7 +153,7 @@ class Execution:
             await self._cancel()
         if self.info.parent is None:
             await self.host.close_commands()
-        result = self._result(progress.plan(), time.monotonic() - began)
+        result = await self._result(progress.plan(), time.monotonic() - began)
         told = [self._teller.ended(result)]
         if result.outcome == "waiting":
             if self.host.gate.is_closed and self.info.parent is None:
@@ -168,11 +168,15 @@ class Execution:
             await log.shown()
         return result
 
-    def replay(self) -> ExecutionResult:
+    async def replay(self) -> ExecutionResult:
         """What its journal says that it came to; nothing is done."""
-        units = functools.partial(self.host.service.executions.done_units, self.id)
-        self._teller.started(self.host.told, self.info.owner or "", units)
-        return self._result(PlanProgress(self._links, self._replayed()).plan(), 0.0)
+        await self._tell_start()
+        return await self._result(PlanProgress(self._links, self._replayed()).plan(), 0.0)
+
+    async def _tell_start(self) -> None:
+        is_resumed = self._teller.is_resumed(self.host.told)
+        done = await self.host.service.executions.done_units(self.id) if is_resumed else 0
+        self._teller.started(self.host.told, self.info.owner or "", done)
 
     def stop(self, reason: str = "stopped by a person") -> None:
         """Ends every step, with the grace that each kind gives; `run` then returns."""
@@ -203,7 +207,7 @@ class Execution:
                     continue
                 progress.start(name)
                 self._begin(name)
-            self._hear()
+            await self._hear()
             if not self._tasks:
                 return
             look_s = LOOK_S if self._parked else None
@@ -221,11 +225,11 @@ class Execution:
     def _begin(self, name: str) -> None:
         self._tasks[name] = asyncio.create_task(self._step(self._steps[name]), name=f"step {name}")
 
-    def _hear(self) -> None:
+    async def _hear(self) -> None:
         """Steps whose answer has come from elsewhere, while others went on, go on too."""
         if self._stop_reason is not None or not self._parked:
             return
-        answered = self._waits.answered_steps()
+        answered = await self._waits.answered_steps()
         for name in [name for name in self._parked if name in answered]:
             del self._parked[name]
             self._begin(name)
@@ -365,8 +369,8 @@ class Execution:
             await self.host.service.executions.cache_put(tried.cache_key, step.type, kept, self.host.redactor)
         return outcome
 
-    def _cached(self, key: str) -> StepDone | None:
-        found = self.host.service.executions.cache_get(key) if self.host.uses_cache else None
+    async def _cached(self, key: str) -> StepDone | None:
+        found = await self.host.service.executions.cache_get(key) if self.host.uses_cache else None
         if found is None:
             return None
         return StepDone(outputs=found.outputs["outputs"], branch=found.outputs["branch"], is_cached=True)
@@ -505,8 +509,8 @@ class Execution:
     async def asked(self, key: Key, asked: StepQuestion) -> tuple[str, Answer]:
         return await self._waits.ask(key, asked)
 
-    def earlier_answer(self, key: Key, asked: StepQuestion, *, is_for_all: bool) -> Answer | None:
-        return self._waits.earlier_answer(key, asked, is_for_all=is_for_all)
+    async def earlier_answer(self, key: Key, asked: StepQuestion, *, is_for_all: bool) -> Answer | None:
+        return await self._waits.earlier_answer(key, asked, is_for_all=is_for_all)
 
     async def give_back(self, approval_ids: Sequence[str]) -> None:
         await self._waits.give_back(approval_ids)
@@ -529,8 +533,8 @@ class Execution:
             )
         executions = self.host.service.executions
         child_id = uuid.uuid5(uuid.UUID(hex=self.id), str(key)).hex
-        known = self._child(child_id)
-        loaded = self.host.called(name, self._folder, known)
+        known = await self._child(child_id)
+        loaded = await self.host.called(name, self._folder, known)
         access_requests.refuse_uncovered(
             loaded,
             self.host.access,
@@ -542,7 +546,7 @@ class Execution:
         if known is not None and known.state == "ended" and known.outcome != "stopped":
             # The process died between the end inside and the outcome out here.
             return journal_mapping.as_done(
-                key, name, journal_mapping.kept_result(key, name, executions.texts(child_id))
+                key, name, journal_mapping.kept_result(key, name, await executions.texts(child_id))
             )
         if known is not None:
             info = await executions.claim(child_id)
@@ -556,7 +560,7 @@ class Execution:
             info,
             self.host,
             inputs=values,
-            known=journal_of(self.host, info.id),
+            known=await journal_of(self.host, info.id),
             folder=Path(loaded.file).parent,
             depth=self.depth + 1,
             policies=self._policies_of(key),
@@ -589,7 +593,7 @@ class Execution:
         text = markdown_writer.write(workflow)
         executions = self.host.service.executions
         child_id = uuid.uuid5(uuid.UUID(hex=self.id), str(key)).hex
-        info = self._child(child_id)
+        info = await self._child(child_id)
         has_ended = info is not None and info.state == "ended" and info.outcome != "stopped"
         if info is None:
             # Its inputs are what is known out here, and come from out here when it is resumed.
@@ -612,7 +616,7 @@ class Execution:
             info,
             self.host,
             inputs=scope,
-            known=journal_of(self.host, child_id),
+            known=await journal_of(self.host, child_id),
             folder=self._folder,
             depth=self.depth,
             policies=self._policies_of(key),
@@ -623,7 +627,7 @@ class Execution:
             redacted=self._redacted,
         )
         # Ended: the process died between the end inside and the outcome out here.
-        result = child.replay() if has_ended else await self._run_child(child)
+        result = await child.replay() if has_ended else await self._run_child(child)
         if child._redacted - self._redacted:
             self._redacted.add(step.id)
         return journal_mapping.group_done(key, result, child.given())
@@ -633,9 +637,9 @@ class Execution:
         states = {name: self._ledger.state(name) for name in self._values}
         return {name: self._values[name] for name, state in states.items() if state in ("succeeded", "degraded")}
 
-    def _child(self, child_id: str) -> ExecutionInfo | None:
+    async def _child(self, child_id: str) -> ExecutionInfo | None:
         try:
-            return self.host.service.executions.get(child_id)
+            return await self.host.service.executions.get(child_id)
         except errors.UnknownRun:
             return None
 
@@ -652,14 +656,14 @@ class Execution:
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
-    def _result(self, plan: Plan, duration_s: float) -> ExecutionResult:
+    async def _result(self, plan: Plan, duration_s: float) -> ExecutionResult:
         outcome: ExecutionOutcome = plan.ending or "failed"
         approvals: tuple[PendingApproval, ...] = ()
         if self._stop_reason is not None:
             outcome = "stopped"
         elif self._parked:
             outcome = "waiting"
-            approvals = self._waits.open()
+            approvals = await self._waits.pending()
         elif plan.ending is None:
             # Only some steps were to run: they alone are judged, and one that did not run is no success.
             states = {self._ledger.state(name) for name in self._only or ()}
@@ -721,5 +725,5 @@ class Execution:
         return StepReport(id=step.id, type=step.type, state=state)
 
 
-def journal_of(host: ExecutionContext, execution_id: str) -> dict[Key, UnitOutcome]:
-    return {Key(one.step, one.iteration, one.item): one for one in host.service.executions.outcomes(execution_id)}
+async def journal_of(host: ExecutionContext, execution_id: str) -> dict[Key, UnitOutcome]:
+    return {Key(one.step, one.iteration, one.item): one for one in await host.service.executions.outcomes(execution_id)}

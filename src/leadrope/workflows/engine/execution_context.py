@@ -24,7 +24,6 @@ from leadrope.core.execution_events import (
 )
 from leadrope.core.request_secrets import ambient_secrets
 from leadrope.core.secrets.redaction import SHORTEST, Redactor
-from leadrope.runs.executions.log import ExecutionLog
 from leadrope.runs.executions.values import ExecutionInfo
 from leadrope.runs.service import Service
 from leadrope.runtime.commands import Commands
@@ -40,6 +39,7 @@ from leadrope.workflows.steps.base import Caution, StepQuestion
 from leadrope.workflows.tools.secret_values import SecretValues, spellings
 
 if TYPE_CHECKING:
+    from leadrope.runs.executions.protocols import EventLog
     from leadrope.workflows.engine.rehearsed import Rehearsal
 
 Show = Callable[[ExecutionRecord], None]
@@ -99,7 +99,7 @@ class ExecutionContext:
         self.people = people
         self._show = show
         self.gate = ExecutionGate()
-        self.log: ExecutionLog | None = None
+        self.log: EventLog | None = None
         self.told: frozenset[tuple[str, str]] = frozenset()
         """What the log has from an earlier claim: executions that were started, and steps of them that were ended."""
         self.answered: set[str] = set()
@@ -134,11 +134,11 @@ class ExecutionContext:
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
-    def called(self, name: str, folder: Path, begun: ExecutionInfo | None) -> Loaded:
+    async def called(self, name: str, folder: Path, begun: ExecutionInfo | None) -> Loaded:
         """A called workflow: as it was when the execution began, or when it was called itself (`begun`)."""
         loaded = self._called.find(name, folder)
         if begun is not None and not self._takes_change:
-            texts = self.service.executions.texts(begun.id)
+            texts = await self.service.executions.texts(begun.id)
             if "text" not in texts.redacted:
                 return library.read(texts.text, name=begun.name, file=begun.file)
         if loaded is not None:
@@ -148,13 +148,11 @@ class ExecutionContext:
     async def open_log(self, info: ExecutionInfo) -> None:
         """`info` is the outermost execution, as it was claimed."""
         executions = self.service.executions
-        self.log = ExecutionLog(
-            self.service.store, info, self.service.lease.owner.id, redactor=lambda: self.redactor, show=self._show
-        )
+        self.log = executions.log_of(info, redactor=lambda: self.redactor, show=self._show)
         self.log.watch = await self.service.watch_execution(info, is_answerable=self.on_ask == "wait")
         told = set()
         for kind in ("execution.started", "step.ended", "step.answered") if info.last_seq else ():
-            for record in executions.all_events(info, type_=kind):
+            for record in await executions.all_events(info, type_=kind):
                 match record.event:
                     case ExecutionStarted(execution=execution):
                         told.add((execution, ""))

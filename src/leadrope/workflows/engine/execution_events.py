@@ -64,8 +64,12 @@ class Teller:
 
     # -- the execution ------------------------------------------------------------------------------------------------
 
-    def started(self, told: Collection[tuple[str, str]], owner: str, done: Callable[[], int]) -> None:
-        """`told` is what the log has already, `done` counts the outcomes of the journal."""
+    def is_resumed(self, told: Collection[tuple[str, str]]) -> bool:
+        """`told` is what the log has already."""
+        return (self.execution, "") in told and self._info.parent is None
+
+    def started(self, told: Collection[tuple[str, str]], owner: str, done: int) -> None:
+        """`done`: how many outcomes the journal of one that is resumed has."""
         if (self.execution, "") not in told:
             steps = tuple(events.StepName(id=step.id, kind=step.type) for step in self._workflow.steps)
             self._tell(
@@ -79,8 +83,8 @@ class Teller:
                     parent_key=self._info.parent_key,
                 )
             )
-        elif self._info.parent is None:
-            self._tell(events.ExecutionResumed(owner=owner, done=done()))
+        elif self.is_resumed(told):
+            self._tell(events.ExecutionResumed(owner=owner, done=done))
 
     def interrupted(self) -> ExecutionEvent:
         return events.ExecutionInterrupted(execution=self.execution, reason="whoever ran it was ended")

@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from leadrope.runs.executions.journal import Settled
-from leadrope.runs.executions.values import UnitOutcome
+from leadrope.runs.executions.values import Settled, UnitOutcome
 
 CHUNK_S = 0.01
 MOST_UNWRITTEN = 32

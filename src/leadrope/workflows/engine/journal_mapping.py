@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 
 from leadrope import errors
-from leadrope.runs.executions.journal import Remark, UnitOutcome, UnitProblem
-from leadrope.runs.executions.values import WHOLE, ExecutionTexts, UnitStatus
+from leadrope.runs.executions.values import WHOLE, ExecutionTexts, Remark, UnitOutcome, UnitProblem, UnitStatus
 from leadrope.workflows import model
 from leadrope.workflows.engine.ledger import FROM_CACHE
 from leadrope.workflows.engine.plan import Outcome

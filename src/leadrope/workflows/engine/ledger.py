@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from leadrope.runs.executions.journal import Remark, UnitOutcome
+from leadrope.runs.executions.values import Remark, UnitOutcome
 from leadrope.workflows import model
 from leadrope.workflows.report import StepError, StepReport
 from leadrope.workflows.steps.base import Caution

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from leadrope.runs.executions.journal import Remark, UnitOutcome
+from leadrope.runs.executions.values import Remark, UnitOutcome
 from leadrope.workflows import model
 from leadrope.workflows.engine import batch_results, looping
 from leadrope.workflows.engine.plan import Outcome

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import hashlib
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -79,7 +79,7 @@ class AttemptOwner(Protocol):
         """The id of the approval, and what was answered."""
         ...
 
-    def earlier_answer(self, key: Key, asked: StepQuestion, *, is_for_all: bool) -> Answer | None:
+    async def earlier_answer(self, key: Key, asked: StepQuestion, *, is_for_all: bool) -> Answer | None:
         """To the same question of another unit; raises Parked while that is still open and nobody is here."""
         ...
 
@@ -378,13 +378,13 @@ class Unit:
 
     # -- the work -----------------------------------------------------------------------------------------------------
 
-    async def run(self, cached: Callable[[str], StepDone | None]) -> UnitResult:
+    async def run(self, cached: Callable[[str], Awaitable[StepDone | None]]) -> UnitResult:
         """Never raises for what the step did wrong; only for what ends the whole execution."""
         try:
             given = self._given()
             config = self._config(given)
             cache_key = self._cache_key(given) if self._is_cacheable else None
-            if cache_key is not None and (known := cached(cache_key)) is not None:
+            if cache_key is not None and (known := await cached(cache_key)) is not None:
                 return UnitResult(done=known)
             self._commands = await self.host.commands_under(self.policies)
             if self._kind.has_commands and not self._step.approval:

@@ -52,12 +52,12 @@ async def begin(request: RunRequest, context: StepContext, show: Callable[[Recor
     before, resume, run_id = Before(), None, ""
     for number in range(MOST_RUNS):
         run_id = run_id_of(context.execution_id, name, number)
-        run = service.known(run_id)
+        run = await service.known(run_id)
         if run is None:
             break
-        is_same = _is_same(request, run, context)
+        is_same = await _is_same(request, run, context)
         if run.state == "ended" and run.outcome != "stopped" and is_same:
-            result = service.texts(run.id).result
+            result = (await service.texts(run.id)).result
             if result is not None:
                 return StepRun(result=result, before=before)
         if run.state != "ended" and is_same:
@@ -86,8 +86,8 @@ async def begin(request: RunRequest, context: StepContext, show: Callable[[Recor
     return StepRun(job=job, before=before)
 
 
-def _is_same(request: RunRequest, run: RunInfo, context: StepContext) -> bool:
+async def _is_same(request: RunRequest, run: RunInfo, context: StepContext) -> bool:
     """What it is asked is what it was asked: the file may have been changed since."""
-    stored = context.service.texts(run.id).request
+    stored = (await context.service.texts(run.id)).request
     asked = redactor_of(request, context.environ).clean(request.prompt)
     return (stored.prompt in (asked, GO_ON), stored.model) == (True, request.model)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -12,7 +13,7 @@ from leadrope.core import actors
 from leadrope.core.execution_events import StepAnswered, StepAsked
 from leadrope.runs.approvals import answers
 from leadrope.runs.executions import bodies
-from leadrope.runs.executions.journal import ExecutionInfo
+from leadrope.runs.executions.values import ExecutionInfo
 from leadrope.runs.records.values import Approval, Decided
 from leadrope.runtime.gate.approvers import Answer, read_answer
 from leadrope.workflows.engine.execution_context import ExecutionContext
@@ -20,9 +21,11 @@ from leadrope.workflows.engine.unit_progress import Key
 from leadrope.workflows.report import PendingApproval, pending_of
 from leadrope.workflows.steps.base import Parked, StepFailed, StepQuestion
 
+if TYPE_CHECKING:
+    from leadrope.runs.approvals.step_approvals import StepApprovals
+
 LOOK_S = 2.0
 """Between two looks for an answer from another process that rang no bell here."""
-ALL = 2**31
 
 
 class HumanInput:
@@ -30,9 +33,12 @@ class HumanInput:
         self._host = host
         self._info = info
         self._executions = host.service.executions
-        self._store = host.service.store
         self._put_aside: dict[str, set[str]] = {}
         """Approval id -> the steps that were put aside for it: several, where one answer counts for all of them."""
+
+    @property
+    def _approvals(self) -> StepApprovals:
+        return self._host.service.step_approvals
 
     async def ask(self, key: Key, asked: StepQuestion) -> tuple[str, Answer]:
         """An answer that was given before, or the first one from here or elsewhere.
@@ -57,20 +63,20 @@ class HumanInput:
         answer: Answer | None = None
         if approval.state == "pending":
             answer = await self._heard(key, approval, asked)
-        if not await self._store.use_approval(approval.id):
+        if not await self._approvals.use(approval.id):
             raise errors.WrongState(f"the answer to {approval.id} was used already", hint="It is asked anew.")
-        answer = answer or _stored(self._store.approval(approval.id))
+        answer = answer or _stored(await self._approvals.get(approval.id))
         self._tell_answer(key, approval.id, answer)
         return approval.id, answer
 
-    def earlier_answer(self, key: Key, asked: StepQuestion, *, is_for_all: bool) -> Answer | None:
+    async def earlier_answer(self, key: Key, asked: StepQuestion, *, is_for_all: bool) -> Answer | None:
         """What was answered to the same question before; Parked where that is open and nobody is here.
 
         `is_for_all`: whichever step and turn has asked it. A denial counts once: starting the step again asks again.
         """
         same = [
             approval
-            for approval in self._store.approvals(state="", execution_id=self._info.id, limit=ALL)
+            for approval in await self._approvals.of(self._info.id)
             if (approval.kind, approval.fingerprint) == (asked.kind, asked.fingerprint)
             and (is_for_all or (approval.step, approval.iteration) == (key.step, key.iteration))
         ]
@@ -80,7 +86,7 @@ class HumanInput:
                 return _stored(approval)
         pending = next((approval for approval in same if approval.state == "pending"), None)
         if pending is not None and self._host.people is None:
-            raise self._parked(key, pending.id)
+            raise await self._parked(key, pending.id)
         return None
 
     def tell(self, key: Key, run_id: str, approval_id: str, asked: StepQuestion) -> None:
@@ -145,12 +151,12 @@ class HumanInput:
 
     async def give_back(self, approval_ids: Sequence[str]) -> None:
         """Answers that led to nothing yet: the same questions find them again."""
-        await self._store.give_back([approval_id for approval_id in approval_ids if approval_id])
+        await self._approvals.give_back([approval_id for approval_id in approval_ids if approval_id])
 
     async def _heard(self, key: Key, approval: Approval, asked: StepQuestion) -> Answer | None:
         """The first answer counts, wherever it comes from. None: it is in the store."""
         if self._host.people is None:
-            raise self._parked(key, approval.id)
+            raise await self._parked(key, approval.id)
         here = asyncio.ensure_future(self._host.people.ask(asked, approval.id))
         elsewhere = asyncio.ensure_future(self._decided(approval.id))
         try:
@@ -160,16 +166,16 @@ class HumanInput:
                 return None
             answer = here.result()
             if answer is None:
-                raise self._parked(key, approval.id)
+                raise await self._parked(key, approval.id)
             return await self._decide(approval, answer)
         finally:
             for task in (here, elsewhere):
                 task.cancel()
             await asyncio.wait((here, elsewhere))
 
-    def _parked(self, key: Key, approval_id: str) -> Exception:
+    async def _parked(self, key: Key, approval_id: str) -> Exception:
         """An execution that could never go on is not put aside."""
-        if "inputs" not in self._executions.texts(self._host.tag).redacted:
+        if "inputs" not in (await self._executions.texts(self._host.tag)).redacted:
             self._host.parked.add(approval_id)
             self._put_aside.setdefault(approval_id, set()).add(key.step)
             return Parked(approval_id)
@@ -186,39 +192,39 @@ class HumanInput:
         clean = self._host.redactor.clean
         text = clean(msgspec.json.encode(answer).decode()).encode()
         state: Decided = "approved" if answer.approved else "denied"
-        is_first = await self._store.decide(
-            approval.id, state, by=answer.by, reason=clean(answer.reason), answer=text, fingerprint=approval.fingerprint
-        )
+        is_first = await self._approvals.decide(approval, state, by=answer.by, reason=clean(answer.reason), answer=text)
         return answer if is_first else None  # somebody else was quicker, and the first answer counts
 
     async def _decided(self, approval_id: str) -> None:
         """Once somebody has answered it, in whatever process."""
-        with self._store.notifier.listen() as heard:
-            while self._store.approval(approval_id).state == "pending":
+        with self._approvals.listen() as heard:
+            while (await self._approvals.get(approval_id)).state == "pending":
                 await heard.wait(LOOK_S)
 
     # -- what is open -------------------------------------------------------------------------------------------------
 
-    def answered_steps(self) -> set[str]:
+    async def answered_steps(self) -> set[str]:
         """Steps that were put aside and have an answer since, also to a question of a workflow that they call."""
-        answered = self._host.parked - self._store.pending_ids(self._host.tag)
-        callers = {step for one in answered if (step := self._step_of(self._store.approval(one))) is not None}
+        answered = self._host.parked - await self._approvals.pending_ids(self._host.tag)
+        asking = [await self._step_of(await self._approvals.get(one)) for one in answered]
+        callers = {step for step in asking if step is not None}
         return callers.union(*(self._put_aside.get(one, ()) for one in answered))
 
-    def _step_of(self, approval: Approval) -> str | None:
+    async def _step_of(self, approval: Approval) -> str | None:
         """The step of this execution that an approval belongs to: its own, or the one that has called who asks."""
         execution_id, step = approval.execution_id, approval.step
         while execution_id != self._info.id:
-            execution = self._executions.get(execution_id)
+            execution = await self._executions.get(execution_id)
             if execution.parent is None:
                 return None
             execution_id, step = execution.parent, execution.parent_key.partition("#")[0]
         return step
 
-    def open(self) -> tuple[PendingApproval, ...]:
+    async def pending(self) -> tuple[PendingApproval, ...]:
         """All that is asked, here and inside."""
-        found = self._store.approvals(outermost_id=self._host.tag)
-        return tuple(pending_of(one) for one in found if self._step_of(one) is not None)
+        found = await self._approvals.pending(self._host.tag)
+        mine = [one for one in found if await self._step_of(one) is not None]
+        return tuple(pending_of(one) for one in mine)
 
 
 def _stored(approval: Approval) -> Answer:

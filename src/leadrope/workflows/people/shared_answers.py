@@ -22,12 +22,12 @@ class SharedAnswers:
         self._known: dict[str, Answer] = {}
         self._locks: dict[str, asyncio.Lock] = collections.defaultdict(asyncio.Lock)
 
-    async def ask(self, question: str, earlier: Callable[[], Answer | None], ask: Ask) -> Answer:
+    async def ask(self, question: str, earlier: Callable[[], Awaitable[Answer | None]], ask: Ask) -> Answer:
         """The one answer to `question`; whoever comes second waits for it.
 
         `earlier` gives an answer that was given before this process began, and raises Parked while one is awaited.
         """
         async with self._locks[question]:
             if question not in self._known:
-                self._known[question] = earlier() or await ask()
+                self._known[question] = await earlier() or await ask()
             return self._known[question]

@@ -20,10 +20,10 @@ from leadrope.workflows.start import start, surroundings
 from leadrope.workflows.start.surroundings import Overrides
 
 
-def failed(service: Service, name: str) -> ExecutionInfo | None:
+async def failed(service: Service, name: str) -> ExecutionInfo | None:
     """The outermost execution of this name if it has failed; None for a token, and for one in another state."""
     try:
-        execution = service.executions.outermost(service.executions.find(name))
+        execution = await service.executions.outermost(await service.executions.find(name))
     except errors.UnknownRun:
         return None
     return execution if execution.state == "ended" and execution.outcome == "failed" else None
@@ -48,7 +48,7 @@ async def continued(
     refused unless `takes_change`.
     """
     refuse_continuing(execution)
-    texts = service.executions.texts(execution.id)
+    texts = await service.executions.texts(execution.id)
     workspace = Path(execution.cwd)
     if not workspace.is_dir():
         raise errors.BadDirectory(f"the folder of this workflow is gone: {execution.cwd}")

@@ -95,15 +95,19 @@ async def look(
     asks: tuple[str, ...] = (),
 ) -> DryRun:
     """The options are those of `starting.prepared`."""
-    kept, _ = start.taken_over(service, loaded, only, begin_at, is_forced=is_forced)
-    last = service.executions.last_of(file=loaded.file) if loaded.file else service.executions.last_of(name=loaded.name)
+    kept, _ = await start.taken_over(service, loaded, only, begin_at, is_forced=is_forced)
+    last = (
+        await service.executions.last_of(file=loaded.file)
+        if loaded.file
+        else await service.executions.last_of(name=loaded.name)
+    )
     host = ExecutionContext(
         service, tag="dry-run", workspace=Path(real_path(workspace)), environ=environ, access=access
     )
     async with host:
         looker = _Looker(service, host, loaded.workflow, values, auto_approved or {}, uses_cache=uses_cache)
         leaves = {name for name in looker.links.steps if only is not None and name != only} | set(kept)
-        steps = [one async for one in looker.steps(_outcomes(service, last), leaves)]
+        steps = [one async for one in looker.steps(await _outcomes(service, last), leaves)]
     return DryRun(name=loaded.name, title=loaded.workflow.title, asks=asks, steps=tuple(steps), last=_last(last))
 
 
@@ -169,7 +173,7 @@ class _Looker:
             config, key = unit.looked_at()
         except (StepFailed, errors.LeadropeError):
             return False, ""  # a value is missing or wrong, which the step tells when it runs
-        found = self._service.executions.cache_get(key) if key is not None and self._uses_cache else None
+        found = await self._service.executions.cache_get(key) if key is not None and self._uses_cache else None
         if found is not None:
             self._scope[step.id] = found.outputs["outputs"]
             return True, ""
@@ -229,9 +233,9 @@ def _own_questions(step: model.Step, approved: Mapping[str, str]) -> Iterator[st
         yield "its agent may ask about tool calls"
 
 
-def _outcomes(service: Service, last: ExecutionInfo | None) -> dict[str, list[UnitOutcome]]:
+async def _outcomes(service: Service, last: ExecutionInfo | None) -> dict[str, list[UnitOutcome]]:
     found: dict[str, list[UnitOutcome]] = {}
-    for one in service.executions.outcomes(last.id) if last is not None else ():
+    for one in await service.executions.outcomes(last.id) if last is not None else ():
         found.setdefault(one.step, []).append(one)
     return found
 

@@ -46,7 +46,7 @@ _USES_CACHE = "uses_cache"
 _AUTO_APPROVED = "auto_approved"
 
 
-def prepared(
+async def prepared(
     service: Service,
     loaded: Loaded,
     values: Mapping[str, Any],
@@ -82,12 +82,12 @@ def prepared(
         access_requests.refuse_unknown_secrets(loaded, allowed, environ=environ, leadrope_home=service.home)
     source: ExecutionInfo | None
     if after is not None:
-        before = service.executions.texts(after.id).settings
+        before = (await service.executions.texts(after.id)).settings
         only, auto_approved = before.get("only"), before.get(_AUTO_APPROVED)
         uses_cache = before.get(_USES_CACHE, True)
-        kept, source = _done_before(service, loaded, after, is_forced=is_forced), after
+        kept, source = await _done_before(service, loaded, after, is_forced=is_forced), after
     else:
-        kept, source = taken_over(service, loaded, only, begin_at, is_forced=is_forced)
+        kept, source = await taken_over(service, loaded, only, begin_at, is_forced=is_forced)
     folder = Path(loaded.file).parent if loaded.file else Path(real_path(workspace))
     texts = called.gather(loaded.workflow, folder, service.home)
     hidden = [*secrets, *secrets_around(service, environ), *_secrets_of(loaded.workflow, values)]
@@ -134,7 +134,7 @@ async def started(
     if rehearsal is not None:
         on_ask = "deny"  # an answer that came later would find no model
         options["labels"] = {**(options.get("labels") or {}), **rehearsal_label.LABELS}
-    new, secrets = prepared(
+    new, secrets = await prepared(
         service,
         loaded,
         values,
@@ -185,13 +185,17 @@ async def resumed(
     refused, unless `takes_change`; the steps that are done stay done. It keeps the access that it was started with, and
     what was said for its models; `access` and `overrides` are added.
     """
-    approval = _approval(service, name, answer)
-    execution = service.executions.get(approval.execution_id) if approval is not None else service.executions.find(name)
-    outermost = service.executions.outermost(execution)
+    approval = await _approval(service, name, answer)
+    execution = (
+        await service.executions.get(approval.execution_id)
+        if approval is not None
+        else await service.executions.find(name)
+    )
+    outermost = await service.executions.outermost(execution)
     from leadrope.workflows.engine.rehearsed import refuse_continuing  # noqa: PLC0415  # only where one continues
 
     refuse_continuing(outermost)
-    loaded, texts = _again(service, outermost, takes_change=takes_change)
+    loaded, texts = await _again(service, outermost, takes_change=takes_change)
     if not Path(outermost.cwd).is_dir():
         raise errors.BadDirectory(f"the folder of this workflow is gone: {outermost.cwd}")
     access = msgspec.convert(texts.settings.get("access", {}), Access).joined(access or Access())
@@ -233,14 +237,14 @@ async def carried(service: Service, info: ExecutionInfo, given: Given | None) ->
     """
     if info.labels.get(rehearsal_label.LABEL) == rehearsal_label.REHEARSAL:
         raise NotHere("it is a rehearsal, whose script is gone", hint="Start it anew.")
-    texts = service.executions.texts(info.id)
+    texts = await service.executions.texts(info.id)
     stored = msgspec.convert(texts.called, CalledTexts)
     if "text" in texts.redacted or "called" in texts.redacted:
         loaded = _unchanged(info)
         stored = called.gather(loaded.workflow, Path(loaded.file).parent, service.home)
     else:
         loaded = library.read(texts.text, name=info.name, file=info.file)
-    done = journal_mapping.wholes(loaded.workflow, service.executions.outcomes(info.id))
+    done = journal_mapping.wholes(loaded.workflow, await service.executions.outcomes(info.id))
     inner = [library.parsed(text) for text in stored.files.values()]
     around = surroundings.restored(service, texts, [loaded.workflow, *inner], given, done=done)
     host = ExecutionContext(
@@ -270,14 +274,14 @@ async def _execution(
     host.uses_cache = settings.get(_USES_CACHE, True)
     host.auto_approved = settings.get(_AUTO_APPROVED, {})
     if source is not None:  # again and again the same: what is there already stays
-        await host.service.executions.carry(host.service.executions.get(source), info, kept)
+        await host.service.executions.carry(await host.service.executions.get(source), info, kept)
     await host.open_log(info)
     return Execution(
         loaded.workflow,
         info,
         host,
         inputs=values,
-        known=journal_of(host, info.id),
+        known=await journal_of(host, info.id),
         folder=Path(loaded.file).parent if loaded.file else host.workspace,
         only=frozenset((only,)) if only is not None else None,
         carried=kept,
@@ -312,10 +316,10 @@ def _secrets_of(workflow: model.Workflow, values: Mapping[str, Any]) -> list[str
     return found
 
 
-def _approval(service: Service, name: str, answer: Answer | None) -> Approval | None:
+async def _approval(service: Service, name: str, answer: Answer | None) -> Approval | None:
     """The approval of that id, and what is wrong with its answer, before anything is claimed."""
     try:
-        approval = service.store.approval(name.strip().lower())
+        approval = await service.known_approval(name.strip().lower())
     except errors.UnknownRun:
         if answer is not None:
             raise
@@ -327,19 +331,29 @@ def _approval(service: Service, name: str, answer: Answer | None) -> Approval | 
     return approval if approval.execution_id else None
 
 
-def workflow_of(service: Service, name: str) -> model.Workflow:
+async def _meant(service: Service, name: str, approval: Approval | None) -> ExecutionInfo:
+    if approval is not None:
+        return await service.executions.get(approval.execution_id)
+    return await service.executions.find(name)
+
+
+async def workflow_of(service: Service, name: str) -> model.Workflow:
     """The workflow of an execution, which is named as in `resumed`; as it was when the execution began."""
-    approval = _approval(service, name, None)
-    found = service.executions.get(approval.execution_id) if approval is not None else service.executions.find(name)
-    execution = service.executions.outermost(found)
-    return library.parsed(service.executions.texts(execution.id).text, file=execution.file)
+    approval = await _approval(service, name, None)
+    found = (
+        await service.executions.get(approval.execution_id)
+        if approval is not None
+        else await service.executions.find(name)
+    )
+    execution = await service.executions.outermost(found)
+    return library.parsed((await service.executions.texts(execution.id)).text, file=execution.file)
 
 
-def _again(service: Service, execution: ExecutionInfo, *, takes_change: bool) -> tuple[Loaded, ExecutionTexts]:
-    texts = service.executions.texts(execution.id)
+async def _again(service: Service, execution: ExecutionInfo, *, takes_change: bool) -> tuple[Loaded, ExecutionTexts]:
+    texts = await service.executions.texts(execution.id)
     now = _text_now(execution)
-    for one in _open_parts(service, execution):
-        _check_text(service, one, _text_now(one), takes_change=takes_change)
+    for one in await _open_parts(service, execution):
+        await _check_text(service, one, _text_now(one), takes_change=takes_change)
     if now is None and "text" in texts.redacted:
         raise errors.WrongState(f"{execution.file or execution.name} is gone, and held a secret that was not kept")
     if "inputs" in texts.redacted:
@@ -357,16 +371,16 @@ def _text_now(execution: ExecutionInfo) -> str | None:
     return library.whole_text_of(path) if path is not None and path.is_file() else None
 
 
-def _open_parts(service: Service, execution: ExecutionInfo) -> list[ExecutionInfo]:
+async def _open_parts(service: Service, execution: ExecutionInfo) -> list[ExecutionInfo]:
     """It, and the workflows inside it that have not come to their end."""
     found = [execution]
     for one in found:
-        inside = service.executions.children(one.id)
+        inside = await service.executions.children(one.id)
         found += [child for child in inside if child.state != "ended" or child.outcome == "stopped"]
     return found
 
 
-def _check_text(service: Service, execution: ExecutionInfo, now: str | None, *, takes_change: bool) -> None:
+async def _check_text(service: Service, execution: ExecutionInfo, now: str | None, *, takes_change: bool) -> None:
     if now is None or library.digest_of(now) == execution.digest:
         return
     if not takes_change:
@@ -377,14 +391,14 @@ def _check_text(service: Service, execution: ExecutionInfo, now: str | None, *, 
             hint="Put it back, start it anew, or continue with the changed file: --changed.",
         )
     names = {step.id for step in library.parsed(now, file=execution.file).steps}
-    lost = sorted({one.step for one in service.executions.outcomes(execution.id)} - names)
+    lost = sorted({one.step for one in await service.executions.outcomes(execution.id)} - names)
     if lost:
         raise errors.WrongState(
             f"the changed file has no step {lost[0]!r}, which is done already", hint="Start it anew with --from."
         )
 
 
-def taken_over(
+async def taken_over(
     service: Service, loaded: Loaded, only: str | None, begin_at: str | None, *, is_forced: bool
 ) -> tuple[list[str], ExecutionInfo | None]:
     """The steps whose outcomes are taken over, and from which execution."""
@@ -402,7 +416,7 @@ def taken_over(
             hint=f"Name the group: {group}." if group else hint,
         )
     by = {"file": loaded.file} if loaded.file else {"name": loaded.name}
-    last = service.executions.last_of(**by)
+    last = await service.executions.last_of(**by)
     links = links_of(loaded.workflow)
     again = {name, *links.descendants(name)}
     needed = _before(name, loaded.workflow)
@@ -413,10 +427,10 @@ def taken_over(
             f"{loaded.name} has not run yet, so nothing is known of what comes before {name}",
             hint="Run it whole first.",
         )
-    done = journal_mapping.wholes(loaded.workflow, service.executions.outcomes(last.id))
+    done = journal_mapping.wholes(loaded.workflow, await service.executions.outcomes(last.id))
     kept = [step for step in done if step not in again]
     if not is_forced:
-        _refuse_changed(service, last, loaded.workflow, kept)
+        await _refuse_changed(service, last, loaded.workflow, kept)
     state = plan.plan(links, {step: journal_mapping.for_plan(done[step]) for step in kept})
     if name not in state.ready:
         missing = [step for step in steps if step in needed and step not in done]
@@ -427,17 +441,19 @@ def taken_over(
     return kept, last
 
 
-def _done_before(service: Service, loaded: Loaded, execution: ExecutionInfo, *, is_forced: bool) -> list[str]:
+async def _done_before(service: Service, loaded: Loaded, execution: ExecutionInfo, *, is_forced: bool) -> list[str]:
     """The steps of a failed execution that need not run again: all but those that failed, and what follows them."""
     links = links_of(loaded.workflow)
-    done = journal_mapping.wholes(loaded.workflow, service.executions.outcomes(execution.id))
+    done = journal_mapping.wholes(loaded.workflow, await service.executions.outcomes(execution.id))
     handled = plan.plan(links, {step: journal_mapping.for_plan(one) for step, one in done.items()}).handled
     again = {step for step, one in done.items() if one.status == "failed" and step not in handled}
     for step in list(again):
         again |= links.descendants(step)
     kept = [step for step in done if step not in again]
     if not is_forced:
-        _refuse_changed(service, execution, loaded.workflow, kept, "Put it back, start it anew, or say --changed.")
+        await _refuse_changed(
+            service, execution, loaded.workflow, kept, "Put it back, start it anew, or say --changed."
+        )
     return kept
 
 
@@ -454,10 +470,10 @@ def _before(name: str, workflow: model.Workflow) -> set[str]:
     return found
 
 
-def _refuse_changed(
+async def _refuse_changed(
     service: Service, last: ExecutionInfo, workflow: model.Workflow, kept: list[str], hint: str = ""
 ) -> None:
-    texts = service.executions.texts(last.id)
+    texts = await service.executions.texts(last.id)
     if "text" in texts.redacted:
         return  # its own words are not known any more; its values are, and these are what was asked for
     before = {step.id: step for step in library.parsed(texts.text, file=last.file).steps}

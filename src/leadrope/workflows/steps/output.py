@@ -76,7 +76,7 @@ async def run(config: OutputConfig, context: StepContext) -> StepDone:
         # As it is given: two names that were made alike would replace each other's files.
         place = _place(config, f"{PREFIX}{config.name}", context)
         return await _written(place, text, "overwrite", config, context)
-    stamped = f"{PREFIX}{_slug(title)}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(_began(context)))}"
+    stamped = f"{PREFIX}{_slug(title)}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(await _began(context)))}"
     for number in range(1, _TRIES + 1):
         place = _place(config, stamped if number == 1 else f"{stamped}-{number}", context)
         if workspace_files.exists(place):
@@ -90,10 +90,10 @@ async def run(config: OutputConfig, context: StepContext) -> StepDone:
     raise StepFailed(f"{stamped} is taken, and so are {_TRIES} names like it", kind="exists", hint="Give it a `name`.")
 
 
-def _began(context: StepContext) -> float:
+async def _began(context: StepContext) -> float:
     """When the workflow was started: where a person is asked about the file, it has the same name after his answer."""
     try:
-        return context.service.executions.get(context.execution_id).created
+        return (await context.service.executions.get(context.execution_id)).created
     except errors.UnknownRun:
         return time.time()
 

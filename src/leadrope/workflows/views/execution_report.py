@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from leadrope.core.cost.usage import Replaced
-from leadrope.runs.executions.journal import WHOLE, ExecutionInfo, UnitOutcome
+from leadrope.runs.executions.values import WHOLE, ExecutionInfo, UnitOutcome
 from leadrope.workflows import model
 from leadrope.workflows.engine import batch_results
 from leadrope.workflows.engine.ledger import is_cached, report_of

@@ -15,8 +15,9 @@ from leadrope import errors
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.approvals import names as approval_names
 from leadrope.runs.approvals.requests import CallRequest, StepRequest, request_of
-from leadrope.runs.executions.journal import Executions, NewExecution, UnitOutcome
+from leadrope.runs.executions.journal import Executions
 from leadrope.runs.executions.reading import ExecutionReads
+from leadrope.runs.executions.values import NewExecution, UnitOutcome
 from leadrope.runs.records import statements
 from leadrope.runs.records.sqlite import Sqlite
 from leadrope.runtime.gate.approvers import Answer, read_answer
@@ -82,10 +83,10 @@ def old_store(path: Path) -> None:
             )
 
 
-def test_a_store_of_an_earlier_version_has_one_table_afterwards(path: Path) -> None:
+async def test_a_store_of_an_earlier_version_has_one_table_afterwards(path: Path) -> None:
     old_store(path)
     with Sqlite(path) as store:
-        found = {one.id: one for one in store.approvals(state="")}
+        found = {one.id: one for one in await store.approvals(state="")}
         assert len(found) == 9
         kinds = {name: (one.kind, one.state, one.by) for name, one in found.items()}
         assert kinds == {
@@ -114,7 +115,7 @@ def test_a_store_of_an_earlier_version_has_one_table_afterwards(path: Path) -> N
         assert isinstance(call, CallRequest)
         assert (call.call.name, call.call.input, call.reason) == ("Bash", {"command": "git push"}, "it pushes")
         assert found["run-1-approval-3"].run_id == "run"
-        assert [one.id for one in store.approvals()] == ["run-1-approval-3", "token2pending"]
+        assert [one.id for one in await store.approvals()] == ["run-1-approval-3", "token2pending"]
     with contextlib.closing(sqlite3.connect(path)) as db:
         tables = {row[0] for row in db.execute("select name from sqlite_schema where type = 'table'")}
     assert "flow_waits" not in tables
@@ -124,9 +125,9 @@ async def test_an_answer_by_an_old_token_continues_its_execution(path: Path) -> 
     old_store(path)
     with Sqlite(path) as store:
         executions = Executions(store, lambda: "me")
-        assert approval_names.find("token2", store, executions).id == "token2pending"
+        assert (await approval_names.find("token2", store, executions)).id == "token2pending"
         assert await store.decide("token2pending", "approved", by="ann")
-        assert executions.get("outer").state == "queued"
+        assert (await executions.get("outer")).state == "queued"
 
 
 # -- names ------------------------------------------------------------------------------------------------------------
@@ -159,7 +160,7 @@ async def names(store: Sqlite) -> Executions:
 async def test_an_approval_is_named_by_its_id_or_by_what_asks(path: Path, name: str, found: str) -> None:
     with Sqlite(path) as store:
         executions = await names(store)
-        assert approval_names.find(name, store, executions).id == found
+        assert (await approval_names.find(name, store, executions)).id == found
 
 
 @pytest.mark.parametrize(
@@ -176,7 +177,7 @@ async def test_a_name_that_is_not_clear_names_nothing(path: Path, name: str, tol
     with Sqlite(path) as store:
         executions = await names(store)
         with pytest.raises((errors.UnknownRun, errors.WrongState)) as raised:
-            approval_names.find(name, store, executions)
+            await approval_names.find(name, store, executions)
         assert told in str(raised.value)
 
 
@@ -187,7 +188,7 @@ async def test_where_several_executions_begin_so_none_is_meant(path: Path) -> No
         ended = await executions.add(NewExecution(id="aaaa9" + "0" * 27, text="#"), Redactor())
         await executions.end(ended, "succeeded", {}, Redactor())
         with pytest.raises(errors.UnknownRun, match="several begin with aaaa: aaaa10000000, aaaa90000000"):
-            approval_names.find("aaaa", store, ExecutionReads(store))
+            await approval_names.find("aaaa", store, ExecutionReads(store))
 
 
 async def test_a_decided_one_is_found_by_its_whole_id(path: Path) -> None:
@@ -195,4 +196,4 @@ async def test_a_decided_one_is_found_by_its_whole_id(path: Path) -> None:
         executions = await names(store)
         answer = msgspec.json.encode(Answer(approved=False))
         await store.decide("aaaa10000000-step-1", "denied", by="ann", answer=answer)
-        assert approval_names.find("aaaa10000000-step-1", store, executions).state == "denied"
+        assert (await approval_names.find("aaaa10000000-step-1", store, executions)).state == "denied"

@@ -173,12 +173,12 @@ async def test_a_damaged_page_is_told_by_whoever_meets_it(path: Path) -> None:
         file.seek((page - 1) * size)
         file.write(b"\xff" * size)
     with Sqlite(path) as store:
-        run = store.get("run")
+        run = await store.get("run")
         with pytest.raises(errors.StoreUnreadable, match="is damaged"):
-            store.read(run, 1, 10)
+            await store.read(run, 1, 10)
         with pytest.raises(errors.StoreUnreadable, match="is damaged"):
             await store.write(lambda db: db.execute("delete from events"))
-        assert store.get("run").id == "run"
+        assert (await store.get("run")).id == "run"
 
 
 async def test_a_damaged_body_is_told(store: Sqlite, add: Any) -> None:
@@ -186,7 +186,7 @@ async def test_a_damaged_body_is_told(store: Sqlite, add: Any) -> None:
     await stored.append(ToolCompleted(call_id="c", text="x" * 100_000))
     await store.write(lambda db: db.execute("update events set body = substr(body, 1, 20)"))
     with pytest.raises(errors.StoreUnreadable, match="cannot be unpacked"):
-        store.read(stored.run, 1, 10)
+        await store.read(stored.run, 1, 10)
 
 
 async def test_a_store_that_was_removed_is_not_made_again_by_a_reader(path: Path) -> None:
@@ -194,7 +194,7 @@ async def test_a_store_that_was_removed_is_not_made_again_by_a_reader(path: Path
         for file in list(path.parent.iterdir()):
             file.unlink()
         with pytest.raises(errors.StoreError):
-            store.get("run")
+            await store.get("run")
         assert not path.exists()
 
 
@@ -217,10 +217,10 @@ def made_before(path: Path, migrations: database.Migrations) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, NOW))
-def test_a_database_of_every_version_before_becomes_one_of_now(path: Path, version: int) -> None:
+async def test_a_database_of_every_version_before_becomes_one_of_now(path: Path, version: int) -> None:
     made_before(path, statements.migrations()[:version])
     with Sqlite(path) as store:
-        assert [row.id for row in store.listing()] == ["old"]
+        assert [row.id for row in await store.listing()] == ["old"]
     new = path.with_name("new") / "leadrope.db"
     made_before(new, statements.migrations())
     schema = "select type, name, sql from sqlite_schema where name not like 'sqlite_%' order by name"
@@ -242,13 +242,13 @@ def test_a_database_of_every_version_before_becomes_one_of_now(path: Path, versi
         (None, "estimate"),
     ],
 )
-def test_runs_of_before_learn_what_their_cost_is_called(path: Path, result: str | None, label: str) -> None:
+async def test_runs_of_before_learn_what_their_cost_is_called(path: Path, result: str | None, label: str) -> None:
     made_before(path, statements.migrations()[:3])
     with contextlib.closing(sqlite3.connect(path)) as db:
         db.execute("insert into texts (run, request, policy, result) select n, '{}', '{}', ? from runs", (result,))
         db.commit()
     with Sqlite(path) as store:
-        assert store.get("old").cost_label == label
+        assert (await store.get("old")).cost_label == label
 
 
 EARLIER_REQUESTS: list[tuple[dict[str, Any], tuple[str | None, dict[str, Any] | None]]] = [
@@ -261,19 +261,19 @@ EARLIER_REQUESTS: list[tuple[dict[str, Any], tuple[str | None, dict[str, Any] | 
 
 
 @pytest.mark.parametrize(("request_", "found"), EARLIER_REQUESTS)
-def test_requests_of_before_say_sandbox(path: Path, request_: dict[str, Any], found: tuple[Any, Any]) -> None:
+async def test_requests_of_before_say_sandbox(path: Path, request_: dict[str, Any], found: tuple[Any, Any]) -> None:
     made_before(path, statements.migrations()[:6])
     with contextlib.closing(sqlite3.connect(path)) as db:
         text = json.dumps(request_)
         db.execute("insert into texts (run, request, policy) select n, ?, '{}' from runs", (text,))
         db.commit()
     with Sqlite(path) as store:
-        request = store.texts("old").request
+        request = (await store.texts("old")).request
     assert (request.prompt, (request.sandbox, request.agent_sandbox)) == ("p", found)
 
 
 @pytest.mark.parametrize("packed", [0, 1])
-def test_events_of_before_say_sandbox(path: Path, packed: int) -> None:
+async def test_events_of_before_say_sandbox(path: Path, packed: int) -> None:
     earlier: list[dict[str, Any]] = [
         {"type": "session.started", "session_id": "s-1", "provider": "scripted", "walls": "read-only"},
         {"type": "walls.held", "kind": "write", "target": "/etc/x", "message": "no"},
@@ -289,14 +289,14 @@ def test_events_of_before_say_sandbox(path: Path, packed: int) -> None:
         db.execute("update runs set last_seq = 4")
         db.commit()
     with Sqlite(path) as store:
-        run = store.get("old")
-        assert [record.event for record in store.read(run, 1, 10)] == [
+        run = await store.get("old")
+        assert [record.event for record in await store.read(run, 1, 10)] == [
             events.SessionStarted(session_id="s-1", provider="scripted", sandbox="read-only", schema_version=ANY),
             events.SandboxViolation(kind="write", target="/etc/x", message="no"),
             events.SessionStarted(session_id="s-2", provider="scripted", schema_version=ANY),
             events.Notice(level="info", code="walls.held", message="walls"),
         ]
-        assert len(store.read(run, 1, 10, type_="sandbox.violation")) == 1
+        assert len(await store.read(run, 1, 10, type_="sandbox.violation")) == 1
 
 
 async def test_an_end_without_a_word_before_it_says_what_the_cost_is_called(store: Sqlite, add: Any) -> None:
@@ -306,7 +306,7 @@ async def test_an_end_without_a_word_before_it_says_what_the_cost_is_called(stor
     totals = msgspec.structs.replace(totals, cost_label="API-equivalent estimate")
     result = RunResult(run_id=stored.run.id, outcome="failed", cost_usd=0.5, totals=totals)
     assert await store.end_run(stored.run, result, Redactor())
-    assert store.get(stored.run.id).cost_label == "API-equivalent estimate"
+    assert (await store.get(stored.run.id)).cost_label == "API-equivalent estimate"
 
 
 def test_an_older_database_is_upgraded_and_kept_beside(path: Path) -> None:
@@ -375,4 +375,4 @@ async def test_processes_that_make_the_store_at_once(path: Path, start: Any) -> 
         child.go()
     assert [await child.all_lines() for child in children] == [["opened"]] * 8
     with Sqlite(path) as store:
-        assert len(store.listing()) == 8
+        assert len(await store.listing()) == 8

@@ -19,12 +19,12 @@ ONE, TWO = "11111111-aaaa-4000-8000-000000000001", "11112222-aaaa-4000-8000-0000
 async def test_a_beginning_that_could_be_two_runs_names_both(store: Sqlite, add: Any) -> None:
     for name in ("abcd01", "abcd02", "ef0101"):
         await add(name, title=f"task {name}")
-    assert store.find("ef").id == "ef0101"
-    assert store.find("abcd01").title == "task abcd01"
+    assert (await store.find("ef")).id == "ef0101"
+    assert (await store.find("abcd01")).title == "task abcd01"
     with pytest.raises(errors.UnknownRun, match=r"'abcd' could be abcd01 \(task abcd01\), abcd02 \(task abcd02\)"):
-        store.find("abcd")
+        await store.find("abcd")
     with pytest.raises(errors.UnknownRun, match="there is no run 'ff'"):
-        store.find("ff")
+        await store.find("ff")
 
 
 def sessions(folder: Path, *names: str) -> Sessions:
@@ -40,14 +40,14 @@ async def test_a_session_is_named_by_its_own_id_or_by_that_of_a_run(store: Sqlit
     for run_id, session in (("abcd01", ONE), ("abcd02", ONE), ("ef0101", TWO), ("0f0f01", None), ("111122", ONE)):
         await add(run_id, title="x", request=RunRequest(prompt="x", session_id=session))
 
-    def resolve(given: str) -> str:
-        return session_names.resolve(given, known, store.with_prefix(given))
+    async def resolve(given: str) -> str:
+        return session_names.resolve(given, known, await store.with_prefix(given))
 
-    assert resolve(ONE) == ONE
-    assert resolve("11111111") == ONE
-    assert resolve("ef01") == TWO
-    assert resolve("abcd01") == ONE
-    assert resolve("abcd") == ONE, "two runs of one session"
+    assert await resolve(ONE) == ONE
+    assert await resolve("11111111") == ONE
+    assert await resolve("ef01") == TWO
+    assert await resolve("abcd01") == ONE
+    assert await resolve("abcd") == ONE, "two runs of one session"
     for given, why in (
         ("1111", "'1111' could be run 111122 .*session 11111111.*session 11112222"),
         ("111122", "'111122' could be run 111122 .*session 11112222"),
@@ -56,4 +56,4 @@ async def test_a_session_is_named_by_its_own_id_or_by_that_of_a_run(store: Sqlit
         ("ffff", "no session or run 'ffff' is known"),
     ):
         with pytest.raises(errors.BadValue, match=why):
-            resolve(given)
+            await resolve(given)

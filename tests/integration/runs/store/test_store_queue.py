@@ -44,17 +44,17 @@ async def test_limits_hold_over_processes(path: Path, store: Sqlite, start: Any)
     said = [words for owner in owners for words in await owner.rest()]
     assert [words for words in said if words[0] == "exceeded"] == []
     assert sorted(words[1] for words in said if words[0] == "took") == sorted(f"run-{number}" for number in range(40))
-    assert store.states() == {}
+    assert await store.states() == {}
 
 
 async def test_no_more_than_may_run_and_start(store: Sqlite) -> None:
     await queue(store, "a", "b", "c", "d", "e")
     limits = RunLimits(running=3, starting=2, queued=100)
     assert await claims(store, limits) == ["a", "b"]
-    await store.set_state(store.get("a"), "running")
+    await store.set_state(await store.get("a"), "running")
     assert await claims(store, limits) == ["c"]
-    await store.set_state(store.get("b"), "waiting")
-    await store.set_state(store.get("c"), "paused")
+    await store.set_state(await store.get("b"), "waiting")
+    await store.set_state(await store.get("c"), "paused")
     assert await claims(store, limits) == []
     await store.write(lambda db: db.execute("update runs set state = 'ended' where id = 'c'"))
     assert await claims(store, limits) == ["d"]
@@ -74,21 +74,21 @@ async def test_a_time_to_wait_for(store: Sqlite) -> None:
     await queue(store, "later", not_before=now + 3600)
     await queue(store, "due", not_before=now - 1)
     assert await claims(store) == ["due"]
-    assert store.next_due(now) == pytest.approx(now + 3600)
+    assert await store.next_due(now) == pytest.approx(now + 3600)
     # Once taken, the time is over: a later wait of the same run is not mistaken for it.
-    assert store.get("due").not_before == 0
+    assert (await store.get("due")).not_before == 0
 
 
 async def test_a_parked_run_comes_back_when_nobody_has_it(store: Sqlite) -> None:
     await queue(store, "alone", "kept")
     assert await claims(store) == ["alone", "kept"]
     past = time.time() - 1
-    await store.park(store.get("alone"), until=past, note="a limit")
+    await store.park(await store.get("alone"), until=past, note="a limit")
     await store.write(
         lambda db: db.execute("update runs set state = 'parked', not_before = ? where id = 'kept'", (past,))
     )
     assert await claims(store) == ["alone"]
-    assert (store.get("kept").state, store.get("kept").owner) == ("parked", "me")
+    assert ((await store.get("kept")).state, (await store.get("kept")).owner) == ("parked", "me")
 
 
 async def test_a_limit_of_an_account_holds_its_runs_and_no_others(store: Sqlite) -> None:
@@ -98,8 +98,8 @@ async def test_a_limit_of_an_account_holds_its_runs_and_no_others(store: Sqlite)
     await store.hold_account("one", now + 3600, "until then")
     await store.hold_account("one", now + 60, "an older word does not shorten it")
     assert await claims(store) == ["b"]
-    assert store.holds(now)["one"][0] == pytest.approx(now + 3600)
-    assert store.next_due(now) == pytest.approx(now + 3600)
+    assert (await store.holds(now))["one"][0] == pytest.approx(now + 3600)
+    assert await store.next_due(now) == pytest.approx(now + 3600)
     await store.write(lambda db: db.execute("update holds set until = ?", (now - 1,)))
     assert await claims(store) == ["a"]
 
@@ -110,7 +110,7 @@ async def test_a_full_queue_refuses_and_takes_again(store: Sqlite) -> None:
     with pytest.raises(errors.QueueFull, match="3 runs wait already, and no more than 3 may"):
         await queue(store, "d", limits=limits)
     with pytest.raises(errors.UnknownRun):
-        store.get("d")
+        await store.get("d")
     assert await claims(store, limits) == ["a"]
     await queue(store, "d", limits=limits)
     # Also when many come in one transaction.
@@ -153,9 +153,9 @@ async def test_labels_are_found_by_whatever_name(store: Sqlite) -> None:
         request = RunRequest(prompt="go", labels={name: "value", "n": str(number)})
         await store.add_run(NewRun(id=f"run-{number}", request=request))
     for number, name in enumerate(names):
-        assert [run.id for run in store.listing(Filter(label=(name, "value")))] == [f"run-{number}"]
-    assert store.cost_since(0.0, label=(names[1], "value")) == 0.0
-    assert store.listing(Filter(label=("n", "9"))) == []
+        assert [run.id for run in await store.listing(Filter(label=(name, "value")))] == [f"run-{number}"]
+    assert await store.cost_since(0.0, label=(names[1], "value")) == 0.0
+    assert await store.listing(Filter(label=("n", "9"))) == []
 
 
 # -- the bell -----------------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ async def test_another_process_is_heard(store: Sqlite, path: Path, start: Any) -
         seen = 0
         while seen < 3:
             assert await heard.wait(60)
-            seen = store.get("other").last_seq if store.listing() else 0
+            seen = (await store.get("other")).last_seq if await store.listing() else 0
         await child.rest()
 
 
@@ -202,11 +202,11 @@ async def spend(store: Sqlite, run: RunInfo, cost_usd: float) -> None:
 async def test_a_run_that_was_held_overnight_spends_the_next_days_budget(store: Sqlite) -> None:
     await queue(store, "early", "held")
     assert await claims(store) == ["early", "held"]
-    await spend(store, store.get("early"), 4.0)
-    await store.requeue(store.get("held"), attempt=1, note="held until tomorrow", owner="me")
-    await store.requeue(store.get("early"), attempt=2, note="goes on", owner="me")
+    await spend(store, await store.get("early"), 4.0)
+    await store.requeue(await store.get("held"), attempt=1, note="held until tomorrow", owner="me")
+    await store.requeue(await store.get("early"), attempt=2, note="goes on", owner="me")
     midnight = time.time()
     assert await claims(store) == ["early", "held"]
-    await spend(store, store.get("held"), 2.0)
-    assert store.cost_since(midnight) == 2.0, "one that went on still belongs to the day on which it began"
-    assert store.cost_since(0) == 6.0
+    await spend(store, await store.get("held"), 2.0)
+    assert await store.cost_since(midnight) == 2.0, "one that went on still belongs to the day on which it began"
+    assert await store.cost_since(0) == 6.0

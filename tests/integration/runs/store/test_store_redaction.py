@@ -26,8 +26,8 @@ from leadrope.core.request import McpServer, RunRequest
 from leadrope.core.result import RunError, RunResult
 from leadrope.core.secrets.redaction import Redactor, Secret
 from leadrope.core.tools import ToolCall
-from leadrope.runs.records.sqlite import Sqlite, ended_event
-from leadrope.runs.records.values import Approval, NewRun, Progress
+from leadrope.runs.records.sqlite import Sqlite
+from leadrope.runs.records.values import Approval, NewRun, Progress, ended_event
 
 KNOWN = 'the "known"\\ credential of this run'
 SHAPED = {
@@ -150,21 +150,21 @@ async def test_planted_secrets_are_in_no_byte(store: Sqlite, path: Path) -> None
         await store.set_state(run, "waiting", text)
         await store.set_place(run, {"setup": text})
         await store.park(run, until=1.0, note=text)
-        await store.requeue(store.get(run.id), attempt=1, note=text)
-        run = store.get(run.id)
+        await store.requeue(await store.get(run.id), attempt=1, note=text)
+        run = await store.get(run.id)
     error = RunError(kind="api_error", message=LINES, stderr_tail=tuple(LINES.split("\n")), hint=LINES)
     result = RunResult(run_id="run", outcome="failed", text=LINES, output={"x-api-key": KNOWN, "a": LINES}, error=error)
     ended = ended_event("run", 1, len(records) + 1, result)
     await store.end_run(run, result, redactor, last=ended, note=LINES.replace(KNOWN, ""))
     assert scan(path) == []
     # Cleaned, and whole: every event and every text is read as what it was.
-    found = store.read(run, 1, 1000)
+    found = await store.read(run, 1, 1000)
     assert [type(item.event) for item in found] == [*map(type, told), type(ended.event)]
     first = found[0].event
     assert isinstance(first, MessageDelta)
     assert first.text.startswith("[redacted]\n[redacted]\n")
     assert first.text.endswith("\nx-api-key: [redacted]\nthe end")
-    texts = store.texts("run")
+    texts = await store.texts("run")
     assert texts.result is not None
     assert texts.result.error is not None
     assert texts.request.prompt.endswith("the end")
@@ -186,7 +186,7 @@ async def test_a_cleaned_event_can_be_read_again(add: Any, text: str) -> None:
     """A quote beside what was removed belongs to the JSON around it. Taken away with it, the event was lost."""
     stored = await add()
     await stored.append(MessageDelta(text=text), MessageDelta(text="after"), redactor=Redactor(["nanother"]))
-    first, second = (item.event for item in stored.store.read(stored.run, 1, 10))
+    first, second = (item.event for item in await stored.store.read(stored.run, 1, 10))
     assert isinstance(first, MessageDelta)
     assert first.text.count("[redacted]") == (0 if "another" in text else 1)
     assert second == MessageDelta(text="after")
@@ -197,4 +197,4 @@ async def test_the_value_of_a_variable_that_is_only_named_is_not_known(store: Sq
     server = McpServer(command="search", env={"KEY": "${TAVILY_API_KEY}"}, headers={})
     request = RunRequest(prompt="${TAVILY_API_KEY} is a name", connections={"search": server})
     await store.add_run(NewRun(id="run", request=request))
-    assert store.texts("run").request == request
+    assert (await store.texts("run")).request == request

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from leadrope.runs.executions.journal import WHOLE, ExecutionInfo, Remark, UnitOutcome, UnitProblem
+from leadrope.runs.executions.values import WHOLE, ExecutionInfo, Remark, UnitOutcome, UnitProblem
 from leadrope.workflows import library
 from leadrope.workflows.engine.journal_mapping import recordable
 from leadrope.workflows.engine.step_attempt import UnitResult
