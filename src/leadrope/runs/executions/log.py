@@ -27,6 +27,7 @@ from leadrope.runs.executions.values import ExecutionInfo
 from leadrope.runs.records.redacted_rows import as_json
 from leadrope.runs.records.sqlite import PACK_BYTES, Sqlite
 from leadrope.runs.records.statements import sql
+from leadrope.storage.writer import BATCH_EVENTS
 
 if TYPE_CHECKING:
     from leadrope.runs.executions.protocols import ShowRecord, WatchRecord
@@ -133,9 +134,12 @@ class ExecutionLog:
         return EventBatch(self, [*pending, *((now, event) for event in events)], len(pending))
 
     async def flush(self) -> None:
-        """Returns when all that was told so far is stored and shown."""
+        """Returns when all that was told so far is stored and shown.
+
+        The weight of a full batch: somebody waits for this, and would wait for company as well.
+        """
         batch = self.taken()
-        await self._store.write(batch.write, durable=False, then=batch.then)
+        await self._store.write(batch.write, weight=BATCH_EVENTS, durable=False, then=batch.then)
         await self.shown()
 
     async def shown(self) -> None:

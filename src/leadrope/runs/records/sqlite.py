@@ -24,6 +24,7 @@ from leadrope.runs.records.redacted_rows import as_json
 from leadrope.runs.records.statements import sql
 from leadrope.runs.records.values import LIVE, RESERVED, NewRun, Owner, Progress, RunControl, RunInfo, RunLimits, State
 from leadrope.storage.sqlite_file import SqliteFile
+from leadrope.storage.writer import BATCH_EVENTS
 
 if TYPE_CHECKING:
     from leadrope.storage.db import Db
@@ -274,10 +275,15 @@ class Sqlite(SqliteFile, ApprovalWrites, Reads):
         await self.write(lambda db: db.execute(sql("hold_account"), values))
 
     async def add_owner(self, owner: Owner) -> None:
-        await self.write(lambda db: db.execute(sql("add_owner"), msgspec.structs.asdict(owner)))
+        """Not forced to the disk, nor is its end: no owner outlives the machine, and what it claims is written later.
+
+        The weight of a full batch: it waits for no company.
+        """
+        row = msgspec.structs.asdict(owner)
+        await self.write(lambda db: db.execute(sql("add_owner"), row), weight=BATCH_EVENTS, durable=False)
 
     async def drop_owner(self, owner_id: str) -> None:
-        await self.write(lambda db: db.execute(sql("drop_owner"), {"id": owner_id}))
+        await self.write(lambda db: db.execute(sql("drop_owner"), {"id": owner_id}), weight=BATCH_EVENTS, durable=False)
 
     async def suspend(self, run: RunInfo, *, attempt: int) -> bool:
         """Without an owner until all that it has asked is answered; False when that is so already, and it is queued."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import inspect
 import sqlite3
@@ -24,6 +25,7 @@ from leadrope.runs.executions.values import NewExecution, UnitOutcome
 from leadrope.runs.records.reading import Reads
 from leadrope.runs.records.sqlite import Sqlite
 from leadrope.runs.records.values import Approval, NewRun, Progress, RunInfo, RunLimits
+from leadrope.storage import writer
 
 NONE = Redactor()
 LIMITS = RunLimits(running=9, starting=9, queued=9)
@@ -174,3 +176,16 @@ async def test_a_write_to_an_execution_by_an_earlier_claim_changes_nothing(
         with pytest.raises(errors.NotOwner):
             await OF_EXECUTIONS[name](executions, late)
     assert dump(path) == before
+
+
+async def test_whoever_waits_for_the_log_waits_for_no_other_events(
+    store: Sqlite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "BATCH_S", 3600.0)
+    executions = Executions(store, lambda: "first")
+    execution = await executions.add(NewExecution(id="flow", text="# Flow"), NONE)
+    log = ExecutionLog(store, execution, "first", redactor=lambda: NONE)
+    log.tell(StepStarted(step="one", kind="shell"))
+    async with asyncio.timeout(60):
+        await log.flush()
+    assert [record.event for record in await executions.all_events(execution)] == [StepStarted(step="one", kind="shell")]
