@@ -21,7 +21,7 @@ li.plain { list-style: disc; }
 
 
 def page(text: str, title: str) -> str:
-    """A whole HTML file. It may load nothing, from nowhere."""
+    """Returns a complete HTML file, which loads nothing."""
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     head = tag(
         "head",
