@@ -20,7 +20,7 @@ from leadrope.regex import regex
 if TYPE_CHECKING:
     from leadrope.policy.shell.reading import Program, Reading
 
-# Tools whose `command` is a line for bash, and tools that run text which nobody here can read.
+# Tools whose `command` is a bash command line, and tools that run text that is not parsed here.
 SHELL_TOOLS = ("Bash", "Monitor")
 UNREADABLE_TOOLS = ("PowerShell", "REPL")
 # Redirections to these leave nothing behind.
