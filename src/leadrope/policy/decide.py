@@ -198,7 +198,7 @@ def _trusts_sandbox(policy: Policy) -> bool:
 
 
 def _by_web(rules: EffectivePolicy, look: Look, facts: Facts) -> Iterator[Ask | Deny]:
-    """An address that no web tool may reach, whatever the rule `web` says."""
+    """Denies addresses that no web tool may reach, whatever the rule `web` says."""
     if look.kind != "network":
         return
     from leadrope.policy import web  # noqa: PLC0415  # most calls reach no network

@@ -115,7 +115,7 @@ def hooks_path(settings: Iterable[Setting], *, top: str, home: str) -> str | Non
 
 
 def _is(name: str, patterns: tuple[str, ...]) -> bool:
-    # A plain name is compared as it is: to compile them all takes longer than git itself.
+    # A plain name is compared directly: compiling all of them takes longer than git itself.
     name = name.lower()
     return any(fnmatch.fnmatchcase(name, pattern) if "*" in pattern else name == pattern for pattern in patterns)
 

@@ -168,7 +168,10 @@ class Glob:
 
 @functools.lru_cache(maxsize=4096)
 def _compiled(body: str, *, floating: bool, anywhere: bool) -> re.Pattern[str]:
-    """At the first path that is compared: the shipped rules have sixty patterns, and most commands name no path."""
+    """Compiles a pattern when the first path is compared.
+
+    The shipped rules have sixty patterns, and most commands name no path.
+    """
     flags = re.DOTALL | (re.IGNORECASE if floating else 0)
     source = _regex(body)
     return re.compile(f"(?:.*/)?{source}" if anywhere else source, flags)

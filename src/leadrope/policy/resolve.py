@@ -34,12 +34,12 @@ class Layer(msgspec.Struct, frozen=True):
 
 
 class EffectivePolicy(EffectiveRules, frozen=True, kw_only=True):
-    """What holds when all layers have spoken, and who said it."""
+    """The merge of all layers, and the layer that each value came from."""
 
     origin: dict[str, str] = {}  # noqa: RUF012  # msgspec copies it for every value
-    """Rule -> the layer (or layers, with commas) whose word it is. A rule that nobody spoke of is missing."""
+    """The layer (or layers, comma-separated) that set a rule. Rules that no layer sets are missing."""
     entry_origin: dict[str, dict[str, str]] = {}  # noqa: RUF012  # the same
-    """Rule -> entry of its list -> the layer that brought it."""
+    """For each rule, the layer that contributed each entry of its list."""
 
     def layer_of(self, rule: str, entry: Any = None) -> str:
         """Returns the layer that set an entry of a list, or the rule."""
@@ -71,7 +71,10 @@ def merge(one: EffectivePolicy, other: EffectivePolicy) -> EffectivePolicy:
 
 
 def resolve(layers: Iterable[Layer]) -> EffectivePolicy:
-    """All layers as one, with the origin of each value. The order only decides who is named where two say the same."""
+    """Merges all layers, with the origin of each value.
+
+    Their order only decides which layer is named where several have the same value.
+    """
     alone = [
         (layer.name, of_rules(layer.rules, is_checked=layer.is_checked), {rule.name for rule, _ in said(layer.rules)})
         for layer in layers
@@ -94,7 +97,7 @@ def resolve(layers: Iterable[Layer]) -> EffectivePolicy:
             if len(found) > 1 or rule.entries(whole) == whole:
                 entry_origin[rule.name] = found
         else:
-            # The loosest value, said aloud: it still has an author.
+            # The loosest value, but explicit: it still has an origin.
             names = [layer for layer, _, spoken in alone if rule.name in spoken]
             if names:
                 origin[rule.name] = names[0]

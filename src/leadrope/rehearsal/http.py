@@ -1,4 +1,4 @@
-"""Requests in, answers and chunked streams out, for one client on loopback. Knows no API."""
+"""The HTTP server side for one client on loopback: reads requests, writes answers and chunked streams."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 from leadrope.net import http1
 
-# A prompt of 3 MB is ordinary in tests of limits; beyond this something is looping.
+# Tests of limits use prompts of 3 MB; beyond this something is looping.
 MAX_BODY = 64 * 1024 * 1024
 
 

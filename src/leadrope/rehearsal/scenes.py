@@ -105,7 +105,7 @@ class _Stage:
 
 
 class ModelStage(_Stage):
-    """For an agent whose model is reached over the Messages API at `base_url`, with the tools of Claude Code."""
+    """For an agent that reaches its model over the Messages API at `base_url`, with the tools of Claude Code."""
 
     @asynccontextmanager
     async def play(self, scene: Scene) -> AsyncIterator[Staged]:
@@ -118,7 +118,7 @@ class ModelStage(_Stage):
 
 
 class ExecutableStage(_Stage):
-    """For a provider whose agent is the scripted executable: each scene is written as one, and named with `binary`."""
+    """For a provider whose agent is the scripted executable: each scene is written as one and passed as `binary`."""
 
     @asynccontextmanager
     async def play(self, scene: Scene) -> AsyncIterator[Staged]:

@@ -159,7 +159,7 @@ def _followed(link: str, folders: dict[str, str]) -> str:
         while base and target.startswith("../"):
             base, target = base.rpartition("/")[0], target[3:]
         if not _STEPS.isdisjoint(target.removeprefix("/").split("/")):
-            break  # a step back over a link is not one in the text
+            break  # going up through a link is not the same as removing a component of the text
         path = target if target.startswith("/") else f"{base}/{target}"
     return real_path(link)
 
@@ -180,5 +180,5 @@ def _is_seen(path: str, folders: Iterable[str]) -> bool:
 
 
 def _beginnings(folders: Iterable[str]) -> tuple[str, ...]:
-    """What a path with a slash behind it begins with if it is one of the folders, or lies in one."""
+    """Returns the prefixes that mark a path, with a slash appended, as one of the folders or as inside of one."""
     return tuple(f"{folder.rstrip('/')}/" for folder in folders)

@@ -64,7 +64,7 @@ SECRETS = (
 """Below a home: hidden even if the home itself is the workspace, or a part of it."""
 
 LOGIN_VARIABLES = ("CLAUDE_CONFIG_DIR",)
-"""By which a user says that such a folder, with a login in it, is elsewhere."""
+"""Variables with which a user moves such a folder, which has a login in it, elsewhere."""
 
 GIT_IDENTITY = (".gitconfig", ".config/git")
 

@@ -62,7 +62,7 @@ def _ends(every: Sequence[Step], found: links.Links, findings: Findings) -> None
         for above, below in pairs:
             says_more = above.next is not None or above.branches is not None or below.after is not None
             says_more = says_more or any(link.kind == "after" for link in found.out_of[above.id])
-            says_more = says_more or (above.type == "fail" and above.when is None)  # it ends its way by itself
+            says_more = says_more or (above.type == "fail" and above.when is None)  # it ends its branch by itself
             if above.id == chooser.id or says_more or not any(below.id in names for names in targets.values()):
                 continue
             # Several steps of one branch run in parallel: nothing is lost between them.

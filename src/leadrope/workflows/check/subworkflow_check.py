@@ -155,7 +155,7 @@ class InsideCheck:
             return
         if one.type in ("array", "object") and isinstance(value, str):
             if templates.is_template(value) and value.lstrip().startswith(("[", "{")):
-                return  # a text that may become JSON, which is known only when it is there
+                return  # a text that may become JSON, which is known only at run time
             value = templates.opened(value)
         for misfit in schema_match.misfits(value, {"type": one.type}):
             self._findings.add(

@@ -15,7 +15,7 @@ def holds(said: Any, scope: Mapping[str, Any]) -> bool:
     A template never becomes part of the condition's text, only one of its values.
     """
     if isinstance(said, str) and is_condition(said):
-        from leadrope.workflows.language import conditions  # noqa: PLC0415  # most are one template
+        from leadrope.workflows.language import conditions  # noqa: PLC0415  # most are a single template
 
         return conditions.holds(said, scope)
     return templates.is_true(templates.resolve(said.strip() if isinstance(said, str) else said, scope))

@@ -57,17 +57,17 @@ def filled(source: str, resolve: Callable[[str], Any]) -> str:
 
 
 def refused(source: str) -> tuple[tuple[str, str], ...]:
-    """Templates that cannot be filled whatever their values are, each with the reason; for a check before the start."""
+    """Returns the templates that cannot be filled with any value, and the reasons, for a check before the start."""
     return tuple((template, place.reason) for template, place in _placed(source) if place.how == "refused")
 
 
 def as_words(source: str) -> tuple[str, ...]:
-    """Templates that stand in a script without quotes; the value of each is one word."""
+    """Returns the unquoted templates of a script; the value of each is one word."""
     return tuple(template for template, place in _placed(source) if place.how == "word")
 
 
 def _placed(source: str) -> list[tuple[str, ShellContext]]:
-    """The templates of a script, and where each of them stands."""
+    """Returns the templates of a script, each with its context."""
     pieces, problems = syntax.scan(source)
     expressions = [piece for piece in pieces if isinstance(piece, syntax.Expression)]
     if problems or not expressions or is_whole(source):

@@ -1,4 +1,4 @@
-"""A Markdown text as a page of its own: one file without scripts, which loads nothing. Knows no workflow."""
+"""Renders a Markdown text as a self-contained page without scripts, which loads nothing."""
 
 from __future__ import annotations
 
